@@ -1,6 +1,7 @@
-//! What a warm path walk costs, on a file system in memory: nanoseconds for each call.
+//! Measures a warm path walk on a file system in memory: nanoseconds for each call.
 //!
-//! `cargo bench -p extern4-vfs --bench stat -- parked` measures it while other threads of the process sleep.
+//! `cargo bench -p extern4-vfs --bench stat -- parked` measures it while other threads of the
+//! process sleep.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -23,7 +24,8 @@ fn volume() -> Session {
     root
 }
 
-/// The best and the median of many short rounds: on a busy machine the best is nearest to what a call costs.
+/// The best and the median of many short rounds: on a busy machine the best is nearest to what a
+/// call costs.
 fn measure(name: &str, threads: usize, act: impl Fn() + Sync) {
     measure_each(name, threads, |_| act());
 }

@@ -1,28 +1,29 @@
-//! What is known of an inode's ACLs.
+//! The ACLs of an inode, as far as they are known.
 //!
-//! Whether an inode has an access ACL stands in its permission cache: none, unknown, present; and
-//! so does whether it is known to have no default ACL. So to learn that there is none costs the one
-//! load that the mode costs, and so does learning that there is one which refuses nobody what is
-//! asked. Only what is present has a slot, which points to an immutable ACL: readers follow it with
-//! no lock and no count ([`RcuOption`]).
+//! The permission cache of an inode says whether it has an access ACL (none, unknown, present), and
+//! whether it is known to have no default ACL. So the load that a check needs for the mode also
+//! tells that there is no ACL, or that the ACL refuses the wanted rights to no user. An ACL that is
+//! present has a slot, which points to an immutable ACL: readers follow it with no lock and no
+//! count ([`RcuOption`]).
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:
 //!
 //! | step | slot | permission cache |
 //! |---|---|---|
-//! | fill, by who found it unknown and asked the file system | empty to answer, by compare-and-swap | access ACL: unknown to none or present, only from unknown |
-//! | set, by who changes it, in the write section of the attributes | swapped | none or present, with the mode, in one store |
+//! | fill with the file system's answer | empty to answer, by CAS | unknown to none or present |
+//! | set, in the attributes' write section | swapped | none or present, with the mode |
 //!
 //! A slow filler can thus never overwrite a newer ACL: what a setter leaves is not empty, and not
 //! unknown. The slot is changed before the word; a reader that finds *present* in the word
-//! (Acquire) finds the slot filled. Who needs an ACL and the mode it belongs to reads slot and word
-//! in one read section of the attributes, since one that comes between a setter's two steps would
-//! get the new ACL under the old word. So does who has lost a fill: what the file system told it
-//! may be newer than what is in the slot, and is not for anybody to see before that.
+//! (Acquire) finds the slot filled. A reader that needs an ACL and its mode reads slot and word in
+//! one read section of the attributes: between a setter's two steps it would otherwise get the new
+//! ACL under the old word. So does a filler that has lost: the answer of the file system may be
+//! newer than the slot, and no reader may see it earlier.
 //!
-//! The file system changes an ACL before the inode in memory does. So who sets the access ACL fills
-//! its slot first: then nobody can fill it with the new ACL while the word still has the old mode.
+//! The file system changes its own ACL before the inode in memory. So a setter of the access ACL
+//! fills its slot first. Then no other thread can fill it with the new ACL while the word still has
+//! the old mode.
 //!
 //! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory,
 //! and are told equal by address.
@@ -56,13 +57,13 @@ impl AclSlots {
         }
     }
 
-    /// What the slot holds; `None` if it has not been filled.
+    /// Returns the contents of the slot; `None` if it has not been filled.
     #[inline]
     pub(crate) fn get<'g>(&'g self, kind: AclKind, guard: &'g Guard) -> Option<Option<&'g Acl>> {
         self.slot(kind).load(guard).map(Option::as_deref)
     }
 
-    /// The same, to keep.
+    /// Like [`get`](Self::get), with a counted reference.
     pub(crate) fn get_counted(&self, kind: AclKind, guard: &Guard) -> Option<Option<Arc<Acl>>> {
         self.slot(kind).load(guard).cloned()
     }
@@ -84,7 +85,7 @@ impl AclSlots {
 /// it. Files that are read one after the other have the same ACL as a rule, so each thread keeps
 /// the last one it has got, and looks there first.
 pub(crate) struct AclPool {
-    /// So that nobody can choose ACLs that collide.
+    /// Random, so that no user can choose ACLs that collide.
     seed: u64,
     shards: [Mutex<HashTable<Weak<Acl>>>; SHARDS],
     last: PerThread<RefCell<Option<Arc<Acl>>>>,
@@ -110,7 +111,7 @@ impl AclPool {
         acl
     }
 
-    /// The same, without a look at what this thread has got last.
+    /// Interns an ACL that is not the last one of this thread.
     fn intern_shared(&self, acl: Acl) -> Arc<Acl> {
         let hash = self.hash(&acl);
         let mut acls = lock::lock(self.shard(hash));

@@ -152,7 +152,7 @@ pub struct Attr {
     pub kind: FileType,
 }
 
-/// What `statfs` tells of a file system; sizes are in blocks of `block_size` bytes.
+/// Totals of a file system, as `statfs` returns them; sizes are in blocks of `block_size` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
     /// Bytes a block.

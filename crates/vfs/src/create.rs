@@ -163,8 +163,8 @@ impl Session {
         }
     }
 
-    /// May `O_CREAT` open what is there already? Not what somebody else has put into a sticky
-    /// directory that everybody may write to, unless it is a regular file or a pipe: for those
+    /// Checks whether `O_CREAT` may open an existing file. `EACCES` for a file of another user in a
+    /// sticky directory that every user may write to. Regular files and pipes are exempt: for those
     /// Linux asks `fs.protected_regular` and `fs.protected_fifos`, which are off here.
     fn may_reopen(&self, (dir_uid, _, dir_mode): (u32, u32, u16), found: &Location) -> Result<()> {
         let uid = found.inode().owner().0;

@@ -45,8 +45,7 @@ impl Cred {
         Self { uid: 0, gid: 0, groups: Box::default(), caps: Caps::all() }
     }
 
-    /// A user with a group and supplementary groups. User 0 gets every capability, everybody else
-    /// none.
+    /// A user with a group and supplementary groups. User 0 gets every capability, all others none.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Self {
         let mut groups = groups.to_vec();
         groups.sort_unstable();
@@ -55,7 +54,7 @@ impl Cred {
         Self { uid, gid, groups: groups.into(), caps }
     }
 
-    /// The same ids with other capabilities.
+    /// Replaces the capabilities.
     pub fn with_caps(self, caps: Caps) -> Self {
         Self { caps, ..self }
     }

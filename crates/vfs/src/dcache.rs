@@ -21,7 +21,7 @@
 //! | `FREE` | `HELD` | a thread that locks the name and has a reference to its dentry |
 //! | `HELD` | `AWAITED` | a thread that waits, with the mutex of the wait queue |
 //! | `HELD`, `AWAITED` | `FREE` | the holder, if it leaves the name as it was |
-//! | `HELD`, `AWAITED` | `GONE` | the holder, if it binds the name to another dentry: the new entry is free |
+//! | `HELD`, `AWAITED` | `GONE` | the holder, if it binds the name again: the new entry is free |
 //!
 //! An entry whose name is locked stays in the table. The cache reclaims only entries whose dentry
 //! has no other reference, and only the holder of the lock removes or replaces the entry. So a lock
@@ -44,8 +44,8 @@
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
 //! | the table | the holder of the bucket | all threads | those of `hash_table` |
-//! | `Entry::lock` | all threads | all threads | AcqRel: a holder sees the changes of the one before |
-//! | `Entry::hidden` | the holder of the name's lock | all threads | Release, Acquire: see [`DcacheEntry::is_current`] |
+//! | `Entry::lock` | all threads | all threads | AcqRel: orders one holder after another |
+//! | `Entry::hidden` | the lock's holder | all threads | [`DcacheEntry::is_current`] |
 //! | `Entry::listed` | the holder of the bucket | the holder of the bucket | Relaxed |
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
@@ -296,8 +296,8 @@ struct Dropped {
 }
 
 impl DentryCache {
-    /// A cache that keeps about `limit` dentries beside those in use, and at most
-    /// `negatives_per_dir` negative ones in any directory.
+    /// Returns a cache that keeps about `limit` unused dentries, and at most `negatives_per_dir`
+    /// negative ones in any directory.
     pub(crate) fn new(limit: usize, negatives_per_dir: usize) -> Self {
         Self {
             table: RcuHashMap::with_capacity(limit),
@@ -357,8 +357,8 @@ impl DentryCache {
         let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return Settled::Unknown };
         let entry = found.value();
         held = entry.dentry.load(&guard).and_then(RcuRef::try_upgrade);
-        // Looked at last: an entry without a dentry stays in the table only while the name is
-        // hidden, for who takes the dentry for good locks the bucket. Acquire: as in
+        // Read last: an entry without a dentry stays in the table only while the name is hidden,
+        // because eviction takes the dentry under the bucket's lock. Acquire: as in
         // `DcacheEntry::dentry`.
         if entry.hidden.load(Ordering::Acquire) {
             return Settled::Hidden;
@@ -407,16 +407,16 @@ impl DentryCache {
         }
     }
 
-    /// One attempt. With `asks`, who has the lock is asked to wake the caller, who holds the mutex
-    /// of the wait queue. What is locked is as expected: an entry stands for one dentry as long
-    /// as it has one.
+    /// Tries to lock a name once. With `asks`, it asks the holder to wake the caller, which holds
+    /// the mutex of the wait queue. A name that it locks is as expected, because an entry keeps its
+    /// dentry.
     fn try_lock_name(&self, key: Key<'_>, expect: Expect, asks: bool) -> Result<Attempt> {
         loop {
             let guard = pin();
             let found = self.table.find(key.hash(), &guard, |entry| key.is(entry));
             let Some(entry) = found.map(Found::value) else { return Ok(Attempt::Unknown) };
             let Some(seen) = entry.dentry.load(&guard) else { return Ok(Attempt::Unknown) };
-            // Acquire: as in `DcacheEntry::dentry`. While it is hidden somebody has the lock.
+            // Acquire: as in `DcacheEntry::dentry`. While it is hidden, a thread holds the lock.
             let hidden = entry.hidden.load(Ordering::Acquire);
             if !hidden {
                 expect.check(seen.get().inode())?;
@@ -437,7 +437,7 @@ impl DentryCache {
         }
     }
 
-    /// Lets go of a lock, and wakes who waits for it.
+    /// Releases a lock and wakes the threads that wait for it.
     fn unlock(&self, entry: &Entry, key: Key<'_>, next: u32) {
         // Release: pairs with the Acquire of the next holder.
         if entry.lock.swap(next, Ordering::Release) == AWAITED {
@@ -450,11 +450,11 @@ impl DentryCache {
         self.table.find(key.hash(), &guard, |entry| key.is(entry)).map(|found| then(found.value()))
     }
 
-    /// A dentry that is not in the cache yet. `name` is the spelling that paths show.
+    /// Returns a new dentry that is not in the cache yet. `name` is the spelling that paths show.
     ///
-    /// Where it comes after one that the caller had taken as the [last](LockedName::take_last), it
-    /// keeps the directory in use in its place: so the directory's count, which all have who change
-    /// its names, is not written.
+    /// After a dentry that the caller has [ended](LockedName::take_last), the new one takes over
+    /// its reference to the directory. So the directory's reference count, which all changes of its
+    /// names share, is not written.
     pub(crate) fn new_dentry(
         &self,
         key: Key<'_>,
@@ -474,7 +474,7 @@ impl DentryCache {
         self.put_nothing(key, self.new_dentry(key, name, None, old));
     }
 
-    /// The same for who looks on.
+    /// Like [`bind_nothing`](Self::bind_nothing) after a lookup, and returns the negative dentry.
     pub(crate) fn keep_nothing(&self, key: Key<'_>, name: &[u8]) -> RcuArc<Dentry> {
         let dentry = self.new_dentry(key, name, None, None);
         self.put_nothing(key, dentry.clone());
@@ -494,8 +494,8 @@ impl DentryCache {
         self.put_listed(key, dentry, 0);
     }
 
-    /// The same. Says whether the name is now to be listed among negatives by the number `list`,
-    /// which it was not before.
+    /// Like [`put`](Self::put). Returns whether the caller has to list the name among negatives by
+    /// the number `list`.
     fn put_listed(&self, key: Key<'_>, dentry: RcuArc<Dentry>, list: u64) -> bool {
         let entry = Entry {
             parent: key.parent.id(),
@@ -543,9 +543,8 @@ impl DentryCache {
         drop(removed);
     }
 
-    /// Lists a name that has become negative with its directory, and drops the one that has been
-    /// there longest above the limit, unless somebody uses it or it has been made since. That is
-    /// then not listed until it becomes negative again.
+    /// Lists a name that has become negative with its directory. Above the limit it takes the
+    /// oldest from the list and drops it, unless it is in use or exists by now.
     fn list_negative(&self, key: Key<'_>, number: u64) {
         let oldest = {
             let mut negatives = lock::latch(&key.parent.negatives);
@@ -584,7 +583,7 @@ impl DentryCache {
         }
     }
 
-    /// Lets go of every dentry that nobody uses.
+    /// Drops every unused dentry.
     pub(crate) fn shrink(&self) {
         // Parents become free when their children have gone, so rounds go on while they find
         // something.
@@ -609,7 +608,7 @@ impl DentryCache {
 }
 
 impl Dropped {
-    /// Takes a dentry that nobody uses: no caller, no child, no mount.
+    /// Takes an unused dentry: it has no caller, no child and no mount.
     fn evict(&mut self, entry: &Entry) -> bool {
         let last = entry.dentry.take_if_last();
         let evicted = last.is_some();

@@ -52,8 +52,8 @@ impl Dentry {
         Self::build(id, inode, Place::new(parent, name))
     }
 
-    /// One that comes after another, of which nobody has a reference any more, in the same place:
-    /// it keeps the directory in use from then on.
+    /// Returns a dentry in the place of another that has no references any more. It takes over the
+    /// reference to the directory.
     pub(crate) fn after(
         id: u64,
         old: &mut FinalRef<Dentry>,
@@ -62,8 +62,8 @@ impl Dentry {
     ) -> Self {
         let guard = pin();
         let lease = old.get().place.load(&guard).parent.as_ref();
-        // SAFETY: nobody has a reference to the old dentry, and there is one `Last` of it, which is
-        // borrowed here for as long as this takes.
+        // SAFETY: the old dentry has no references, and its only `FinalRef` is borrowed here until
+        // this returns.
         let parent = lease.and_then(|lease| unsafe { lease.transfer() });
         Self::build(id, inode, Place { parent, name: Name::new(name) })
     }
@@ -114,7 +114,7 @@ impl Dentry {
         self.place().0
     }
 
-    /// Parent and name, of one moment. For who keeps the dentry in use.
+    /// Returns parent and name, of one moment. The caller keeps the dentry in use.
     pub(crate) fn place(&self) -> (Option<RcuArc<Dentry>>, Name) {
         loop {
             let guard = pin();
@@ -131,15 +131,15 @@ impl Dentry {
         }
     }
 
-    /// Hangs the dentry elsewhere. Locks: its name, and the new one.
+    /// Moves the dentry to another place. Locks: its name, and the new one.
     pub(crate) fn move_to(&self, parent: &RcuArc<Dentry>, name: &[u8]) {
         let guard = pin();
         let lease =
             self.place.load(&guard).parent.as_ref().filter(|lease| lease.get().ptr_eq(parent.as_rcu_ref()));
         let place = match lease {
             None => Place::new(parent, name),
-            // SAFETY: who moves a dentry has its name locked, so nobody else does, and it is in
-            // use.
+            // SAFETY: the caller has the name of the dentry locked, so no other thread moves it,
+            // and it is in use.
             Some(lease) => Place { parent: unsafe { lease.transfer() }, name: Name::new(name) },
         };
         let old = self.place.swap(place, &guard);
@@ -198,12 +198,12 @@ impl Release for Dentry {
     fn release(&self) {
         if let Some(lease) = &self.inode {
             lease.get().forget_alias(self.id);
-            // SAFETY: nobody has a reference to this dentry any more, and the cache's links to it
-            // are empty.
+            // SAFETY: this dentry has no references any more, and the cache's links to it are
+            // empty.
             unsafe { lease.release() };
         }
         if let Some(lease) = &self.place.load(&pin()).parent {
-            // SAFETY: as above; nobody moves what nobody refers to.
+            // SAFETY: as above; a dentry without references is not moved.
             unsafe { lease.release() };
         }
     }

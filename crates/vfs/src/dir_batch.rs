@@ -61,7 +61,7 @@ impl DirBatch {
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If `index` is not below the number of entries.
     pub fn get(&self, index: usize) -> DirEntry<'_> {
         let start = index.checked_sub(1).map_or(0, |before| self.entries[before].name_end);
         let entry = &self.entries[index];

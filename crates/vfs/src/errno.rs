@@ -21,7 +21,7 @@ macro_rules! errnos {
                 match self.raw() { $($number => Some(stringify!($name)),)* _ => None }
             }
 
-            /// What it means, as `strerror` says it.
+            /// The message of `strerror`.
             pub const fn message(self) -> &'static str {
                 match self.raw() { $($number => $text,)* _ => "Unknown error" }
             }

@@ -18,7 +18,7 @@ use crate::fs::{FallocateMode, SetAttr, Span, SpanKind, Take};
 use crate::inode::Inode;
 use crate::lookup::Resolve;
 use crate::mount::{Location, WriteGuard};
-use crate::open_files::{Entry, OpenFileInfo};
+use crate::open_files::{OpenFileInfo, RegistryEntry};
 use crate::open_flags::OpenFlags;
 use crate::permission::set_id_bits_lost;
 use crate::range_lock;
@@ -49,18 +49,17 @@ pub struct OpenFile {
     flags: OpenFlags,
     /// A copy, so that no count is written that other users of the session write.
     cred: Cred,
-    entry: Entry,
-    /// Something has been written through it. Relaxed: whoever drops it comes after all who used
-    /// it.
+    entry: RegistryEntry,
+    /// Whether something has been written through it. Relaxed: the drop comes after all uses.
     has_written: AtomicBool,
 }
 
-/// Whose writing it is.
+/// The origin of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
-    /// The caller's.
+    /// The caller writes now.
     Now,
-    /// That of others, whom the caller has kept it for.
+    /// The page cache of a caller, which writes back data of other writers.
     Back,
 }
 
@@ -107,7 +106,7 @@ impl OpenFile {
         self.sb().files.set_position(&self.entry, position);
     }
 
-    /// What is open.
+    /// The file that is open.
     pub fn location(&self) -> &Location {
         &self.location
     }
@@ -149,8 +148,8 @@ impl OpenFile {
 
     /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes,
     /// where it stands, so that it need not be copied twice; false if it was not taken, or cannot
-    /// be lent, and has to be read. The file's time of access is set before, also if nothing is
-    /// taken: who has what he has taken may ask for that time at once.
+    /// be lent, and has to be read. It sets the access time before it calls `take`, also if that
+    /// takes nothing: a reader that has the data may ask for that time at once.
     pub fn lend_at(&self, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
         self.require(OpenFlags::READ)?;
         if self.inode().is_dir() {
@@ -314,9 +313,8 @@ impl OpenFile {
     }
 
     /// Writes at `offset`, also where the file was opened to append or has become immutable since,
-    /// and leaves the times of the file as they are: for who keeps what others write in pages, of
-    /// which the last is written again when it has become longer, and says when that was
-    /// ([`set_written`](Self::set_written)).
+    /// and leaves the times of the file as they are. For callers with a page cache: they write the
+    /// last page again when it has grown, and set the times by [`set_written`](Self::set_written).
     pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Back)
     }
@@ -355,9 +353,9 @@ impl OpenFile {
         Ok(written)
     }
 
-    /// Writes over what is there, beside others who do; false if it takes more than that, and then
-    /// nothing has been written. Most writes that do take more are told by a look before any lock
-    /// is taken: the first in each tick of the clock, those that make the file longer.
+    /// Writes over existing contents, while other threads may do so, too. Returns false, and has
+    /// written nothing, if the write changes more than contents. It finds most of those without a
+    /// lock: the first write in each tick of the clock, and writes that extend the file.
     fn overwrite(&self, data: &[u8], offset: u64) -> Result<bool> {
         let (inode, sb) = (self.inode(), self.sb());
         if data.len() > range_lock::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
@@ -396,8 +394,8 @@ impl OpenFile {
         truncate(&self.cred, self.sb(), self.inode(), size)
     }
 
-    /// Says when what has been written to the file was: for who has kept it for others. Neither the
-    /// owner nor flags matter, for to write sets these times, too.
+    /// Sets the times of contents that a caller has written back. It checks neither owner nor
+    /// flags, because a write sets these times, too.
     pub fn set_written(&self, mtime: Timespec, ctime: Timespec) -> Result<()> {
         self.require(OpenFlags::WRITE)?;
         if [mtime, ctime].iter().any(|time| time.nsec > 999_999_999) {

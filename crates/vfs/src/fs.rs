@@ -9,12 +9,11 @@
 //! Operations that change something default to `EROFS`, so a file system that only reads implements
 //! nothing of them. One that changes something does so in its own structures first and then in
 //! memory, through [`Inode::update`], for every inode it touched: times, link counts, sizes,
-//! blocks; and [`Inode::update_acl`] where an ACL changed. Over each call the VFS holds the locks
-//! that [`crate::inode`] tells of: nobody else changes attributes of an inode meanwhile, but
+//! blocks; and [`Inode::update_acl`] where an ACL changed. During each call the VFS holds the locks
+//! that [`crate::inode`] names: no other thread changes attributes of an inode meanwhile, but
 //! [`FileOps::overwrite`] may be under way, and renames of a file that [leave it as it
-//! is](Rename::touches). It passes the moment that the operation happens at; and to what may take
-//! space, the capabilities of the caller, for [`Caps::SYS_RESOURCE`] decides whether quotas limit
-//! it.
+//! is](Rename::touches). It passes the time of the operation, and to operations that may take space
+//! the [`SpaceRights`] of the caller.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -68,11 +67,11 @@ pub struct Span {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
-    /// What stands there.
+    /// The kind of its contents.
     pub kind: SpanKind,
 }
 
-/// What stands in a [`Span`].
+/// The kind of the contents of a [`Span`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     /// Nothing is allocated; reads as zeroes.
@@ -100,7 +99,7 @@ pub enum Lent<'a> {
         /// How many bytes.
         len: usize,
     },
-    /// So many zeroes, which stand nowhere.
+    /// This number of zeroes, which have no place on the device.
     Zeroes(usize),
 }
 
@@ -154,7 +153,7 @@ impl NewKind<'_> {
 /// An inode to make: owner, mode and ACLs are decided already, umask and default ACL included.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
-    /// What it is.
+    /// The kind of the inode.
     pub kind: NewKind<'a>,
     /// Permission bits, set-id bits and sticky bit.
     pub mode: u16,
@@ -267,21 +266,22 @@ pub struct NameRef<'a> {
 pub struct Rename<'a> {
     /// Where from.
     pub from: NameRef<'a>,
-    /// What moves.
+    /// The inode that moves.
     pub inode: &'a Inode,
     /// Where to.
     pub to: NameRef<'a>,
-    /// What the new name stands for now: it is replaced, or with [`RenameFlags::EXCHANGE`] goes the
-    /// other way.
+    /// The inode of the new name. It is replaced, or with [`RenameFlags::EXCHANGE`] moves the other
+    /// way.
     pub target: Option<&'a Inode>,
     /// How.
     pub flags: RenameFlags,
-    /// What to make under the old name, with [`RenameFlags::WHITEOUT`].
+    /// The inode to make under the old name, with [`RenameFlags::WHITEOUT`].
     pub whiteout: Option<NewNode<'a>>,
     /// The moment.
     pub now: Timespec,
-    /// What moves is changed, for it was not changed last at that moment. Else others may change
-    /// its attributes meanwhile, and it is to stay as it is. A directory always is.
+    /// Whether the moved inode is changed. If it was last changed at this moment already, it must
+    /// stay as it is, and other threads may change its attributes meanwhile. A directory is always
+    /// changed.
     pub touches: bool,
     /// The limits on space that do not bind the caller.
     pub rights: SpaceRights,
@@ -305,7 +305,7 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// Totals and free space.
     fn statfs(&self) -> Result<StatFs>;
 
-    /// The same for who asks by `inode`: no more than may be in a directory, where that is limited.
+    /// Totals and free space as seen from `inode`: in a directory with a limit, no more than that.
     fn statfs_by(&self, _inode: &Inode) -> Result<StatFs> {
         self.statfs()
     }
@@ -397,10 +397,10 @@ pub trait InodeOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link,
-    /// nobody uses the inode and nobody can come to it any more: it may be freed in the same step.
-    /// It is evicted all the same. Before its number can be another file's, its attributes have to
-    /// say that it has no links.
+    /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link, and
+    /// no thread uses the inode or can find it any more: the file system may free it in the same
+    /// step. It is evicted all the same. Before the file system gives its number to another file,
+    /// its attributes must say that it has no links.
     fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -504,15 +504,15 @@ pub trait FileOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Writes over what is there, of a regular file whose attributes that leaves as they are:
-    /// `data` ends within the file. False if it takes more than that, such as room: then nothing
-    /// has been written, and it has to be a [`write_at`](Self::write_at).
+    /// Writes over existing contents of a regular file and leaves its attributes as they are:
+    /// `data` ends within the file. Returns false, and has written nothing, if the write needs
+    /// more, such as room: then the caller calls [`write_at`](Self::write_at).
     ///
-    /// Others do so at the same time. Of two that write bytes in common, one comes whole before the
-    /// other: who writes in several steps, or is not sure that others' steps are whole, calls
-    /// `apart` before the first, once; from then on until this returns, no other who calls it
-    /// writes any of the same bytes. Who does not call it writes in one step. Locks: `rwsem`
-    /// shared.
+    /// Other threads may do so at the same time. Of two writes that have bytes in common, one must
+    /// be complete before the other. So an implementation that writes in several steps, or does not
+    /// know that the steps of others are atomic, calls `apart` once before the first step. From
+    /// then on until this returns, no other write that calls `apart` writes any of the same bytes.
+    /// A write that does not call it is one step. Locks: `rwsem` shared.
     fn overwrite(
         &self,
         _inode: &Inode,

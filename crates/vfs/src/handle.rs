@@ -17,8 +17,8 @@ use crate::superblock::{SuperBlock, dangling, directory, two_names};
 
 impl Namespace {
     /// The file with this number on the file system at the root. A directory is found where it
-    /// hangs, any other file without a name: a path to it is not known. Nobody's rights are asked
-    /// for; with Linux it takes `CAP_DAC_READ_SEARCH`.
+    /// hangs, any other file without a name: a path to it is not known. No permission is checked;
+    /// Linux asks for `CAP_DAC_READ_SEARCH`.
     ///
     /// # Errors
     /// `ESTALE` if no file has the number, or one of another `generation`; the file system's own
@@ -63,7 +63,7 @@ impl SuperBlock {
         way.into_iter().rev().try_fold(self.root().clone(), |parent, child| self.child(&parent, child))
     }
 
-    /// What `..` in a directory says.
+    /// Returns the inode number of `..` in a directory.
     fn parent_of(&self, dir: &Inode) -> Result<u64> {
         let mut parent = None;
         self.fs().read_dir(dir, 0, &mut |entry| {

@@ -7,9 +7,9 @@
 //!
 //! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible
 //! to refer to it again. One without links is not in the cache: those who use it hold it, and the
-//! file system frees it as soon as the last of them goes. Nobody can come to it by its number any
-//! more: who finds it without links before it has left the cache takes it out himself, for a file
-//! system may give the number to another file as soon as it has said that there are no links.
+//! file system frees it as soon as the last of them goes. No lookup finds it by its number: a
+//! lookup that finds an inode without links in the cache removes it, because the file system may
+//! give the number to another file as soon as it has reported that there are no links.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::inode::{FsRef, Inode, NewInode, Served};
 use crate::lock::Stripes;
 
 pub(crate) struct InodeCache {
-    table: RcuHashMap<Entry>,
+    table: RcuHashMap<CachedInode>,
     stripes: Stripes,
     limit: usize,
     /// The counter from which each thread makes its references to the file system.
@@ -40,7 +40,7 @@ pub(crate) struct InodeCache {
     reads: AtomicU64,
 }
 
-struct Entry {
+struct CachedInode {
     ino: u64,
     inode: AtomicRcuArc<Inode>,
 }
@@ -53,7 +53,7 @@ fn hash(ino: u64) -> u64 {
 }
 
 impl InodeCache {
-    /// A cache that keeps about `limit` inodes beside those in use.
+    /// Returns a cache that keeps about `limit` unused inodes.
     pub(crate) fn new(limit: usize, unlinked: Arc<ThreadRefcount>) -> Self {
         Self {
             table: RcuHashMap::with_capacity(limit),
@@ -71,8 +71,8 @@ impl InodeCache {
         entry.value().inode.load(&guard)?.try_upgrade()
     }
 
-    /// The same, waiting for whoever changes the table: otherwise one that is just being spared by
-    /// the reclaiming hand could be missed, and read a second time.
+    /// Like [`find`](Self::find), under the lock of the bucket: without it, it could miss an inode
+    /// whose entry the clock hand is moving, and the inode would be read a second time.
     fn find_settled(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
@@ -140,7 +140,7 @@ impl InodeCache {
             if linked {
                 bucket.insert(Unlinked::new(
                     hash,
-                    Entry { ino, inode: AtomicRcuArc::new(Some(inode.clone())) },
+                    CachedInode { ino, inode: AtomicRcuArc::new(Some(inode.clone())) },
                 ));
             }
             if let Some(old) = old {
@@ -155,7 +155,7 @@ impl InodeCache {
         drop((replaced, evicted));
     }
 
-    /// Lets go of every inode that nobody uses.
+    /// Drops every unused inode.
     pub(crate) fn shrink(&self) {
         let mut evicted = Vec::new();
         // The first round takes the second chances away.
@@ -175,7 +175,7 @@ impl InodeCache {
     }
 }
 
-fn evict(entry: &Entry, evicted: &mut Vec<extern4_sync::rcu_arc::FinalRef<Inode>>) -> bool {
+fn evict(entry: &CachedInode, evicted: &mut Vec<extern4_sync::rcu_arc::FinalRef<Inode>>) -> bool {
     let last = entry.inode.take_if_last();
     let gone = last.is_some();
     evicted.extend(last);

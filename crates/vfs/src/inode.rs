@@ -48,10 +48,9 @@ use crate::permission_cache::{AclState, PermBits, PermissionCache};
 pub struct NewInode {
     /// The attributes.
     pub attr: Attr,
-    /// The inode is known to have no access ACL and, where it is a directory, no default ACL, so
-    /// that nobody need ask.
+    /// Whether the inode is known to have no access ACL and, if it is a directory, no default ACL.
     pub no_acl: bool,
-    /// The inode is known to have no capabilities of a program, so that nobody need ask.
+    /// Whether the inode is known to have no file capabilities.
     pub no_caps: bool,
     /// The file system's own data of the inode.
     pub private: Box<dyn Any + Send + Sync>,
@@ -241,9 +240,13 @@ impl Inode {
     /// Sets no more than permission bits, number of links, and when the inode was last changed: as
     /// [`set_attr`](Self::set_attr), which takes longer. Locks: its attributes.
     pub fn touch(&self, mode: u16, nlink: u32, ctime: Timespec) {
-        debug_assert!(self.has_attributes_locked(), "inode {} is changed beside others", self.ino());
-        // Within a tick of the clock another attribute, say, changes none of these: then who reads
-        // them is not disturbed.
+        debug_assert!(
+            self.has_attributes_locked(),
+            "inode {} is changed without its attributes locked",
+            self.ino()
+        );
+        // A second change within a tick of the clock often changes none of these. Readers of them
+        // then see no store.
         if self.attr.is_touched(mode, nlink, ctime) {
             return;
         }
@@ -263,8 +266,8 @@ impl Inode {
         self.attr.lock().touch_names(names);
     }
 
-    /// Changes an ACL and the attributes together: nobody sees the new mode with the old ACL. For
-    /// the file system whose inode this is, once its own structures have changed.
+    /// Changes an ACL and the attributes together: no reader sees the new mode with the old ACL.
+    /// For the file system whose inode this is, once its own structures have changed.
     pub fn update_acl<R>(
         &self,
         kind: AclKind,
@@ -364,9 +367,9 @@ impl Inode {
         self.attr.linkable.store(true, Ordering::Relaxed);
     }
 
-    /// Says that it has had a name: when it has lost that, it is like any file without one.
+    /// Notes that it has a name. When it loses that, it is like any file without a name.
     pub(crate) fn clear_linkable(&self) {
-        // Relaxed, both: who asks has the attributes locked, as the caller does.
+        // Relaxed, both: all readers have the attributes locked, as the caller does.
         if self.is_linkable() {
             self.attr.linkable.store(false, Ordering::Relaxed);
         }
@@ -378,12 +381,12 @@ impl Inode {
     }
 
     /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file
-    /// system has heard that nobody uses it. Within the change that made it so. Locks: those of a
-    /// change of attributes, unless nobody else can see the inode yet.
+    /// system has evicted it. Part of the change that made it so. Locks: those of a change of
+    /// attributes, unless no other thread can find the inode yet.
     pub(crate) fn count_links(&self, unlinked: &ThreadRefcount) {
         let none = self.nlink() == 0;
-        // Relaxed, both: who asks has the attributes locked, as the caller does, or is the last who
-        // uses the inode.
+        // Relaxed, both: readers have the attributes locked, as the caller does, or are the last
+        // user of the inode.
         if self.attr.unlinked.load(Ordering::Relaxed) == none {
             return;
         }
@@ -391,10 +394,10 @@ impl Inode {
         if none { unlinked.enter() } else { unlinked.exit() }
     }
 
-    /// Known to have no capabilities of a program. Locks: `rwsem`, shared at least, or what is
-    /// found may be over.
+    /// Whether the file is known to have no capabilities. Locks: `rwsem`, shared at least, or the
+    /// answer may be outdated.
     pub(crate) fn has_no_caps(&self) -> bool {
-        // Relaxed: who says so holds `rwsem` exclusive, and so does the caller, or shared.
+        // Relaxed: the writer holds `rwsem` exclusive, and the caller holds it, too.
         self.no_caps.load(Ordering::Relaxed)
     }
 
@@ -438,15 +441,15 @@ impl Inode {
         }
     }
 
-    /// Reads an ACL, which is known from now on. If it has become known meanwhile, that stays: what
-    /// was read here may be newer than what others still see, and who has seen the new ACL must not
-    /// see the old one.
+    /// Reads an ACL, which is known from now on. If another thread has filled it meanwhile, that
+    /// answer stays: the one that was read here may be newer than the attributes that others still
+    /// see, and a reader that has seen a new ACL must not see the old one again.
     pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
         let state = AclState::of(acl.as_deref());
         if self.acls.fill(kind, acl) && kind == AclKind::Access {
-            // Only from unknown: who has set another meanwhile has said so in the word, or is about
-            // to.
+            // Only from unknown: a thread that has set another ACL meanwhile has stored the word,
+            // or is about to.
             let learn =
                 |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state));
             self.perm.publish_if(&self.attr.lock(), learn);
@@ -485,12 +488,12 @@ impl Inode {
         Ordered::lock(Rank::Directory, || self.rwsem.read())
     }
 
-    /// The same, unless somebody has to be waited for.
+    /// Takes it shared, unless it would have to wait.
     pub(crate) fn try_lock_names(&self) -> Option<Ordered<BiasedReadGuard<'_>>> {
         Ordered::try_lock(Rank::Directory, || self.rwsem.try_read())
     }
 
-    /// The same exclusive.
+    /// Takes it exclusive.
     pub(crate) fn lock_names_exclusive(&self) -> Ordered<BiasedWriteGuard<'_>> {
         Ordered::lock(Rank::Directory, || self.rwsem.write())
     }
@@ -506,15 +509,15 @@ impl Inode {
         Ordered::lock(Rank::Child, || self.rwsem.write())
     }
 
-    /// Locks the inode to change attributes that who writes over contents does not look at, while
-    /// nobody else changes any. If contents are being written, or are again and again, only those
-    /// who change attributes are kept out.
+    /// Locks the inode to change attributes that writes over contents do not read. It excludes all
+    /// other changes of attributes. While contents are being written, it does not exclude the
+    /// writers.
     #[inline(always)]
     pub(crate) fn lock_attributes(&self) -> Ordered<AttributesGuard<'_>> {
         Ordered::lock(
             Rank::Child,
             #[inline(always)]
-            // Where nobody is in the way, to have it exclusive takes less than both.
+            // Without other holders, one exclusive lock costs less than two locks.
             || match self.rwsem.try_write_unless_read() {
                 Some(alone) => AttributesGuard::Exclusive(alone),
                 None => self.lock_attributes_beside(),
@@ -539,14 +542,14 @@ impl Inode {
         cfg!(feature = "loom") || self.attributes.try_lock().is_err() || self.rwsem.try_read().is_none()
     }
 
-    /// The same to change any, while contents stay as they are.
+    /// Locks the inode to change any attribute, and excludes writers of contents, too.
     #[inline]
     pub(crate) fn lock_all_attributes(&self) -> Ordered<AttributesGuard<'_>> {
         Ordered::lock(Rank::Child, || AttributesGuard::Exclusive(self.rwsem.write()))
     }
 }
 
-/// An inode whose attributes nobody else changes as long as this lives.
+/// A lock on the attributes of an inode: no other thread changes them while this lives.
 #[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) enum AttributesGuard<'a> {
     Exclusive(BiasedWriteGuard<'a>),
@@ -559,8 +562,8 @@ impl Release for Inode {
         let fs = lock::lock(&self.attributes).take();
         if let Some(served) = fs {
             served.fs.evict_inode(self);
-            // Not before: the file system may have freed it just now. Relaxed: nobody else uses the
-            // inode.
+            // Not before: the file system may have freed it just now. Relaxed: no other thread uses
+            // the inode.
             if self.attr.unlinked.load(Ordering::Relaxed) {
                 served.unlinked.exit();
             }

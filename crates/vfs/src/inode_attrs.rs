@@ -4,11 +4,11 @@
 //! reader copies them and checks that no writer came between, and takes the writers' lock only if
 //! one came again and again. Number, type and generation of an inode never change and stay outside.
 //!
-//! What permissions depend on has a count of its own, and stands on a cache line with what hardly
-//! ever changes: whoever walks through a directory or opens a file looks at nothing that is written
-//! when names and contents change. What changes with contents, and times, have a line of their own,
-//! too: whoever writes over contents looks at nothing that is written when mode, links or extended
-//! attributes change, but for the first who does either in a tick of the clock, and changes a time.
+//! Owner, group and mode have a count of their own, on a cache line with fields that hardly ever
+//! change. So a path walk or an open reads no line that is written when names and contents change.
+//! Size and times have a line of their own, too. So a write over existing contents reads no line
+//! that is written when mode, links or extended attributes change, except for the first change in a
+//! tick of the clock, which sets a time.
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
@@ -30,17 +30,17 @@ const ATIME: usize = 7;
 const MTIME: usize = 8;
 const CTIME: usize = 9;
 
-/// Set beside the block size where a write has more to look at than size and times: it is no
-/// regular file, may have to lose set-id bits, or is immutable. No block is so large.
+/// A flag in the word of the block size: a write has to check more than size and times, because the
+/// inode is no regular file, may have to lose set-id bits, or is immutable. No block is that large.
 const GUARDED: u32 = 1 << 31;
-/// Whoever writes may have to take them off.
+/// The set-id bits, which a write may have to remove.
 pub(crate) const SET_ID_BITS: u16 = 0o6000;
 
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
 /// | `seq` | `Writer`'s methods | `get`, `try_get` | those of `SeqCount` |
 /// | `owner_seq` | `Writer::store`, within `seq` | `owner`, `owner_with` | those of `SeqCount` |
-/// | `words`, `nsecs`, `mode` | `Writer`'s methods | all of these | Relaxed, ordered by the counts |
+/// | `words`, `nsecs`, `mode` | `Writer`'s methods | all of these | Relaxed, under the counts |
 /// | size and times | `Writer`'s methods | `is_written` | Relaxed: see there |
 #[repr(C)]
 pub(crate) struct InodeAttrs {
@@ -148,11 +148,11 @@ impl InodeAttrs {
     /// Whether a write up to byte `end` at that moment changes none of the attributes, where that
     /// is a regular file and takes no set-id bits off. Locks: `rwsem`, shared at least.
     ///
-    /// The count is not looked at, for it is written when mode and links change. Size, flags and
-    /// time of contents change under `rwsem` exclusive only, so all of them are of one moment. When
-    /// the inode was changed may be said anew meanwhile; then it says now or later, as it would
-    /// have if that had come after the write. So it does if the two words are not of one moment,
-    /// and make `now` by chance: no moment comes before what was there.
+    /// This does not read the count, which is written when mode and links change. Size, flags and
+    /// time of contents change under `rwsem` exclusive only, so all of them are of one moment. The
+    /// time of the last change may be set meanwhile; it is then `now` or later, as if that change
+    /// had come after the write. The same holds if its two words are of different moments and match
+    /// `now` by chance, because times do not go back.
     #[inline]
     pub(crate) fn is_written(&self, end: u64, now: Timespec) -> bool {
         let guarded = halves(self.load(FLAGS)).0 & GUARDED != 0;
@@ -194,8 +194,7 @@ impl InodeAttrs {
         Timespec { sec: self.load(word).cast_signed(), nsec }
     }
 
-    /// Says beside the flags what a write has to look at when the mode is this. Locks: the
-    /// writers'.
+    /// Sets or clears [`GUARDED`] for this mode. Locks: the writers'.
     #[cold]
     fn guard(&self, mode: u16) {
         let (blksize, flags) = halves(self.load(FLAGS));
@@ -287,7 +286,7 @@ impl Writer<'_> {
         cell.mode.store(mode, Ordering::Relaxed);
         let is = |index: usize| cell.load(index) == words[index];
         let was_then = |index: usize| cell.nsecs[index].load(Ordering::Relaxed) == nsecs[index];
-        // Who writes over contents need not meet who changes extended attributes.
+        // A change of extended attributes then stores nothing to the line of contents.
         if (SIZE..WORDS).all(is) && (0..nsecs.len()).all(was_then) {
             return;
         }
@@ -358,7 +357,7 @@ fn flags_word(blksize: u32, kind: FileType, mode: u16, flags: FileFlags) -> u64 
     pair(blksize | if guarded { GUARDED } else { 0 }, flags.bits())
 }
 
-/// Where the nanoseconds of a time are whose seconds are in this word.
+/// Returns the index of the nanoseconds of the time whose seconds are in this word.
 const fn nsec_of(word: usize) -> usize {
     // That of birth, then the others, which stand together.
     if word == BTIME { 0 } else { word - ATIME + 1 }
@@ -459,7 +458,7 @@ mod tests {
                 prop_assert_eq!(cell.is_written(plain.size, time), other.kind != plain.kind, "stored: {:?}", other);
                 prop_assert_eq!(cell.get(), Attr { kind: plain.kind, ..*other });
             }
-            // Who sets the mode alone says it, too.
+            // `touch` sets the flag, too.
             for mode in [plain.mode | 0o4000, plain.mode | 0o6000, plain.mode] {
                 cell.lock().touch(mode, plain.nlink, time, || ());
                 prop_assert_eq!(cell.is_written(plain.size, time), mode == plain.mode);

@@ -19,7 +19,7 @@ pub use crate::open_files::registry::Registry;
 pub use crate::open_files::slab_registry::SlabRegistry;
 pub use crate::permission::lab::Check;
 
-/// What the lab puts in the place of production's parts.
+/// The lab's replacements of production's parts.
 #[derive(Clone, Default)]
 pub struct Sides {
     /// The search check.
@@ -57,7 +57,7 @@ pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i G
     search_general(sb, cred, dirs, guard)
 }
 
-/// The same where the words do not say it all. Out of line, as in a walk.
+/// Answers where the permission caches are not enough. Out of line, as in a walk.
 #[inline(never)]
 fn search_general<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
     let cache_decides = sb.checker.cache_decides();

@@ -5,7 +5,10 @@
 //! ([`SuperBlock`]), builds a [`Namespace`] on it, and acts through a [`Session`] for each caller.
 //!
 //! ```
-//! use extern4_vfs::{Access, Cred, Errno, How, MemFs, MemLimits, Namespace, OpenFlags, Session, SuperBlock, SuperOptions};
+//! use extern4_vfs::{
+//!     Access, Cred, Errno, How, MemFs, MemLimits, Namespace, OpenFlags, Session, SuperBlock,
+//!     SuperOptions,
+//! };
 //!
 //! # fn main() -> extern4_vfs::Result<()> {
 //! let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default())?;

@@ -27,7 +27,7 @@ impl Session {
         self.link_to(from, how, self, to)
     }
 
-    /// The same, with the new path taken from the working directory of `to_base`.
+    /// Like [`link`](Self::link), with the new path taken from the working directory of `to_base`.
     pub fn link_to(
         &self,
         from: impl AsRef<[u8]>,
@@ -78,8 +78,8 @@ impl Session {
         })
     }
 
-    /// May the caller keep a file alive by a link of its own, where links are protected? Its own
-    /// files, and regular files that it may read and write and that give nobody privileges.
+    /// Whether the caller may link to a file where links are protected: to its own files, and to
+    /// regular files that it may read and write and that give no privileges.
     fn may_keep(&self, source: &InodeRef<'_>) -> bool {
         let inode = source.inode();
         let mode = inode.perm().mode();

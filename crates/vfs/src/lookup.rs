@@ -6,10 +6,10 @@
 //! symbolic link, whose components go before those that are left.
 //!
 //! Two walks do this. `rcu_walk` runs inside one RCU read section over cached names: it takes no
-//! lock and no reference, and it gives up where it would have to wait. `ref_walk` takes a
-//! reference to each file that it passes, and may read directories, links and ACLs. They share the
-//! types of `path` and `flags`, and neither knows the other. `Lookup` joins them: it tries
-//! the first, takes a reference to its result, and falls back to the second.
+//! lock and no reference, and it gives up where it would have to wait. `ref_walk` takes a reference
+//! to each file that it passes, and may read directories, links and ACLs. They share the types of
+//! `path` and `flags`, and neither knows the other. `Lookup` joins them: it tries the first, takes
+//! a reference to its result, and falls back to the second.
 
 pub(crate) mod flags;
 pub(crate) mod path;

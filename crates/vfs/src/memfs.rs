@@ -79,7 +79,7 @@ impl MemFs {
     fn free(&self, inode: &Inode) {
         let node = lock::write(&self.nodes).remove(&inode.ino());
         if let Some(node) = node {
-            // Nobody should be there to find it empty.
+            // No user of the inode is left that could find it empty.
             if let Ok(mut data) = node.data_mut() {
                 self.space.give_blocks(std::mem::take(&mut *data).blocks());
             }
@@ -125,7 +125,7 @@ impl MemFs {
     }
 }
 
-/// What an inode of this file system stands for.
+/// Returns the node of an inode of this file system.
 fn node_of(inode: &Inode) -> &Arc<Node> {
     inode.private::<Arc<Node>>()
 }
@@ -290,7 +290,7 @@ impl InodeOps for MemFs {
         let mut names = node_of(from.dir).dir_mut()?;
         names.set(from.name, left);
         if same_dir {
-            // Both at once: who lists the directory meanwhile finds the one name or the other.
+            // Both at once: a concurrent listing finds one of the two names.
             names.set(to.name, moved);
         }
         drop(names);

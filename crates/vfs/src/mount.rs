@@ -120,7 +120,7 @@ impl Location {
         self.inode().attr()
     }
 
-    /// The same dentry through the same mount.
+    /// Whether both are one dentry, through one mount.
     pub fn is(&self, other: &Location) -> bool {
         self.dentry.ptr_eq(&other.dentry) && self.mount.ptr_eq(&other.mount)
     }
@@ -177,7 +177,7 @@ impl Namespace {
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        // Exclusive: who removes a directory holds this, and looks for mounts on it first.
+        // Exclusive: `rmdir` holds this, and first checks for mounts on the directory.
         let _names = inode.lock_exclusive();
         if inode.perm().dead() {
             return Err(Errno::ENOENT.into());
@@ -196,8 +196,8 @@ impl Namespace {
         Ok(mount)
     }
 
-    /// Takes the mount whose root `at` is away. `EINVAL` if `at` is no root of a mount or that of
-    /// the namespace, `EBUSY` if anybody but the caller uses something on it.
+    /// Removes the mount whose root is `at`. `EINVAL` if `at` is no root of a mount or that of the
+    /// namespace, `EBUSY` if another user has a reference to the mount.
     pub fn unmount(&self, at: Location) -> Result<()> {
         let Location { mount, dentry } = at;
         let is_root = mount.root().ptr_eq(&dentry);
@@ -224,8 +224,7 @@ impl Namespace {
 
     /// Returns the mount on `dentry` of `mount`.
     pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<MountRef> {
-        // Relaxed, within: who mounted something and then says so to another thread has
-        // synchronised by that.
+        // Relaxed, within: a thread that mounts and then tells another thread synchronises by that.
         if !dentry.is_mountpoint() {
             return None;
         }

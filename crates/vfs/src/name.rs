@@ -56,7 +56,7 @@ impl<'a> Scanned<'a> {
 impl Name {
     pub(crate) fn new(name: &[u8]) -> Self {
         match u16::try_from(name.len()) {
-            // Not by way of memory: who copies words that were written in pieces waits for the
+            // Built in registers: a copy of words that were written in pieces would wait for the
             // pieces.
             Ok(len @ ..=8) => Self(Repr::Inline { len, words: [load(name), 0, 0, 0, 0] }),
             Ok(len) if name.len() <= INLINE => {
@@ -99,7 +99,7 @@ impl Name {
         }
     }
 
-    // Not inlined, lest short names pay for the registers that it needs.
+    // Not inlined: short names would pay for the registers that it needs.
     #[inline(never)]
     fn is_long(&self, name: &[u8]) -> bool {
         match &self.0 {
@@ -122,7 +122,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A number that nobody can foresee, to hash names with.
+/// Returns a random seed for hashes of names.
 pub(crate) fn new_seed() -> u64 {
     // A model takes the same course each time that it is run.
     if cfg!(feature = "loom") { 1 } else { RandomState::new().hash_one(0u8) }

@@ -30,7 +30,7 @@ use lab::InUse;
 type InUse = slab_registry::SlabRegistry<Opened>;
 
 /// Where a file stands in the registry.
-type Place = <InUse as Registry<Opened>>::Ticket;
+type RegistryTicket = <InUse as Registry<Opened>>::Ticket;
 
 /// The open files of one file system.
 pub(crate) struct OpenFiles {
@@ -46,8 +46,8 @@ const ON_NODE: usize = 3;
 const ELSEWHERE: usize = 4;
 
 /// The entry of an open file.
-pub(crate) struct Entry {
-    ticket: Place,
+pub(crate) struct RegistryEntry {
+    ticket: RegistryTicket,
     /// Where it was made.
     cpu: usize,
     thread: usize,
@@ -95,13 +95,13 @@ impl OpenFiles {
     }
 
     /// Enters a file that was opened by `path`. `ENFILE` if there are more than can be counted.
-    pub(crate) fn enter(&self, info: &OpenFileInfo, path: &[u8]) -> Result<Entry> {
+    pub(crate) fn enter(&self, info: &OpenFileInfo, path: &[u8]) -> Result<RegistryEntry> {
         let ticket = self.registry.add(|opened| opened.fill(info, path)).ok_or(Errno::ENFILE)?;
         self.counts.add([1, 0, 0, 0, 0]);
-        Ok(Entry { ticket, cpu: percpu::cpu(), thread: thread_number() })
+        Ok(RegistryEntry { ticket, cpu: percpu::cpu(), thread: thread_number() })
     }
 
-    pub(crate) fn leave(&self, entry: &Entry) {
+    pub(crate) fn leave(&self, entry: &RegistryEntry) {
         let removed = self.registry.remove(&entry.ticket, Opened::empty);
         debug_assert!(removed, "closed twice");
         let mut counts = [0; 5];
@@ -117,19 +117,19 @@ impl OpenFiles {
     }
 
     /// Calls `look` with what the registry knows of a file.
-    fn with<R>(&self, entry: &Entry, look: impl FnOnce(&Opened) -> R) -> R {
+    fn with<R>(&self, entry: &RegistryEntry, look: impl FnOnce(&Opened) -> R) -> R {
         self.registry.with(&entry.ticket, look).expect("an entry stands until its file is closed")
     }
 
-    pub(crate) fn position(&self, entry: &Entry) -> u64 {
+    pub(crate) fn position(&self, entry: &RegistryEntry) -> u64 {
         self.with(entry, Opened::position)
     }
 
-    pub(crate) fn set_position(&self, entry: &Entry, position: u64) {
+    pub(crate) fn set_position(&self, entry: &RegistryEntry, position: u64) {
         self.with(entry, |opened| opened.set_position(position));
     }
 
-    pub(crate) fn path(&self, entry: &Entry) -> Vec<u8> {
+    pub(crate) fn path(&self, entry: &RegistryEntry) -> Vec<u8> {
         self.with(entry, Opened::path).unwrap_or_default()
     }
 

@@ -1,8 +1,8 @@
-//! May this caller do that: Linux's rules on inodes.
+//! Permission checks on inodes, by Linux's rules.
 //!
-//! The order of the checks is Linux's, since it decides which error a caller sees. Search
-//! permission on directories is asked for at every step of a path, and answered from the permission
-//! word alone where everybody may search: see `Checker::search`.
+//! The order of the checks is Linux's, since it decides which error a caller sees. Each step of a
+//! path checks search permission on a directory. The permission cache alone answers where every
+//! user may search: see `Checker::search`.
 
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
@@ -72,7 +72,7 @@ pub(crate) enum Verdict {
     Granted,
     /// `EACCES`.
     Refused,
-    /// The ACL has not been read yet, or somebody else refuses, and says why.
+    /// The ACL has not been read yet, or the host's hook refuses, which has its own error.
     Unknown,
 }
 
@@ -118,8 +118,7 @@ impl Checker {
         self.fast && dir.perm().exec_all() && (self.is_by_cache() || self.lets_all(dir))
     }
 
-    /// Whether search checks may be answered from the permission cache alone, with nobody else to
-    /// ask.
+    /// Whether the permission cache alone may answer search checks, because there is no hook.
     #[inline]
     pub(crate) fn cache_decides(&self) -> bool {
         self.fast && self.hook.is_none() && self.is_by_cache()
@@ -236,14 +235,15 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
     }
 }
 
-/// The last ACL that has let one caller search a directory, and the directory's group: what decides
-/// beside the caller. Directories below one with a default ACL have the same as it, in one copy; so
-/// on the way through them it need not be asked again and again.
+/// The last ACL that has let the caller search a directory, and the directory's group: with the
+/// caller they decide the check. Directories below one with a default ACL share one copy of it, so
+/// a walk through them checks it once.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Passed<'g>(Option<(&'g Acl, u32)>);
 
 impl<'g> Passed<'g> {
-    /// Whether `acl` lets the caller, who is the same each time, search a directory of group `gid`.
+    /// Whether `acl` lets the caller search a directory of group `gid`. The caller is the same each
+    /// time.
     #[inline]
     fn allows(&mut self, acl: &'g Acl, gid: u32, cred: &Cred) -> bool {
         if self.0.is_some_and(|(passed, of)| std::ptr::eq(passed, acl) && of == gid) {
@@ -265,7 +265,7 @@ pub(crate) fn judge(cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> 
     })
 }
 
-/// The same where `allows` tells what an ACL says to the caller, of an inode of that group.
+/// Like [`judge`], where `allows` checks an ACL for the caller, given the group of the inode.
 #[inline]
 fn judge_by<'g>(
     cred: &Cred,
@@ -318,9 +318,9 @@ fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool
     (mode >> shift) & u16::from(want.bits()) == u16::from(want.bits())
 }
 
-/// Whether capabilities give it whatever the inode is, so that what others change there need not be
-/// looked at. On Linux an ACL that cannot be read keeps out even who has them; here he may look at
-/// the file, and save it.
+/// Whether capabilities grant the rights on any inode, so that the check need not read its
+/// attributes. On Linux an ACL that cannot be read also stops callers with these capabilities; here
+/// they may read the file and save it.
 #[inline]
 fn overrides(cred: &Cred, want: Access) -> bool {
     cred.has(Caps::DAC_OVERRIDE) && !want.contains(Access::EXEC)
@@ -335,7 +335,7 @@ fn capable(cred: &Cred, inode: &Inode, want: Access) -> bool {
     if want == Access::READ && cred.has(Caps::DAC_READ_SEARCH) {
         return true;
     }
-    // Somebody must be able to execute a file before a capability can.
+    // A file must be executable for some user before a capability applies.
     let executable = !want.contains(Access::EXEC) || inode.perm().mode() & 0o111 != 0;
     executable && cred.has(Caps::DAC_OVERRIDE)
 }

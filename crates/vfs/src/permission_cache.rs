@@ -3,24 +3,25 @@
 //! ```text
 //! bit  0..16   mode, type bits included
 //! bit 16..18   state of the access ACL: none, unknown, present
-//! bit 18       EXEC_ALL: a directory that everybody may search
+//! bit 18       EXEC_ALL: a directory that every user may search
 //! bit 19..23   immutable, append-only, casefold, dead
 //! bit 23       known to have no default ACL
 //! bit 24       EXEC_ALL_PLAIN: EXEC_ALL, and not casefold
-//! bit 25..28   the rights that the access ACL refuses to nobody: all where there is none, no right where it is unknown
+//! bit 25..28   the rights that the access ACL grants to every user: all without an ACL, none
+//!              while it is unknown
 //! bit 28       a file that may have several names
 //! bit 29       encrypted
 //! bit 32..64   generation, one more with every change
 //! ```
 //!
-//! Everybody has the rights that owner, group and others have by the mode, and that each entry of
-//! the access ACL has. So an ACL that gives somebody more than the rest, as most do, takes nothing
-//! from how fast a path is walked.
+//! Every user has the rights that owner, group and others have by the mode and that each entry of
+//! the access ACL has. So an ACL that gives some users more than the rest, as most do, does not
+//! slow down path walks.
 //!
 //! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from:
 //! [`PermissionCache::publish_if`] is the one function that changes the word, and it computes both
-//! anew each time. A reader who starts after a change has returned sees the change; one who runs
-//! beside it gets the old answer or the new one.
+//! each time. A reader that starts after a change has returned sees the change; a concurrent reader
+//! gets the old answer or the new one.
 
 use extern4_acl::{Acl, AclKind};
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -28,12 +29,12 @@ use extern4_sync::primitive::{AtomicU64, Ordering};
 use crate::attr::{FileFlags, FileType};
 use crate::inode_attrs::Writer;
 
-/// What is known of an inode's access ACL without reading it.
+/// The state of an inode's access ACL, as far as it is known without reading the ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AclState {
     None,
     Unknown,
-    /// There is one, which refuses these rights to nobody.
+    /// There is one, which grants these rights to every user.
     Present(u8),
 }
 
@@ -92,20 +93,19 @@ impl PermBits {
         }
     }
 
-    /// Everybody may search this directory.
+    /// Whether every user may search this directory.
     #[inline]
     pub(crate) fn exec_all(self) -> bool {
         self.0 & EXEC_ALL != 0
     }
 
-    /// Everybody may search this directory, and names in it are compared byte by byte.
+    /// Whether every user may search this directory, and names in it are compared byte by byte.
     #[inline]
     pub(crate) fn exec_all_plain(self) -> bool {
         self.0 & EXEC_ALL_PLAIN != 0
     }
 
-    /// Everybody may have these rights, `rwx` as in a mode, whoever owns the inode; false also
-    /// where that is not known.
+    /// Whether every user has these rights, `rwx` as in a mode; false also where that is not known.
     #[inline]
     pub(crate) fn grants_everybody(self, rights: u8) -> bool {
         let rights = u64::from(rights);
@@ -185,7 +185,7 @@ impl PermBits {
         Self(self.0 | DEAD)
     }
 
-    /// The same with EXEC_ALL and EXEC_ALL_PLAIN as the other fields have them.
+    /// Sets EXEC_ALL and EXEC_ALL_PLAIN according to the other fields.
     fn with_exec_all(self) -> Self {
         let all = FileType::from_mode(self.mode()) == Some(FileType::Directory) && self.grants_everybody(1);
         let bits = match (all, self.casefold()) {
@@ -201,7 +201,7 @@ impl PermBits {
 ///
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
-/// | the word | `publish_if`, under the writers' lock of the attributes | `load` | Release store, Acquire load |
+/// | the word | `publish_if`, under the attributes' lock | `load` | Release store, Acquire load |
 pub(crate) struct PermissionCache(AtomicU64);
 
 impl PermissionCache {
@@ -211,8 +211,7 @@ impl PermissionCache {
 
     #[inline]
     pub(crate) fn load(&self) -> PermBits {
-        // Acquire: pairs with the Release in `publish_if`, so that who sees the new word sees the
-        // ACL behind it.
+        // Acquire: pairs with the Release in `publish_if`: a reader of the new word sees its ACL.
         PermBits(self.0.load(Ordering::Acquire))
     }
 
@@ -221,7 +220,7 @@ impl PermissionCache {
     #[inline]
     pub(crate) fn publish_if(&self, writer: &Writer<'_>, change: impl FnOnce(PermBits) -> Option<PermBits>) {
         let _ = writer;
-        // Relaxed: stored by who had the right before.
+        // Relaxed: the last holder of the right stored it.
         let old = self.0.load(Ordering::Relaxed);
         if let Some(new) = change(PermBits(old)) {
             // Release: pairs with the Acquire in `load`.

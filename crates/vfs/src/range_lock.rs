@@ -41,7 +41,7 @@ const CHUNK_BYTES: u64 = 4096;
 pub(crate) const MOST_BYTES: usize = 64 << 10;
 /// RangeLocks that such a write covers at most, where it begins within one.
 const MOST_CHUNKS: usize = MOST_BYTES / CHUNK_BYTES as usize + 1;
-/// Latches: so many that of a few dozens of threads hardly two meet in one.
+/// Latches: enough that two of a few dozen threads hardly ever meet in one.
 const LATCH_BITS: u32 = capacity(9, 1);
 
 /// Latches of chunks, each on a line of its own.

@@ -27,7 +27,8 @@ impl Session {
         rename_between(self, from.as_ref(), self, to.as_ref(), flags)
     }
 
-    /// The same, with the new path taken from the working directory of `to_base`.
+    /// Like [`rename`](Self::rename), with the new path taken from the working directory of
+    /// `to_base`.
     pub fn rename_to(
         &self,
         from: impl AsRef<[u8]>,

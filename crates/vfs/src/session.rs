@@ -74,18 +74,18 @@ impl Session {
         &self.cwd
     }
 
-    /// The same session with other credentials.
+    /// Returns this session with other credentials.
     pub fn with_cred(&self, cred: Cred) -> Self {
         Self { cred: Arc::new(cred), ..self.clone() }
     }
 
-    /// The same session with another umask; only its permission bits count.
+    /// Returns this session with another umask; only its permission bits count.
     pub fn with_umask(&self, umask: u16) -> Self {
         Self { umask: umask & 0o777, ..self.clone() }
     }
 
-    /// The same session with `base` for its working directory, as the `dirfd` of a call of the
-    /// `...at` family. `base` may be any file: then only the empty path means something.
+    /// Returns this session with `base` for its working directory, as the `dirfd` of a call of the
+    /// `...at` family. `base` may be any file: then only the empty path is valid.
     pub fn at(&self, base: &Location) -> Self {
         Self { cwd: base.clone(), ..self.clone() }
     }
@@ -217,8 +217,8 @@ impl Session {
         self.with_link(path.as_ref(), how, Arc::clone)
     }
 
-    /// The same into a buffer of the caller's, in place of what was there: no allocation where
-    /// there is room.
+    /// Like [`read_link`](Self::read_link), into a buffer of the caller, whose contents it
+    /// replaces: no allocation if there is room.
     pub fn read_link_into(&self, path: impl AsRef<[u8]>, how: How, target: &mut Vec<u8>) -> Result<()> {
         self.with_link(path.as_ref(), how, |link| {
             target.clear();
@@ -251,8 +251,8 @@ impl Session {
         Ok(take(&there.inode().link_target(&**there.sb().fs())?))
     }
 
-    /// Totals and free space of the file system that a path is on; of a directory whose project has
-    /// limits, no more than what is in it may take.
+    /// Returns totals and free space of the file system that a path is on. In a directory whose
+    /// project has limits, they are no more than these.
     pub fn statfs(&self, path: impl AsRef<[u8]>, how: How) -> Result<StatFs> {
         let there = self.lookup().path(path.as_ref(), how)?;
         there.sb().fs().statfs_by(there.inode())

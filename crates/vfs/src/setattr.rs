@@ -45,8 +45,8 @@ pub struct Attributes {
     pub atime: Option<Timespec>,
     /// Last change of the contents.
     pub mtime: Option<Timespec>,
-    /// Last change of anything: the present, if `None`. To say otherwise needs `CAP_SYS_ADMIN`;
-    /// there is no such call in Linux. It is for who keeps changes for others for a while.
+    /// Last change of anything: the present, if `None`. Setting it needs `CAP_SYS_ADMIN`; Linux has
+    /// no such call. It is for callers that write changes back later.
     pub ctime: Option<Timespec>,
 }
 
@@ -115,8 +115,8 @@ impl Session {
         sb.fs().set_attr(inode, &set)
     }
 
-    /// Sets times of last reading and last change. To the present: for whoever may write;
-    /// otherwise: owners.
+    /// Sets the times of last reading and last change. Users with write permission may set the
+    /// present; only owners may set other times.
     pub fn utimens(&self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime, how: How) -> Result<()> {
         if atime == SetTime::Omit && mtime == SetTime::Omit {
             return Ok(());
@@ -185,8 +185,8 @@ impl Session {
         self.set_flags_and_project(path, flags, None, how)
     }
 
-    /// The same, and the project that the file is counted for (`FS_IOC_FSSETXATTR`), which is an
-    /// owner's to choose, too. `EDQUOT` where that project may have no more.
+    /// Like [`set_flags`](Self::set_flags), and sets the project to which the file is charged
+    /// (`FS_IOC_FSSETXATTR`). `EDQUOT` if that project may have no more.
     pub fn set_flags_and_project(
         &self,
         path: impl AsRef<[u8]>,
@@ -346,7 +346,7 @@ fn change_xattr(
     flags: XattrFlags,
 ) -> Result<()> {
     let (sb, inode) = (file.sb(), file.inode());
-    // Said before anything about who asks, as Linux has it.
+    // This error comes before those about the caller's rights, as in Linux.
     if name == xattr::CAPABILITY && value.is_some_and(|value| !xattr::is_capability(value)) {
         return Err(Errno::EINVAL.into());
     }
@@ -404,9 +404,8 @@ fn store_acl(cred: &Cred, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Op
         }
     }
     if kind == AclKind::Access {
-        // Known before it changes: whoever read it from the file system during the change would
-        // take the new ACL for one that goes with the old mode. One that cannot be read can still
-        // be replaced.
+        // Read before it changes: a reader that asked the file system during the change would
+        // combine the new ACL with the old mode. An ACL that cannot be read can still be replaced.
         let _ = sb.acl(inode, kind);
     }
     let acl = acl.map(|acl| sb.checker.intern(acl));
@@ -419,7 +418,7 @@ fn lock_for_mode(inode: &Inode, mode: u16) -> Ordered<AttributesGuard<'_>> {
     if mode & SET_ID_BITS == 0 { inode.lock_attributes() } else { inode.lock_all_attributes() }
 }
 
-/// The same for an extended attribute, and capabilities.
+/// Locks an inode whose extended attribute is to be set. File capabilities exclude writers, too.
 fn lock_for_xattr<'a>(inode: &'a Inode, name: &[u8]) -> Ordered<AttributesGuard<'a>> {
     if name == xattr::CAPABILITY { inode.lock_all_attributes() } else { inode.lock_attributes() }
 }

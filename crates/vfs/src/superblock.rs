@@ -70,9 +70,9 @@ pub struct SuperOptions {
     pub atime: Atime,
     /// Reading a directory changes its access time, too.
     pub dir_atime: bool,
-    /// Dentries to keep beside those in use.
+    /// The number of unused dentries to keep.
     pub max_dentries: usize,
-    /// Inodes to keep beside those in use.
+    /// The number of unused inodes to keep.
     pub max_inodes: usize,
     /// Names known not to exist, for each directory.
     pub max_negatives_per_dir: usize,
@@ -472,8 +472,8 @@ impl SuperBlock {
         if dir.perm().casefold() { self.fs.canonical_name(dir, name) } else { Ok(Cow::Borrowed(name)) }
     }
 
-    /// The same for a name that the caller is going to change. `ENOENT` in a directory that has
-    /// been removed.
+    /// Like [`canonical_name`](Self::canonical_name), for a name that the caller is going to
+    /// change. `ENOENT` in a directory that has been removed.
     pub(crate) fn name_to_change<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
         if dir.perm().dead() {
             return Err(Errno::ENOENT.into());

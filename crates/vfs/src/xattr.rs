@@ -21,8 +21,8 @@ pub const XATTR_NAME_MAX: usize = 255;
 pub const XATTR_SIZE_MAX: usize = 65536;
 /// The capabilities that a program has when it is run (`capabilities(7)`).
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
-/// Revisions that `security.capability` may have by the upper bits of its first word, and the flag that may stand beside them
-/// (`linux/capability.h`).
+/// Revisions that `security.capability` may have by the upper bits of its first word, and the flag
+/// next to them (`linux/capability.h`).
 const CAP_REVISION_2: u32 = 0x0200_0000;
 const CAP_REVISION_3: u32 = 0x0300_0000;
 const CAP_EFFECTIVE: u32 = 1;
@@ -32,18 +32,20 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
 }
 
-/// Can this be set as `security.capability`? As long as its revision says, and of none that Linux takes no more: the first; or empty.
+/// Can this be set as `security.capability`? As long as its revision says, and of none that Linux
+/// takes no more: the first; or empty.
 pub(crate) fn is_capability(value: &[u8]) -> bool {
     let Some((word, _)) = value.split_first_chunk() else { return value.is_empty() };
     let revision = u32::from_le_bytes(*word) & !CAP_EFFECTIVE;
     matches!((revision, value.len()), (CAP_REVISION_2, 20) | (CAP_REVISION_3, 24))
 }
 
-/// Checks that `cred` may use the attribute `name` of `inode`, which is no ACL. Returns the namespace.
+/// Checks that `cred` may use the attribute `name` of `inode`, which is no ACL. Returns the
+/// namespace.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for a name in no namespace or in `system.`, `EINVAL` for a prefix alone, and `EPERM`, `EACCES` or `ENODATA` for
-/// a caller without permission.
+/// `EOPNOTSUPP` for a name in no namespace or in `system.`, `EINVAL` for a prefix alone, and
+/// `EPERM`, `EACCES` or `ENODATA` for a caller without permission.
 pub(crate) fn permission(
     cred: &Cred,
     mount: &Mount,
@@ -65,7 +67,7 @@ pub(crate) fn permission(
             if !matches!(inode.kind(), FileType::Regular | FileType::Directory) {
                 return Err(refusal.into());
             }
-            // Who may write to a sticky directory does not own it.
+            // Write permission on a sticky directory is not enough: only its owner may.
             let sticky_dir = inode.is_dir() && inode.perm().mode() & 0o1000 != 0;
             if write && sticky_dir && !owner_or_capable(cred, inode) {
                 return Err(Errno::EPERM.into());
@@ -121,7 +123,8 @@ pub(crate) fn acl(sb: &SuperBlock, inode: &Inode, kind: AclKind) -> Result<Optio
     sb.acl(inode, kind)
 }
 
-/// Takes the capabilities of a program off a file that changes, whoever changes it: they were given to what it was. Locks: `rwsem` exclusive.
+/// Takes the capabilities of a program off a file that changes, whoever changes it: they were given
+/// to what it was. Locks: `rwsem` exclusive.
 pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
     if inode.has_no_caps() {
         return Ok(());
@@ -132,7 +135,7 @@ pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now
         Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
         Err(error) => return Err(error),
     }
-    // Whoever changes it next need not look.
+    // The next change need not ask the file system.
     inode.set_no_caps(true);
     Ok(())
 }

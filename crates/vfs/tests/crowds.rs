@@ -71,9 +71,9 @@ fn names_that_move_are_found_at_one_place() {
     );
 }
 
-/// Two files move between two directories, to and fro, while they are exchanged, other names come
-/// and go beside them, and one of the directories is removed if it is empty: nobody waits for ever,
-/// and no file gets lost.
+/// Two files move back and forth between two directories. Meanwhile they are exchanged, other names
+/// come and go, and one of the directories is removed if it is empty. No thread waits for ever, and
+/// no file gets lost.
 #[test]
 fn files_that_cross_are_not_lost() {
     let setup = || {
@@ -118,8 +118,8 @@ fn files_that_cross_are_not_lost() {
     );
 }
 
-/// One file is written over, and gets other permission bits, an ACL, extended attributes and names,
-/// and loses some: all of it is there in the end, and nobody waits for ever.
+/// One file is written over, gets other permission bits, an ACL, extended attributes and names, and
+/// loses some: all of it is there in the end, and no thread waits for ever.
 #[test]
 fn a_file_is_written_while_everything_else_of_it_changes() {
     let setup = || {
@@ -166,8 +166,8 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
     );
 }
 
-/// A file gets another name, by which it is removed before the rename is done, while what nobody
-/// uses is let go of, and others ask for the old name: all of them are answered.
+/// A file gets another name, by which it is removed before the rename is done. Meanwhile the caches
+/// drop unused entries, and other threads ask for the old name: all of them get an answer.
 #[test]
 fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
     let setup = || {
@@ -193,9 +193,9 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
     );
 }
 
-/// Two files get and lose names in every way, while what nobody uses is let go of and others ask
-/// for the names: all are answered, and in the end each file has as many links as names, and is
-/// gone if it has none.
+/// Two files get and lose names in every way, while the caches drop unused entries and other
+/// threads ask for the names. All get an answer. In the end each file has as many links as names,
+/// and is gone if it has none.
 #[test]
 fn names_change_in_every_way_while_caches_are_emptied() {
     const NAMES: [&str; 3] = ["/a", "/b", "/c"];
@@ -272,7 +272,7 @@ fn paths_through_moving_directories_lead_to_the_right_file_or_nowhere() {
     );
 }
 
-/// Everybody makes and removes the same two names.
+/// All threads make and remove the same two names.
 #[test]
 fn a_name_is_made_once_and_removed_once() {
     let setup = || (world(), AtomicU64::new(0));
@@ -295,7 +295,7 @@ fn a_name_is_made_once_and_removed_once() {
     );
 }
 
-/// Who removes a directory and who makes names in it: one of them is refused.
+/// One thread removes a directory, another makes names in it: one of them fails.
 #[test]
 fn nothing_is_made_in_a_removed_directory() {
     let setup = || {
@@ -355,12 +355,12 @@ fn no_mixture_of_two_rights_is_ever_granted() {
     );
 }
 
-/// Everybody may search, but user 5.
+/// Every user may search, except user 5.
 fn refusing() -> Acl {
     "u::rwx,u:5:---,g::r-x,m::r-x,o::r-x".parse().unwrap()
 }
 
-/// Everybody links and unlinks one file: it is freed once, with its last link.
+/// All threads link and unlink one file: it is freed once, with its last link.
 #[test]
 fn the_last_link_frees_the_file() {
     let setup = || {
@@ -374,7 +374,7 @@ fn the_last_link_frees_the_file() {
         setup,
         |(root, _), index| {
             let name = format!("/l{index}");
-            // Whoever comes after the last name has gone cannot link it any more.
+            // A thread that comes after the last name has gone cannot link it any more.
             if root.link("/f", How::FOLLOW, &name).is_ok() {
                 assert!(ino(root, &name).is_some());
                 root.unlink(&name).unwrap();
@@ -393,9 +393,9 @@ fn used_inodes(root: &Session) -> u64 {
     statfs.files - statfs.files_free
 }
 
-/// Files are opened and closed by all, some closed by others than their openers, while two list
-/// them and one keeps turning the file system read-only: every list has what is open throughout,
-/// and nobody writes to what is read-only.
+/// All threads open and close files, and close some that others opened. Meanwhile two list them,
+/// and one keeps turning the file system read-only. Every list has the files that are open
+/// throughout, and no thread writes to a read-only file system.
 #[test]
 fn open_close_list_and_remount() {
     type Shared = (Session, OpenFile, Mutex<Vec<OpenFile>>);

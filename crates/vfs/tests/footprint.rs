@@ -1,5 +1,5 @@
-//! What a warm path walk does to shared memory: no allocation, no lock, no locked instruction, and no store to a line
-//! that a walk of another thread uses.
+//! A warm path walk allocates nothing, takes no lock, executes no locked instruction, and stores to
+//! no line that a walk of another thread uses.
 //!
 //! `cargo test -p extern4-vfs --features audit --test footprint -- --nocapture` prints the figures.
 
@@ -38,7 +38,7 @@ fn volume() -> Session {
     }
     root.symlink("fs.h", LINK).unwrap();
     root.link(FILE, How::FOLLOW, SAME).unwrap();
-    // A directory that not everybody may search, for the full check.
+    // A directory that some users may not search, for the full check.
     for (dir, mode) in [("/home/ann", 0o750), ("/home/ann/project", 0o750)] {
         root.mkdir(dir, mode).unwrap();
         root.chown(dir, Some(1000), Some(1000), How::FOLLOW).unwrap();
@@ -91,7 +91,8 @@ fn questions(session: &Session) -> Vec<Act<'_>> {
     ]
 }
 
-/// Calls often enough that nothing is left to be remembered: the way to a directory is, the second time.
+/// Calls often enough that nothing is left to be remembered: the way to a directory is, the second
+/// time.
 fn warm(act: &dyn Fn()) {
     (0..3).for_each(|_| act());
 }
@@ -149,10 +150,11 @@ fn conflict_count(one: impl Fn(), other: impl Fn() + Send) -> usize {
     conflicts(&one, &other).len()
 }
 
-/// Questions beside calls that change something else, or that take the file into use.
+/// Questions during calls that change other files or take references to this one.
 #[test]
 fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
-    // Chance may put two names into one bucket of a table, whose line they then share, but hardly twice.
+    // Chance may put two names into one bucket of a table, whose line they then share, but hardly
+    // twice.
     let mut fewest = [usize::MAX; 3];
     for _ in 0..3 {
         let root = volume();
@@ -173,8 +175,9 @@ fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
     }
 }
 
-/// Two threads that open and close a file each, through one session: each writes lines of its own only. The two locked
-/// instructions count the reference to the dentry, on a line of that; threads that open one file meet there and nowhere else.
+/// Two threads that open and close a file each, through one session: each writes lines of its own
+/// only. The two locked instructions count the reference to the dentry, on a line of that; threads
+/// that open one file meet there and nowhere else.
 #[test]
 fn open_and_close_share_no_line_that_one_writes() {
     let mut fewest = usize::MAX;
@@ -187,7 +190,8 @@ fn open_and_close_share_no_line_that_one_writes() {
         assert_eq!(allocations_of(&one), 0);
         let footprint = seen("open and close", one);
         assert_eq!((footprint.total().rmws, footprint.full_fences()), (2, 0), "{footprint:?}");
-        // Now and then a close frees memory that threads of other tests retired, which takes a hundred more.
+        // Now and then a close frees memory that threads of other tests retired, which takes a
+        // hundred more.
         let mut locked: Vec<_> =
             (0..5).filter_map(|_| locked_instructions(one)).map(|(_, locked)| locked).collect();
         locked.sort_unstable();
@@ -207,8 +211,8 @@ fn open_and_close_share_no_line_that_one_writes() {
     assert_eq!(fewest, 0);
 }
 
-/// Threads numbered above 128 that sleep: they stat, open and close as cheaply as a thread with a low number, and write lines
-/// of their own only.
+/// Threads numbered above 128 that sleep: they stat, open and close as cheaply as a thread with a
+/// low number, and write lines of their own only.
 #[test]
 fn threads_with_high_numbers_share_no_line_either() {
     let root = volume();
@@ -240,8 +244,9 @@ fn threads_with_high_numbers_share_no_line_either() {
     panic!("numbers as low as {lowest:?}, or conflicts each time");
 }
 
-/// Two threads that write over blocks of one file, and one that reads a further block. The first write in each tick of the clock has the
-/// file to itself, so they get many chances to come within one.
+/// Two threads that write over blocks of one file, and one that reads a further block. The first
+/// write in each tick of the clock has the file to itself, so they get many chances to come within
+/// one.
 #[test]
 fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
     let root = volume();
@@ -269,7 +274,7 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
     ] {
         let mut fewest = usize::MAX;
         for _ in 0..100 {
-            // For a moment nothing is taken for shared that somebody has had to himself.
+            // For a moment a thread's own memory is not taken for shared.
             std::thread::sleep(std::time::Duration::from_millis(1));
             for _ in 0..20 {
                 one();
@@ -298,7 +303,7 @@ fn seen(name: &str, act: impl Fn()) -> Footprint {
     footprint
 }
 
-/// The same eyes see what other calls do, so that the zeroes above mean something.
+/// The counters do count locks and references of other calls, so the zeroes above mean something.
 #[test]
 fn calls_that_take_locks_and_references_are_seen() {
     let root = volume();

@@ -1,7 +1,8 @@
 //! Contents of a regular file: blocks where something was written, holes elsewhere.
 //!
-//! Who changes which blocks there are, or how long the file is, has it for himself. Who reads
-//! blocks or writes over them shares it, and has the lock of each block while he copies it.
+//! A thread that adds or removes blocks or changes the length holds the file's lock exclusive.
+//! Reads, and writes over existing blocks, hold it shared, and the lock of each block while they
+//! copy it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -111,8 +112,8 @@ impl Data {
         let mut done = 0;
         for part in parts(offset, end) {
             let bytes = &bytes[done..done + part.len];
-            // What is there already is not written again, so that who writes the same as others
-            // does not hold them up.
+            // Bytes that are equal already are not written again, so that writers of the same bytes
+            // do not slow each other down.
             if let Some(block) = self.blocks.get(&part.block)
                 && block.read()[part.range()] != *bytes
             {

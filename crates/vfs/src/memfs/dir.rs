@@ -13,11 +13,11 @@ use crate::fs::RawDirEntry;
 pub(super) struct Dir {
     parent: u64,
     by_name: HashMap<Box<[u8]>, u64>,
-    by_cookie: BTreeMap<u64, Entry>,
+    by_cookie: BTreeMap<u64, NamedInode>,
     next_cookie: u64,
 }
 
-struct Entry {
+struct NamedInode {
     name: Box<[u8]>,
     kind: FileType,
     ino: u64,
@@ -52,7 +52,7 @@ impl Dir {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         self.by_name.insert(name.into(), cookie);
-        self.by_cookie.insert(cookie, Entry { name: name.into(), kind, ino });
+        self.by_cookie.insert(cookie, NamedInode { name: name.into(), kind, ino });
     }
 
     /// Takes a name away, if it is there.

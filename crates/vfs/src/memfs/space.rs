@@ -46,7 +46,7 @@ impl Space {
     }
 
     pub(super) fn give_blocks(&self, count: u64) {
-        // Relaxed: a count of what is in use; what it counts is guarded elsewhere.
+        // Relaxed: a count only; other locks guard the blocks.
         self.blocks.fetch_sub(count, Ordering::Relaxed);
     }
 

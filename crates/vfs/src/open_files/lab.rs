@@ -33,7 +33,7 @@ pub(crate) enum InUse {
 }
 
 /// Where a record stands in it.
-pub(crate) enum Place {
+pub(crate) enum EitherTicket {
     Production(slab_registry::Ticket),
     Lab(Ticket),
 }
@@ -45,24 +45,24 @@ impl Default for InUse {
 }
 
 impl Registry<Opened> for InUse {
-    type Ticket = Place;
+    type Ticket = EitherTicket;
 
     #[inline]
-    fn add(&self, fill: impl FnOnce(&Opened)) -> Option<Place> {
+    fn add(&self, fill: impl FnOnce(&Opened)) -> Option<EitherTicket> {
         let registry = match self {
-            Self::Production(slabs) => return slabs.add(fill).map(Place::Production),
+            Self::Production(slabs) => return slabs.add(fill).map(EitherTicket::Production),
             Self::Lab(registry) => registry,
         };
         let mut fill = Some(fill);
         let mut fill = |opened: &Opened| fill.take().into_iter().for_each(|fill| fill(opened));
-        registry.add(&mut fill).map(Place::Lab)
+        registry.add(&mut fill).map(EitherTicket::Lab)
     }
 
     #[inline]
-    fn remove(&self, place: &Place, empty: impl FnOnce(&Opened)) -> bool {
+    fn remove(&self, place: &EitherTicket, empty: impl FnOnce(&Opened)) -> bool {
         match (self, place) {
-            (Self::Production(slabs), Place::Production(ticket)) => slabs.remove(ticket, empty),
-            (Self::Lab(registry), Place::Lab(ticket)) => {
+            (Self::Production(slabs), EitherTicket::Production(ticket)) => slabs.remove(ticket, empty),
+            (Self::Lab(registry), EitherTicket::Lab(ticket)) => {
                 let mut empty = Some(empty);
                 let mut empty = |opened: &Opened| empty.take().into_iter().for_each(|empty| empty(opened));
                 registry.remove(*ticket, &mut empty)
@@ -72,10 +72,10 @@ impl Registry<Opened> for InUse {
     }
 
     #[inline]
-    fn with<R>(&self, place: &Place, look: impl FnOnce(&Opened) -> R) -> Option<R> {
+    fn with<R>(&self, place: &EitherTicket, look: impl FnOnce(&Opened) -> R) -> Option<R> {
         match (self, place) {
-            (Self::Production(slabs), Place::Production(ticket)) => slabs.with(ticket, look),
-            (Self::Lab(registry), Place::Lab(ticket)) => {
+            (Self::Production(slabs), EitherTicket::Production(ticket)) => slabs.with(ticket, look),
+            (Self::Lab(registry), EitherTicket::Lab(ticket)) => {
                 let (mut look, mut seen) = (Some(look), None);
                 registry.with(*ticket, &mut |opened| seen = look.take().map(|look| look(opened)));
                 seen

@@ -3,7 +3,7 @@
 
 /// Records that are entered and taken out all the time, by many threads, and listed now and then.
 ///
-/// A record's fields are atomics: it stays where it is, and is filled anew for each use.
+/// A record's fields are atomics: it does not move, and each use fills it again.
 pub trait Registry<C>: Default + Send + Sync {
     /// Where a record stands. There is one ticket for each use of it.
     type Ticket;

@@ -8,7 +8,7 @@
 //!
 //! | place | by | transition |
 //! | --- | --- | --- |
-//! | free, on the list of its slab's owner | the owner | `add`: record filled, generation odd; taken |
+//! | free, on its owner's list | the owner | `add`: record filled, generation odd; taken |
 //! | taken | the owner | `remove`: record emptied, generation even; free |
 //! | taken | another thread | `remove`: record emptied, generation even; cleared |
 //! | cleared | the owner, when its list is empty | looks through its slab; free |
@@ -17,15 +17,15 @@
 //!    generation even (`Acquire`) comes after the thread that made it even (`Release`). No
 //!    generation occurs twice, so an old ticket never fits.
 //! 2. A copy is of one use of the place, if the generation is the same odd one before and after:
-//!    `add` fills the record behind a `Release` fence that follows the even generation, and who has
-//!    copied some of that finds, behind an `Acquire` fence, the even generation or a later one.
-//!    This is what [`SeqCount`](extern4_sync::seqcount::SeqCount) does.
+//!    `add` fills the record after a `Release` fence that follows the even generation. A listing
+//!    that has copied some of that finds, after an `Acquire` fence, the even generation or a later
+//!    one. This is what [`SeqCount`](extern4_sync::seqcount::SeqCount) does.
 //! 3. A thread that closes a file of another thread stores to the place and to nothing else. The
 //!    owner looks for such places when its list is empty, and if it finds less than a quarter of
 //!    its slab, the slab doubles. So this costs a few loads for each new record.
 //! 4. A list has each record that was entered before the listing began and is not taken out before
-//!    it ends: its place was there, and its generation was the same all the time. Of those that
-//!    come and go meanwhile it may have some.
+//!    it ends: its place was there, and its generation was the same all the time. It may have some
+//!    of those that come and go meanwhile.
 //! 5. A slab belongs to a number of a thread ([`PerThread`]): a thread that gets the number of one
 //!    that has ended gets its slab. There is a slab for each thread that has a slot of its own
 //!    ([`thread_slots`](extern4_sync::thread_slots)). All other threads share a slab, and take
@@ -60,10 +60,10 @@ pub struct SlabRegistry<C> {
 struct Slab<C>([OnceLock<Chunk<C>>; CHUNKS]);
 
 /// Places, which stay where they are.
-type Chunk<C> = Box<[Padded<Place<C>>]>;
+type Chunk<C> = Box<[Padded<Slot<C>>]>;
 
 #[derive(Default)]
-struct Place<C> {
+struct Slot<C> {
     /// Odd while the place is taken.
     generation: AtomicU64,
     record: C,
@@ -119,7 +119,7 @@ impl Owner {
 
 impl<C> SlabRegistry<C> {
     #[inline]
-    fn place(&self, spot: Spot) -> Option<&Place<C>> {
+    fn place(&self, spot: Spot) -> Option<&Slot<C>> {
         let slab = self.slabs.get(spot.slab()).unwrap_or(self.slabs.shared());
         slab.0.get(spot.chunk())?.get()?.get(spot.at()).map(|place| &place.0)
     }
@@ -204,22 +204,22 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
                 self.take_place(&mut shared)?
             }
         };
-        let Place { generation, record } = self.place(spot)?;
+        let Slot { generation, record } = self.place(spot)?;
         // Relaxed: this thread has found it even, or made it so.
         let next = generation.load(Ordering::Relaxed) | 1;
         // Release: rule 2.
         fence(Ordering::Release);
         fill(record);
-        // Release: who finds it odd finds the record filled.
+        // Release: a thread that finds it odd finds the record filled.
         generation.store(next, Ordering::Release);
         Some(Ticket { spot, generation: NonZeroU64::new(next)? })
     }
 
     #[inline]
     fn remove(&self, ticket: &Ticket, empty: impl FnOnce(&C)) -> bool {
-        // Relaxed: who has the ticket had it from who stored this generation.
-        let is_it = |place: &&Place<C>| place.generation.load(Ordering::Relaxed) == ticket.generation.get();
-        let Some(Place { generation, record }) = self.place(ticket.spot).filter(is_it) else { return false };
+        // Relaxed: the ticket came from the thread that stored this generation.
+        let is_it = |place: &&Slot<C>| place.generation.load(Ordering::Relaxed) == ticket.generation.get();
+        let Some(Slot { generation, record }) = self.place(ticket.spot).filter(is_it) else { return false };
         empty(record);
         // Release: rule 1.
         generation.store(ticket.generation.get().wrapping_add(1), Ordering::Release);
@@ -234,7 +234,7 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
 
     #[inline]
     fn with<R>(&self, ticket: &Ticket, look: impl FnOnce(&C) -> R) -> Option<R> {
-        let Place { generation, record } = self.place(ticket.spot)?;
+        let Slot { generation, record } = self.place(ticket.spot)?;
         // Relaxed: as in `remove`.
         (generation.load(Ordering::Relaxed) == ticket.generation.get()).then(|| look(record))
     }
@@ -242,7 +242,7 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
     fn list<R>(&self, mut copy: impl FnMut(&C) -> Option<R>) -> Vec<R> {
         let chunks = self.slabs.iter().flat_map(|slab| &slab.0);
         let places = chunks.filter_map(OnceLock::get).flatten();
-        let copy = |Place { generation, record }: &Place<C>| {
+        let copy = |Slot { generation, record }: &Slot<C>| {
             // Acquire: pairs with the Release of `add`.
             let before = generation.load(Ordering::Acquire);
             let copied = if before % 2 == 1 { copy(record) } else { None };

@@ -47,7 +47,7 @@ pub(crate) struct WriteGate {
     changes: ThreadRefcount,
     /// Inodes in use that have no links. Inodes leave it by themselves, at any time.
     unlinked: Arc<ThreadRefcount>,
-    /// Held by who changes the state.
+    /// Held while a thread changes the state.
     deciding: Mutex<()>,
 }
 
@@ -101,7 +101,7 @@ impl WriteGate {
     }
 
     /// Counts a file that is open for writing; errors as of [`change`](Self::change). It may be
-    /// part of a change, and so waits for nobody who waits for changes.
+    /// part of a change, so it does not wait for threads that wait for changes.
     pub(crate) fn open_for_writing(&self) -> Result<()> {
         self.enter(&self.writers, State::READ_ONLY, State::CLOSING)
     }
@@ -152,7 +152,7 @@ impl WriteGate {
         self.check()?;
         let before = self.state();
         self.set(before | State::CLOSING);
-        // In this order: whoever is added to the last is so within a change.
+        // In this order: the last count only grows within a change.
         let counts = [&self.writers, &self.changes, &self.unlinked].map(ThreadRefcount::count);
         let outcome = match counts {
             [Some(0), Some(0), Some(0)] => Ok(()),

@@ -1,8 +1,8 @@
 //! Search checks to measure the one in production against, in production's walk, and the checks
 //! alone.
 //!
-//! They all answer the same: what differs is what a walk does to find the answer. ACLs and modes
-//! are production's, so that nothing has to be kept true twice.
+//! They all give the same answers by different means. ACLs and modes are production's, so that
+//! there is one copy of each.
 
 use extern4_sync::rcu::Guard;
 
@@ -21,18 +21,18 @@ pub enum Check {
     /// The full check of production in every directory, as on a file system that does not let the
     /// word answer.
     Full,
-    /// What Linux did up to 6.18: all there is to ask, in every directory. It is known without a
-    /// lock that there is no ACL.
+    /// Linux's check up to 6.18: the full check in every directory. It knows without a lock that
+    /// there is no ACL.
     General,
-    /// As it was posted to Linux: a bit that is computed beforehand says that everybody may search,
-    /// or else as `General`. The bit is that of the word, which cannot be wrong; on Linux it was
-    /// one of its own.
+    /// The patch that was posted to Linux: a bit that is computed beforehand says that every user
+    /// may search; otherwise as `General`. Here the bit is that of the permission cache, which
+    /// cannot be wrong; on Linux it was a separate one.
     Flag,
-    /// As Linux 6.19 has it: no result is kept; mode and ACL are looked at each time, before all
-    /// else; or else as `General`.
+    /// Linux's check since 6.19: it keeps no result, and looks at mode and ACL first each time;
+    /// otherwise as `General`.
     ModeAndAcl,
-    /// What ext3 did before 2009: a lock in each inode is taken to learn whether there is an ACL,
-    /// which is counted if there is one.
+    /// The check of ext3 before 2009: it takes a lock in each inode to learn whether there is an
+    /// ACL, and counts a reference if there is one.
     AclLocked,
     /// The patch to that: no lock where a look without it says that there is no ACL.
     AclSpeculative,
@@ -56,7 +56,7 @@ impl Checker {
         matches!(self.check, Check::Word | Check::Full)
     }
 
-    /// Whether the short way of this check, if it has one, says that everybody may search `dir`.
+    /// Whether the short way of this check, if it has one, says that every user may search `dir`.
     #[inline]
     pub(crate) fn lets_all(&self, dir: &Inode) -> bool {
         let bits = dir.perm();
@@ -88,7 +88,7 @@ impl Checker {
             }
             _ => generic(cred, dir, guard),
         };
-        // Devices, which control groups may forbid, and who else has a say.
+        // Devices, which control groups may forbid, and security modules.
         if matches!(dir.kind(), FileType::BlockDevice | FileType::CharDevice) {
             return (Verdict::Unknown, Search::Full);
         }
@@ -108,7 +108,7 @@ impl Checker {
     }
 }
 
-/// What everybody may, or this user.
+/// Checks the rights of every user first, and then those of this one.
 #[inline(never)]
 fn generic(cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
     let (bits, want) = (dir.perm(), u16::from(Access::EXEC.bits()));

@@ -4,10 +4,10 @@ use extern4_sync::model::{race, race_for};
 use extern4_sync::rcu::pin;
 
 use crate::errno::Errno;
-use crate::file::OpenFlags;
 use crate::lookup::How;
 use crate::mount::Location;
 use crate::name::{hash_name, new_seed};
+use crate::open_flags::OpenFlags;
 use crate::permission::Access;
 
 use super::{World, a_and_no_b, errno, is_there, make_file};
@@ -72,7 +72,8 @@ fn inode_reuse_vs_walk() {
     );
 }
 
-/// Who has opened a file reads what was in it, though its only name goes at the same time and the file with it.
+/// A thread that has opened a file reads its contents, though another thread removes its only name
+/// at the same time.
 #[test]
 fn unlink_last_vs_open() {
     race_for(
@@ -99,7 +100,8 @@ fn unlink_last_vs_open() {
     );
 }
 
-/// Who changes a file counts its inode and not its name: the file is there as long as that, though its only name goes at the same time.
+/// A thread that changes a file counts its inode and not its name: the file exists until the change
+/// ends, though another thread removes its only name at the same time.
 #[test]
 fn unlink_last_vs_hold_inode() {
     race_for(
@@ -120,7 +122,8 @@ fn unlink_last_vs_hold_inode() {
     );
 }
 
-/// A file of two names, neither of which is in the cache, and of which one does not wait for who asks for the other.
+/// A file of two names, neither of which is in the cache, and of which one does not wait for who
+/// asks for the other.
 fn two_names_of_a_file() -> (World, [String; 2]) {
     // Models have two stripes.
     let stripe = |name: &String| hash_name(new_seed(), &name.as_bytes()[1..]) % 2;

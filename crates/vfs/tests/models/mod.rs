@@ -1,9 +1,10 @@
 //! Models: the hot paths under loom, two threads at a time.
 //!
-//! What runs is the code that sessions run, on a file system in memory with tables of a few buckets. Locks and atomics
-//! are loom's; `Arc` and `OnceLock` are the standard library's, so loom does not switch threads inside them. Freed memory
-//! is spoilt. Presence is asked for by `access`, since thirteen words of attributes that may each be read old or new make
-//! models too long; [`inodes::stat_torn_attrs`] looks at them alone.
+//! They run the code of sessions, on a file system in memory with tables of a few buckets. Locks
+//! and atomics are loom's; `Arc` and `OnceLock` are the standard library's, so loom does not switch
+//! threads inside them. Freed memory is spoilt. Presence is asked for by `access`, since thirteen
+//! words of attributes that may each be read old or new make models too long;
+//! [`inodes::stat_torn_attrs`] looks at them alone.
 //!
 //! The names are those of the races that the design of the hot paths lists.
 mod inodes;
@@ -76,7 +77,7 @@ fn is_there(session: &Session, path: &str) -> bool {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 fn errno<T>(result: crate::errno::Result<T>) -> Option<Errno> {
     result.err().map(|error| error.errno())
 }

@@ -103,7 +103,8 @@ fn parent_moved_dotdot() {
     );
 }
 
-/// Who may not leave /a goes down into a directory and up again, while that moves to /b or changes places with a file from there.
+/// A walk that may not leave /a goes down into a directory and up again, while the directory moves
+/// to /b or changes places with a file from there.
 fn check_scope<const EXCHANGED: bool>() {
     type Shared = (World, Session, u64);
     race(
@@ -148,7 +149,7 @@ fn parent_moved_scoped_dotdot() {
 
 #[test]
 fn parent_moved_and_removed_dotdot() {
-    // What it hung in goes away altogether while the reader looks there.
+    // Its old parent is removed while the reader looks there.
     race(
         || {
             let world = World::new(|root| {
@@ -217,8 +218,8 @@ fn create_vs_create_same_name() {
     );
 }
 
-/// Who asks the file system for a name has made sure that the cache does not know it: otherwise the answer, when it comes at last,
-/// takes the place of what has become of the name since.
+/// A thread that asks the file system for a name has made sure that the cache does not know it.
+/// Otherwise its late answer could replace a newer binding of the name.
 #[test]
 fn unlink_vs_lookup_that_asks() {
     race(
@@ -237,7 +238,8 @@ fn unlink_vs_lookup_that_asks() {
     );
 }
 
-/// Two renames in one directory, each to the other's name: one after the other, and neither waits for ever.
+/// Two renames in one directory, each to the other's name: one after the other, and neither waits
+/// for ever.
 #[test]
 fn rename_vs_rename_crossed() {
     race_for(

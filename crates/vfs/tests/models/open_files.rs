@@ -4,16 +4,16 @@ use extern4_sync::model::{race, race_for};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 
 use crate::errno::Errno;
-use crate::file::OpenFlags;
 use crate::open_files::registry::Registry as _;
 use crate::open_files::slab_registry::{SlabRegistry, Ticket};
+use crate::open_flags::OpenFlags;
 use crate::superblock::Shutdown;
 
 use super::{World, errno, make_file};
 
-/// A file system that is made read-only while somebody opens a file for writing: either the remount finds the file open, or the
-/// file cannot be opened, and what is open when it is read-only is not open for writing. Mutation that this catches: the state
-/// looked at before the count is raised.
+/// A file system is made read-only while a thread opens a file for writing: either the remount
+/// finds the file open, or the open fails. No file is open for writing when the file system is
+/// read-only. Mutation that this catches: the state looked at before the count is raised.
 #[test]
 fn remount_ro_vs_open_write() {
     race_for(
@@ -36,7 +36,8 @@ fn remount_ro_vs_open_write() {
     );
 }
 
-/// The same with the file closed by another thread than the one that opened it, which the remount waits for or not.
+/// A thread closes a file that another has opened, during a remount: the remount waits for it or
+/// fails.
 #[test]
 fn remount_ro_vs_close_write() {
     race_for(
@@ -56,8 +57,8 @@ fn remount_ro_vs_close_write() {
     );
 }
 
-/// The last who has a removed file open closes it: what is read-only has freed it by then. Mutation that this catches: the count of inodes
-/// without links left before the file system has heard.
+/// The last who has a removed file open closes it: what is read-only has freed it by then. Mutation
+/// that this catches: the count of inodes without links left before the file system has heard.
 #[test]
 fn remount_ro_vs_end_of_removed() {
     race_for(
@@ -81,7 +82,8 @@ fn remount_ro_vs_end_of_removed() {
     );
 }
 
-/// A shutdown that waits for changes under way: what a change did is there whole, or it was refused; none is in progress afterwards.
+/// A shutdown that waits for changes under way: what a change did is there whole, or it was
+/// refused; none is in progress afterwards.
 #[test]
 fn shutdown_vs_change() {
     race_for(
@@ -128,9 +130,9 @@ fn values(records: &Records) -> Vec<u64> {
     pairs.into_iter().map(|(value, _)| value).collect()
 }
 
-/// A thread closes what another has opened, and that one opens the next file in its place, while the list is made: a file that stays
-/// is in it once, each other one at most once, and nothing that never was. Mutation that
-/// this catches: no fences in `add` and `list`.
+/// A thread closes what another has opened, and that one opens the next file in its place, while
+/// the list is made: a file that stays is in it once, each other one at most once, and nothing that
+/// never was. Mutation that this catches: no fences in `add` and `list`.
 #[test]
 fn open_close_remote_vs_scan() {
     race(
@@ -161,7 +163,7 @@ fn open_close_remote_vs_scan() {
     );
 }
 
-/// The opener takes places anew that another thread clears: each is given out once.
+/// The opener reuses places that another thread clears: each is given out once.
 #[test]
 fn open_vs_close_remote() {
     race_for(

@@ -88,7 +88,7 @@ fn perm_chmod_vs_setfacl_vs_check() {
     check_change::<5, 4, true>();
 }
 
-/// The same where the old ACL has not been read yet, so that the check asks the file system for it.
+/// Sets an ACL while a check asks the file system for the old one, which has not been read yet.
 #[test]
 fn perm_fill_vs_setfacl_vs_check() {
     let may = |world: &World| errno(world.user.access("/a", Access::READ, How::FOLLOW)).is_none();
@@ -140,7 +140,8 @@ fn acl_fill_vs_set() {
     );
 }
 
-/// A directory of which is not known that it has no ACL for itself, since it has one for its children.
+/// A directory of which is not known that it has no ACL for itself, since it has one for its
+/// children.
 #[test]
 fn acl_fill_of_none_vs_set() {
     race(

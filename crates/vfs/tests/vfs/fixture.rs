@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use extern4_vfs::*;
 
-/// A volume in memory with a `/tmp` that everybody may write to, and the superuser's session on it.
+/// Returns the superuser's session on a volume in memory with a `/tmp` that every user may write
+/// to.
 pub(crate) fn volume() -> Session {
     volume_with(MemLimits::default(), SuperOptions::default())
 }
@@ -22,7 +23,7 @@ pub(crate) fn volume_on(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Sessi
     root
 }
 
-/// The same volume for a user whose group has the same number.
+/// Returns a session of a user, whose group has the same number, on the same volume.
 pub(crate) fn user(session: &Session, uid: u32) -> Session {
     session.with_cred(Cred::new(uid, uid, &[]))
 }

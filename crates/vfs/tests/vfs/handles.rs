@@ -101,7 +101,7 @@ fn nobody_finds_what_is_half_made_or_half_gone() {
                         let Ok(found) = locate(&finder, ino) else { continue };
                         let file = finder.open_location(found, OpenFlags::READ | OpenFlags::WRITE, b"");
                         let Ok(file) = file else { continue };
-                        // What is written here has to be seen by who comes by name: there is one inode only.
+                        // Readers that come by name must see this write: there is one inode only.
                         if file.write_at(b"z", 20).is_ok()
                             && let Ok(named) = finder.stat("/tmp/file", How::FOLLOW)
                             && named.ino == ino

@@ -1,8 +1,9 @@
 //! Is what many threads see at once what one after the other could have seen?
 //!
-//! Random histories of a few threads on two directories with three names are carried out for real, and then explained:
-//! there must be an order of the calls' steps (see `model`) that agrees with every answer and with the order in which
-//! calls began and ended. Knobs: `EXTERN4_LINEAR_HISTORIES` says how many histories, `EXTERN4_LINEAR_SEED` which.
+//! Random histories of a few threads on two directories with three names are carried out for real,
+//! and then explained: there must be an order of the calls' steps (see `model`) that agrees with
+//! every answer and with the order in which calls began and ended. Knobs:
+//! `EXTERN4_LINEAR_HISTORIES` says how many histories, `EXTERN4_LINEAR_SEED` which.
 
 mod model;
 mod op;
@@ -94,7 +95,7 @@ impl Random {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Stage<'a> {
     volume: &'a Volume,
     clock: &'a AtomicU64,
@@ -109,7 +110,8 @@ impl Stage<'_> {
         Call { op, out, start, end }
     }
 
-    /// The calls of one thread. Pauses let others in: on few processors threads would take turns otherwise.
+    /// The calls of one thread. Pauses let others in: on few processors threads would take turns
+    /// otherwise.
     fn play(&self, seed: u64) -> Vec<Call> {
         let mut random = Random(seed);
         let count = 5 + random.below(4);
@@ -162,7 +164,8 @@ fn play_all(
                         if stop.load(Ordering::SeqCst) {
                             return;
                         }
-                        // Awake at last, but one by one: whoever comes first waits for the others in a loop.
+                        // Awake at last, but one by one: whoever comes first waits for the others
+                        // in a loop.
                         gate.fetch_add(1, Ordering::SeqCst);
                         let all = THREADS * usize::try_from(round + 1).expect("few rounds");
                         while gate.load(Ordering::SeqCst) < all {

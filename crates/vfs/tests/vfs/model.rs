@@ -54,8 +54,8 @@ fn op() -> impl Strategy<Value = Op> {
 type Outcome<T = ()> = std::result::Result<T, Errno>;
 
 impl Model {
-    /// The directory of a path, and the last name. Symbolic links on the way are refused as `None`: the model leaves
-    /// them to the tests of the walk.
+    /// The directory of a path, and the last name. Symbolic links on the way are refused as `None`:
+    /// the model leaves them to the tests of the walk.
     fn parent<'a>(&mut self, path: &'a str) -> Option<Outcome<(&mut BTreeMap<String, Node>, &'a str)>> {
         let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut at = &mut self.root;
@@ -86,7 +86,8 @@ impl Model {
         }
     }
 
-    /// What the operation does and says; `None` if the model has no opinion, and the operation is left out.
+    /// Returns the effect and the result of the operation; `None` if the model has no opinion, and
+    /// the operation is left out.
     fn apply(&mut self, op: &Op) -> Option<Outcome> {
         match op {
             Op::Mkdir(path) => self.make(path, |_| Node::Dir(BTreeMap::new())),

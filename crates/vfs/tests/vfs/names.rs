@@ -356,7 +356,7 @@ fn what_turns_immutable_cannot_be_changed_through_open_files() {
     root.set_flags("/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
     assert_eq!(changes(), [Err(Errno::EPERM); 4]);
     assert_eq!(get(&root, "/f"), b"x");
-    // What a kernel has taken before, and when that was.
+    // The entry that a kernel has cached, and the time of that.
     file.write_back(b"y", 0).unwrap();
     file.set_written(Timespec::default(), Timespec::default()).unwrap();
     assert_eq!(get(&root, "/f"), b"y");
@@ -593,7 +593,8 @@ fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
         assert_eq!(errno(sb.remount(true)), Ok(()), "{way}");
         sb.remount(false).unwrap();
     }
-    // One that gets a name is like any other; and so is one that was removed by the last who used it.
+    // One that gets a name is like any other; and so is one that was removed by the last who used
+    // it.
     let file = root.open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE).unwrap();
     let place = file.location().clone();
     root.at(&place).link("", How::EMPTY, "/f").unwrap();

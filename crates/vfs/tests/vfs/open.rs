@@ -100,7 +100,7 @@ fn holes_are_found_and_read_as_zeroes() {
     assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 20_000);
     assert!(bytes[..10_000].iter().chain(&bytes[10_100..]).all(|&byte| byte == 0));
     assert_eq!(file.stat().blocks, 16);
-    // What is cut off does not come back.
+    // Contents that were cut off do not come back.
     file.set_len(10_050).unwrap();
     file.set_len(10_100).unwrap();
     let mut bytes = [9; 100];
@@ -244,8 +244,9 @@ fn changes_are_seen_in_the_times() {
     check("xattr", "/f", false, true, &|| root.set_xattr("/f", "user.a", b"1", flags, How::FOLLOW).unwrap());
 }
 
-/// Does something to a file between two writes over what is there, again and again, until all has happened within one tick of the clock.
-/// The first write of a tick finds other times than its own; the second changes nothing but contents.
+/// Does something to a file between two writes over what is there, again and again, until all has
+/// happened within one tick of the clock. The first write of a tick finds other times than its own;
+/// the second changes nothing but contents.
 fn between_writes(root: &Session, file: &OpenFile, act: impl Fn(), check: impl Fn(Result<usize>)) {
     put(root, "/tmp/f", &[0; 9000]);
     for turn in 0..10_000 {
@@ -312,7 +313,7 @@ fn a_write_over_what_is_there_minds_what_has_changed_since_the_last() {
         },
     );
 
-    // Who appends does, wherever it is to go.
+    // A file opened to append appends, at any offset.
     let append = user.open("/tmp/f", W | OpenFlags::APPEND).unwrap();
     let appended = || {
         let size = file.size();
@@ -322,7 +323,8 @@ fn a_write_over_what_is_there_minds_what_has_changed_since_the_last() {
     between_writes(&root, &file, appended, |written| assert_eq!(written.unwrap(), 5000));
 }
 
-/// Threads write over one file and read it; each has its own blocks, and bytes of blocks that both have.
+/// Threads write over one file and read it; each has its own blocks, and bytes of blocks that both
+/// have.
 #[test]
 fn threads_write_over_one_file() {
     let root = volume();

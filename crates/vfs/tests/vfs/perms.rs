@@ -1,4 +1,5 @@
-//! Permission checks, by brute force against a model written from `inode(7)`, `acl(5)` and `capabilities(7)`.
+//! Permission checks, by brute force against a model written from `inode(7)`, `acl(5)` and
+//! `capabilities(7)`.
 
 use extern4_vfs::setattr::SetTime;
 use extern4_vfs::*;
@@ -9,7 +10,7 @@ use crate::restless::Restless;
 const OWNER: u32 = 1;
 const GROUP: u32 = 50;
 
-/// What the manual pages say, in the plainest words.
+/// The rules of the manual pages, in plain code.
 fn model(cred: &Cred, mode: u16, acl: Option<&Acl>, is_dir: bool, want: u8) -> bool {
     let bits = |shift: u16| u8::try_from((mode >> shift) & 7).unwrap();
     let in_group = cred.gid() == GROUP || cred.groups().contains(&GROUP);
@@ -214,7 +215,7 @@ fn attributes_are_set_together_or_not_at_all() {
     assert_eq!(set(&root, Attributes { uid: Some(1), ..Attributes::default() }), Ok(()));
     assert_eq!((stat().uid, stat().mode & 0o7777), (1, 0o751));
     assert_eq!(set(&one, Attributes::default()), Ok(()));
-    // What one of the changes forbids is left as it was by all.
+    // If one of the changes is forbidden, none of them is made.
     let before = stat();
     for (session, new, error) in [
         (&one, Attributes { uid: Some(2), mode: Some(0o600), ..Attributes::default() }, Errno::EPERM),
@@ -324,7 +325,7 @@ fn capabilities_stay_where_the_contents_do() {
     root.utimens("/tmp/f", SetTime::Now, SetTime::Now, How::FOLLOW).unwrap();
     root.set_attributes("/tmp/f", &Attributes { mode: Some(0o711), ..Attributes::default() }, How::FOLLOW)
         .unwrap();
-    // What was written before they were given.
+    // Contents that were written before the capabilities were set.
     file.write_back(b"y", 0).unwrap();
     let refused = user(&root, 9).chown("/tmp/f", Some(9), None, How::FOLLOW);
     assert_eq!(errno(refused), Err(Errno::EPERM));
@@ -374,7 +375,7 @@ fn times_to_now_are_for_writers_and_others_for_owners() {
     assert_eq!(errno(root.utimens("/tmp/f", bad, omit, How::FOLLOW)), Err(Errno::EINVAL));
 }
 
-/// Nobody reads files, and user 7 finds nothing.
+/// No user reads files, and user 7 finds nothing.
 struct NobodyReads;
 
 impl SecurityHook for NobodyReads {
@@ -428,7 +429,8 @@ fn an_acl_that_refuses_nobody_to_search_is_not_asked() {
     }
 }
 
-/// A way through directories that share an ACL, which gives other rights to the caller where the directory's group is another, or he owns it.
+/// A way through directories that share an ACL, which gives other rights to the caller where the
+/// directory's group is another, or he owns it.
 #[test]
 fn one_acl_lets_a_caller_into_some_directories_and_not_into_others() {
     let (one, other): (Acl, Acl) = (

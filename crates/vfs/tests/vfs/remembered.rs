@@ -1,4 +1,5 @@
-//! Paths that a thread has looked up before: it remembers where they led, and has to notice when they no longer do.
+//! Paths that a thread has looked up before: it remembers where they led, and has to notice when
+//! they no longer do.
 
 use extern4_vfs::*;
 
@@ -12,7 +13,8 @@ fn volume() -> Session {
     root
 }
 
-/// What comes of looking it up, each time the same: the second time the thread remembers it, the third time it knows.
+/// Looks it up three times, with the same result each time: the second time the thread remembers
+/// it, the third time it knows.
 fn look(session: &Session, path: &str, how: How) -> Result<FileType, Errno> {
     let [first, second, third] = [(); 3]
         .map(|()| session.stat(path, how).map(|attr| (attr.ino, attr.kind)).map_err(|error| error.errno()));
@@ -111,7 +113,7 @@ fn the_same_text_from_elsewhere_leads_elsewhere() {
         assert_eq!(follow(&root, "d/e/file"), Ok(FileType::Regular));
         assert_eq!(follow(&below, "d/e/file"), Err(Errno::ENOENT));
     }
-    // So many that some of them are remembered in one place, one after the other.
+    // Enough that some of them share one place of the memory, one after the other.
     for n in 0..600 {
         let dir = format!("/d/e/{n}");
         root.mkdir(&dir, 0o755).unwrap();

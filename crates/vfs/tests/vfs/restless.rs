@@ -1,7 +1,8 @@
 //! A file system in memory that lets other threads run before and after each of its operations.
 //!
-//! On few processors threads rarely meet inside an operation by themselves. Here they meet where the file system has
-//! changed something and the caches do not say so yet, and while permissions are being checked.
+//! On few processors threads rarely meet inside an operation by themselves. Here they meet where
+//! the file system has changed something and the caches do not say so yet, and while permissions
+//! are being checked.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

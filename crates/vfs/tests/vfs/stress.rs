@@ -169,7 +169,8 @@ fn a_mode_that_was_set_is_the_mode_that_counts() {
     put(&root, "/d/f", b"");
     let user = crate::fixture::user(&root, 9);
     let shut: Acl = "u::rwx,u:9:---,g::r-x,m::r-x,o::r-x".parse().unwrap();
-    // One thread changes mode and ACL and looks each time whether the change counts; others look all the time.
+    // One thread changes mode and ACL and looks each time whether the change counts; others look
+    // all the time.
     let change = |round: u64| {
         let (acl, mode) = if round.is_multiple_of(2) { (Some(shut.clone()), 0o755) } else { (None, 0o711) };
         root.set_acl("/d", AclKind::Access, acl, How::FOLLOW).unwrap();

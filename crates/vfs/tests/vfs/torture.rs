@@ -1,6 +1,7 @@
 //! Walks through a tree whose names never stand still, where every answer is known in advance.
 //!
-//! `EXTERN4_TORTURE_SECONDS` says how long each test lasts; by default all together take two seconds.
+//! `EXTERN4_TORTURE_SECONDS` says how long each test lasts; by default all together take two
+//! seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +13,8 @@ use crate::fixture::{errno, put, sb, user, volume, volume_with};
 
 const NONE: RenameFlags = RenameFlags::empty();
 
-/// Runs each of `work` over and over in a thread of its own, for the time that is asked for or this part of two seconds.
+/// Runs each of `work` over and over in a thread of its own, for the time that is asked for or this
+/// part of two seconds.
 fn torture(part: f64, work: &[&(dyn Fn(u64) + Sync)]) {
     let seconds = std::env::var("EXTERN4_TORTURE_SECONDS").map(|text| text.parse::<f64>().expect("a number"));
     let end = Instant::now() + Duration::from_secs_f64(seconds.unwrap_or(2.0 * part));
@@ -31,8 +33,8 @@ fn stat(session: &Session, path: impl AsRef<[u8]>) -> std::result::Result<Attr, 
     session.stat(path, How::NOFOLLOW).map_err(|error| error.errno())
 }
 
-/// Something that moves between two names, always by one thread. `moves` is odd while a move is under way or done one way,
-/// so that who reads it twice knows what may have happened in between.
+/// Something that moves between two names, always by one thread. `moves` is odd while a move is
+/// under way or done one way, so that who reads it twice knows what may have happened in between.
 struct Mover {
     names: [&'static str; 2],
     /// The file to look for: what moves, or a path below it.
@@ -56,8 +58,8 @@ impl Mover {
         session.rename(self.names[from], self.names[1 - from], NONE).expect("nobody else moves it");
     }
 
-    /// Looks under the old name of the present move and then the new, or the other way round. `None` if another move
-    /// began meanwhile.
+    /// Looks under the old name of the present move and then the new, or the other way round.
+    /// `None` if another move began meanwhile.
     fn look(&self, session: &Session, new_first: bool) -> Option<[std::result::Result<Attr, Errno>; 2]> {
         let before = self.moves.load(Ordering::SeqCst);
         // Of the move that began last: an odd number leads from the first name to the second.
@@ -68,15 +70,16 @@ impl Mover {
     }
 }
 
-/// Who a file is, by its number, mode and size.
+/// The identity of a file: number, mode and size.
 type Identity = (u64, u16, u64);
 
 fn identity(attr: &Attr) -> Identity {
     (attr.ino, attr.mode, attr.size)
 }
 
-/// Moves a file within a directory, one between two, and a directory with a file below it, while others look for each
-/// file under both names, and gives what they found, under the first name they looked at and then the other.
+/// Moves a file within a directory, one between two, and a directory with a file below it, while
+/// others look for each file under both names, and gives what they found, under the first name they
+/// looked at and then the other.
 fn watch_movers(new_first: bool, judge: fn([bool; 2])) {
     let root = volume();
     for dir in ["/d", "/e", "/d/sub", "/d/sub/deep"] {
@@ -119,8 +122,9 @@ fn a_file_seen_at_its_new_name_is_gone_from_the_old() {
 /// Files in directories that move, each with a neighbour that stays.
 const HOMES: usize = 4;
 
-/// A tree in which each `/home<n>` has a file `stays` and a directory that moves between `/home<n>/in` and
-/// `/away/out<n>`, with a file below it; both files say by mode and size whose they are.
+/// A tree in which each `/home<n>` has a file `stays` and a directory that moves between
+/// `/home<n>/in` and `/away/out<n>`, with a file below it; both files say by mode and size whose
+/// they are.
 fn homes(options: SuperOptions) -> (Session, Vec<[Identity; 2]>) {
     let root = volume_with(MemLimits::default(), options);
     root.mkdir("/away", 0o755).unwrap();
@@ -155,7 +159,7 @@ fn paths_through_moving_directories_lead_to_the_right_files_or_nowhere() {
             sb(&root).drop_caches();
         }
     };
-    // What is below a directory that moves can move too.
+    // Children of a directory that moves can move, too.
     let deep = |round: u64| {
         let n = round % HOMES as u64;
         for base in [format!("/home{n}/in"), format!("/away/out{n}")] {

@@ -17,7 +17,8 @@ pub(crate) struct TreeFs {
     pub(crate) reads: AtomicU64,
     /// Whether inodes have ACLs is to be asked for.
     pub(crate) asks_for_acls: AtomicBool,
-    /// Whether the permission cache may answer search checks on file systems that are taken into use from now on.
+    /// Whether the permission cache may answer search checks on file systems that are taken into
+    /// use from now on.
     pub(crate) fast_may_exec: AtomicBool,
 }
 
@@ -28,8 +29,9 @@ struct Node {
 }
 
 impl TreeFs {
-    /// Lines of path, kind, mode, owner, group; parents first, the root is there already. Kinds are `file`, `dir`, `fold`
-    /// for a directory that ignores case, `=PATH` for one more name of what is there, and else a link's target.
+    /// Lines of path, kind, mode, owner, group; parents first, the root is there already. Kinds are
+    /// `file`, `dir`, `fold` for a directory that ignores case, `=PATH` for one more name of what
+    /// is there, and else a link's target.
     pub(crate) fn new(table: &[(&str, &str, u16, u32, u32)]) -> Arc<Self> {
         let mut fs = Self {
             nodes: vec![node(1, FileType::Directory, 0o755, 0, 0, b"")],
@@ -158,7 +160,8 @@ impl InodeOps for TreeFs {
     }
 }
 
-/// Whether what is given up is freed though this call has not returned: not, if its caller is in a read section.
+/// Whether what is given up is freed though this call has not returned: not, if its caller is in a
+/// read section.
 fn readers_end() -> bool {
     let retire_and_wait = || {
         let value = Arc::new(());

@@ -116,7 +116,8 @@ fn forty_links_are_followed_and_no_more() {
         .map(|n| (format!("/l{n}"), if n == 1 { "file".into() } else { format!("l{}", n - 1) }))
         .collect();
     let mut table = vec![("/file", "file", 0o644, 0, 0)];
-    // A table's second column is a kind or a target: the first link's target must not read as a kind.
+    // A table's second column is a kind or a target: the first link's target must not read as a
+    // kind.
     table.extend(
         names.iter().map(|(path, to)| {
             (path.as_str(), if to == "file" { "./file" } else { to.as_str() }, 0o777, 0, 0)
@@ -181,8 +182,8 @@ fn resolve_flags_limit_the_walk() {
     check("up", Resolve::NO_XDEV | Resolve::NO_MAGICLINKS, Ok("/a/b"));
 }
 
-/// Does something the second time that somebody asks to search one directory: the first is the walk without references, which leaves a
-/// `..` that may not lead everywhere to the one with references.
+/// Acts at the second search check of one directory. The first comes from the RCU walk, which
+/// leaves a scoped `..` to the walk with references.
 struct OnTheWayUp {
     ino: OnceLock<u64>,
     asked: AtomicU64,
@@ -306,11 +307,13 @@ fn a_miss_is_asked_for_once() {
     assert_eq!(fs.reads.load(Ordering::Relaxed), 4);
     let stats = sb.stats();
     assert_eq!((stats.lookups, stats.inode_reads, stats.full_searches), (4, 4, 0));
-    // One check a component, and more where a walk without a lock came to a name that was not cached yet.
+    // One check a component, and more where a walk without a lock came to a name that was not
+    // cached yet.
     assert!(stats.fast_searches >= 8 * 50 * 6 && stats.rcu_walks >= 8 * 50 * 2);
 }
 
-/// A file system that adds checks of its own gets the full check in every directory, and no other walk.
+/// A file system that adds checks of its own gets the full check in every directory, and no other
+/// walk.
 #[test]
 fn search_checks_are_fast_where_the_file_system_allows_it() {
     for (fast, searches) in [(true, (3, 0)), (false, (0, 3))] {
@@ -347,7 +350,8 @@ fn caches_stay_within_their_limits() {
     for number in 0..1000 {
         assert_eq!(session.stat(format!("/none{number}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
     }
-    // Each part of the cache has its share of the limit, so some parts are full before there are a hundred.
+    // Each part of the cache has its share of the limit, so some parts are full before there are a
+    // hundred.
     let negatives = sb.stats().dentries;
     assert!((50..=100).contains(&negatives), "{negatives}");
 }

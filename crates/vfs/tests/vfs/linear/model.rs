@@ -1,10 +1,12 @@
-//! The sequential model: what each operation does, as the smallest steps that others may see one by one.
+//! The sequential model: what each operation does, as the smallest steps that others may see one by
+//! one.
 //!
-//! A call is not one step but a few, as in the kernel: who asks for attributes finds the inode first and reads it then,
-//! and who removes a name takes a link from the inode and a name from the directory, one after the other. Every step is
-//! atomic, happens between the call's start and its end, and other calls' steps may come between. What must be one step
-//! is one: a rename's change of names, a lookup, a reading of attributes. Calls that change the same inode or directory
-//! exclude each other, which `busy` stands for.
+//! A call is not one step but a few, as in the kernel: `stat` first finds the inode and then reads
+//! it, and `unlink` takes a link from the inode and a name from the directory, one after the other.
+//! Every step is atomic, happens between the call's start and its end, and other calls' steps may
+//! come between. Some changes must be one step, and are: a rename's change of names, a lookup, a
+//! reading of attributes. Calls that change the same inode or directory exclude each other, which
+//! `busy` stands for.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +151,7 @@ impl State {
         2 + u32::try_from(self.names[dir].iter().flatten().filter(is_dir).count()).expect("few")
     }
 
-    /// What the user may do to a file of this mode, by the ACL it has now.
+    /// Whether the user has these rights on a file of this mode, with its present ACL.
     fn grants(&self, ino: u64, mode: u16, want: Access) -> bool {
         let bits = match self.nodes[&ino].acl {
             Some((shape, mask)) if mode & 0o070 != 0 => match shape {
@@ -161,7 +163,8 @@ impl State {
         bits & u16::from(want.bits()) == u16::from(want.bits())
     }
 
-    /// Checks a change and takes its first step. `found` is what a path led to that is not looked up under a lock.
+    /// Checks a change and takes its first step. `found` is what a path led to that is not looked
+    /// up under a lock.
     fn begin(&self, op: Op, out: Out, found: Option<u64>) -> Vec<Next> {
         if changed_dirs(op).iter().any(|&dir| self.nodes[&self.dirs[dir]].busy) {
             return Vec::new();
@@ -180,7 +183,7 @@ impl State {
         locked.effects(op, node, other, left)
     }
 
-    /// What a change will do, or what it says if it does nothing.
+    /// Returns the effect of a change, or its result if it has no effect.
     fn plan(&self, op: Op, out: Out, found: Option<u64>) -> Result<(u64, Option<u64>, u8), Out> {
         let fail = |errno| Err(Out::Fail(errno));
         let made = |ino: u64| self.nodes[&ino].made;
@@ -315,7 +318,7 @@ impl State {
     fn set_busy(&mut self, op: Op, node: u64, other: Option<u64>, busy: bool) {
         let locks: Vec<u64> = self.locks(op, node, other).collect();
         for ino in locks {
-            // What is about to be made is not there yet.
+            // A node that is about to be made does not exist yet.
             if let Some(node) = self.nodes.get_mut(&ino) {
                 node.busy = busy;
             }

@@ -15,14 +15,15 @@ const FILE_NAMES: [&str; NAMES] = ["a", "b", "c"];
 /// The user who is not the owner of anything.
 const UID: u32 = 9;
 
-/// What a path means: a name in a directory, or the directory itself.
+/// The target of a path: a name in a directory, or the directory itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) dir: usize,
     pub(super) name: Option<usize>,
 }
 
-/// How the path is spelled. The directories stay where they are, so that every spelling means the same at any time.
+/// How the path is spelled. The directories stay where they are, so that every spelling means the
+/// same at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
     /// One component below the open directory.
@@ -36,7 +37,7 @@ pub(super) enum Spelling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Root,
-    /// Somebody who owns nothing and whom the ACLs name.
+    /// A user that owns nothing and that the ACLs name.
     User,
 }
 
@@ -92,7 +93,7 @@ pub(super) enum Op {
     DropCaches,
 }
 
-/// What an operation said.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Out {
     Done,
@@ -118,7 +119,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Whatever the call found, it has left everything as it was.
+    /// The call has changed nothing.
     pub(super) fn changes_nothing(&self) -> bool {
         let looks = matches!(
             self.op,
@@ -138,7 +139,8 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// The volume of number `index`: some keep few dentries, some pause in the file system, some in a hook.
+    /// The volume of number `index`: some keep few dentries, some pause in the file system, some in
+    /// a hook.
     pub(super) fn new(index: u64) -> Self {
         let fs: Arc<dyn FileSystem> =
             if index.is_multiple_of(4) { MemFs::new(MemLimits::default()) } else { Restless::new() };

@@ -1,4 +1,5 @@
-//! Is there an order of steps that explains a history? Wing and Gong's search, with Lowe's memory of where it has been.
+//! Is there an order of steps that explains a history? Wing and Gong's search, with Lowe's memory
+//! of where it has been.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -65,8 +66,8 @@ impl Search<'_> {
         for thread in threads.filter(|&thread| self.may_step(thread)) {
             let call = self.current(thread).expect("it may step");
             for (stage, next) in state.steps(call.op, call.out, self.positions[thread].stage) {
-                // A call that ends here and could change nothing at any time stands in nobody's way: no other order can
-                // do better.
+                // A call that ends here and cannot change anything is no obstacle to others: no
+                // other order can do better.
                 if stage == Stage::Done && call.changes_nothing() {
                     return self.step(thread, stage, &next);
                 }
