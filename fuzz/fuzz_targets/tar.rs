@@ -1,5 +1,4 @@
-//! Tar archives: read from a file in place and from a stream, alike; what was read survives
-//! writing.
+//! Tar archives: read from a file in place and from a stream, alike. Entries survive writing.
 #![no_main]
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What each source of entries must keep, whatever its input.
+//! Rules that each source of entries must keep, whatever its input.
 
 use extern4_tree::{Contents, Data, Entry, Kind, Piece, Result, Sink, Source, TarSource, TarWriter};
 

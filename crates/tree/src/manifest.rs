@@ -20,12 +20,12 @@ use crate::source::{Opened, Sink, Source};
 /// The longest line.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// What a manifest says of one path.
+/// A manifest's statement about one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Amendment {
     /// The path, as in an [`Entry`].
     pub path: Vec<u8>,
-    /// What the entry is.
+    /// The entry's type, and all that belongs to it.
     pub kind: AmendedKind,
     /// The permission bits, if they are given.
     pub mode: Option<u16>,
@@ -41,7 +41,7 @@ pub struct Amendment {
     pub line: usize,
 }
 
-/// What a manifest says of the type of an entry.
+/// A manifest's statement about the type of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AmendedKind {
     /// Nothing: the tree has the entry.
@@ -86,7 +86,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What it says, in the order of its lines.
+    /// Its statements, in the order of its lines.
     pub fn amendments(&self) -> &[Amendment] {
         &self.amendments
     }

@@ -18,7 +18,7 @@ use crate::stores::Stores;
 use files::Files;
 use image::Layer;
 
-/// What an image is built for.
+/// The system and the processor that an image is built for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Platform {
     /// The operating system, such as `linux`.

@@ -37,7 +37,7 @@ fn fill(mut stream: impl Read, full: &SyncSender<io::Result<Vec<u8>>>, spare: &R
         buf.clear();
         let read = (&mut stream).take(BUFFER as u64).read_to_end(&mut buf);
         let (is_empty, error) = (buf.is_empty(), read.err());
-        // What came before an error is passed on.
+        // Bytes that came before an error are passed on.
         let passes = !is_empty || error.is_none();
         if passes && full.send(Ok(buf)).is_err() {
             return;

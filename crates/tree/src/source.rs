@@ -1,4 +1,4 @@
-//! What a source and a sink of entries are.
+//! Sources and sinks of entries.
 
 use std::fs::File;
 use std::ops::Deref;

@@ -51,7 +51,7 @@ pub struct TarSource {
 
 enum Archive {
     File(Arc<File>),
-    /// What can be read only once, until it is.
+    /// A stream that can be read only once, until it is.
     Stream(Mutex<Option<Box<dyn Read + Send>>>),
 }
 

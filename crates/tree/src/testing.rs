@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use crate::{Data, Entry, Error, Kind, Result, Sink, Source, Time};
 
-/// What a sink got.
+/// The calls that a sink got.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub(crate) entries: Vec<Entry>,
@@ -102,7 +102,7 @@ pub(crate) struct Plain {
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a tree is in the end, whichever name of a file its source calls the first.
+/// The tree that comes of a source, whichever name of a file the source calls the first.
 #[track_caller]
 pub(crate) fn plain(source: &dyn Source) -> BTreeMap<String, Plain> {
     let mut overlay = Overlay::default();

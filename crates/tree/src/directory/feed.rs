@@ -16,7 +16,7 @@ use crate::source::Sink;
 const BATCH: usize = 128;
 const BATCHES: usize = 8;
 
-/// What the walk found.
+/// A finding of the walk.
 enum Found {
     Entry(Entry),
     Warning(String),
@@ -49,7 +49,7 @@ fn feed(receiver: Receiver<Vec<Found>>, sink: &mut dyn Sink) -> Result<()> {
 fn walk_into(source: &DirectorySource, sender: SyncSender<Vec<Found>>, by: By) -> Result<()> {
     let mut batches = Batches { sender, batch: Vec::with_capacity(BATCH) };
     let walked = Walk::new(source, &mut batches, by).run();
-    // What was found before an error is given, as without this thread.
+    // Entries that the walk found before an error are given, as without this thread.
     batches.send().and(walked)
 }
 

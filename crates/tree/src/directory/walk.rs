@@ -12,7 +12,8 @@ use crate::entry::{Contents, Data, Entry, Identity, Kind, Time};
 use crate::error::{Error, Result};
 use crate::source::Sink;
 
-/// So many of the directories on the way down stay open. The others are opened again on the way up.
+/// This number of directories on the way down stays open. The others are opened again on the way
+/// up.
 const OPEN_DIRECTORIES: usize = 64;
 
 /// File systems of the kernel's own, by the type that statfs(2) gives: they hold no files of the

@@ -29,7 +29,7 @@ pub(super) fn read(lines: &Lines, manifest: &mut Manifest) -> Result<()> {
     Ok(())
 }
 
-/// What a line says: an entry, and further names of it.
+/// Reads a line: an entry, and further names of it.
 fn amendments(words: &[&[u8]], line: usize, manifest: &mut Manifest) -> Result<Vec<Amendment>, String> {
     let clean = |name: &[u8]| match path::clean(name) {
         Ok(cleaned) => Ok(cleaned.path),

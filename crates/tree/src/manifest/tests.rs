@@ -101,7 +101,7 @@ fn amendments_change_or_make_entries() {
     let made = apply("x type=fifo uid=3", Some(file)).unwrap().unwrap();
     assert_eq!((made.kind, made.uid, made.gid, made.xattrs), (Kind::Fifo, 3, 0, Vec::new()));
     assert_eq!(apply("x type=dir", None).unwrap().unwrap().mode, 0o755);
-    // What the tree lacks is an error, unless it is optional.
+    // An entry that the tree lacks is an error, unless it is optional.
     for text in ["x uid=7", "x type=file"] {
         let error = apply(text, None).unwrap_err().to_string();
         assert!(error.starts_with("list, line 1: the tree has no"), "{error}");

@@ -27,7 +27,7 @@ pub(super) struct Layer {
     pub(super) digest: LayerDigest,
 }
 
-/// What a layer's digest is of.
+/// A layer's digest, and the bytes that it is of.
 #[derive(Debug)]
 pub(super) enum LayerDigest {
     /// The blob.

@@ -29,7 +29,7 @@ pub(super) struct Read<'a> {
     pub(super) stores: &'a Stores,
 }
 
-/// What a layer does to those below it. Its own members may come in any order among its whiteouts,
+/// A layer's changes to those below it. Its own members may come in any order among its whiteouts,
 /// which count for lower layers only, so the sink gets the whiteouts first.
 #[derive(Default)]
 pub(super) struct Changes {

@@ -115,7 +115,7 @@ impl<'a> Input<'a> {
         Error::Archive { archive: self.name.to_owned(), position: self.taken, reason }
     }
 
-    /// Fills the buffer until it has so many bytes, or until the archive ends.
+    /// Fills the buffer until it has `count` bytes, or until the archive ends.
     fn fill(&mut self, count: usize) -> Result<()> {
         if self.to - self.from >= count {
             return Ok(());

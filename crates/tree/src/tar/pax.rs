@@ -10,7 +10,7 @@ pub(super) const LARGEST: u64 = 16 << 20;
 const LONGEST_XATTR_NAME: usize = 255;
 const LARGEST_XATTR: usize = 65536;
 
-/// What the extended headers of a member say.
+/// The contents of a member's extended headers.
 #[derive(Default, Debug)]
 pub(super) struct Extended {
     pub(super) path: Option<Vec<u8>>,

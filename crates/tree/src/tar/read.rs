@@ -28,14 +28,14 @@ pub(crate) struct Reader<'a> {
     warned: Warned,
 }
 
-/// What an archive's reader has warned of, since it says it once.
+/// Warnings that an archive's reader gives once, and has given.
 #[derive(Default)]
 struct Warned {
     absolute: bool,
     absolute_link: bool,
 }
 
-/// What the blocks in front of a member's header say.
+/// The contents of the blocks in front of a member's header.
 #[derive(Default)]
 struct Before {
     /// Names of GNU's form.
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         size.ok_or_else(|| self.error("its size is no number"))
     }
 
-    /// Skips what fills the last block of so many bytes.
+    /// Skips the bytes that fill the last block of a member's data.
     fn pad(&mut self, size: u64) -> Result<()> {
         let over = size % BLOCK as u64;
         let padding = if over == 0 { 0 } else { BLOCK as u64 - over };
@@ -367,8 +367,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the size and the pieces of a file with holes. What its map takes of the data goes
-    /// off `left`.
+    /// Returns the size and the pieces of a file with holes. `left` becomes less by the
+    /// size of a map in front of the data.
     fn map(
         &mut self,
         header: &Header,

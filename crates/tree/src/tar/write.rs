@@ -103,7 +103,7 @@ impl<W: Write> TarWriter<W> {
     }
 }
 
-/// What is written for an entry.
+/// The bytes that are written for an entry.
 struct Member {
     records: Vec<u8>,
     header: [u8; BLOCK],
