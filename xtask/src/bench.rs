@@ -47,7 +47,7 @@ pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 /// A row: its name, what it cannot do without, and how it is measured.
 type Spec = (&'static str, &'static [Need], fn(&Bench) -> Result<Row>);
 
-/// What a row needs of the machine.
+/// A need of a row that the machine may not meet.
 #[derive(Clone, Copy)]
 enum Need {
     /// The superuser, and loop devices.
@@ -58,9 +58,9 @@ enum Need {
     Fuse,
     /// A way for requests.
     Transport(Transport),
-    /// Who is to be compared with.
+    /// A rival.
     Rival(Rival),
-    /// What is done in a mount.
+    /// Work in a mount.
     Work(Work),
 }
 
@@ -315,7 +315,7 @@ fn kept(cell: &OnceCell<PathBuf>, make: impl FnOnce() -> Result<PathBuf>) -> Res
 }
 
 impl Need {
-    /// What is missing, if anything is.
+    /// The missing part, if there is one.
     fn missing(self) -> Option<String> {
         let there = match self {
             Self::Work(Work::Dbench(_)) => return Self::Program("dbench").missing(),

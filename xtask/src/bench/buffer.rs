@@ -26,7 +26,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// What a hit takes of the machine with two threads, beside one.
+    /// CPU time of a hit with two threads, compared with one.
     pub(super) fn buffer_threads(&self) -> Result<Row> {
         let cache = cache()?;
         let mut row = Row::faster("buffer-hit-2-threads-vs-1", Unit::Nanoseconds, 1.9);

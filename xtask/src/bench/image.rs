@@ -64,7 +64,7 @@ fn fill(mountpoint: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Who else can show the image as a tree.
+/// A rival that can show the image as a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rival {
     /// A loop mount by the kernel.

@@ -41,7 +41,7 @@ pub(super) enum Change {
 }
 
 impl Bench {
-    /// A change beside the kernel's.
+    /// A change, compared with the kernel's.
     pub(super) fn change(&self, name: &'static str, change: Change) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 5.0);
         let (ours, theirs) =
@@ -58,8 +58,8 @@ impl Bench {
         Ok(row)
     }
 
-    /// A change by two threads beside one, each of a file of its own: the files were made one after
-    /// the other, so that their inodes stand in one block.
+    /// A change by two threads, compared with one, each of a file of its own: the files were made
+    /// one after the other, so that their inodes stand in one block.
     pub(super) fn change_threads(&self, name: &'static str, change: Change, goal: f64) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, goal);
         let image = self.fresh("ours.img", "512M", 20_000)?;
@@ -98,7 +98,7 @@ impl Change {
         }
     }
 
-    /// What is to be changed, by its name and its other name.
+    /// The files that change, each by its name and its other name.
     pub(super) fn files(self) -> Vec<(String, String)> {
         let other = |name: &String| match self {
             Self::Move => format!("{MOVED}/{name}"),
@@ -138,7 +138,7 @@ impl Change {
         }
     }
 
-    /// Nanoseconds of the clock for one change by any of so many threads.
+    /// Nanoseconds of the clock for one change by any of `threads` threads.
     fn time_by(self, threads: u32, image: &Path) -> Result<f64> {
         let volume = open(image)?;
         let session = directory(&volume)?;
@@ -154,7 +154,7 @@ impl Change {
         Ok(ns / f64::from(times * threads))
     }
 
-    /// The same by system calls below a mount point.
+    /// Nanoseconds for one change by system calls below a mount point.
     fn time_below(self, root: &Path) -> Result<f64> {
         let work = root.join("work");
         fs::create_dir_all(work.join(MOVED)).map_err(|e| e.to_string())?;

@@ -1,6 +1,6 @@
 //! Rows of the mount: the same system calls and programs in a mount of ours, by either transport,
 //! and in a rival's. Ours is the command in the foreground, with its usual options; each run mounts
-//! a volume anew.
+//! a volume again.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -52,7 +52,7 @@ impl Transport {
     }
 }
 
-/// What the daemon may take for many files.
+/// A bound for the daemon's memory with many files.
 #[derive(Clone, Copy)]
 pub(super) struct Memory {
     /// How it is told so.
@@ -68,15 +68,15 @@ impl Memory {
     pub(super) const BOUNDED: Self = Self { option: "memory=64M", goal: 128.0 };
 }
 
-/// What is done in the mount; by so many threads, where there is a number.
+/// The work in the mount; a number is that of its threads.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
     /// A file that is cached is asked for its attributes.
     Stat(u32),
     /// It is opened and closed.
     OpenClose(u32),
-    /// The same where the kernel keeps nothing, and asks each time: ours for the name, fuse2fs's
-    /// for the directory, the name and its file.
+    /// A file is asked for its attributes, and the kernel keeps nothing and asks each time: ours
+    /// for the name, fuse2fs's for the directory, the name and its file.
     AskedStat(u32),
     AskedOpenClose(u32),
     /// An empty file is made and removed in a directory of the thread's own.
@@ -92,7 +92,7 @@ pub(super) enum Work {
     Read,
     /// Blocks of it by chance, past the cache.
     RandomRead,
-    /// What so many clients of a file server do; milliseconds for a megabyte of theirs.
+    /// The work of a number of clients of a file server; milliseconds for a megabyte of theirs.
     Dbench(u32),
 }
 
@@ -118,7 +118,7 @@ impl Work {
         }
     }
 
-    /// What has to be said to us and to the rival.
+    /// The options for us and for the rival.
     fn options(self) -> (&'static str, &'static str) {
         match self {
             Self::AskedStat(_) | Self::AskedOpenClose(_) => ("lifetime=0", "attr_timeout=0,entry_timeout=0"),
@@ -182,7 +182,7 @@ impl Bench {
         Ok(figure)
     }
 
-    /// An archive of a tree of `/usr`, made anew each time that the rows are run.
+    /// An archive of a tree of `/usr`, made each time that the rows are run.
     fn archive(&self, tree: &str) -> Result<PathBuf> {
         let archive = self.folder.join(format!("{tree}.tar"));
         if !archive.exists() {
@@ -191,7 +191,7 @@ impl Bench {
         Ok(archive)
     }
 
-    /// What the daemon has taken at most when every file of many was looked at.
+    /// The daemon's largest memory after a look at every file of many.
     pub(super) fn mount_memory(
         &self,
         name: &'static str,
@@ -287,7 +287,7 @@ fn read(path: &Path) -> Result<Duration> {
 /// Nanoseconds of the clock for a block that any thread reads past the cache, at places that are
 /// the same in each run.
 fn random_reads(path: &Path) -> Result<f64> {
-    /// What is read past the cache has to be aligned.
+    /// Direct reads need an aligned buffer.
     #[repr(align(4096))]
     struct Block([u8; BLOCK_BYTES]);
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty());

@@ -33,7 +33,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// Two threads, each with a file of its own, beside one: nanoseconds of the clock for an
+    /// Two threads, each with a file of its own, compared with one: nanoseconds of the clock for an
     /// operation of any thread.
     pub(super) fn open_close_threads(&self) -> Result<Row> {
         let (_volume, session) = self.session()?;
@@ -46,7 +46,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// What the test called footprint finds: it has atomics that note what is done to them.
+    /// Locked instructions, as the footprint test finds them: its atomics record each access.
     pub(super) fn open_close_locked(&self) -> Result<Row> {
         const SAYS: &str = "locked instructions on lines that another thread uses:";
         let mut test = Command::new(option_env!("CARGO").unwrap_or("cargo"));

@@ -22,12 +22,12 @@ const BLOCKS: u64 = 8192;
 const STRIDE: u64 = 1237;
 const BLOCK: [u8; 4096] = [0x5a; 4096];
 const FILE: &str = "file";
-/// One that nobody writes to.
+/// A file without writers.
 const BYSTANDER: &str = "bystander";
 /// The other name of either, where it gets one.
 const OTHER: &str = "other";
 
-/// What is done in one run.
+/// The work of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Overwrite {
     /// Blocks that are written.
@@ -150,7 +150,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// Blocks written over, beside the kernel.
+    /// Blocks written over, compared with the kernel.
     pub(super) fn overwrite(&self, name: &'static str, what: Overwrite) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, what.goal);
         let (ours, theirs) =

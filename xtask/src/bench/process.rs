@@ -1,4 +1,4 @@
-//! Rows of whole processes: the command beside the tools that do the same, from start to exit.
+//! Rows of whole processes: the command and the tools that do the same, from start to exit.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Milliseconds, goal);
         row.rounds(RUNS, || {
             let ours = time(Command::new(self.extern4()?).arg("find").arg(&place))?;
-            // Mounted anew each time, so that its inode and dentry caches are as cold as ours.
+            // Mounted again each time, so that its inode and dentry caches are as cold as ours.
             let mount = Mount::new(rival, self.share()?, &self.folder.join("mnt"))?;
             let theirs = time(Command::new("find").arg(mount.path().join("share")))?;
             drop(mount);
@@ -64,7 +64,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// A check of everything, beside e2fsck's.
+    /// A check of everything, compared with e2fsck's.
     pub(super) fn check(&self) -> Result<Row> {
         let mut row = Row::faster("check-vs-e2fsck", Unit::Milliseconds, 1.0);
         row.rounds(RUNS, || {

@@ -11,7 +11,7 @@ use extern4_measure::verdict::Goal;
 
 use super::Result;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
     /// Milliseconds.
@@ -71,7 +71,7 @@ impl Row {
         Self { name, unit, goal, ours: Figures::default(), rival: Figures::default(), note: String::new() }
     }
 
-    /// Takes our figure and the rival's in each of so many rounds, after one that does not count.
+    /// Takes our figure and the rival's in each of `rounds` rounds, after one that does not count.
     pub(crate) fn rounds(
         &mut self,
         rounds: usize,
@@ -88,7 +88,7 @@ impl Row {
         self.rival.0.push(rival);
     }
 
-    /// Says something beside the figures: one sentence without quotation marks.
+    /// Adds a note to the figures: one sentence without quotation marks.
     pub(crate) fn set_note(&mut self, note: String) {
         self.note = note;
     }
@@ -143,7 +143,7 @@ impl Row {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let goal = format!("{}{}", self.goal, if self.is_ratio() { "x" } else { "" });
-        // What needs nothing at all goes into everything without end.
+        // Our figure may be 0, which has no ratio.
         let ratio = Some(self.ratio()).filter(|ratio| ratio.is_finite());
         let ratio = ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}x"));
         write!(

@@ -15,18 +15,18 @@ use super::{Bench, RUNS, Result};
 const WALKS: u32 = 200_000;
 
 impl Bench {
-    /// Instructions for a walk with the search check from the permission word, beside the full one:
+    /// Instructions for a walk with the search check from the permission word, by the full one:
     /// 15 % fewer.
     pub(super) fn search_instructions(&self) -> Result<Row> {
         search_instructions("walk-12-fast-search-instructions", &tree::path())
     }
 
-    /// A walk on which an ACL in every directory names the user, beside one without ACLs.
+    /// A walk on which an ACL in every directory names the user, compared with one without ACLs.
     pub(super) fn search_acls(&self) -> Result<Row> {
         search_acls("walk-12-acls-vs-none", tree::NAMED, &tree::path())
     }
 
-    /// The same with ACLs that refuse strangers.
+    /// A walk on which ACLs that refuse strangers name the user, compared with one without ACLs.
     pub(super) fn search_asked_acls(&self) -> Result<Row> {
         search_acls("walk-12-acls-that-refuse-vs-none", tree::REFUSING, &tree::path())
     }

@@ -1,4 +1,4 @@
-//! Rows of many threads that change one volume: empty files made and removed by two beside one, and
+//! Rows of many threads that change one volume: empty files made and removed by two and by one, and
 //! files that 64 make durable at the same time.
 
 use std::fs::{self, File};
@@ -21,12 +21,12 @@ const SYNCED: u32 = 16;
 const BLOCK: [u8; 4096] = [0x5a; 4096];
 
 impl Bench {
-    /// Two threads, each in a directory of its own, beside one.
+    /// Two threads, each in a directory of its own, compared with one.
     pub(super) fn create_unlink_threads(&self) -> Result<Row> {
         self.two_beside_one(Row::faster("create-unlink-2-threads", Unit::Nanoseconds, 1.7), false)
     }
 
-    /// Two threads in one directory beside one.
+    /// Two threads in one directory, compared with one.
     pub(super) fn create_unlink_shared_threads(&self) -> Result<Row> {
         self.two_beside_one(Row::faster("create-unlink-shared-2-threads", Unit::Nanoseconds, 1.5), true)
     }
@@ -60,7 +60,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// Files that 64 threads make durable, beside the kernel.
+    /// Files that 64 threads make durable, compared with the kernel.
     pub(super) fn fsync_threads(&self) -> Result<Row> {
         let mut row = Row::faster("fsync-64-threads-vs-kernel", Unit::Nanoseconds, 1.0);
         for run in 0..=RUNS {
@@ -91,7 +91,7 @@ impl Bench {
     }
 }
 
-/// Runs `work` in so many threads, each told which, from the same moment on. Returns the
+/// Runs `work` in `threads` threads from the same moment on, each with its number. Returns the
 /// nanoseconds until all have ended.
 pub(super) fn in_threads(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
     let load = Load::of(threads as usize);
@@ -126,7 +126,7 @@ fn directories(volume: &Volume, threads: u32, shared: bool) -> Result<Vec<Sessio
     (0..threads).map(of).collect()
 }
 
-/// What it took to make many files durable.
+/// The cost of making many files durable.
 struct Synced {
     fsyncs: f64,
     commits: f64,

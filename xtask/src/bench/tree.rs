@@ -1,5 +1,5 @@
 //! A deep tree in memory: one file below a chain of directories, all of them root's and open to
-//! everybody.
+//! all users.
 
 use extern4_vfs::lab::{Check, Sides};
 use extern4_vfs::{
@@ -10,7 +10,7 @@ use extern4_vfs::{
 /// Components of the path, the file's name included.
 pub(super) const COMPONENTS: usize = 12;
 
-/// An ACL that lets the user search a directory by name, and everybody else too.
+/// An ACL that lets the user search a directory by name, and all others too.
 pub(super) const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x";
 /// One that lets the user search a directory, and no strangers, so that it has to be asked.
 pub(super) const REFUSING: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::---";
@@ -57,7 +57,7 @@ pub(super) fn user(root: &Session) -> Session {
     root.with_cred(Cred::new(1000, 1000, &[]))
 }
 
-/// Renames a file and a directory beside the path in the directory at `depth`, there and back.
+/// Renames a file and a directory next to the path in the directory at `depth`, there and back.
 pub(super) fn rename_beside(root: &Session, depth: usize) {
     for kind in ["file", "folder"] {
         let (name, other) = (format!("{}/{kind}", dir(depth)), format!("{}/{kind}-elsewhere", dir(depth)));

@@ -44,7 +44,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// Two threads beside one: nanoseconds of the clock for an operation of any thread.
+    /// Two threads, compared with one: nanoseconds of the clock for an operation of any thread.
     pub(super) fn walk_threads(&self) -> Result<Row> {
         let mut row = Row::faster("walk-2-threads-vs-1", Unit::Nanoseconds, 1.9);
         row.rounds(RUNS, || {
@@ -76,7 +76,8 @@ impl Bench {
         Ok(row)
     }
 
-    /// Walks that begin again because somebody renames other names in the directories on the way.
+    /// Walks that begin again because another thread renames other names in the directories on the
+    /// way.
     pub(super) fn walk_restarts(&self) -> Result<Row> {
         let mut row = Row::below("walk-restarts-percent", Unit::Percent, 0.02);
         let mut most_allocations = 0;
@@ -101,7 +102,7 @@ impl Bench {
     }
 }
 
-/// What the command measured.
+/// The figures of the command.
 struct Walked {
     /// Of the clock, for one operation of any thread.
     ns: f64,
@@ -146,7 +147,7 @@ fn restarts(stats: &CacheStats) -> u64 {
     stats.walk_restarts + stats.walk_fallbacks
 }
 
-/// What is asked of the kernel.
+/// The question to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// `stat(2)`.
@@ -210,7 +211,7 @@ pub(crate) fn call_loop(call: Call, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What a command writes; it has to succeed.
+/// The output of a command, which has to succeed.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     if !output.status.success() {

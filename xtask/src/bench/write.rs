@@ -29,10 +29,10 @@ const FILES: u32 = 200_000;
 const PART: u32 = FILES / 10;
 /// Commits in one run.
 const COMMITS: u32 = 200;
-/// What is written to a large file at once, and in all.
+/// Bytes that a large file gets at once, and in all.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
 const LARGE_BYTES: u64 = 4 << 30;
-/// What is copied into a volume.
+/// The tree that is copied into a volume.
 const TREE: &str = "/usr/share";
 
 impl Bench {
@@ -53,7 +53,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// The same beside `rust-fs-ext4`, which writes every change through.
+    /// Files made and removed, compared with `rust-fs-ext4`, which writes every change through.
     pub(super) fn create_unlink_rust_fs_ext4(&self) -> Result<Row> {
         let mut row = Row::faster("create-unlink-vs-rust-fs-ext4", Unit::Nanoseconds, 100.0);
         let image = self.fresh("ours.img", "512M", 20_000)?;
@@ -221,7 +221,7 @@ fn create_unlink(image: &Path) -> Result<f64> {
     Ok(took.as_nanos() as f64 / f64::from(PAIRS))
 }
 
-/// The same by system calls below a mount point.
+/// Nanoseconds for a file made and removed by system calls below a mount point.
 fn create_unlink_below(root: &Path) -> Result<f64> {
     let work = root.join("work");
     fs::create_dir_all(&work).map_err(|e| e.to_string())?;
@@ -234,7 +234,7 @@ fn create_unlink_below(root: &Path) -> Result<f64> {
     Ok(start.elapsed().as_nanos() as f64 / f64::from(PAIRS))
 }
 
-/// The same by `rust-fs-ext4`, for half a second.
+/// Nanoseconds for a file made and removed by `rust-fs-ext4`, in half a second.
 fn create_unlink_rust_fs_ext4(image: &Path) -> Result<f64> {
     let path = image.to_str().ok_or("the path of the image is not UTF-8")?;
     let device = FileDevice::open_rw(path).map_err(|e| e.to_string())?;
@@ -271,7 +271,7 @@ fn write_large(image: &Path, len: u64) -> Result<Duration> {
     Ok(took)
 }
 
-/// The same by system calls below a mount point.
+/// Writes a large file by system calls below a mount point.
 pub(super) fn write_large_below(root: &Path, len: u64) -> Result<Duration> {
     let chunk = vec![0x5a; CHUNK_BYTES];
     let start = Instant::now();

@@ -1,6 +1,6 @@
 //! Rows of attributes that files share: `xattr-bench` of Linux's mbcache, with threads for its
 //! processes. Each thread sets one attribute of 512 bytes, which has no room in an inode, on files
-//! of its own, over and over, with a value out of so many.
+//! of its own, over and over, with a value out of a number of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,7 +146,7 @@ fn set_all(image: &Path, cell: Cell) -> Result<f64> {
     Ok(nanoseconds)
 }
 
-/// The same by system calls below a mount point.
+/// Sets all attributes by system calls below a mount point.
 fn set_all_below(root: &Path, cell: Cell) -> Result<f64> {
     let work = root.join("work");
     fs::create_dir_all(&work).map_err(|e| e.to_string())?;
