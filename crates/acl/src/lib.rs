@@ -1,10 +1,12 @@
 //! POSIX.1e access control lists as Linux has them, and the namespaces of extended attributes.
 //!
-//! An [`Acl`] is a valid list of entries. It checks access, follows `chmod`, is inherited by new files, and has a text form
-//! and the byte form of the `system.posix_acl_*` attributes. `acl(5)` defines the entries. The mask of an ACL is the group
-//! part of the file's mode. For this reason `chmod` changes ACLs, and setting an ACL changes the mode.
+//! An [`Acl`] is a valid list of entries. It checks access, follows `chmod`, is inherited by new
+//! files, and has a text form and the byte form of the `system.posix_acl_*` attributes. `acl(5)`
+//! defines the entries. The mask of an ACL is the group part of the file's mode. For this reason
+//! `chmod` changes ACLs, and setting an ACL changes the mode.
 //!
-//! [`namespace`] has the one table of attribute names: their prefixes, and the numbers of the prefixes on ext4 volumes.
+//! [`namespace`] has the one table of attribute names: their prefixes, and the numbers of the
+//! prefixes on ext4 volumes.
 #![forbid(unsafe_code)]
 
 mod list;

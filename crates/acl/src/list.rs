@@ -18,7 +18,8 @@ pub enum AclTag {
 }
 
 impl AclTag {
-    /// The number that both of Linux's byte forms store (`linux/posix_acl.h`), and the id of a named user or group.
+    /// The number that both of Linux's byte forms store (`linux/posix_acl.h`), and the id of a
+    /// named user or group.
     pub const fn to_raw(self) -> (u16, Option<u32>) {
         match self {
             Self::UserObj => (0x01, None),
@@ -30,7 +31,8 @@ impl AclTag {
         }
     }
 
-    /// The tag with this number; `id` counts for a named user or group only. `None` for an unknown number.
+    /// The tag with this number; `id` counts for a named user or group only. `None` for an unknown
+    /// number.
     pub const fn from_raw(raw: u16, id: u32) -> Option<Self> {
         match raw {
             0x01 => Some(Self::UserObj),
@@ -80,8 +82,9 @@ impl AclEntry {
 
 /// A valid access control list.
 ///
-/// The entries stand in the order owner, named users, group, named groups, mask, other. Owner, group and other are there
-/// exactly once, and a mask is there if the list names a user or a group. A list never changes.
+/// The entries stand in the order owner, named users, group, named groups, mask, other. Owner,
+/// group and other are there exactly once, and a mask is there if the list names a user or a group.
+/// A list never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acl {
     entries: Box<[AclEntry]>,
@@ -156,7 +159,8 @@ impl Acl {
         &self.entries
     }
 
-    /// The nine permission bits of a file with this ACL, and whether the bits alone grant the same rights.
+    /// The nine permission bits of a file with this ACL, and whether the bits alone grant the same
+    /// rights.
     ///
     /// The group bits are the mask where there is one.
     pub fn equiv_mode(&self) -> (u16, bool) {
@@ -184,8 +188,8 @@ impl Acl {
         self.entries.iter().fold(7, |all, entry| all & entry.perm)
     }
 
-    /// The list after `chmod` to `mode`. The entries of owner and others take the bits of the mode, and so does the mask or,
-    /// without a mask, the group's entry.
+    /// The list after `chmod` to `mode`. The entries of owner and others take the bits of the mode,
+    /// and so does the mask or, without a mask, the group's entry.
     pub fn with_mode(&self, mode: u16) -> Self {
         let mut acl = self.clone();
         let has_mask = acl.entries.iter().any(|entry| entry.tag == AclTag::Mask);
@@ -201,8 +205,9 @@ impl Acl {
         acl
     }
 
-    /// The access ACL and the mode of a new file that is made with `mode` in a directory with this default ACL. There is no
-    /// ACL if the mode alone grants the same rights. The umask plays no part.
+    /// The access ACL and the mode of a new file that is made with `mode` in a directory with this
+    /// default ACL. There is no ACL if the mode alone grants the same rights. The umask plays no
+    /// part.
     pub fn for_new_file(&self, mode: u16) -> (Option<Self>, u16) {
         let mut acl = self.clone();
         let has_mask = acl.entries.iter().any(|entry| entry.tag == AclTag::Mask);
@@ -219,14 +224,15 @@ impl Acl {
         ((!whole).then_some(acl), (mode & !0o777) | bits)
     }
 
-    /// Whether a caller that is not the owner gets all rights of `want` on a file of group `gid`. The caller is user `uid`, and
-    /// `in_group` says whether it belongs to a group.
+    /// Whether a caller that is not the owner gets all rights of `want` on a file of group `gid`.
+    /// The caller is user `uid`, and `in_group` says whether it belongs to a group.
     ///
     /// The algorithm of `acl(5)`, "Access check algorithm".
     #[inline]
     pub fn allows(&self, uid: u32, in_group: impl Fn(u32) -> bool, gid: u32, want: u8) -> bool {
         let has_all = |perm: u8| perm & want == want;
-        // The owner's entry is the first and the entry of others the last, and named users come before groups.
+        // The owner's entry is the first and the entry of others the last, and named users come
+        // before groups.
         let [_, entries @ .., other] = &*self.entries else { return false };
         for (at, entry) in entries.iter().enumerate() {
             match entry.tag {
@@ -238,8 +244,8 @@ impl Acl {
         has_all(other.perm)
     }
 
-    /// The second half of [`allows`](Self::allows), for a user that no entry names. `entries` are those of the groups, and
-    /// the mask.
+    /// The second half of [`allows`](Self::allows), for a user that no entry names. `entries` are
+    /// those of the groups, and the mask.
     fn allows_group(
         &self,
         entries: &[AclEntry],

@@ -41,7 +41,8 @@ impl Prefix {
     }
 }
 
-/// All prefixes. Whole names come first, so that the first row that matches a name is the most specific one.
+/// All prefixes. Whole names come first, so that the first row that matches a name is the most
+/// specific one.
 ///
 /// The numbers: the kernel's ext4 documentation, "Extended Attributes".
 pub const PREFIXES: [Prefix; 8] = [

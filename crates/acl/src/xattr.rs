@@ -53,7 +53,8 @@ impl Acl {
         bytes
     }
 
-    /// Reads the value of the attribute. A value without entries is `None`: setting it removes the ACL.
+    /// Reads the value of the attribute. A value without entries is `None`: setting it removes the
+    /// ACL.
     ///
     /// # Errors
     /// Bytes that do not have the form, and entries that are no valid list.

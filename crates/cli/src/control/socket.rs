@@ -1,10 +1,12 @@
 //! The socket: where it is, and who gets in.
 //!
-//! Root's are in `/run/extern4`, a user's in `extern4` in the directory that the system keeps for him while he is logged in
-//! (`$XDG_RUNTIME_DIR`, `/run/user/UID`), and where there is none, as after su(1) or in a container, in `/tmp/extern4-UID`. All of these
-//! are for their owner only: a directory that another user made or may enter, or a link, is not used. A user who is root in a user
-//! namespace, as where users run containers, has his there, too, for root's is not his. A socket has the device number of its mount for a
-//! name, which no other mount has at that time; so one that is there already was left behind, and is replaced.
+//! Root's are in `/run/extern4`, a user's in `extern4` in the directory that the system keeps for
+//! him while he is logged in (`$XDG_RUNTIME_DIR`, `/run/user/UID`), and where there is none, as
+//! after su(1) or in a container, in `/tmp/extern4-UID`. All of these are for their owner only: a
+//! directory that another user made or may enter, or a link, is not used. A user who is root in a
+//! user namespace, as where users run containers, has his there, too, for root's is not his. A
+//! socket has the device number of its mount for a name, which no other mount has at that time; so
+//! one that is there already was left behind, and is replaced.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -63,7 +65,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The number may be another mount's by now, and the socket, too. Whoever makes that holds the lock.
+        // The number may be another mount's by now, and the socket, too. Whoever makes that holds
+        // the lock.
         let dir = self.path.parent().map(File::open);
         if let Some(Ok(dir)) = dir
             && let Ok(_lock) = lock(dir)
@@ -76,7 +79,8 @@ impl Drop for Socket {
     }
 }
 
-/// Keeps others of this program from changing what is in a directory, who do so for a moment only, as long as it is open.
+/// Keeps others of this program from changing what is in a directory, who do so for a moment only,
+/// as long as it is open.
 fn lock(dir: File) -> io::Result<File> {
     let mut result = Ok(());
     for _ in 0..40 {
@@ -124,11 +128,13 @@ fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4")), last]).collect()
 }
 
-/// Connects to the process that serves a mount, without waiting for it: `WouldBlock` where its queue of connections is full.
+/// Connects to the process that serves a mount, without waiting for it: `WouldBlock` where its
+/// queue of connections is full.
 pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     let dirs = directories(mount.owner, geteuid().as_raw());
-    // In `/tmp` any user can make a directory; the others are below one that is the owner's or root's.
+    // In `/tmp` any user can make a directory; the others are below one that is the owner's or
+    // root's.
     let is_safe = |dir: &Path| dir.parent() != Some(Path::new("/tmp")) || is_private(dir, mount.owner);
     for dir in dirs.into_iter().filter(|dir| is_safe(dir)) {
         match connect_at_once(&dir.join(name(mount.device))) {
@@ -162,7 +168,8 @@ fn may_ask(stream: &UnixStream) -> bool {
     peer.is_ok_and(|peer| is_admitted(peer.uid(), geteuid().as_raw()))
 }
 
-/// The mode of the socket says the same; that of a socket whose directory somebody opened up does not count.
+/// The mode of the socket says the same; that of a socket whose directory somebody opened up does
+/// not count.
 fn is_admitted(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
