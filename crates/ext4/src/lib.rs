@@ -14,10 +14,15 @@
 //! | `fscrypt` | what encrypted inodes show without a key |
 //! | `alloc` | free blocks and inodes, preallocation, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | group descriptors, buffers with verified checksums, the transaction handle |
-//! | `mount` | opening a volume, its journal, and what all changes share |
+//! | `volume` | what readers share: geometry, group descriptors, buffers; and the transaction handle |
+//! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
+//! | `mount` | opening a volume, its options and its journal |
 //! | `tune` | changes of the superblock |
 //! | `check` | the checker |
+//!
+//! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`, `quota::accounts`, `mount::writer` and
+//! those below them) do not know `Ext4`. Operations are functions that take it, or a handle, as their first argument.
+//! Questions about one inode are methods of `InodeInfo`.
 //!
 //! Each structure's reading and its changing are in one folder. An operation that changes the volume reserves the blocks that it
 //! may need, opens a handle (`volume::handle`), and does all its work in that one transaction.
@@ -33,26 +38,30 @@ mod dir;
 pub mod error;
 mod expert;
 mod file;
+mod fs;
 mod fscrypt;
 mod inode;
-pub mod map;
+mod map;
 mod mount;
 mod ops;
 pub mod quota;
+mod time;
 pub mod tune;
 mod volume;
 mod xattr;
 
+pub use dir::htree::read::HtreeEntry;
 pub use error::{Error, InUse, Result, Unsupported};
-pub use expert::HtreeEntry;
 pub use extern4_disk::superblock::ErrorPolicy;
 pub use extern4_jbd2::Stats as JournalStats;
-pub use file::data_journal::DataMode;
-pub use map::{Run, RunKind};
+pub use fs::Ext4;
+pub use map::run::{Run, RunKind};
+pub use mount::data_mode::DataMode;
 pub use mount::journal;
 pub use mount::loss::OnLoss;
-pub use mount::{Ext4, OpenOptions};
+pub use mount::options::OpenOptions;
 pub use tune::checksum_rewrite;
+pub use volume::Volume;
 pub use volume::superblock::Backup;
 pub use xattr::mbcache;
 #[cfg(feature = "lab")]

@@ -12,7 +12,6 @@ use std::ops::Range;
 
 use extern4_disk::bitmap::{Bitmap, Union};
 
-use crate::alloc::balloc::flip;
 use crate::volume::group::to_usize;
 
 /// What is known of a group's blocks besides its bitmap.
@@ -178,6 +177,23 @@ fn run_at(taken: &Union<'_>, from: u32, want: u32) -> Option<Range<u32>> {
     // Looked at no further than is wanted: what is free may go on for long.
     let wanted = taken.cut(start.saturating_add(want));
     Some(start..wanted.next_set(start).unwrap_or(wanted.len()))
+}
+
+/// Sets or clears bits; false, if one of them was so already.
+pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
+    let mut good = true;
+    let mut at = bits.start;
+    while at < bits.end {
+        let (index, bit) = (to_usize(at / 8), at % 8);
+        let Some(byte) = bytes.get_mut(index) else { return false };
+        let len = (8 - bit).min(bits.end - at);
+        // OK: at most eight bits from `bit` on, within the byte.
+        let mask = (((1u16 << len) - 1) << bit) as u8;
+        good &= if value { *byte & mask == 0 } else { *byte & mask == mask };
+        *byte = if value { *byte | mask } else { *byte & !mask };
+        at += len;
+    }
+    good
 }
 
 #[cfg(test)]

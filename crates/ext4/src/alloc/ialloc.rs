@@ -2,7 +2,7 @@
 //!
 //! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in the root over groups that
 //! have more free than the average. Others go into the group of their parent. Threads that meet in a group go apart in its
-//! flexible group ([`Space::lock_near`](crate::alloc::balloc::Space::lock_near)).
+//! flexible group ([`BlockAllocator::lock_near`](crate::alloc::block_allocator::BlockAllocator::lock_near)).
 
 use extern4_block::Buffer;
 use extern4_disk::bitmap::Bitmap;
@@ -12,57 +12,61 @@ use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::alloc::balloc::{Group, Which, bad_bitmap, flip};
+use crate::alloc::block_allocator::{BlockAllocator, Group, Which, bad_bitmap};
+use crate::alloc::free_map::flip;
 use crate::error::Result;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
 use crate::volume::buffer::Verified;
 use crate::volume::handle::Change;
 
-impl Ext4 {
-    /// Whether inode `ino` is taken, by its group's bitmap.
-    pub(crate) fn is_inode_taken(&self, ino: u32) -> Result<bool> {
-        let Some(slot) = self.superblock().geometry().inode_slot(ino) else { return Ok(false) };
-        let descriptor = self.group(slot.group)?;
-        if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            return Ok(false);
-        }
-        let bytes = self.verified_inode_bitmap(slot.group, descriptor)?;
-        Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
+/// Whether inode `ino` is taken, by its group's bitmap.
+pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
+    let Some(slot) = fs.superblock().geometry().inode_slot(ino) else { return Ok(false) };
+    let descriptor = fs.group(slot.group)?;
+    if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+        return Ok(false);
     }
-
-    /// The inode bitmap of a group that has one.
-    fn verified_inode_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
-        let block = descriptor.inode_bitmap();
-        self.verified(block, Verified::InodeBitmap, |bytes| {
-            let place = Place::new(Structure::InodeBitmap).group(number).block(block);
-            Bitmap::decode_inodes(bytes, number, descriptor, self.superblock(), place).map(drop)
-        })
-    }
+    let bytes = verified_inode_bitmap(fs, slot.group, descriptor)?;
+    Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
 }
 
-impl Change<'_> {
+/// The inode bitmap of a group that has one.
+fn verified_inode_bitmap(fs: &Ext4, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+    let block = descriptor.inode_bitmap();
+    fs.verified(block, Verified::InodeBitmap, |bytes| {
+        let place = Place::new(Structure::InodeBitmap).group(number).block(block);
+        Bitmap::decode_inodes(bytes, number, descriptor, fs.superblock(), place).map(drop)
+    })
+}
+
+impl BlockAllocator {
     /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Returns its number
     /// and a generation, which tells it from others that have had the number. Its record holds what the last owner of the
     /// number left there.
     ///
     /// # Errors
     /// `ENOSPC`; a corrupt bitmap.
-    pub(crate) fn allocate_inode(&self, parent: u32, is_dir: bool) -> Result<(u32, u32)> {
-        let geometry = self.fs.superblock().geometry();
+    pub(crate) fn allocate_inode(
+        &self,
+        change: &Change<'_>,
+        parent: u32,
+        is_dir: bool,
+    ) -> Result<(u32, u32)> {
+        let geometry = change.fs.superblock().geometry();
         let groups = geometry.group_count();
         let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
-        let home = if is_dir { self.group_for_directory(parent, home)? } else { home };
+        let home = if is_dir { self.group_for_directory(change, parent, home)? } else { home };
         let first = {
-            let (near, mut group) = self.writer.space.lock_near(self.fs, home)?;
-            if let Some(taken) = self.allocate_inode_in(near, &mut group, is_dir)? {
+            let (near, mut group) = self.lock_near(change.fs, home)?;
+            if let Some(taken) = self.allocate_inode_in(change, near, &mut group, is_dir)? {
                 return Ok(taken);
             }
             near
         };
         for step in 1..groups {
             let number = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            let group = &mut *self.writer.space.lock(self.fs, number)?;
-            if let Some(taken) = self.allocate_inode_in(number, group, is_dir)? {
+            let group = &mut *self.lock(change.fs, number)?;
+            if let Some(taken) = self.allocate_inode_in(change, number, group, is_dir)? {
                 return Ok(taken);
             }
         }
@@ -70,18 +74,18 @@ impl Change<'_> {
     }
 
     /// Where a new directory is looked for first.
-    fn group_for_directory(&self, parent: u32, home: u32) -> Result<u32> {
+    fn group_for_directory(&self, change: &Change<'_>, parent: u32, home: u32) -> Result<u32> {
         if parent != ROOT_INO {
             return Ok(home);
         }
-        let groups = self.fs.superblock().geometry().group_count();
-        let inodes = self.writer.space.free_inodes() / u64::from(groups);
-        let blocks = self.writer.space.free_blocks() / u64::from(groups);
+        let groups = change.fs.superblock().geometry().group_count();
+        let inodes = self.free_inodes() / u64::from(groups);
+        let blocks = self.free_blocks() / u64::from(groups);
         // Any place will do; the number of directories there spreads them.
-        let first = self.writer.next_spread() % groups;
+        let first = change.writer.next_spread() % groups;
         for step in 0..groups.min(64) {
             let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            let descriptor = self.writer.space.lock(self.fs, group)?.descriptor;
+            let descriptor = self.lock(change.fs, group)?.descriptor;
             if u64::from(descriptor.free_inodes()) >= inodes.max(1)
                 && u64::from(descriptor.free_clusters()) >= blocks
             {
@@ -91,9 +95,15 @@ impl Change<'_> {
         Ok(home)
     }
 
-    fn allocate_inode_in(&self, number: u32, group: &mut Group, is_dir: bool) -> Result<Option<(u32, u32)>> {
+    fn allocate_inode_in(
+        &self,
+        change: &Change<'_>,
+        number: u32,
+        group: &mut Group,
+        is_dir: bool,
+    ) -> Result<Option<(u32, u32)>> {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
-        let sb = self.fs.superblock();
+        let sb = change.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
         // The reserved ones are marked as taken, but that is for the bitmap to say.
         let reserved = sb.reserved_inodes(number);
@@ -101,13 +111,13 @@ impl Change<'_> {
         let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
         let taken = match Self::changed_bitmap(group, Which::Inodes) {
             // Cheaper than a buffer of it.
-            Some(block) => self.edit_at(block, |bytes, _| {
+            Some(block) => change.edit_at(block, |bytes, _| {
                 free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
             })?,
             None => {
-                let mut buffer = self.inode_bitmap(number, group)?;
+                let mut buffer = self.inode_bitmap(change, number, group)?;
                 let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
-                self.set_bits(number, group, Which::Inodes, &mut buffer, index..index + 1, true)?;
+                self.set_bits(change, number, group, Which::Inodes, &mut buffer, (index..index + 1, true))?;
                 Some(index)
             }
         };
@@ -117,29 +127,29 @@ impl Change<'_> {
         if is_dir {
             group.descriptor.set_used_dirs(group.descriptor.used_dirs() + 1);
         }
-        if self.tracks_unused() {
+        if self.tracks_unused(change) {
             let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
             group.descriptor.set_unused_inodes(unused);
         }
-        self.writer.space.count_inode_taken();
+        self.count_inode_taken();
         let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
         Ok(Some((ino.ok_or_else(|| bad_bitmap(Which::Inodes, number))?, group.next_generation())))
     }
 
     /// Gives inode `ino` back.
-    pub(crate) fn free_inode(&self, ino: u32, is_dir: bool) -> Result<()> {
-        let geometry = self.fs.superblock().geometry();
+    pub(crate) fn free_inode(&self, change: &Change<'_>, ino: u32, is_dir: bool) -> Result<()> {
+        let geometry = change.fs.superblock().geometry();
         let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(Which::Inodes, 0))?;
-        let group = &mut *self.writer.space.lock(self.fs, slot.group)?;
+        let group = &mut *self.lock(change.fs, slot.group)?;
         let bit = slot.index..slot.index + 1;
         match Self::changed_bitmap(group, Which::Inodes) {
-            Some(block) => match self.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
+            Some(block) => match change.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
                 true => {}
                 false => return Err(bad_bitmap(Which::Inodes, slot.group)),
             },
             None => {
-                let mut buffer = self.inode_bitmap(slot.group, group)?;
-                self.set_bits(slot.group, group, Which::Inodes, &mut buffer, bit, false)?;
+                let mut buffer = self.inode_bitmap(change, slot.group, group)?;
+                self.set_bits(change, slot.group, group, Which::Inodes, &mut buffer, (bit, false))?;
             }
         }
         group.first_free_inode = group.first_free_inode.min(slot.index);
@@ -147,32 +157,32 @@ impl Change<'_> {
         if is_dir {
             group.descriptor.set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
         }
-        self.writer.space.count_inode_freed();
+        self.count_inode_freed();
         Ok(())
     }
 
     /// The inode bitmap of a group, made if the group has none yet.
-    fn inode_bitmap(&self, number: u32, group: &mut Group) -> Result<Buffer> {
+    fn inode_bitmap(&self, change: &Change<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.inode_bitmap();
-        let sb = self.fs.superblock();
+        let sb = change.fs.superblock();
         if !group.descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            return self.fs.verified_inode_bitmap(number, &group.descriptor);
+            return verified_inode_bitmap(change.fs, number, &group.descriptor);
         }
         let per_group = sb.geometry().inodes_per_group();
-        let mut buffer = self.fresh(block)?;
+        let mut buffer = change.fresh(block)?;
         // What is no inode counts as taken.
-        self.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
-        self.fs.note_verified(&buffer, Verified::InodeBitmap);
+        change.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
+        change.fs.note_verified(&buffer, Verified::InodeBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
         group.descriptor.set_unused_inodes(per_group);
-        self.note_changed(number, group, Which::Inodes, &buffer)?;
+        self.note_changed(change, number, group, Which::Inodes, &buffer)?;
         Ok(buffer)
     }
 
     /// Clears the record of an inode that has just been allocated, so that nothing of its last owner shows.
-    pub(crate) fn clear_record(&self, ino: u32) -> Result<()> {
-        let at = self.fs.inode_position(ino)?;
-        self.edit_record(ino, at, |record, _| record.fill(0))
+    pub(crate) fn clear_record(&self, change: &Change<'_>, ino: u32) -> Result<()> {
+        let at = change.fs.inode_position(ino)?;
+        change.edit_record(ino, at, |record, _| record.fill(0))
     }
 }
 
@@ -184,11 +194,11 @@ mod tests {
     use extern4_testkit::image::ImageSpec;
 
     use super::*;
-    use crate::mount::OpenOptions;
+    use crate::mount::options::OpenOptions;
 
     /// The group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {
-        let taken = fs.changing(8, 0, |change| change.allocate_inode(ROOT_INO, false));
+        let taken = fs.changing(8, 0, |change| change.writer.space.allocate_inode(change, ROOT_INO, false));
         fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
     }
 

@@ -17,12 +17,11 @@
 //! come at the same time: he takes the group out of here, and then the window out of the group. If that is no longer the group with
 //! the window, it stays, for whoever has just made it has the file open and ends it later.
 
-use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
-use extern4_vfs::Inode;
+use extern4_sync::primitive::AtomicU32;
+use extern4_sync::primitive::Ordering::Relaxed;
 
-use crate::inode::InodeInfo;
-use crate::inode::inode_info::Node;
-use crate::mount::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::volume::Volume;
 
 /// The smallest window. Powers of two lead from here to the largest: a window is no larger than the file, so that no more is kept free
 /// than is in use.
@@ -48,7 +47,7 @@ impl Window {
     }
 
     /// Forgets the group.
-    fn take(&self) -> Option<u32> {
+    pub(crate) fn take(&self) -> Option<u32> {
         // Every file that was written comes here, and most have none.
         self.group().and_then(|_| self.0.swap(0, Relaxed).checked_sub(1))
     }
@@ -64,8 +63,8 @@ pub(crate) struct Growth<'n> {
 
 impl<'n> Growth<'n> {
     /// The growth of a file by blocks from `logical` on; `None` if these are its first, or do not stand at its end.
-    pub(crate) fn of(fs: &Ext4, inode: &'n Inode, info: &InodeInfo, logical: u32) -> Option<Self> {
-        let geometry = fs.superblock().geometry();
+    pub(crate) fn of(volume: &Volume, window: &'n Window, info: &InodeInfo, logical: u32) -> Option<Self> {
+        let geometry = volume.superblock().geometry();
         let bits = geometry.block_bits();
         if info.size() == 0 || u64::from(logical) << bits < info.size() {
             return None;
@@ -73,7 +72,7 @@ impl<'n> Growth<'n> {
         let bytes = 1_u64 << info.size().clamp(LEAST_BYTES, MOST_BYTES).ilog2();
         // OK: a few thousand blocks.
         let ahead = ((bytes >> bits) as u32).max(1).min(geometry.blocks_per_group() / PART_OF_GROUP);
-        Some(Self { window: &inode.private::<Node>().window, ino: info.ino(), ahead })
+        Some(Self { window, ino: info.ino(), ahead })
     }
 
     /// The inode whose window it is.
@@ -89,17 +88,5 @@ impl<'n> Growth<'n> {
     /// The file has its window in this group now. Locks: the group's, held.
     pub(crate) fn opened(&self, group: u32) {
         self.window.set(group);
-    }
-}
-
-impl Ext4 {
-    /// Ends the window of a file, if it has one.
-    pub(crate) fn end_window(&self, inode: &Inode) {
-        let node = inode.private::<Node>();
-        if let Some(group) = node.window.take()
-            && let Some(writer) = self.writer.get()
-        {
-            writer.space.end_window(group, node.info().ino());
-        }
     }
 }

@@ -57,7 +57,7 @@ use self::quota::Owners;
 use self::report::Report;
 use self::xattr::Shared;
 use crate::error::Result;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
 use crate::volume::group::to_usize;
 
 /// How to check a volume.

@@ -13,7 +13,7 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use super::Checker;
 use super::fault::{Fault, Wrong};
 use super::report::Report;
-use crate::inode::InodeInfo;
+use crate::inode::info::InodeInfo;
 use crate::volume::group::to_usize;
 
 /// The bytes of a sector, which `i_blocks` counts.
@@ -157,7 +157,7 @@ impl File<'_> {
     fn block(&self, number: u32) -> Result<(Vec<u8>, Place), Fault> {
         let (fs, place) = (self.checker.fs, self.place());
         let start = u64::from(number) * BLOCK_SIZE as u64;
-        let run = fs.run_at(&self.info, start).map_err(|error| Fault::of_error(place, error))?;
+        let run = self.info.run_at(fs, start).map_err(|error| Fault::of_error(place, error))?;
         let Some(blocks) = run.mapped() else {
             return Err(Fault::mismatch(place, "a quota file has a hole"));
         };

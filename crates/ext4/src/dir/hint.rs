@@ -4,7 +4,7 @@
 //! adds one begins to look for room where there was some last, and who removes one looks there first, instead of going through all the
 //! records from the block's beginning.
 //!
-//! It is part of what is known of the directory ([`InodeInfo`](crate::inode::InodeInfo)), as the last change of its names left it, and only
+//! It is part of what is known of the directory ([`InodeInfo`](crate::inode::info::InodeInfo)), as the last change of its names left it, and only
 //! who changes names again makes use of it. It is of one block; of a directory with a hash tree there is none.
 //!
 //! # Invariants

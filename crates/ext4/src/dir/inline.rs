@@ -10,11 +10,12 @@ use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::dir::entries::{self, Located};
-use crate::dir::insert::{DOT_LEN, encode_dots};
+use crate::dir::insert::{DOT_LEN, append_dir_block, edit_names, encode_dots};
 use crate::dir::namei::Wanted;
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::inode::inline::change::{clear_inline_data, set_inline_data};
 use crate::volume::handle::Change;
 
 /// Where the first chain starts, behind the number of the parent.
@@ -77,97 +78,93 @@ impl Contents {
     }
 }
 
-impl Ext4 {
-    /// Whether one more name has room beside those that are in the inode.
-    pub(crate) fn has_inline_room(&self, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
-        let mut contents = self.inline_contents(dir)?;
-        contents.add(&DirEntry { ino: dir.ino(), kind: FileType::Unknown, name, offset: 0, hash: None })?;
-        Ok(self.inline_room(dir)?.is_some_and(|room| contents.bytes.len() <= room))
-    }
-
-    fn inline_contents(&self, dir: &InodeInfo) -> Result<Contents> {
-        self.with_inline_dir(dir, |inline, layout, place| {
-            let (head, tail) = inline.parts();
-            let bytes = [&inline.parent.to_le_bytes(), head, tail].concat();
-            Ok(Contents { bytes, layout: *layout, place })
-        })
-    }
+/// Whether one more name has room beside those that are in the inode.
+pub(crate) fn has_inline_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
+    let mut contents = inline_contents(fs, dir)?;
+    contents.add(&DirEntry { ino: dir.ino(), kind: FileType::Unknown, name, offset: 0, hash: None })?;
+    Ok(dir.inline_room(fs)?.is_some_and(|room| contents.bytes.len() <= room))
 }
 
-impl Change<'_> {
-    /// Makes a new directory one that lives inside its inode, if that has room.
-    pub(crate) fn new_inline_directory(&self, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
-        let mut bytes = [0; HEAD_SIZE];
-        bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
-        entries::free_record(&mut bytes[FIRST_CHAIN..]);
-        self.set_inline_data(dir, &bytes)
-    }
+fn inline_contents(fs: &Ext4, dir: &InodeInfo) -> Result<Contents> {
+    dir.with_inline_dir(fs, |inline, layout, place| {
+        let (head, tail) = inline.parts();
+        let bytes = [&inline.parent.to_le_bytes(), head, tail].concat();
+        Ok(Contents { bytes, layout: *layout, place })
+    })
+}
 
-    /// Adds an entry; false, and nothing is changed, if the inode has no room for it.
-    pub(crate) fn add_inline(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
-        let mut contents = self.fs.inline_contents(dir)?;
-        contents.add(entry)?;
-        self.set_inline_data(dir, &contents.bytes)
-    }
+/// Makes a new directory one that lives inside its inode, if that has room.
+pub(crate) fn new_inline_directory(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
+    let mut bytes = [0; HEAD_SIZE];
+    bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
+    entries::free_record(&mut bytes[FIRST_CHAIN..]);
+    set_inline_data(change, dir, &bytes)
+}
 
-    /// Moves the names of a directory to a block.
-    pub(crate) fn leave_inode(&self, dir: &mut InodeInfo) -> Result<()> {
-        let contents = self.fs.inline_contents(dir)?;
-        let entries = contents.entries().map(|(_, entry)| entry).collect::<Result<Vec<_>, _>>()?;
-        let parent = self.fs.with_inline_dir(dir, |inline, _, _| Ok(inline.parent))?;
-        dir.fields_mut().set_size(0);
-        self.clear_inline_data(dir)?;
-        let (_, mut block) = self.append_dir_block(dir)?;
-        self.edit_names(dir, &mut block, |bytes, layout| {
-            encode_dots(bytes, dir.ino(), parent, layout);
-            if !entries.is_empty() {
-                entries::set_rec_len(bytes, DOT_LEN, DOT_LEN);
-                entries::fill(&mut bytes[2 * DOT_LEN..], &entries, layout);
-            }
-        });
-        Ok(())
-    }
+/// Adds an entry; false, and nothing is changed, if the inode has no room for it.
+pub(crate) fn add_inline(change: &Change<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
+    let mut contents = inline_contents(change.fs, dir)?;
+    contents.add(entry)?;
+    set_inline_data(change, dir, &contents.bytes)
+}
 
-    /// Removes a name, and tells what it stood for.
-    pub(crate) fn remove_inline(&self, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
-        let mut contents = self.fs.inline_contents(dir)?;
-        let Found { chain, record, ino } = contents.find(wanted)?;
-        entries::remove(&mut contents.bytes[chain.0..chain.1], record);
-        self.store_contents(dir, &contents)?;
-        Ok(ino)
-    }
+/// Moves the names of a directory to a block.
+pub(crate) fn leave_inode(change: &Change<'_>, dir: &mut InodeInfo) -> Result<()> {
+    let contents = inline_contents(change.fs, dir)?;
+    let entries = contents.entries().map(|(_, entry)| entry).collect::<Result<Vec<_>, _>>()?;
+    let parent = dir.with_inline_dir(change.fs, |inline, _, _| Ok(inline.parent))?;
+    dir.fields_mut().set_size(0);
+    clear_inline_data(change, dir)?;
+    let (_, mut block) = append_dir_block(change, dir)?;
+    edit_names(change, dir, &mut block, |bytes, layout| {
+        encode_dots(bytes, dir.ino(), parent, layout);
+        if !entries.is_empty() {
+            entries::set_rec_len(bytes, DOT_LEN, DOT_LEN);
+            entries::fill(&mut bytes[2 * DOT_LEN..], &entries, layout);
+        }
+    });
+    Ok(())
+}
 
-    /// Makes a name stand for another inode.
-    pub(crate) fn replace_inline(
-        &self,
-        dir: &mut InodeInfo,
-        wanted: &Wanted<'_>,
-        ino: u32,
-        kind: FileType,
-    ) -> Result<()> {
-        let mut contents = self.fs.inline_contents(dir)?;
-        let Found { chain, record, .. } = contents.find(wanted)?;
-        let layout = contents.layout;
-        entries::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
-        self.store_contents(dir, &contents)
-    }
+/// Removes a name, and tells what it stood for.
+pub(crate) fn remove_inline(change: &Change<'_>, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
+    let mut contents = inline_contents(change.fs, dir)?;
+    let Found { chain, record, ino } = contents.find(wanted)?;
+    entries::remove(&mut contents.bytes[chain.0..chain.1], record);
+    store_contents(change, dir, &contents)?;
+    Ok(ino)
+}
 
-    /// Makes `..` stand for another directory.
-    pub(crate) fn set_inline_parent(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
-        let mut contents = self.fs.inline_contents(dir)?;
-        contents.bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
-        self.store_contents(dir, &contents)
-    }
+/// Makes a name stand for another inode.
+pub(crate) fn replace_inline(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    wanted: &Wanted<'_>,
+    ino: u32,
+    kind: FileType,
+) -> Result<()> {
+    let mut contents = inline_contents(change.fs, dir)?;
+    let Found { chain, record, .. } = contents.find(wanted)?;
+    let layout = contents.layout;
+    entries::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
+    store_contents(change, dir, &contents)
+}
 
-    /// Stores contents that are no longer than before.
-    fn store_contents(&self, dir: &mut InodeInfo, contents: &Contents) -> Result<()> {
-        match self.set_inline_data(dir, &contents.bytes)? {
-            true => Ok(()),
-            false => {
-                let what = "the inode's attributes leave no room for the names that it has";
-                let place = Place::new(Structure::InlineData).ino(dir.ino());
-                Err(place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into())
-            }
+/// Makes `..` stand for another directory.
+pub(crate) fn set_inline_parent(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+    let mut contents = inline_contents(change.fs, dir)?;
+    contents.bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
+    store_contents(change, dir, &contents)
+}
+
+/// Stores contents that are no longer than before.
+fn store_contents(change: &Change<'_>, dir: &mut InodeInfo, contents: &Contents) -> Result<()> {
+    match set_inline_data(change, dir, &contents.bytes)? {
+        true => Ok(()),
+        false => {
+            let what = "the inode's attributes leave no room for the names that it has";
+            let place = Place::new(Structure::InlineData).ino(dir.ino());
+            Err(place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into())
         }
     }
 }

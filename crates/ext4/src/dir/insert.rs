@@ -11,17 +11,24 @@
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
 use extern4_disk::feature::{Compat, Incompat};
-use extern4_disk::htree;
-use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure, htree};
 use extern4_vfs::Errno;
 
 use crate::dir::casefold;
 use crate::dir::entries::{self, Gap};
-use crate::dir::htree::insert::{Way, version_of_new_trees};
-use crate::dir::namei::{Found, Wanted};
+use crate::dir::htree::insert::{Way, add_to_tree, make_tree, version_of_new_trees};
+use crate::dir::inline::{
+    add_inline, has_inline_room, leave_inode, new_inline_directory, remove_inline, replace_inline,
+    set_inline_parent,
+};
+use crate::dir::list::{
+    dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir, with_dir_block,
+};
+use crate::dir::namei::{Found, Wanted, find_entry};
 use crate::error::{Error, Result};
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;
 use crate::volume::handle::Change;
 
@@ -37,416 +44,428 @@ pub(crate) const DOT_LEN: usize = 12;
 /// The superblock's flag that names in directories without case must be UTF-8.
 const STRICT_ENCODING: u16 = 1;
 
-impl Ext4 {
-    /// Whether one more name can be added to `dir`. It can fail to be for want of space on the volume only, after
-    /// this.
-    ///
-    /// # Errors
-    /// `ENOKEY` for encrypted directories, `EINVAL` for a name that breaks the volume's encoding, `ENAMETOOLONG`,
-    /// `ENOSPC` if the hash tree or the directory's size cannot grow.
-    pub(crate) fn check_new_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<()> {
-        self.check_name(dir, name)?;
-        if dir.is_inline() {
-            return Ok(());
-        }
-        let blocks = dir.len_blocks(self)?;
-        if u64::from(blocks) + u64::from(MOST_NEW_BLOCKS) > self.most_dir_blocks() {
-            return Err(Errno::ENOSPC.into());
-        }
-        self.check_dir_limit(dir, name)?;
-        if !dir.is_indexed() {
-            return Ok(());
-        }
-        match Way::root_has_room(self, dir)? || Way::to(self, dir, name)?.has_room_for(self, dir, name)? {
-            true => Ok(()),
-            false => Err(Errno::ENOSPC.into()),
-        }
+/// Whether one more name can be added to `dir`. It can fail to be for want of space on the volume only, after
+/// this.
+///
+/// # Errors
+/// `ENOKEY` for encrypted directories, `EINVAL` for a name that breaks the volume's encoding, `ENAMETOOLONG`,
+/// `ENOSPC` if the hash tree or the directory's size cannot grow.
+pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
+    check_name(fs, dir, name)?;
+    if dir.is_inline() {
+        return Ok(());
     }
-
-    /// Whether there is room for `name` in `dir`, however many others are adding names to it at this moment; false is no answer.
-    /// [`check_new_name`](Self::check_new_name) is one.
-    pub(crate) fn has_much_room(&self, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
-        /// More than add names at the same time.
-        const OTHERS: u64 = 1 << 16;
-        self.check_name(dir, name)?;
-        if dir.is_inline() {
-            return Ok(true);
-        }
-        if self.max_dir_blocks.is_some() {
-            return Ok(false);
-        }
-        let blocks = u64::from(dir.len_blocks(self)?);
-        let has_blocks = blocks + OTHERS * u64::from(MOST_NEW_BLOCKS) <= self.most_dir_blocks();
-        if !has_blocks || !dir.is_indexed() {
-            return Ok(has_blocks);
-        }
-        match Way::tree_has_room_for(self, dir, OTHERS) {
-            // The tree may be larger by now than `dir` knows. If that is not it, who asks with the names locked hears of it.
-            Err(Error::Corrupt(_)) => Ok(false),
-            answer => answer,
-        }
+    let blocks = dir.len_blocks(fs)?;
+    if u64::from(blocks) + u64::from(MOST_NEW_BLOCKS) > most_dir_blocks(fs) {
+        return Err(Errno::ENOSPC.into());
     }
-
-    /// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as adding the name does.
-    pub(crate) fn blocks_for_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
-        let grows_by = self.new_blocks_for_name(dir, name)?;
-        if dir.is_inline() || grows_by == 0 {
-            return Ok(grows_by);
-        }
-        Ok(grows_by + self.map_blocks_needed(dir, dir.len_blocks(self)?, grows_by)?)
+    check_dir_limit(fs, dir, name)?;
+    if !dir.is_indexed() {
+        return Ok(());
     }
-
-    fn new_blocks_for_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
-        if dir.is_inline() {
-            return Ok(if self.has_inline_room(dir, name)? { 0 } else { MOST_NEW_BLOCKS });
-        }
-        if dir.is_indexed() {
-            let way = Way::to(self, dir, name)?;
-            let has_gap = self.find_gap(dir, way.leaf(), name)?.is_some();
-            return if has_gap { Ok(0) } else { way.blocks_for_leaf(self, dir) };
-        }
-        let len_blocks = dir.len_blocks(self)?;
-        for logical in 0..len_blocks {
-            if self.find_gap(dir, logical, name)?.is_some() {
-                return Ok(0);
-            }
-        }
-        // One, or two leaves of a tree.
-        Ok(if len_blocks == 1 { 2 } else { 1 })
-    }
-
-    /// A gap for `name` in block `logical` of a directory, and the block of the volume that has it.
-    fn find_gap(&self, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Option<(u64, Gap)>> {
-        let physical = match dir.near.physical(logical) {
-            Some(physical) => physical,
-            None => self.dir_physical(dir, logical)?,
-        };
-        let need = self.dir_layout(dir).rec_len(name);
-        let look = |bytes: &[u8]| self.find_gap_in(dir, (logical, physical), bytes, need);
-        let gap = self.with_dir_block(dir, logical, physical, look)??;
-        Ok(gap.map(|gap| (physical, gap)))
-    }
-
-    /// The first gap of `need` bytes in `bytes`, which are a block of the directory and of the volume.
-    fn find_gap_in(
-        &self,
-        dir: &InodeInfo,
-        (logical, physical): (u32, u64),
-        bytes: &[u8],
-        need: usize,
-    ) -> Result<Option<Gap>, Corrupt> {
-        let slots = self.dir_slots(dir, physical, bytes);
-        let gap = entries::find_gap(&slots, dir.near.room_from(logical, need), need)?;
-        debug_assert_eq!(Ok(gap), entries::find_gap(&slots, 0, need), "{:?} of {}", dir.near, dir.ino());
-        Ok(gap)
-    }
-
-    /// The entry of a name that is about to be changed, in a directory that has blocks.
-    fn find_to_change(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Found> {
-        if let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) {
-            let look = |bytes: &[u8]| dir.near.find(&self.dir_slots(dir, block, bytes), name);
-            if let Some((record, ino)) = self.with_dir_block(dir, logical, block, look)?? {
-                return Ok(Found { ino, logical, block, record });
-            }
-        }
-        self.find_entry(dir, wanted)?.ok_or_else(|| Errno::ENOENT.into())
-    }
-
-    /// How many blocks a directory can have.
-    fn most_dir_blocks(&self) -> u64 {
-        // Without the feature the upper half of a directory's size is not counted.
-        let large = self.superblock().features().incompat.contains(Incompat::LARGEDIR);
-        if large { MOST_TREE_BLOCKS } else { u64::from(u32::MAX / self.superblock().block_size()) }
-    }
-
-    /// Refuses a name that makes `dir` grow beyond the limit of directories (`max_dir_size_kb`).
-    fn check_dir_limit(&self, dir: &InodeInfo, name: &[u8]) -> Result<()> {
-        let Some(most) = self.max_dir_blocks else { return Ok(()) };
-        let grows_by = u64::from(self.new_blocks_for_name(dir, name)?);
-        let is_beyond = grows_by > 0 && u64::from(dir.len_blocks(self)?) + grows_by > most;
-        if is_beyond { Err(Errno::ENOSPC.into()) } else { Ok(()) }
-    }
-
-    /// Whether `dir` may have such a name at all.
-    fn check_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<()> {
-        if dir.is_encrypted() {
-            return Err(Errno::ENOKEY.into());
-        }
-        if name.is_empty() || name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG.into());
-        }
-        let strict = self.superblock().encoding().is_some_and(|(_, flags)| flags & STRICT_ENCODING != 0);
-        if strict && dir.is_casefolded() && casefold::fold(name).is_none() {
-            return Err(Errno::EINVAL.into());
-        }
-        Ok(())
-    }
-
-    /// Whether a directory has no names but `.` and `..`.
-    pub(crate) fn is_empty_directory(&self, dir: &InodeInfo) -> Result<bool> {
-        if dir.is_inline() {
-            return self.with_inline_dir(dir, |inline, layout, place| {
-                let mut entries = inline.entries(layout, place);
-                Ok(entries.next().transpose()?.is_none())
-            });
-        }
-        for logical in 0..dir.len_blocks(self)? {
-            if logical % READ_AHEAD == 0 {
-                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
-            }
-            let Some(block) = self.names_block(dir, logical)? else { continue };
-            for entry in self.dir_entries(dir, &block) {
-                if !entry?.is_dot_or_dotdot() {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+    match Way::root_has_room(fs, dir)? || Way::to(fs, dir, name)?.has_room_for(fs, dir, name)? {
+        true => Ok(()),
+        false => Err(Errno::ENOSPC.into()),
     }
 }
 
-impl Change<'_> {
-    /// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have been cleared
-    /// before.
-    pub(crate) fn new_directory(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
-        if self.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
-            && self.new_inline_directory(dir, parent)?
-        {
-            return Ok(());
+/// Whether there is room for `name` in `dir`, however many others are adding names to it at this moment; false is no answer.
+/// [`check_new_name`](Self::check_new_name) is one.
+pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
+    /// More than add names at the same time.
+    const OTHERS: u64 = 1 << 16;
+    check_name(fs, dir, name)?;
+    if dir.is_inline() {
+        return Ok(true);
+    }
+    if fs.max_dir_blocks.is_some() {
+        return Ok(false);
+    }
+    let blocks = u64::from(dir.len_blocks(fs)?);
+    let has_blocks = blocks + OTHERS * u64::from(MOST_NEW_BLOCKS) <= most_dir_blocks(fs);
+    if !has_blocks || !dir.is_indexed() {
+        return Ok(has_blocks);
+    }
+    match Way::tree_has_room_for(fs, dir, OTHERS) {
+        // The tree may be larger by now than `dir` knows. If that is not it, who asks with the names locked hears of it.
+        Err(Error::Corrupt(_)) => Ok(false),
+        answer => answer,
+    }
+}
+
+/// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as adding the name does.
+pub(crate) fn blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
+    let grows_by = new_blocks_for_name(fs, dir, name)?;
+    if dir.is_inline() || grows_by == 0 {
+        return Ok(grows_by);
+    }
+    Ok(grows_by + dir.map_blocks_needed(fs, dir.len_blocks(fs)?, grows_by)?)
+}
+
+fn new_blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
+    if dir.is_inline() {
+        return Ok(if has_inline_room(fs, dir, name)? { 0 } else { MOST_NEW_BLOCKS });
+    }
+    if dir.is_indexed() {
+        let way = Way::to(fs, dir, name)?;
+        let has_gap = find_gap(fs, dir, way.leaf(), name)?.is_some();
+        return if has_gap { Ok(0) } else { way.blocks_for_leaf(fs, dir) };
+    }
+    let len_blocks = dir.len_blocks(fs)?;
+    for logical in 0..len_blocks {
+        if find_gap(fs, dir, logical, name)?.is_some() {
+            return Ok(0);
         }
-        let (_, mut block) = self.append_dir_block(dir)?;
-        self.edit_names(dir, &mut block, |bytes, layout| {
-            encode_dots(bytes, dir.ino(), parent, layout);
+    }
+    // One, or two leaves of a tree.
+    Ok(if len_blocks == 1 { 2 } else { 1 })
+}
+
+/// A gap for `name` in block `logical` of a directory, and the block of the volume that has it.
+fn find_gap(fs: &Ext4, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Option<(u64, Gap)>> {
+    let physical = match dir.near.physical(logical) {
+        Some(physical) => physical,
+        None => dir_physical(fs, dir, logical)?,
+    };
+    let need = dir_layout(fs, dir).rec_len(name);
+    let look = |bytes: &[u8]| find_gap_in(fs, dir, (logical, physical), bytes, need);
+    let gap = with_dir_block(fs, dir, logical, physical, look)??;
+    Ok(gap.map(|gap| (physical, gap)))
+}
+
+/// The first gap of `need` bytes in `bytes`, which are a block of the directory and of the volume.
+fn find_gap_in(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    (logical, physical): (u32, u64),
+    bytes: &[u8],
+    need: usize,
+) -> Result<Option<Gap>, Corrupt> {
+    let slots = dir_slots(fs, dir, physical, bytes);
+    let gap = entries::find_gap(&slots, dir.near.room_from(logical, need), need)?;
+    debug_assert_eq!(Ok(gap), entries::find_gap(&slots, 0, need), "{:?} of {}", dir.near, dir.ino());
+    Ok(gap)
+}
+
+/// The entry of a name that is about to be changed, in a directory that has blocks.
+fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Found> {
+    if let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) {
+        let look = |bytes: &[u8]| dir.near.find(&dir_slots(fs, dir, block, bytes), name);
+        if let Some((record, ino)) = with_dir_block(fs, dir, logical, block, look)?? {
+            return Ok(Found { ino, logical, block, record });
+        }
+    }
+    find_entry(fs, dir, wanted)?.ok_or_else(|| Errno::ENOENT.into())
+}
+
+/// How many blocks a directory can have.
+fn most_dir_blocks(fs: &Ext4) -> u64 {
+    // Without the feature the upper half of a directory's size is not counted.
+    let large = fs.superblock().features().incompat.contains(Incompat::LARGEDIR);
+    if large { MOST_TREE_BLOCKS } else { u64::from(u32::MAX / fs.superblock().block_size()) }
+}
+
+/// Refuses a name that makes `dir` grow beyond the limit of directories (`max_dir_size_kb`).
+fn check_dir_limit(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
+    let Some(most) = fs.max_dir_blocks else { return Ok(()) };
+    let grows_by = u64::from(new_blocks_for_name(fs, dir, name)?);
+    let is_beyond = grows_by > 0 && u64::from(dir.len_blocks(fs)?) + grows_by > most;
+    if is_beyond { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+}
+
+/// Whether `dir` may have such a name at all.
+fn check_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
+    if dir.is_encrypted() {
+        return Err(Errno::ENOKEY.into());
+    }
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Errno::ENAMETOOLONG.into());
+    }
+    let strict = fs.superblock().encoding().is_some_and(|(_, flags)| flags & STRICT_ENCODING != 0);
+    if strict && dir.is_casefolded() && casefold::fold(name).is_none() {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(())
+}
+
+/// Whether a directory has no names but `.` and `..`.
+pub(crate) fn is_empty_directory(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
+    if dir.is_inline() {
+        return dir.with_inline_dir(fs, |inline, layout, place| {
+            let mut entries = inline.entries(layout, place);
+            Ok(entries.next().transpose()?.is_none())
         });
-        Ok(())
     }
-
-    /// Adds a name, which must not be there yet.
-    ///
-    /// # Errors
-    /// As [`Ext4::check_new_name`], before anything is changed.
-    pub(crate) fn add_name(&self, dir: &mut InodeInfo, name: &[u8], ino: u32, kind: FileType) -> Result<()> {
-        self.fs.check_name(dir, name)?;
-        let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
-        if dir.is_inline() {
-            if self.add_inline(dir, &entry)? {
-                return Ok(());
-            }
-            self.leave_inode(dir)?;
+    for logical in 0..dir.len_blocks(fs)? {
+        if logical % READ_AHEAD == 0 {
+            read_ahead_dir(fs, dir, logical, READ_AHEAD)?;
         }
-        if dir.is_indexed() { self.add_to_tree(dir, &entry) } else { self.add_linear(dir, &entry) }
-    }
-
-    fn add_linear(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
-        let len_blocks = dir.len_blocks(self.fs)?;
-        for logical in 0..len_blocks {
-            if logical % READ_AHEAD == 0 && len_blocks > 1 {
-                self.fs.read_ahead_dir(dir, logical, READ_AHEAD)?;
-            }
-            if self.put_name(dir, logical, entry)? {
-                return Ok(());
+        let Some(block) = names_block(fs, dir, logical)? else { continue };
+        for entry in dir_entries(fs, dir, &block) {
+            if !entry?.is_dot_or_dotdot() {
+                return Ok(false);
             }
         }
-        let indexes = self.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
-        if indexes
-            && len_blocks == 1
-            && let Some(version) = version_of_new_trees(self.fs)
-        {
-            return self.make_tree(dir, version, entry);
-        }
-        let (_, mut block) = self.append_dir_block(dir)?;
-        self.edit_names(dir, &mut block, |bytes, layout| entries::fill(bytes, [entry], layout));
-        Ok(())
     }
+    Ok(true)
+}
 
-    /// Removes a name, and tells what it stood for.
-    pub(crate) fn remove_name(&self, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
-        let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
-        if dir.is_inline() {
-            return self.remove_inline(dir, &wanted);
-        }
-        let Found { ino, logical, block, record } = match self.remove_near(dir, &wanted)? {
-            Some(removed) => removed,
-            None => {
-                let found = self.fs.find_to_change(dir, &wanted)?;
-                self.edit_names_at(dir, found.block, |bytes, _| entries::remove(bytes, found.record))?;
-                found
-            }
-        };
-        if !dir.is_indexed() {
-            dir.near.note_removed(logical, block, record);
-        }
-        Ok(ino)
+/// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have been cleared
+/// before.
+pub(crate) fn new_directory(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+    if change.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
+        && new_inline_directory(change, dir, parent)?
+    {
+        return Ok(());
     }
+    let (_, mut block) = append_dir_block(change, dir)?;
+    edit_names(change, dir, &mut block, |bytes, layout| {
+        encode_dots(bytes, dir.ino(), parent, layout);
+    });
+    Ok(())
+}
 
-    /// Makes a name stand for another inode.
-    pub(crate) fn replace_name(
-        &self,
-        dir: &mut InodeInfo,
-        name: &[u8],
-        ino: u32,
-        kind: FileType,
-    ) -> Result<()> {
-        let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
-        if dir.is_inline() {
-            return self.replace_inline(dir, &wanted, ino, kind);
-        }
-        let Found { block, record, .. } = self.fs.find_to_change(dir, &wanted)?;
-        self.edit_names_at(dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
-    }
-
-    /// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet. False, and nothing is changed, if its
-    /// record is too short for that, or is where its name has it.
-    pub(crate) fn rename_in_place(
-        &self,
-        dir: &mut InodeInfo,
-        from: &[u8],
-        entry: &DirEntry<'_>,
-    ) -> Result<bool> {
-        if dir.is_inline() || dir.is_indexed() {
-            return Ok(false);
-        }
-        let wanted = Wanted::new(dir, from).ok_or(Errno::ENOENT)?;
-        let need = self.fs.dir_layout(dir).rec_len(entry.name);
-        let Found { logical, block, record, .. } = self.fs.find_to_change(dir, &wanted)?;
-        if record.rec_len() < need {
-            return Ok(false);
-        }
-        self.edit_names_at(dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
-        dir.near.note_renamed(logical, block, record, need);
-        Ok(true)
-    }
-
-    /// Makes `..` stand for another directory.
-    pub(crate) fn set_parent(&self, dir: &mut InodeInfo, parent: u32) -> Result<()> {
-        if dir.is_inline() {
-            return self.set_inline_parent(dir, parent);
-        }
-        let mut block = self.fs.dir_block(dir, 0)?;
-        let (layout, place) = (self.fs.dir_layout(dir), names_place(dir, &block));
-        dirent::dot_and_dotdot(&block, &layout, place)?;
-        let slots = Slots::without_tail(&block, &layout, place);
-        let (record, _) = entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
-        let set = |bytes: &mut [u8]| entries::replace(bytes, record, parent, FileType::Directory, &layout);
-        if !dir.is_indexed() {
-            self.edit_names(dir, &mut block, |bytes, _| set(bytes));
+/// Adds a name, which must not be there yet.
+///
+/// # Errors
+/// As [`check_new_name`], before anything is changed.
+pub(crate) fn add_name(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    name: &[u8],
+    ino: u32,
+    kind: FileType,
+) -> Result<()> {
+    check_name(change.fs, dir, name)?;
+    let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
+    if dir.is_inline() {
+        if add_inline(change, dir, &entry)? {
             return Ok(());
         }
-        self.edit(&mut block, |bytes| {
-            set(bytes);
-            dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, true, seed, place))
-        })?;
-        Ok(())
+        leave_inode(change, dir)?;
     }
+    if dir.is_indexed() { add_to_tree(change, dir, &entry) } else { add_linear(change, dir, &entry) }
+}
 
-    /// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
-    pub(crate) fn put_name(&self, dir: &mut InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<bool> {
-        let (block, gap) = match self.put_near(dir, logical, entry)? {
-            Some(put) => put,
-            None => {
-                let Some((block, gap)) = self.fs.find_gap(dir, logical, entry.name)? else {
-                    return Ok(false);
-                };
-                self.edit_names_at(dir, block, |bytes, layout| entries::fill_gap(bytes, gap, entry, layout))?;
-                (block, gap)
-            }
-        };
-        if !dir.is_indexed() {
-            let need = self.fs.dir_layout(dir).rec_len(entry.name);
-            dir.near.note_added(logical, block, gap, need);
+fn add_linear(change: &Change<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+    let len_blocks = dir.len_blocks(change.fs)?;
+    for logical in 0..len_blocks {
+        if logical % READ_AHEAD == 0 && len_blocks > 1 {
+            read_ahead_dir(change.fs, dir, logical, READ_AHEAD)?;
         }
-        Ok(true)
-    }
-
-    /// Changes the records of a block of names. `edit` is handed all of the block but the checksum's tail.
-    pub(crate) fn edit_names(
-        &self,
-        dir: &InodeInfo,
-        block: &mut Buffer,
-        edit: impl FnOnce(&mut [u8], &dirent::Layout),
-    ) {
-        let layout = self.fs.dir_layout(dir);
-        self.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
-    }
-
-    /// The same for block `block` of the volume, which nobody looks at besides.
-    fn edit_names_at(
-        &self,
-        dir: &InodeInfo,
-        block: u64,
-        edit: impl FnOnce(&mut [u8], &dirent::Layout),
-    ) -> Result<()> {
-        let layout = self.fs.dir_layout(dir);
-        self.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
-    }
-
-    /// The same in one step with the search, for a block where names of the directory have changed in this transaction, and which has been
-    /// verified for that. `edit` is handed all of the block, and returns nothing if it has changed nothing.
-    fn edit_names_again<R>(
-        &self,
-        dir: &InodeInfo,
-        block: u64,
-        edit: impl FnOnce(&mut [u8], &dirent::Layout) -> Result<Option<R>, Corrupt>,
-    ) -> Result<Option<R>> {
-        let layout = self.fs.dir_layout(dir);
-        self.edit_again(block, |bytes, unsealed| {
-            let result = edit(bytes, &layout)?;
-            if result.is_some() {
-                put_off(dir, bytes, unsealed);
-            }
-            Ok(result)
-        })
-    }
-
-    /// Puts an entry into block `logical` of a directory, if names have changed there in this transaction and there is room. Where it is now.
-    fn put_near(&self, dir: &InodeInfo, logical: u32, entry: &DirEntry<'_>) -> Result<Option<(u64, Gap)>> {
-        let Some(block) = dir.near.physical(logical) else { return Ok(None) };
-        let need = self.fs.dir_layout(dir).rec_len(entry.name);
-        let gap = self.edit_names_again(dir, block, |bytes, layout| {
-            let gap = self.fs.find_gap_in(dir, (logical, block), bytes, need)?;
-            let names = names_len(bytes.len(), layout);
-            if let Some(gap) = gap {
-                entries::fill_gap(&mut bytes[..names], gap, entry, layout);
-            }
-            Ok(gap)
-        })?;
-        Ok(gap.map(|gap| (block, gap)))
-    }
-
-    /// Removes the entry that is `wanted`, if it stands beside what has changed last, and that in this transaction. Where it stood.
-    fn remove_near(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) else {
-            return Ok(None);
-        };
-        self.edit_names_again(dir, block, |bytes, layout| {
-            let found = dir.near.find(&self.fs.dir_slots(dir, block, bytes), name)?;
-            let names = names_len(bytes.len(), layout);
-            Ok(found.map(|(record, ino)| {
-                entries::remove(&mut bytes[..names], record);
-                Found { ino, logical, block, record }
-            }))
-        })
-    }
-
-    /// A new block of zeroes at the end of a directory, and its number in it.
-    pub(crate) fn append_dir_block(&self, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
-        let logical = dir.len_blocks(self.fs)?;
-        if u64::from(logical) >= self.fs.most_dir_blocks() {
-            return Err(Errno::ENOSPC.into());
+        if put_name(change, dir, logical, entry)? {
+            return Ok(());
         }
-        let size = (u64::from(logical) + 1) * u64::from(self.fs.superblock().block_size());
-        let run = self.allocate_for(dir, logical, 1, false).map_err(|error| match error {
-            // A directory reaches its largest size long before its blocks cannot be counted or mapped.
-            Error::Answer(Errno::EFBIG) => dir.corrupt_field("i_blocks", dir.fields().sectors()),
-            error => error,
-        })?;
-        let physical = run.mapped().map(|mapped| mapped.start).ok_or_else(|| {
-            let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-            place.corrupt(CorruptKind::Mismatch { what: "there is a block behind a directory's end" })
-        })?;
-        dir.fields_mut().set_size(size);
-        Ok((logical, self.fresh(physical)?))
     }
+    let indexes = change.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
+    if indexes
+        && len_blocks == 1
+        && let Some(version) = version_of_new_trees(change.fs)
+    {
+        return make_tree(change, dir, version, entry);
+    }
+    let (_, mut block) = append_dir_block(change, dir)?;
+    edit_names(change, dir, &mut block, |bytes, layout| entries::fill(bytes, [entry], layout));
+    Ok(())
+}
+
+/// Removes a name, and tells what it stood for.
+pub(crate) fn remove_name(change: &Change<'_>, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
+    let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
+    if dir.is_inline() {
+        return remove_inline(change, dir, &wanted);
+    }
+    let Found { ino, logical, block, record } = match remove_near(change, dir, &wanted)? {
+        Some(removed) => removed,
+        None => {
+            let found = find_to_change(change.fs, dir, &wanted)?;
+            edit_names_at(change, dir, found.block, |bytes, _| entries::remove(bytes, found.record))?;
+            found
+        }
+    };
+    if !dir.is_indexed() {
+        dir.near.note_removed(logical, block, record);
+    }
+    Ok(ino)
+}
+
+/// Makes a name stand for another inode.
+pub(crate) fn replace_name(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    name: &[u8],
+    ino: u32,
+    kind: FileType,
+) -> Result<()> {
+    let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
+    if dir.is_inline() {
+        return replace_inline(change, dir, &wanted, ino, kind);
+    }
+    let Found { block, record, .. } = find_to_change(change.fs, dir, &wanted)?;
+    edit_names_at(change, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
+}
+
+/// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet. False, and nothing is changed, if its
+/// record is too short for that, or is where its name has it.
+pub(crate) fn rename_in_place(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    from: &[u8],
+    entry: &DirEntry<'_>,
+) -> Result<bool> {
+    if dir.is_inline() || dir.is_indexed() {
+        return Ok(false);
+    }
+    let wanted = Wanted::new(dir, from).ok_or(Errno::ENOENT)?;
+    let need = dir_layout(change.fs, dir).rec_len(entry.name);
+    let Found { logical, block, record, .. } = find_to_change(change.fs, dir, &wanted)?;
+    if record.rec_len() < need {
+        return Ok(false);
+    }
+    edit_names_at(change, dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
+    dir.near.note_renamed(logical, block, record, need);
+    Ok(true)
+}
+
+/// Makes `..` stand for another directory.
+pub(crate) fn set_parent(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+    if dir.is_inline() {
+        return set_inline_parent(change, dir, parent);
+    }
+    let mut block = dir_block(change.fs, dir, 0)?;
+    let (layout, place) = (dir_layout(change.fs, dir), names_place(dir, &block));
+    dirent::dot_and_dotdot(&block, &layout, place)?;
+    let slots = Slots::without_tail(&block, &layout, place);
+    let (record, _) = entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
+    let set = |bytes: &mut [u8]| entries::replace(bytes, record, parent, FileType::Directory, &layout);
+    if !dir.is_indexed() {
+        edit_names(change, dir, &mut block, |bytes, _| set(bytes));
+        return Ok(());
+    }
+    change.edit(&mut block, |bytes| {
+        set(bytes);
+        dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, true, seed, place))
+    })?;
+    Ok(())
+}
+
+/// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
+pub(crate) fn put_name(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    logical: u32,
+    entry: &DirEntry<'_>,
+) -> Result<bool> {
+    let (block, gap) = match put_near(change, dir, logical, entry)? {
+        Some(put) => put,
+        None => {
+            let Some((block, gap)) = find_gap(change.fs, dir, logical, entry.name)? else {
+                return Ok(false);
+            };
+            edit_names_at(change, dir, block, |bytes, layout| entries::fill_gap(bytes, gap, entry, layout))?;
+            (block, gap)
+        }
+    };
+    if !dir.is_indexed() {
+        let need = dir_layout(change.fs, dir).rec_len(entry.name);
+        dir.near.note_added(logical, block, gap, need);
+    }
+    Ok(true)
+}
+
+/// Changes the records of a block of names. `edit` is handed all of the block but the checksum's tail.
+pub(crate) fn edit_names(
+    change: &Change<'_>,
+    dir: &InodeInfo,
+    block: &mut Buffer,
+    edit: impl FnOnce(&mut [u8], &dirent::Layout),
+) {
+    let layout = dir_layout(change.fs, dir);
+    change.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
+}
+
+/// The same for block `block` of the volume, which nobody looks at besides.
+fn edit_names_at(
+    change: &Change<'_>,
+    dir: &InodeInfo,
+    block: u64,
+    edit: impl FnOnce(&mut [u8], &dirent::Layout),
+) -> Result<()> {
+    let layout = dir_layout(change.fs, dir);
+    change.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
+}
+
+/// The same in one step with the search, for a block where names of the directory have changed in this transaction, and which has been
+/// verified for that. `edit` is handed all of the block, and returns nothing if it has changed nothing.
+fn edit_names_again<R>(
+    change: &Change<'_>,
+    dir: &InodeInfo,
+    block: u64,
+    edit: impl FnOnce(&mut [u8], &dirent::Layout) -> Result<Option<R>, Corrupt>,
+) -> Result<Option<R>> {
+    let layout = dir_layout(change.fs, dir);
+    change.edit_again(block, |bytes, unsealed| {
+        let result = edit(bytes, &layout)?;
+        if result.is_some() {
+            put_off(dir, bytes, unsealed);
+        }
+        Ok(result)
+    })
+}
+
+/// Puts an entry into block `logical` of a directory, if names have changed there in this transaction and there is room. Where it is now.
+fn put_near(
+    change: &Change<'_>,
+    dir: &InodeInfo,
+    logical: u32,
+    entry: &DirEntry<'_>,
+) -> Result<Option<(u64, Gap)>> {
+    let Some(block) = dir.near.physical(logical) else { return Ok(None) };
+    let need = dir_layout(change.fs, dir).rec_len(entry.name);
+    let gap = edit_names_again(change, dir, block, |bytes, layout| {
+        let gap = find_gap_in(change.fs, dir, (logical, block), bytes, need)?;
+        let names = names_len(bytes.len(), layout);
+        if let Some(gap) = gap {
+            entries::fill_gap(&mut bytes[..names], gap, entry, layout);
+        }
+        Ok(gap)
+    })?;
+    Ok(gap.map(|gap| (block, gap)))
+}
+
+/// Removes the entry that is `wanted`, if it stands beside what has changed last, and that in this transaction. Where it stood.
+fn remove_near(change: &Change<'_>, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+    let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) else {
+        return Ok(None);
+    };
+    edit_names_again(change, dir, block, |bytes, layout| {
+        let found = dir.near.find(&dir_slots(change.fs, dir, block, bytes), name)?;
+        let names = names_len(bytes.len(), layout);
+        Ok(found.map(|(record, ino)| {
+            entries::remove(&mut bytes[..names], record);
+            Found { ino, logical, block, record }
+        }))
+    })
+}
+
+/// A new block of zeroes at the end of a directory, and its number in it.
+pub(crate) fn append_dir_block(change: &Change<'_>, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
+    let logical = dir.len_blocks(change.fs)?;
+    if u64::from(logical) >= most_dir_blocks(change.fs) {
+        return Err(Errno::ENOSPC.into());
+    }
+    let size = (u64::from(logical) + 1) * u64::from(change.fs.superblock().block_size());
+    let run = allocate_for(change, dir, logical, 1, false).map_err(|error| match error {
+        // A directory reaches its largest size long before its blocks cannot be counted or mapped.
+        Error::Answer(Errno::EFBIG) => dir.corrupt_field("i_blocks", dir.fields().sectors()),
+        error => error,
+    })?;
+    let physical = run.mapped().map(|mapped| mapped.start).ok_or_else(|| {
+        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+        place.corrupt(CorruptKind::Mismatch { what: "there is a block behind a directory's end" })
+    })?;
+    dir.fields_mut().set_size(size);
+    Ok((logical, change.fresh(physical)?))
 }
 
 /// Changes the records of a block of names, and puts its checksum off.

@@ -24,10 +24,10 @@ use extern4_vfs::{FileType, RawDirEntry};
 
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::error::{Error, Result};
+use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name;
-use crate::inode::InodeInfo;
-use crate::map::RunKind;
-use crate::mount::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::run::RunKind;
 use crate::volume::buffer::Verified;
 
 /// Marks cookies that are byte offsets.
@@ -46,282 +46,274 @@ struct BlockCopy {
 /// What a listing calls with each entry.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
 
-impl Ext4 {
-    /// How the entries of `dir` are laid out.
-    pub(crate) fn dir_layout(&self, dir: &InodeInfo) -> Layout {
-        let sb = self.superblock();
-        Layout {
-            block_size: sb.block_size(),
-            inodes: sb.inodes_count(),
-            filetype: sb.features().incompat.contains(Incompat::FILETYPE),
-            checksum: sb.features().metadata_csum(),
-            encrypted: dir.is_encrypted(),
-            casefold: dir.is_casefolded(),
+/// How the entries of `dir` are laid out.
+pub(crate) fn dir_layout(fs: &Ext4, dir: &InodeInfo) -> Layout {
+    let sb = fs.superblock();
+    Layout {
+        block_size: sb.block_size(),
+        inodes: sb.inodes_count(),
+        filetype: sb.features().incompat.contains(Incompat::FILETYPE),
+        checksum: sb.features().metadata_csum(),
+        encrypted: dir.is_encrypted(),
+        casefold: dir.is_casefolded(),
+    }
+}
+
+/// The block of the volume that holds block `logical` of a directory. Directories have no holes.
+pub(crate) fn dir_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<u64> {
+    match dir.map(fs, logical)?.kind {
+        RunKind::Mapped { physical } => Ok(physical),
+        RunKind::Hole | RunKind::Unwritten { .. } => {
+            let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+            Err(place.corrupt(CorruptKind::Mismatch { what: "a directory has a hole" }).into())
         }
     }
+}
 
-    /// The block of the volume that holds block `logical` of a directory. Directories have no holes.
-    pub(crate) fn dir_physical(&self, dir: &InodeInfo, logical: u32) -> Result<u64> {
-        match self.map(dir, logical)?.kind {
-            RunKind::Mapped { physical } => Ok(physical),
-            RunKind::Hole | RunKind::Unwritten { .. } => {
-                let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-                Err(place.corrupt(CorruptKind::Mismatch { what: "a directory has a hole" }).into())
+/// Block `logical` of a directory, its checksum verified, whatever kind of block it is.
+pub(crate) fn dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
+    dir_block_at(fs, dir, logical, dir_physical(fs, dir, logical)?)
+}
+
+/// The same where it is known to be block `physical` of the volume.
+fn dir_block_at(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
+    fs.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
+}
+
+/// Calls `look` with the bytes of that block, as [`Ext4::with_verified`] does.
+pub(crate) fn with_dir_block<R>(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    logical: u32,
+    physical: u64,
+    look: impl FnOnce(&[u8]) -> R,
+) -> Result<R> {
+    let verify = |bytes: &[u8]| verify_block(dir, logical, physical, bytes);
+    fs.with_verified(physical, Verified::DirectoryBlock, verify, look)
+}
+
+/// A copy of that block, for a listing: who hands out names may wait for something, and holds nothing that others count.
+fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
+    let bytes = with_dir_block(fs, dir, logical, physical, |bytes| bytes.into())?;
+    Ok(BlockCopy { number: physical, bytes })
+}
+
+/// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
+/// even verified: who goes from block to block does not need the tree.
+pub(crate) fn names_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
+    let physical = names_physical(fs, dir, logical)?;
+    physical.map(|physical| dir_block_at(fs, dir, logical, physical)).transpose()
+}
+
+/// The block of the volume that holds it.
+pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
+    if is_root(dir, logical) {
+        return Ok(None);
+    }
+    let physical = dir_physical(fs, dir, logical)?;
+    let holds_nodes = dir.is_indexed() && fs.cache.with(physical, |bytes| is_node(dir, bytes))?;
+    Ok(if holds_nodes { None } else { Some(physical) })
+}
+
+/// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
+pub(crate) fn dir_entries<'b>(fs: &Ext4, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
+    dir_slots(fs, dir, block.number(), block).into()
+}
+
+/// The records of such a block, which is block `physical` of the volume.
+pub(crate) fn dir_slots<'b>(fs: &Ext4, dir: &InodeInfo, physical: u64, bytes: &'b [u8]) -> Slots<'b> {
+    let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+    Slots::new(bytes, &dir_layout(fs, dir), place)
+}
+
+/// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
+pub(crate) fn read_ahead_dir(fs: &Ext4, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
+    let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(fs)?.saturating_sub(logical)));
+    if end - u64::from(logical) <= 1 {
+        return Ok(());
+    }
+    let mut at = u64::from(logical);
+    while at < end {
+        let Ok(block) = u32::try_from(at) else { return Ok(()) };
+        let run = dir.map(fs, block)?;
+        let take = run.len_blocks.min(end - at);
+        if let Some(mapped) = run.mapped() {
+            fs.cache.read_ahead(mapped.start..mapped.start + take);
+        }
+        at += take;
+    }
+    Ok(())
+}
+
+/// Calls `each` for the entries of `dir` from `cookie` on until it breaks.
+pub(crate) fn list_dir(fs: &Ext4, dir: &InodeInfo, cookie: u64, each: Each<'_>) -> Result<()> {
+    if cookie & BY_OFFSET == 0
+        && let Some(order) = hash_order(fs, dir, cookie == 0)?
+    {
+        return order.list(cookie, each);
+    }
+    let offset = cookie & !BY_OFFSET;
+    if dir.is_inline() { list_inline(fs, dir, offset, each) } else { list_linear(fs, dir, offset, each) }
+}
+
+/// How to list `dir` by hash; `None` if it is to be listed by offset.
+///
+/// A listing that starts looks at the whole tree first, so that one that cannot be finished is not begun.
+fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
+    if !fs.superblock().features().compat.contains(Compat::DIR_INDEX) {
+        return Ok(None);
+    }
+    let made = made_in(fs, dir).is_some();
+    if dir.is_indexed() && !dir.is_inline() && !made {
+        let tree = Tree::open(fs, dir).and_then(|tree| {
+            if starts {
+                tree.check()?
             }
+            Ok(tree)
+        });
+        return match tree {
+            Ok(tree) => Ok(Some(HashOrder { fs, dir, hash: tree.hash, tree: Some(tree) })),
+            Err(Error::Corrupt(_)) if starts => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    if !dir.is_inline() && !made && dir.len_blocks(fs)? != 1 {
+        return Ok(None);
+    }
+    let version = match dir_layout(fs, dir).hashes_in_entries() {
+        true => Some(HashVersion::SipHash),
+        false => HashVersion::from_raw(fs.superblock().default_hash_version()),
+    };
+    let Some(version) = version else { return Ok(None) };
+    let order = HashOrder { fs, dir, hash: NameHash::new(fs, dir, version), tree: None };
+    match order.dots() {
+        Err(Error::Corrupt(_)) if starts => Ok(None),
+        _ => Ok(Some(order)),
+    }
+}
+
+fn list_linear(fs: &Ext4, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
+    let geometry = fs.superblock().geometry();
+    let block_size = u64::from(geometry.block_size());
+    let len_blocks = dir.len_blocks(fs)?;
+    let mut from = offset % block_size;
+    let first = u32::try_from(offset / block_size).unwrap_or(u32::MAX);
+    for logical in first..len_blocks {
+        if logical == first || logical % READ_AHEAD == 0 {
+            read_ahead_dir(fs, dir, logical, READ_AHEAD)?;
         }
-    }
-
-    /// Block `logical` of a directory, its checksum verified, whatever kind of block it is.
-    pub(crate) fn dir_block(&self, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
-        self.dir_block_at(dir, logical, self.dir_physical(dir, logical)?)
-    }
-
-    /// The same where it is known to be block `physical` of the volume.
-    fn dir_block_at(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
-        self.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
-    }
-
-    /// Calls `look` with the bytes of that block, as [`Ext4::with_verified`] does.
-    pub(crate) fn with_dir_block<R>(
-        &self,
-        dir: &InodeInfo,
-        logical: u32,
-        physical: u64,
-        look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        let verify = |bytes: &[u8]| verify_block(dir, logical, physical, bytes);
-        self.with_verified(physical, Verified::DirectoryBlock, verify, look)
-    }
-
-    /// A copy of that block, for a listing: who hands out names may wait for something, and holds nothing that others count.
-    fn copy_dir_block(&self, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
-        let bytes = self.with_dir_block(dir, logical, physical, |bytes| bytes.into())?;
-        Ok(BlockCopy { number: physical, bytes })
-    }
-
-    /// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
-    /// even verified: who goes from block to block does not need the tree.
-    pub(crate) fn names_block(&self, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
-        let physical = self.names_physical(dir, logical)?;
-        physical.map(|physical| self.dir_block_at(dir, logical, physical)).transpose()
-    }
-
-    /// The block of the volume that holds it.
-    pub(crate) fn names_physical(&self, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
-        if is_root(dir, logical) {
-            return Ok(None);
-        }
-        let physical = self.dir_physical(dir, logical)?;
-        let holds_nodes = dir.is_indexed() && self.cache.with(physical, |bytes| is_node(dir, bytes))?;
-        Ok(if holds_nodes { None } else { Some(physical) })
-    }
-
-    /// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
-    pub(crate) fn dir_entries<'b>(&self, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
-        self.dir_slots(dir, block.number(), block).into()
-    }
-
-    /// The records of such a block, which is block `physical` of the volume.
-    pub(crate) fn dir_slots<'b>(&self, dir: &InodeInfo, physical: u64, bytes: &'b [u8]) -> Slots<'b> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
-        Slots::new(bytes, &self.dir_layout(dir), place)
-    }
-
-    /// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
-    pub(crate) fn read_ahead_dir(&self, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
-        let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(self)?.saturating_sub(logical)));
-        if end - u64::from(logical) <= 1 {
+        if is_root(dir, logical) && list_dots_of_root(fs, dir, from, each).is_break() {
             return Ok(());
         }
-        let mut at = u64::from(logical);
-        while at < end {
-            let Ok(block) = u32::try_from(at) else { return Ok(()) };
-            let run = self.map(dir, block)?;
-            let take = run.len_blocks.min(end - at);
-            if let Some(mapped) = run.mapped() {
-                self.cache.read_ahead(mapped.start..mapped.start + take);
-            }
-            at += take;
-        }
-        Ok(())
-    }
-
-    /// Calls `each` for the entries of `dir` from `cookie` on until it breaks.
-    pub(crate) fn list_dir(&self, dir: &InodeInfo, cookie: u64, each: Each<'_>) -> Result<()> {
-        if cookie & BY_OFFSET == 0
-            && let Some(order) = self.hash_order(dir, cookie == 0)?
-        {
-            return order.list(cookie, each);
-        }
-        let offset = cookie & !BY_OFFSET;
-        if dir.is_inline() {
-            self.list_inline(dir, offset, each)
-        } else {
-            self.list_linear(dir, offset, each)
-        }
-    }
-
-    /// How to list `dir` by hash; `None` if it is to be listed by offset.
-    ///
-    /// A listing that starts looks at the whole tree first, so that one that cannot be finished is not begun.
-    fn hash_order<'a>(&'a self, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
-        if !self.superblock().features().compat.contains(Compat::DIR_INDEX) {
-            return Ok(None);
-        }
-        let made = self.made_in(dir).is_some();
-        if dir.is_indexed() && !dir.is_inline() && !made {
-            let tree = Tree::open(self, dir).and_then(|tree| {
-                if starts {
-                    tree.check()?
-                }
-                Ok(tree)
-            });
-            return match tree {
-                Ok(tree) => Ok(Some(HashOrder { fs: self, dir, hash: tree.hash, tree: Some(tree) })),
-                Err(Error::Corrupt(_)) if starts => Ok(None),
-                Err(error) => Err(error),
-            };
-        }
-        if !dir.is_inline() && !made && dir.len_blocks(self)? != 1 {
-            return Ok(None);
-        }
-        let version = match self.dir_layout(dir).hashes_in_entries() {
-            true => Some(HashVersion::SipHash),
-            false => HashVersion::from_raw(self.superblock().default_hash_version()),
-        };
-        let Some(version) = version else { return Ok(None) };
-        let order = HashOrder { fs: self, dir, hash: NameHash::new(self, dir, version), tree: None };
-        match order.dots() {
-            Err(Error::Corrupt(_)) if starts => Ok(None),
-            _ => Ok(Some(order)),
-        }
-    }
-
-    fn list_linear(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
-        let geometry = self.superblock().geometry();
-        let block_size = u64::from(geometry.block_size());
-        let len_blocks = dir.len_blocks(self)?;
-        let mut from = offset % block_size;
-        let first = u32::try_from(offset / block_size).unwrap_or(u32::MAX);
-        for logical in first..len_blocks {
-            if logical == first || logical % READ_AHEAD == 0 {
-                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
-            }
-            if is_root(dir, logical) && self.list_dots_of_root(dir, from, each).is_break() {
+        if let Some(physical) = names_physical(fs, dir, logical)? {
+            let block = copy_dir_block(fs, dir, logical, physical)?;
+            let start = u64::from(logical) * block_size;
+            if list_block(fs, dir, &block, start, from, each)?.is_break() {
                 return Ok(());
             }
-            if let Some(physical) = self.names_physical(dir, logical)? {
-                let block = self.copy_dir_block(dir, logical, physical)?;
-                let start = u64::from(logical) * block_size;
-                if self.list_block(dir, &block, start, from, each)?.is_break() {
+        }
+        from = 0;
+    }
+    list_new_names(fs, dir, offset, u64::from(len_blocks) * block_size, each)
+}
+
+/// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in it on.
+fn list_block(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    block: &BlockCopy,
+    start: u64,
+    from: u64,
+    each: Each<'_>,
+) -> Result<ControlFlow<()>> {
+    for slot in dir_slots(fs, dir, block.number, &block.bytes) {
+        let slot = slot?;
+        // A cookie may point between entries that have since been merged: what counts is where they start.
+        let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
+        if is_changed(fs, dir, entry.name) {
+            continue;
+        }
+        let next = start + u64::from(slot.offset) + u64::from(slot.rec_len);
+        if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Lists `.` and `..` of a directory whose hash tree is corrupt: its root still holds them, if anything.
+fn list_dots_of_root(fs: &Ext4, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
+    let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+    let root = dir_physical(fs, dir, 0).and_then(|block| Ok(fs.cache.read(block)?));
+    let parent = root.ok().and_then(|root| dirent::dot_and_dotdot(&root, &dir_layout(fs, dir), place).ok());
+    let dots = [(&b"."[..], Some(dir.ino()), 0), (b"..", parent.map(|(_, parent)| parent), DOTDOT_OFFSET)];
+    for (name, ino, at) in dots {
+        if let Some(ino) = ino.filter(|_| at >= from) {
+            each(RawDirEntry {
+                name,
+                ino: ino.into(),
+                kind: DIRECTORY,
+                next: BY_OFFSET | (at + DOTDOT_OFFSET),
+            })?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Lists the names that fast commits have added, by offset, as if they stood behind the others, which end at `end`.
+fn list_new_names(fs: &Ext4, dir: &InodeInfo, offset: u64, end: u64, each: Each<'_>) -> Result<()> {
+    for (at, entry) in (end..).zip(new_names(fs, dir)) {
+        let hash = || Hash { major: 0, minor: 0 };
+        if at >= offset && emit(dir, &entry?, hash, BY_OFFSET | (at + 1), each).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The entries that fast commits have added to a directory or made to stand for another inode.
+fn new_names<'b>(fs: &'b Ext4, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
+    let names = fs.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
+    names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
+        let kind = dirent::FileType::from_mode(fs.load_inode(ino)?.fields().mode());
+        Ok(DirEntry { ino, kind, name, offset: 0, hash: None })
+    })
+}
+
+/// Whether fast commits say something about `name`, so that what the directory's blocks say does not count.
+fn is_changed(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> bool {
+    fs.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
+}
+
+/// The parent of a directory that a fast commit made and whose blocks have never been written.
+fn made_in(fs: &Ext4, dir: &InodeInfo) -> Option<u32> {
+    fs.fast_commits.changes(dir.ino()).and_then(|changes| changes.made_in())
+}
+
+fn list_inline(fs: &Ext4, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
+    dir.with_inline_dir(fs, |inline, layout, place| {
+        let dots = [(&b"."[..], dir.ino(), 0), (b"..", inline.parent, 1)];
+        for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= offset) {
+            let dot = RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: BY_OFFSET | (at + 1) };
+            if each(dot).is_break() {
+                return Ok(());
+            }
+        }
+        let (head, tail) = inline.parts();
+        // Offsets count as if the two parts followed each other.
+        for (part, start) in [(head, 4), (tail, 60)] {
+            for entry in Entries::without_tail(part, layout, place) {
+                let entry = entry?;
+                let at = start + u64::from(entry.offset);
+                let hash = || Hash { major: 0, minor: 0 };
+                let shown = at >= offset && !is_changed(fs, dir, entry.name);
+                if shown && emit(dir, &entry, hash, BY_OFFSET | (at + 1), each).is_break() {
                     return Ok(());
                 }
             }
-            from = 0;
         }
-        self.list_new_names(dir, offset, u64::from(len_blocks) * block_size, each)
-    }
-
-    /// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in it on.
-    fn list_block(
-        &self,
-        dir: &InodeInfo,
-        block: &BlockCopy,
-        start: u64,
-        from: u64,
-        each: Each<'_>,
-    ) -> Result<ControlFlow<()>> {
-        for slot in self.dir_slots(dir, block.number, &block.bytes) {
-            let slot = slot?;
-            // A cookie may point between entries that have since been merged: what counts is where they start.
-            let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
-            if self.is_changed(dir, entry.name) {
-                continue;
-            }
-            let next = start + u64::from(slot.offset) + u64::from(slot.rec_len);
-            if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Lists `.` and `..` of a directory whose hash tree is corrupt: its root still holds them, if anything.
-    fn list_dots_of_root(&self, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-        let root = self.dir_physical(dir, 0).and_then(|block| Ok(self.cache.read(block)?));
-        let parent =
-            root.ok().and_then(|root| dirent::dot_and_dotdot(&root, &self.dir_layout(dir), place).ok());
-        let dots =
-            [(&b"."[..], Some(dir.ino()), 0), (b"..", parent.map(|(_, parent)| parent), DOTDOT_OFFSET)];
-        for (name, ino, at) in dots {
-            if let Some(ino) = ino.filter(|_| at >= from) {
-                each(RawDirEntry {
-                    name,
-                    ino: ino.into(),
-                    kind: DIRECTORY,
-                    next: BY_OFFSET | (at + DOTDOT_OFFSET),
-                })?;
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Lists the names that fast commits have added, by offset, as if they stood behind the others, which end at `end`.
-    fn list_new_names(&self, dir: &InodeInfo, offset: u64, end: u64, each: Each<'_>) -> Result<()> {
-        for (at, entry) in (end..).zip(self.new_names(dir)) {
-            let hash = || Hash { major: 0, minor: 0 };
-            if at >= offset && emit(dir, &entry?, hash, BY_OFFSET | (at + 1), each).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The entries that fast commits have added to a directory or made to stand for another inode.
-    fn new_names<'b>(&'b self, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
-        let names = self.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
-        names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
-            let kind = dirent::FileType::from_mode(self.load_inode(ino)?.fields().mode());
-            Ok(DirEntry { ino, kind, name, offset: 0, hash: None })
-        })
-    }
-
-    /// Whether fast commits say something about `name`, so that what the directory's blocks say does not count.
-    fn is_changed(&self, dir: &InodeInfo, name: &[u8]) -> bool {
-        self.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
-    }
-
-    /// The parent of a directory that a fast commit made and whose blocks have never been written.
-    fn made_in(&self, dir: &InodeInfo) -> Option<u32> {
-        self.fast_commits.changes(dir.ino()).and_then(|changes| changes.made_in())
-    }
-
-    fn list_inline(&self, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
-        self.with_inline_dir(dir, |inline, layout, place| {
-            let dots = [(&b"."[..], dir.ino(), 0), (b"..", inline.parent, 1)];
-            for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= offset) {
-                let dot = RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: BY_OFFSET | (at + 1) };
-                if each(dot).is_break() {
-                    return Ok(());
-                }
-            }
-            let (head, tail) = inline.parts();
-            // Offsets count as if the two parts followed each other.
-            for (part, start) in [(head, 4), (tail, 60)] {
-                for entry in Entries::without_tail(part, layout, place) {
-                    let entry = entry?;
-                    let at = start + u64::from(entry.offset);
-                    let hash = || Hash { major: 0, minor: 0 };
-                    let shown = at >= offset && !self.is_changed(dir, entry.name);
-                    if shown && emit(dir, &entry, hash, BY_OFFSET | (at + 1), each).is_break() {
-                        return Ok(());
-                    }
-                }
-            }
-            self.list_new_names(dir, offset, 60 + tail.len() as u64, each)
-        })
-    }
+        list_new_names(fs, dir, offset, 60 + tail.len() as u64, each)
+    })
 }
 
 /// Where the record of `..` starts in the root of a hash tree, behind that of `.`.
@@ -356,12 +348,12 @@ impl HashOrder<'_> {
         let position = cookie.saturating_sub(FIRST_HASH);
         match &self.tree {
             Some(tree) => self.list_tree(tree, position, each),
-            None if self.fs.made_in(self.dir).is_some() => {
+            None if made_in(self.fs, self.dir).is_some() => {
                 let mut batch = Batch::new();
                 self.push_new_names(&mut batch, ALL)?;
                 self.list_batch(batch, position, each).map(drop)
             }
-            None if self.dir.is_inline() => self.fs.with_inline_dir(self.dir, |inline, layout, place| {
+            None if self.dir.is_inline() => self.dir.with_inline_dir(self.fs, |inline, layout, place| {
                 let mut batch = Batch::new();
                 for entry in inline.entries(layout, place) {
                     self.push(&mut batch, entry?, ALL);
@@ -381,23 +373,23 @@ impl HashOrder<'_> {
 
     /// What `.` and `..` stand for.
     fn dots(&self) -> Result<(u32, u32)> {
-        if let Some(parent) = self.fs.made_in(self.dir) {
+        if let Some(parent) = made_in(self.fs, self.dir) {
             return Ok((self.dir.ino(), parent));
         }
         if self.dir.is_inline() {
-            return self.fs.with_inline_dir(self.dir, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
+            return self.dir.with_inline_dir(self.fs, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
         }
-        let physical = self.fs.dir_physical(self.dir, 0)?;
+        let physical = dir_physical(self.fs, self.dir, 0)?;
         let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(physical);
-        let layout = self.fs.dir_layout(self.dir);
+        let layout = dir_layout(self.fs, self.dir);
         let dots = |bytes: &[u8]| dirent::dot_and_dotdot(bytes, &layout, place);
-        Ok(self.fs.with_dir_block(self.dir, 0, physical, dots)??)
+        Ok(with_dir_block(self.fs, self.dir, 0, physical, dots)??)
     }
 
     fn list_tree(&self, tree: &Tree<'_>, position: u64, each: Each<'_>) -> Result<()> {
         let len_blocks = self.dir.len_blocks(self.fs)?;
         if position == 0 {
-            self.fs.read_ahead_dir(self.dir, 0, READ_AHEAD)?;
+            read_ahead_dir(self.fs, self.dir, 0, READ_AHEAD)?;
         }
         let mut cursor = tree.seek(major_of(position))?;
         let mut leaves = 0;
@@ -437,11 +429,11 @@ impl HashOrder<'_> {
     }
 
     fn copy(&self, logical: u32) -> Result<BlockCopy> {
-        self.fs.copy_dir_block(self.dir, logical, self.fs.dir_physical(self.dir, logical)?)
+        copy_dir_block(self.fs, self.dir, logical, dir_physical(self.fs, self.dir, logical)?)
     }
 
     fn fill<'b>(&self, batch: &mut Batch<'b>, block: &'b BlockCopy, range: (u32, u32)) -> Result<()> {
-        for entry in Entries::from(self.fs.dir_slots(self.dir, block.number, &block.bytes)) {
+        for entry in Entries::from(dir_slots(self.fs, self.dir, block.number, &block.bytes)) {
             let entry = entry?;
             if !entry.is_dot_or_dotdot() {
                 self.push(batch, entry, range);
@@ -453,7 +445,7 @@ impl HashOrder<'_> {
     /// Adds an entry to a batch. One that stands in the wrong leaf takes the nearest hash that may be there: it is
     /// listed, though a lookup would not find it, and the order is kept.
     fn push<'b>(&self, batch: &mut Batch<'b>, entry: DirEntry<'b>, (low, high): (u32, u32)) {
-        if self.fs.is_changed(self.dir, entry.name) {
+        if is_changed(self.fs, self.dir, entry.name) {
             return;
         }
         let hash = self.hash.of_entry(&entry);
@@ -463,7 +455,7 @@ impl HashOrder<'_> {
 
     /// Adds to a batch what fast commits have added to the directory, as far as its hash belongs there.
     fn push_new_names<'b>(&'b self, batch: &mut Batch<'b>, (low, high): (u32, u32)) -> Result<()> {
-        for entry in self.fs.new_names(self.dir) {
+        for entry in new_names(self.fs, self.dir) {
             let entry = entry?;
             let hash = self.hash.of_entry(&entry);
             if (low..=high).contains(&hash.major) {

@@ -11,10 +11,11 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use crate::dir::casefold::FoldedName;
 use crate::dir::entries::{self, Located};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
+use crate::dir::list::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
 use crate::error::{Error, Result};
+use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name::ShownName;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::inode::info::InodeInfo;
 
 /// How many blocks a search from block to block fetches at once.
 const READ_AHEAD: u32 = 32;
@@ -75,116 +76,114 @@ pub(crate) struct Found {
     pub(crate) record: Located,
 }
 
-impl Ext4 {
-    /// The inode that `name` stands for in `dir`; `None` if the name is not there.
-    pub(crate) fn lookup_name(&self, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
-        let Some(wanted) = Wanted::new(dir, name) else { return Ok(None) };
-        let changes = self.fast_commits.changes(dir.ino());
-        let changed = changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
-        let found = if let Some((_, ino)) = changed {
-            ino
-        } else if changes.is_some_and(|changes| changes.made_in().is_some()) {
-            None
-        } else if dir.is_inline() {
-            self.lookup_inline(dir, &wanted)?
-        } else {
-            self.find_entry(dir, &wanted)?.map(|found| found.ino)
+/// The inode that `name` stands for in `dir`; `None` if the name is not there.
+pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
+    let Some(wanted) = Wanted::new(dir, name) else { return Ok(None) };
+    let changes = fs.fast_commits.changes(dir.ino());
+    let changed = changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
+    let found = if let Some((_, ino)) = changed {
+        ino
+    } else if changes.is_some_and(|changes| changes.made_in().is_some()) {
+        None
+    } else if dir.is_inline() {
+        lookup_inline(fs, dir, &wanted)?
+    } else {
+        find_entry(fs, dir, &wanted)?.map(|found| found.ino)
+    };
+    match found {
+        Some(ino) if ino == dir.ino() || ino == ROOT_INO => {
+            let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
+            Err(place.corrupt(CorruptKind::Loop { what: "a directory entry" }).into())
+        }
+        Some(ino) if fs.is_hidden(ino) => {
+            let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
+            Err(Place::new(Structure::DirectoryBlock).ino(dir.ino()).corrupt(kind).into())
+        }
+        found => Ok(found),
+    }
+}
+
+/// The entry of a name in a directory that has blocks.
+pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+    if dir.is_indexed() {
+        match lookup_tree(fs, dir, wanted) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) | Err(Error::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    lookup_linear(fs, dir, wanted)
+}
+
+/// Asks the hash tree. `None` if it cannot tell, else its answer.
+fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Option<Found>>> {
+    let tree = Tree::open(fs, dir)?;
+    let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
+    let mut cursor = tree.seek(major)?;
+    for _ in 0..dir.len_blocks(fs)? {
+        let leaf = cursor.leaf();
+        if let Some(found) = search_block(fs, dir, leaf, dir_physical(fs, dir, leaf)?, wanted)? {
+            return Ok(Some(Some(found)));
+        }
+        if cursor.advance()? != Some(major | 1) {
+            return Ok(if wanted.hash_is_doubtful() { None } else { Some(None) });
+        }
+    }
+    Err(loop_in(dir))
+}
+
+/// Searches block after block.
+fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+    let mut failed = None;
+    let len_blocks = dir.len_blocks(fs)?;
+    for logical in 0..len_blocks {
+        if logical % READ_AHEAD == 0 && len_blocks > 1 {
+            read_ahead_dir(fs, dir, logical, READ_AHEAD)?;
+        }
+        let search = |block: Option<u64>| {
+            block.map_or(Ok(None), |block| search_block(fs, dir, logical, block, wanted))
         };
-        match found {
-            Some(ino) if ino == dir.ino() || ino == ROOT_INO => {
-                let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-                Err(place.corrupt(CorruptKind::Loop { what: "a directory entry" }).into())
+        match names_physical(fs, dir, logical).and_then(search) {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            // Without its map there is nothing more to be had from the directory, and its holes have no end.
+            Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => {
+                failed = failed.or(Some(corrupt))
             }
-            Some(ino) if self.is_hidden(ino) => {
-                let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
-                Err(Place::new(Structure::DirectoryBlock).ino(dir.ino()).corrupt(kind).into())
-            }
-            found => Ok(found),
+            Err(error) => return Err(error),
         }
     }
+    failed.map_or(Ok(None), |corrupt| Err(corrupt.into()))
+}
 
-    /// The entry of a name in a directory that has blocks.
-    pub(crate) fn find_entry(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        if dir.is_indexed() {
-            match self.lookup_tree(dir, wanted) {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) | Err(Error::Corrupt(_)) => {}
-                Err(error) => return Err(error),
+/// Searches block `logical` of a directory, which is block `block` of the volume.
+fn search_block(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    logical: u32,
+    block: u64,
+    wanted: &Wanted<'_>,
+) -> Result<Option<Found>> {
+    let found = with_dir_block(fs, dir, logical, block, |bytes| {
+        let slots = dir_slots(fs, dir, block, bytes);
+        let found = match wanted {
+            Wanted::Exact(name) => entries::find_name(&slots, name)?,
+            _ => entries::find(slots, |entry| wanted.matches(entry.name))?
+                .map(|(record, entry)| (record, entry.ino)),
+        };
+        Ok::<_, Corrupt>(found.map(|(record, ino)| Found { ino, logical, block, record }))
+    });
+    Ok(found??)
+}
+
+fn lookup_inline(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {
+    dir.with_inline_dir(fs, |inline, layout, place| {
+        for entry in inline.entries(layout, place) {
+            let entry = entry?;
+            if wanted.matches(entry.name) {
+                return Ok(Some(entry.ino));
             }
         }
-        self.lookup_linear(dir, wanted)
-    }
-
-    /// Asks the hash tree. `None` if it cannot tell, else its answer.
-    fn lookup_tree(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Option<Found>>> {
-        let tree = Tree::open(self, dir)?;
-        let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
-        let mut cursor = tree.seek(major)?;
-        for _ in 0..dir.len_blocks(self)? {
-            let leaf = cursor.leaf();
-            if let Some(found) = self.search_block(dir, leaf, self.dir_physical(dir, leaf)?, wanted)? {
-                return Ok(Some(Some(found)));
-            }
-            if cursor.advance()? != Some(major | 1) {
-                return Ok(if wanted.hash_is_doubtful() { None } else { Some(None) });
-            }
-        }
-        Err(loop_in(dir))
-    }
-
-    /// Searches block after block.
-    fn lookup_linear(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let mut failed = None;
-        let len_blocks = dir.len_blocks(self)?;
-        for logical in 0..len_blocks {
-            if logical % READ_AHEAD == 0 && len_blocks > 1 {
-                self.read_ahead_dir(dir, logical, READ_AHEAD)?;
-            }
-            let search = |block: Option<u64>| {
-                block.map_or(Ok(None), |block| self.search_block(dir, logical, block, wanted))
-            };
-            match self.names_physical(dir, logical).and_then(search) {
-                Ok(Some(found)) => return Ok(Some(found)),
-                Ok(None) => {}
-                // Without its map there is nothing more to be had from the directory, and its holes have no end.
-                Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => {
-                    failed = failed.or(Some(corrupt))
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        failed.map_or(Ok(None), |corrupt| Err(corrupt.into()))
-    }
-
-    /// Searches block `logical` of a directory, which is block `block` of the volume.
-    fn search_block(
-        &self,
-        dir: &InodeInfo,
-        logical: u32,
-        block: u64,
-        wanted: &Wanted<'_>,
-    ) -> Result<Option<Found>> {
-        let found = self.with_dir_block(dir, logical, block, |bytes| {
-            let slots = self.dir_slots(dir, block, bytes);
-            let found = match wanted {
-                Wanted::Exact(name) => entries::find_name(&slots, name)?,
-                _ => entries::find(slots, |entry| wanted.matches(entry.name))?
-                    .map(|(record, entry)| (record, entry.ino)),
-            };
-            Ok::<_, Corrupt>(found.map(|(record, ino)| Found { ino, logical, block, record }))
-        });
-        Ok(found??)
-    }
-
-    fn lookup_inline(&self, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {
-        self.with_inline_dir(dir, |inline, layout, place| {
-            for entry in inline.entries(layout, place) {
-                let entry = entry?;
-                if wanted.matches(entry.name) {
-                    return Ok(Some(entry.ino));
-                }
-            }
-            Ok(None)
-        })
-    }
+        Ok(None)
+    })
 }

@@ -17,67 +17,25 @@
 //!
 //! Who sets or clears the flag has the inode's `rwsem`, so that nobody writes, and its map lock, so that nobody reads.
 
-use extern4_block::{Buffer, Pin, Unsealed};
-use extern4_disk::inode::{FileKind, InodeFlags};
-use extern4_disk::superblock::{DefaultMountOptions, Superblock};
-use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
-use extern4_vfs::{Inode, Timespec};
 use std::ops::Range;
 
-use crate::error::{Result, Unsupported};
-use crate::file::write::Part;
-use crate::inode::InodeInfo;
-use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::mount::Ext4;
+use extern4_block::{Buffer, Pin, Unsealed};
+use extern4_disk::inode::{FileKind, InodeFlags};
+use extern4_sync::primitive::AtomicU32;
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_vfs::{Inode, Timespec};
+
+use crate::error::Result;
+use crate::file::write::{Part, show_change, stamped, write_new, write_run_directly};
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::run::{LOGICAL_END, Run, RunKind};
+use crate::mount::data_mode::Journaling;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Change;
 
 /// Blocks of contents that one change logs at most: the smallest journal has room for a few such changes.
 const LOGGED_BLOCKS: u32 = 64;
-
-/// How contents of files become durable, on a volume with a journal (`data=`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataMode {
-    /// Contents that are new to a file are written before the transaction that makes them part of it commits.
-    Ordered,
-    /// In no order. The same is done as for [`Ordered`](Self::Ordered), which is stricter.
-    Writeback,
-    /// Contents go through the journal, as metadata does: no block of a file is ever half written. All is written twice.
-    Journal,
-}
-
-/// Whose contents go through the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Journaling {
-    /// Nobody's: there is no journal.
-    None,
-    /// Those of files with the flag.
-    Flagged,
-    /// Those of all files.
-    All,
-}
-
-impl Journaling {
-    /// What was asked for, or what the superblock says.
-    pub(crate) fn chosen(
-        sb: &Superblock,
-        has_journal: bool,
-        asked: Option<DataMode>,
-    ) -> Result<Self, Unsupported> {
-        const MODES: DefaultMountOptions =
-            DefaultMountOptions::JOURNAL_DATA.union(DefaultMountOptions::JOURNAL_DATA_ORDERED);
-        let by_default = sb.default_mount_options() & MODES == DefaultMountOptions::JOURNAL_DATA;
-        match (has_journal, asked) {
-            (false, Some(DataMode::Journal)) => {
-                Err(Unsupported::WritingTo("contents are to be journaled, and it has no journal"))
-            }
-            (false, _) => Ok(Self::None),
-            (true, Some(DataMode::Journal)) => Ok(Self::All),
-            (true, None) if by_default => Ok(Self::All),
-            (true, _) => Ok(Self::Flagged),
-        }
-    }
-}
 
 /// A part of a block of contents.
 pub(crate) struct LoggedPart {
@@ -86,136 +44,6 @@ pub(crate) struct LoggedPart {
 }
 
 impl Ext4 {
-    /// Whether the contents of a file go through the journal.
-    pub(crate) fn journals_contents(&self, info: &InodeInfo) -> bool {
-        let Some(writer) = self.writer.get() else { return false };
-        let chosen = match writer.journaling {
-            Journaling::None => false,
-            Journaling::Flagged => info.fields().flags().contains(InodeFlags::JOURNAL_DATA),
-            Journaling::All => true,
-        };
-        chosen && info.fields().kind() == FileKind::Regular
-    }
-
-    /// What a change that writes to a file needs for the contents besides.
-    pub(crate) fn credits_for_contents(&self, info: &InodeInfo) -> u32 {
-        if self.journals_contents(info) { LOGGED_BLOCKS } else { 0 }
-    }
-
-    /// Reads contents that may be in the log, from byte `start` of the volume on.
-    pub(crate) fn read_logged(&self, buf: &mut [u8], start: u64) -> Result<()> {
-        let size = u64::from(self.superblock().block_size());
-        let mut missing = 0..0;
-        while missing.end < buf.len() {
-            let at = start + missing.end as u64;
-            // OK: less than a block.
-            let inside = (at % size) as usize;
-            let end = (missing.end + (size as usize - inside)).min(buf.len());
-            let target = &mut buf[missing.end..end];
-            let copy = |block: &[u8]| target.copy_from_slice(&block[inside..inside + target.len()]);
-            if self.cache.with_cached(at / size, copy).is_none() {
-                missing.end = end;
-                continue;
-            }
-            self.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?;
-            missing = end..end;
-        }
-        Ok(self.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?)
-    }
-
-    /// Writes the beginning of a part through the journal, as much as one change may: over what is there, or to what holds
-    /// nothing yet.
-    pub(crate) fn write_logged_part(
-        &self,
-        inode: &Inode,
-        info: &mut InodeInfo,
-        part: &Part<'_>,
-        now: Timespec,
-    ) -> Result<usize> {
-        let bits = self.superblock().geometry().block_bits();
-        let (first, end) = (part.offset >> bits, part.end().div_ceil(1 << bits));
-        let runs = self.written_runs(info, first..end.min(first + u64::from(LOGGED_BLOCKS)))?;
-        let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
-        let blocks = if runs.is_empty() { LOGGED_BLOCKS.into() } else { written };
-        let most = usize::try_from(((first + blocks) << bits) - part.offset).unwrap_or(usize::MAX);
-        let part = Part { data: &part.data[..part.data.len().min(most)], ..*part };
-        if runs.is_empty() {
-            return self.write_new(inode, info, &part, now);
-        }
-        // What is not written over whole is read first: where that fails, nothing has been changed.
-        // OK: one of a few blocks.
-        let at = |offset: u64| runs.iter().cloned().flatten().nth(((offset >> bits) - first) as usize);
-        let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
-        let _kept: Vec<Pin> =
-            edges.filter_map(at).map(|block| Ok(self.cache.read(block)?.pin())).collect::<Result<_>>()?;
-        self.changing(LOGGED_BLOCKS + 2, 0, |change| {
-            change.log_contents(runs.into_iter().flatten(), part.offset, part.data)?;
-            let changed = change.stamped(info.clone(), part.end(), now)?;
-            *info = change.show(inode, changed)?;
-            Ok(part.data.len())
-        })
-    }
-
-    /// Where the blocks of a range of a file stand, up to the first that has not been written.
-    fn written_runs(&self, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<Range<u64>>> {
-        let bits = self.superblock().geometry().block_bits();
-        let (mut at, mut runs) = (blocks.start, Vec::new());
-        while at < blocks.end {
-            let Some(mapped) = self.run_at(info, at << bits)?.mapped() else { break };
-            let len = (mapped.end - mapped.start).min(blocks.end - at);
-            runs.push(mapped.start..mapped.start + len);
-            at += len;
-        }
-        Ok(runs)
-    }
-
-    /// A range of a file inside one block, to be changed; `None` if nothing has been written there, or it is empty.
-    pub(crate) fn logged_part(&self, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedPart>> {
-        let size = u64::from(self.superblock().block_size());
-        if from >= to || from / size >= LOGICAL_END {
-            return Ok(None);
-        }
-        let Some(mapped) = self.run_at(info, from)?.mapped() else { return Ok(None) };
-        // OK: less than a block.
-        let bytes = (from % size) as usize..(from % size + (to - from)) as usize;
-        Ok(Some(LoggedPart { block: self.cache.read(mapped.start)?, bytes }))
-    }
-
-    /// Makes a range inside one block of a file read as zeroes.
-    pub(crate) fn zero_logged(&self, info: &InodeInfo, from: u64, to: u64) -> Result<()> {
-        match self.logged_part(info, from, to)? {
-            None => Ok(()),
-            Some(part) => self.changing(1, 0, |change| {
-                change.zero_logged_part(part);
-                Ok(())
-            }),
-        }
-    }
-
-    /// Gets an inode ready for its flag to be set or cleared. Locks: `rwsem` exclusive, and the map lock.
-    pub(crate) fn prepare_switch(&self, info: &InodeInfo) -> Result<()> {
-        let writer = self.writer()?;
-        if writer.journaling != Journaling::Flagged || info.fields().kind() != FileKind::Regular {
-            return Ok(());
-        }
-        if self.journals_contents(info) {
-            return Ok(writer.transactions.settle()?);
-        }
-        if self.has_map(info) { self.reload_contents(info) } else { Ok(()) }
-    }
-
-    /// Reads those blocks of a file once more that are in the cache.
-    fn reload_contents(&self, info: &InodeInfo) -> Result<()> {
-        let mut at = 0;
-        while let Some(logical) = u32::try_from(at).ok().filter(|_| at < LOGICAL_END) {
-            let run = self.map(info, logical)?;
-            let mapped = run.mapped().unwrap_or_default();
-            mapped.into_iter().try_for_each(|block| self.cache.reload(block))?;
-            at = run.end();
-        }
-        Ok(())
-    }
-
     /// Whether contents of files may go through the journal.
     pub(crate) fn has_data_journal(&self) -> bool {
         self.writer.get().is_some_and(|writer| writer.journaling != Journaling::None)
@@ -227,58 +55,192 @@ impl Ext4 {
     }
 }
 
-impl Change<'_> {
-    /// Writes the blocks of a run whole, to the device or through the journal.
-    pub(crate) fn write_run(&self, info: &InodeInfo, run: &Run, part: &Part<'_>) -> Result<()> {
-        if !self.fs.journals_contents(info) {
-            return self.fs.write_run(run, part);
-        }
-        let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
-            return Ok(());
-        };
-        let bits = self.fs.superblock().geometry().block_bits();
-        for block in physical..physical + run.len_blocks {
-            self.fresh(block)?;
-        }
-        let start = u64::from(run.logical) << bits;
-        let (from, to) = (part.offset.max(start), part.end().min(run.end() << bits));
-        // OK: a part of the data.
-        let data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
-        let skipped = (from - start) >> bits;
-        self.log_contents(physical + skipped..physical + run.len_blocks, from, data)
-    }
-
-    /// Writes data to blocks of contents through the journal; `offset` in the file lies in the first of them.
-    fn log_contents(&self, blocks: impl Iterator<Item = u64>, offset: u64, data: &[u8]) -> Result<()> {
-        let size = to_usize(self.fs.superblock().block_size());
+/// Reads contents that may be in the log, from byte `start` of the volume on.
+pub(crate) fn read_logged(fs: &Ext4, buf: &mut [u8], start: u64) -> Result<()> {
+    let size = u64::from(fs.superblock().block_size());
+    let mut missing = 0..0;
+    while missing.end < buf.len() {
+        let at = start + missing.end as u64;
         // OK: less than a block.
-        let mut inside = (offset % size as u64) as usize;
-        let mut data = data;
-        for block in blocks {
-            let (now, rest) = data.split_at(data.len().min(size - inside));
-            let cache = &self.fs.cache;
-            let mut buffer =
-                if now.len() == size { cache.read_as(block, now)? } else { cache.read(block)? };
-            self.edit_unsealed(&mut buffer, |bytes, unsealed| {
-                bytes[inside..inside + now.len()].copy_from_slice(now);
-                *unsealed = Unsealed::default();
-            });
-            forget(buffer.flags());
-            (inside, data) = (0, rest);
+        let inside = (at % size) as usize;
+        let end = (missing.end + (size as usize - inside)).min(buf.len());
+        let target = &mut buf[missing.end..end];
+        let copy = |block: &[u8]| target.copy_from_slice(&block[inside..inside + target.len()]);
+        if fs.cache.with_cached(at / size, copy).is_none() {
+            missing.end = end;
+            continue;
         }
-        debug_assert!(data.is_empty(), "{} bytes too many for the blocks", data.len());
-        Ok(())
+        fs.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?;
+        missing = end..end;
+    }
+    Ok(fs.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?)
+}
+
+/// Writes the beginning of a part through the journal, as much as one change may: over what is there, or to what holds
+/// nothing yet.
+pub(crate) fn write_logged_part(
+    fs: &Ext4,
+    inode: &Inode,
+    info: &mut InodeInfo,
+    part: &Part<'_>,
+    now: Timespec,
+) -> Result<usize> {
+    let bits = fs.superblock().geometry().block_bits();
+    let (first, end) = (part.offset >> bits, part.end().div_ceil(1 << bits));
+    let runs = written_runs(fs, info, first..end.min(first + u64::from(LOGGED_BLOCKS)))?;
+    let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
+    let blocks = if runs.is_empty() { LOGGED_BLOCKS.into() } else { written };
+    let most = usize::try_from(((first + blocks) << bits) - part.offset).unwrap_or(usize::MAX);
+    let part = Part { data: &part.data[..part.data.len().min(most)], ..*part };
+    if runs.is_empty() {
+        return write_new(fs, inode, info, &part, now);
+    }
+    // What is not written over whole is read first: where that fails, nothing has been changed.
+    // OK: one of a few blocks.
+    let at = |offset: u64| runs.iter().cloned().flatten().nth(((offset >> bits) - first) as usize);
+    let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
+    let _kept: Vec<Pin> =
+        edges.filter_map(at).map(|block| Ok(fs.cache.read(block)?.pin())).collect::<Result<_>>()?;
+    fs.changing(LOGGED_BLOCKS + 2, 0, |change| {
+        log_contents(change, runs.into_iter().flatten(), part.offset, part.data)?;
+        let changed = stamped(change, info.clone(), part.end(), now)?;
+        *info = show_change(change, inode, changed)?;
+        Ok(part.data.len())
+    })
+}
+
+/// Where the blocks of a range of a file stand, up to the first that has not been written.
+fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<Range<u64>>> {
+    let bits = fs.superblock().geometry().block_bits();
+    let (mut at, mut runs) = (blocks.start, Vec::new());
+    while at < blocks.end {
+        let Some(mapped) = info.run_at(fs, at << bits)?.mapped() else { break };
+        let len = (mapped.end - mapped.start).min(blocks.end - at);
+        runs.push(mapped.start..mapped.start + len);
+        at += len;
+    }
+    Ok(runs)
+}
+
+/// A range of a file inside one block, to be changed; `None` if nothing has been written there, or it is empty.
+pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedPart>> {
+    let size = u64::from(fs.superblock().block_size());
+    if from >= to || from / size >= LOGICAL_END {
+        return Ok(None);
+    }
+    let Some(mapped) = info.run_at(fs, from)?.mapped() else { return Ok(None) };
+    // OK: less than a block.
+    let bytes = (from % size) as usize..(from % size + (to - from)) as usize;
+    Ok(Some(LoggedPart { block: fs.cache.read(mapped.start)?, bytes }))
+}
+
+/// Makes a range inside one block of a file read as zeroes.
+pub(crate) fn zero_logged(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<()> {
+    match logged_part(fs, info, from, to)? {
+        None => Ok(()),
+        Some(part) => fs.changing(1, 0, |change| {
+            zero_logged_part(change, part);
+            Ok(())
+        }),
+    }
+}
+
+/// Gets an inode ready for its flag to be set or cleared. Locks: `rwsem` exclusive, and the map lock.
+pub(crate) fn prepare_switch(fs: &Ext4, info: &InodeInfo) -> Result<()> {
+    let writer = fs.writer()?;
+    if writer.journaling != Journaling::Flagged || info.fields().kind() != FileKind::Regular {
+        return Ok(());
+    }
+    if info.journals_contents(fs) {
+        return Ok(writer.transactions.settle()?);
+    }
+    if info.has_map(fs) { reload_contents(fs, info) } else { Ok(()) }
+}
+
+/// Reads those blocks of a file once more that are in the cache.
+fn reload_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
+    let mut at = 0;
+    while let Some(logical) = u32::try_from(at).ok().filter(|_| at < LOGICAL_END) {
+        let run = info.map(fs, logical)?;
+        let mapped = run.mapped().unwrap_or_default();
+        mapped.into_iter().try_for_each(|block| fs.cache.reload(block))?;
+        at = run.end();
+    }
+    Ok(())
+}
+
+impl InodeInfo {
+    /// Whether the contents of a file go through the journal.
+    pub(crate) fn journals_contents(&self, fs: &Ext4) -> bool {
+        let Some(writer) = fs.writer.get() else { return false };
+        let chosen = match writer.journaling {
+            Journaling::None => false,
+            Journaling::Flagged => self.fields().flags().contains(InodeFlags::JOURNAL_DATA),
+            Journaling::All => true,
+        };
+        chosen && self.fields().kind() == FileKind::Regular
     }
 
-    /// Makes a part of a block of contents read as zeroes.
-    pub(crate) fn zero_logged_part(&self, part: LoggedPart) {
-        let LoggedPart { mut block, bytes } = part;
-        self.edit_unsealed(&mut block, |all, unsealed| {
-            all[bytes].fill(0);
+    /// What a change that writes to a file needs for the contents besides.
+    pub(crate) fn credits_for_contents(&self, fs: &Ext4) -> u32 {
+        if self.journals_contents(fs) { LOGGED_BLOCKS } else { 0 }
+    }
+}
+
+/// Writes the blocks of a run whole, to the device or through the journal.
+pub(crate) fn write_run(change: &Change<'_>, info: &InodeInfo, run: &Run, part: &Part<'_>) -> Result<()> {
+    if !info.journals_contents(change.fs) {
+        return write_run_directly(change.fs, run, part);
+    }
+    let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
+        return Ok(());
+    };
+    let bits = change.fs.superblock().geometry().block_bits();
+    for block in physical..physical + run.len_blocks {
+        change.fresh(block)?;
+    }
+    let start = u64::from(run.logical) << bits;
+    let (from, to) = (part.offset.max(start), part.end().min(run.end() << bits));
+    // OK: a part of the data.
+    let data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
+    let skipped = (from - start) >> bits;
+    log_contents(change, physical + skipped..physical + run.len_blocks, from, data)
+}
+
+/// Writes data to blocks of contents through the journal; `offset` in the file lies in the first of them.
+fn log_contents(
+    change: &Change<'_>,
+    blocks: impl Iterator<Item = u64>,
+    offset: u64,
+    data: &[u8],
+) -> Result<()> {
+    let size = to_usize(change.fs.superblock().block_size());
+    // OK: less than a block.
+    let mut inside = (offset % size as u64) as usize;
+    let mut data = data;
+    for block in blocks {
+        let (now, rest) = data.split_at(data.len().min(size - inside));
+        let cache = &change.fs.cache;
+        let mut buffer = if now.len() == size { cache.read_as(block, now)? } else { cache.read(block)? };
+        change.edit_unsealed(&mut buffer, |bytes, unsealed| {
+            bytes[inside..inside + now.len()].copy_from_slice(now);
             *unsealed = Unsealed::default();
         });
-        forget(block.flags());
+        forget(buffer.flags());
+        (inside, data) = (0, rest);
     }
+    debug_assert!(data.is_empty(), "{} bytes too many for the blocks", data.len());
+    Ok(())
+}
+
+/// Makes a part of a block of contents read as zeroes.
+pub(crate) fn zero_logged_part(change: &Change<'_>, part: LoggedPart) {
+    let LoggedPart { mut block, bytes } = part;
+    change.edit_unsealed(&mut block, |all, unsealed| {
+        all[bytes].fill(0);
+        *unsealed = Unsealed::default();
+    });
+    forget(block.flags());
 }
 
 /// A block of contents was changed. Where a damaged volume has it for metadata as well, it is to be verified once more.

@@ -7,13 +7,19 @@ use std::ops::Range;
 
 use extern4_vfs::{Errno, FallocateMode, Inode, SpaceRights, Timespec};
 
-use crate::alloc::balloc::{Demand, ReserveUse};
+use crate::alloc::block_allocator::{Demand, ReserveUse};
 use crate::error::{Error, Result};
-use crate::inode::InodeInfo;
+use crate::file::inline::spill_inline;
+use crate::file::write::{changeable, max_bytes_in_extents, show_change, stamped};
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::map::change::{ALLOCATE_CREDITS, MARK_CREDITS, MAX_RUNS, Near, SHIFT_CREDITS, UNMAP_CREDITS};
-use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::mount::Ext4;
+use crate::map::change::{
+    ALLOCATE_CREDITS, MARK_CREDITS, Near, SHIFT_CREDITS, UNMAP_CREDITS, claim_blocks, enter_runs,
+    mark_unwritten, shift_blocks, unmap_blocks,
+};
+use crate::map::map_blocks::MAX_RUNS;
+use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 
 /// Blocks that one change allocates at most.
@@ -31,46 +37,44 @@ struct Work<'f> {
     rights: SpaceRights,
 }
 
-impl Ext4 {
-    /// Changes what is allocated to a regular file. Locks: `rwsem` exclusive.
-    pub(crate) fn fallocate_file(
-        &self,
-        inode: &Inode,
-        mode: FallocateMode,
-        offset: u64,
-        len: u64,
-        now: Timespec,
-        rights: SpaceRights,
-    ) -> Result<()> {
-        let mut info = self.changeable(inode)?;
-        let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
-        let shape = mode - FallocateMode::KEEP_SIZE;
-        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        // A hole may reach further than a file without extents ever does, as in Linux: there is nothing.
-        let punches = shape == FallocateMode::PUNCH_HOLE;
-        let most = if punches { self.max_bytes_in_extents() } else { self.max_file_bytes(&info) };
-        if end > most {
-            return Err(Errno::EFBIG.into());
-        }
-        if info.is_inline() {
-            info = self.spill_inline(inode, rights)?;
-        }
-        if !info.has_extents() && shape != FallocateMode::PUNCH_HOLE {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        let size = if keep_size { 0 } else { end };
-        if size > info.size() || shape == FallocateMode::INSERT_RANGE {
-            self.zero_behind(&info, info.size())?;
-        }
-        let mut work = Work { fs: self, inode, info, now, rights };
-        match shape {
-            FallocateMode::PUNCH_HOLE => work.punch(offset, end),
-            FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
-            FallocateMode::COLLAPSE_RANGE if !keep_size => work.collapse(offset, end),
-            FallocateMode::INSERT_RANGE if !keep_size => work.insert(offset, end),
-            shape if shape.is_empty() => work.allocate(offset, end, size),
-            _ => Err(Errno::EOPNOTSUPP.into()),
-        }
+/// Changes what is allocated to a regular file. Locks: `rwsem` exclusive.
+pub(crate) fn fallocate_file(
+    fs: &Ext4,
+    inode: &Inode,
+    mode: FallocateMode,
+    offset: u64,
+    len: u64,
+    now: Timespec,
+    rights: SpaceRights,
+) -> Result<()> {
+    let mut info = changeable(fs, inode)?;
+    let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
+    let shape = mode - FallocateMode::KEEP_SIZE;
+    let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+    // A hole may reach further than a file without extents ever does, as in Linux: there is nothing.
+    let punches = shape == FallocateMode::PUNCH_HOLE;
+    let most = if punches { max_bytes_in_extents(fs) } else { info.max_file_bytes(fs) };
+    if end > most {
+        return Err(Errno::EFBIG.into());
+    }
+    if info.is_inline() {
+        info = spill_inline(fs, inode, rights)?;
+    }
+    if !info.has_extents() && shape != FallocateMode::PUNCH_HOLE {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let size = if keep_size { 0 } else { end };
+    if size > info.size() || shape == FallocateMode::INSERT_RANGE {
+        info.zero_behind(fs, info.size())?;
+    }
+    let mut work = Work { fs, inode, info, now, rights };
+    match shape {
+        FallocateMode::PUNCH_HOLE => work.punch(offset, end),
+        FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
+        FallocateMode::COLLAPSE_RANGE if !keep_size => work.collapse(offset, end),
+        FallocateMode::INSERT_RANGE if !keep_size => work.insert(offset, end),
+        shape if shape.is_empty() => work.allocate(offset, end, size),
+        _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }
 
@@ -93,8 +97,8 @@ impl Work<'_> {
     /// Stores the inode as changed, with a size of `size` at least.
     fn finish(&mut self, size: u64) -> Result<()> {
         self.fs.changing(2, 0, |change| {
-            let changed = change.stamped(self.info.clone(), size, self.now)?;
-            self.info = change.show(self.inode, changed)?;
+            let changed = stamped(change, self.info.clone(), size, self.now)?;
+            self.info = show_change(change, self.inode, changed)?;
             Ok(())
         })
     }
@@ -105,7 +109,7 @@ impl Work<'_> {
         let mut at = range.start;
         while at < range.end {
             // OK: within the file's largest size.
-            let run = self.fs.map(&self.info, at as u32)?;
+            let run = self.info.map(self.fs, at as u32)?;
             let end = run.end().min(range.end);
             at = match run.kind {
                 RunKind::Hole => {
@@ -130,14 +134,14 @@ impl Work<'_> {
     }
 
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
-        let (blocks, nodes) = self.fs.part_of_hole(&self.info, logical, blocks)?;
+        let (blocks, nodes) = self.info.part_of_hole(self.fs, logical, blocks)?;
         self.fs.changing(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |change| {
             change.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
                 let near = Near::behind(&runs, None);
-                let run = match change.claim(&self.info, at as u32, (end - at) as u32, true, near) {
+                let run = match claim_blocks(change, &self.info, at as u32, (end - at) as u32, true, near) {
                     Err(Error::Answer(_)) if !runs.is_empty() => break,
                     run => run?,
                 };
@@ -146,9 +150,9 @@ impl Work<'_> {
             }
             let _map = self.inode.private::<Node>().change_map();
             let mut changed = self.info.clone();
-            change.enter(&mut changed, &runs)?;
-            let changed = change.stamped(changed, size.min(at * self.block_size()), self.now)?;
-            self.info = change.show(self.inode, changed)?;
+            enter_runs(change, &mut changed, &runs)?;
+            let changed = stamped(change, changed, size.min(at * self.block_size()), self.now)?;
+            self.info = show_change(change, self.inode, changed)?;
             Ok(at)
         })
     }
@@ -158,8 +162,8 @@ impl Work<'_> {
         let size = self.block_size();
         let first = from.next_multiple_of(size).min(to);
         let last = (to - to % size).max(first);
-        self.fs.zero_in_block(&self.info, from, first)?;
-        self.fs.zero_in_block(&self.info, last, to)
+        self.info.zero_in_block(self.fs, from, first)?;
+        self.info.zero_in_block(self.fs, last, to)
     }
 
     /// Takes blocks away in as many changes as it takes.
@@ -167,13 +171,13 @@ impl Work<'_> {
         // A change that gives room back is not refused for want of it.
         let mut left = blocks;
         while !left.is_empty() {
-            let blocks = self.fs.blocks_to_cut(&self.info, &left)?;
+            let blocks = self.info.blocks_to_cut(self.fs, &left)?;
             // What takes blocks for the map gives back one at least.
-            self.fs.check_countable(&self.info, blocks.saturating_sub(1))?;
+            self.info.check_countable(self.fs, blocks.saturating_sub(1))?;
             left = self.fs.changing(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |change| {
-                let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
-                let left = change.unmap(&mut changed, left.clone(), false)?;
-                self.info = change.show(self.inode, changed)?;
+                let mut changed = stamped(change, self.info.clone(), 0, self.now)?;
+                let left = unmap_blocks(change, &mut changed, left.clone(), false)?;
+                self.info = show_change(change, self.inode, changed)?;
                 Ok(left)
             })?;
         }
@@ -200,12 +204,12 @@ impl Work<'_> {
         self.zero_edges(from, to)?;
         let mut left = self.inside(from, to);
         while !left.is_empty() {
-            let blocks = self.fs.blocks_to_mark(&self.info, &left, true)?;
-            self.fs.check_countable(&self.info, blocks)?;
+            let blocks = self.info.blocks_to_mark(self.fs, &left, true)?;
+            self.info.check_countable(self.fs, blocks)?;
             left = self.fs.changing(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |change| {
-                let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
-                let left = change.mark_unwritten(&mut changed, left.clone())?;
-                self.info = change.show(self.inode, changed)?;
+                let mut changed = stamped(change, self.info.clone(), 0, self.now)?;
+                let left = mark_unwritten(change, &mut changed, left.clone())?;
+                self.info = show_change(change, self.inode, changed)?;
                 Ok(left)
             })?;
         }
@@ -223,11 +227,11 @@ impl Work<'_> {
         // The file keeps its blocks, and is not left half moved.
         let mut left = blocks;
         while !left.is_empty() {
-            let blocks = self.fs.blocks_to_cut(&self.info, &left)?;
+            let blocks = self.info.blocks_to_cut(self.fs, &left)?;
             left = self.fs.changing(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |change| {
-                let mut changed = change.stamped(self.info.clone(), 0, self.now)?;
-                let left = change.shift(&mut changed, left.clone(), by)?;
-                self.info = change.show(self.inode, changed)?;
+                let mut changed = stamped(change, self.info.clone(), 0, self.now)?;
+                let left = shift_blocks(change, &mut changed, left.clone(), by)?;
+                self.info = show_change(change, self.inode, changed)?;
                 Ok(left)
             })?;
         }
@@ -255,15 +259,15 @@ impl Work<'_> {
             return Err(Errno::EINVAL.into());
         }
         let size = self.info.size().saturating_add(to - from);
-        if size > self.fs.max_file_bytes(&self.info) {
+        if size > self.info.max_file_bytes(self.fs) {
             return Err(Errno::EFBIG.into());
         }
-        let end = self.fs.end_of_blocks(&self.info)?;
+        let end = self.info.end_of_blocks(self.fs)?;
         if end + by >= LOGICAL_END {
             return Err(Errno::EINVAL.into());
         }
         let _map = self.inode.private::<Node>().change_map();
-        self.fs.check_countable(&self.info, self.fs.blocks_to_cut(&self.info, &(blocks.start..end))?)?;
+        self.info.check_countable(self.fs, self.info.blocks_to_cut(self.fs, &(blocks.start..end))?)?;
         self.finish(size)?;
         // OK: fewer than 2^32 blocks.
         self.shift(blocks.start..end, by as i64)

@@ -9,34 +9,103 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{Lent, Span, SpanKind, Take};
 
 use crate::error::Result;
+use crate::file::data_journal::read_logged;
+use crate::fs::Ext4;
 use crate::fscrypt::ReadableFile;
-use crate::inode::InodeInfo;
-use crate::map::{Run, RunKind};
-use crate::mount::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::run::{Run, RunKind};
 
-impl Ext4 {
-    /// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
-    pub(crate) fn read_file(&self, file: &ReadableFile<'_>, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.read_contents(file, buf, offset)
+/// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
+pub(crate) fn read_file(fs: &Ext4, file: &ReadableFile<'_>, buf: &mut [u8], offset: u64) -> Result<usize> {
+    file.read_contents(fs, buf, offset)
+}
+
+/// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device. False if it does not take them; or if
+/// not all that is not zeroes stands in a file of the host's, or a part of it elsewhere, too, in a later state. The map
+/// stays locked until `take` returns: blocks that a file loses go to others only by a change of its map.
+pub(crate) fn lend_file(
+    fs: &Ext4,
+    inode: &ReadableFile<'_>,
+    offset: u64,
+    len: usize,
+    take: &mut Take<'_>,
+) -> Result<bool> {
+    if inode.is_inline() || inode.journals_contents(fs) {
+        return Ok(false);
     }
+    let left = inode.size().saturating_sub(offset);
+    let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+    let bits = fs.superblock().geometry().block_bits();
+    let (mut pieces, mut done) = (Vec::new(), 0);
+    while done < len {
+        let at = offset + done as u64;
+        let run = inode.run_at(fs, at)?;
+        // As in `read_contents`.
+        let left = (run.end() << bits) - at;
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
+        pieces.push(match run.kind {
+            RunKind::Mapped { physical } => {
+                let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
+                let lent = fs.device.file_range(start..start + part as u64);
+                let Some((file, offset)) = lent else { return Ok(false) };
+                Lent::Host { file, offset, len: part }
+            }
+            RunKind::Hole | RunKind::Unwritten { .. } => Lent::Zeroes(part),
+        });
+        done += part;
+    }
+    Ok(take(&pieces))
+}
 
+/// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the end.
+pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<Span>> {
+    if offset >= inode.size() {
+        return Ok(None);
+    }
+    let left = inode.size() - offset;
+    if inode.is_inline() {
+        return Ok(Some(Span { offset, len: left, kind: SpanKind::Inline }));
+    }
+    let bits = fs.superblock().geometry().block_bits();
+    let run = inode.run_at(fs, offset)?;
+    let kind = match run.kind {
+        RunKind::Hole => SpanKind::Hole,
+        RunKind::Unwritten { .. } => SpanKind::Unwritten,
+        RunKind::Mapped { physical } => {
+            let inside = offset - (u64::from(run.logical) << bits);
+            SpanKind::Mapped { device_offset: (physical << bits) + inside }
+        }
+    };
+    Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
+}
+
+/// The byte of the volume where byte `offset` of a regular file is, if its block is there and nowhere else.
+pub(crate) fn file_position(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
+    if inode.journals_contents(fs) {
+        return Ok(None);
+    }
+    let kind = file_span(fs, inode, offset)?.map(|span| span.kind);
+    Ok(if let Some(SpanKind::Mapped { device_offset }) = kind { Some(device_offset) } else { None })
+}
+
+impl InodeInfo {
     /// Reads contents as they stand, also of the volume's own files: for the file system itself.
-    pub(crate) fn read_contents(&self, inode: &InodeInfo, buf: &mut [u8], offset: u64) -> Result<usize> {
-        let left = inode.size().saturating_sub(offset);
+    pub(crate) fn read_contents(&self, fs: &Ext4, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let left = self.size().saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let buf = &mut buf[..len];
-        if inode.is_inline() {
-            return self.with_inline_data(inode, |data| {
+        if self.is_inline() {
+            return self.with_inline_data(fs, |data| {
                 let copied = data.read_at(offset, buf);
                 buf[copied..].fill(0);
                 Ok(len)
             });
         }
-        let bits = self.superblock().geometry().block_bits();
+        let bits = fs.superblock().geometry().block_bits();
         let mut done = 0;
         while done < len {
             let at = offset + done as u64;
-            let run = self.run_at(inode, at)?;
+            let run = self.run_at(fs, at)?;
             // The run goes on for this many bytes from `at`: at least one.
             let left = (run.end() << bits) - at;
             let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
@@ -45,9 +114,9 @@ impl Ext4 {
                 RunKind::Mapped { physical } => {
                     // OK: the run lies inside the volume, whose size in bytes fits 63 bits.
                     let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
-                    match self.journals_contents(inode) {
-                        true => self.read_logged(target, start)?,
-                        false => self.device.read_at(target, start)?,
+                    match self.journals_contents(fs) {
+                        true => read_logged(fs, target, start)?,
+                        false => fs.device.read_at(target, start)?,
                     }
                 }
                 RunKind::Hole | RunKind::Unwritten { .. } => target.fill(0),
@@ -57,81 +126,13 @@ impl Ext4 {
         Ok(len)
     }
 
-    /// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device. False if it does not take them; or if
-    /// not all that is not zeroes stands in a file of the host's, or a part of it elsewhere, too, in a later state. The map
-    /// stays locked until `take` returns: blocks that a file loses go to others only by a change of its map.
-    pub(crate) fn lend_file(
-        &self,
-        inode: &ReadableFile<'_>,
-        offset: u64,
-        len: usize,
-        take: &mut Take<'_>,
-    ) -> Result<bool> {
-        if inode.is_inline() || self.journals_contents(inode) {
-            return Ok(false);
-        }
-        let left = inode.size().saturating_sub(offset);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
-        let bits = self.superblock().geometry().block_bits();
-        let (mut pieces, mut done) = (Vec::new(), 0);
-        while done < len {
-            let at = offset + done as u64;
-            let run = self.run_at(inode, at)?;
-            // As in `read_contents`.
-            let left = (run.end() << bits) - at;
-            let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
-            pieces.push(match run.kind {
-                RunKind::Mapped { physical } => {
-                    let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
-                    let lent = self.device.file_range(start..start + part as u64);
-                    let Some((file, offset)) = lent else { return Ok(false) };
-                    Lent::Host { file, offset, len: part }
-                }
-                RunKind::Hole | RunKind::Unwritten { .. } => Lent::Zeroes(part),
-            });
-            done += part;
-        }
-        Ok(take(&pieces))
-    }
-
-    /// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the end.
-    pub(crate) fn file_span(&self, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<Span>> {
-        if offset >= inode.size() {
-            return Ok(None);
-        }
-        let left = inode.size() - offset;
-        if inode.is_inline() {
-            return Ok(Some(Span { offset, len: left, kind: SpanKind::Inline }));
-        }
-        let bits = self.superblock().geometry().block_bits();
-        let run = self.run_at(inode, offset)?;
-        let kind = match run.kind {
-            RunKind::Hole => SpanKind::Hole,
-            RunKind::Unwritten { .. } => SpanKind::Unwritten,
-            RunKind::Mapped { physical } => {
-                let inside = offset - (u64::from(run.logical) << bits);
-                SpanKind::Mapped { device_offset: (physical << bits) + inside }
-            }
-        };
-        Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
-    }
-
-    /// The byte of the volume where byte `offset` of a regular file is, if its block is there and nowhere else.
-    pub(crate) fn file_position(&self, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
-        if self.journals_contents(inode) {
-            return Ok(None);
-        }
-        let kind = self.file_span(inode, offset)?.map(|span| span.kind);
-        Ok(if let Some(SpanKind::Mapped { device_offset }) = kind { Some(device_offset) } else { None })
-    }
-
     /// The run of blocks that holds byte `offset`, from the block of that byte on.
-    pub(crate) fn run_at(&self, inode: &InodeInfo, offset: u64) -> Result<Run> {
-        let logical = offset >> self.superblock().geometry().block_bits();
+    pub(crate) fn run_at(&self, fs: &Ext4, offset: u64) -> Result<Run> {
+        let logical = offset >> fs.superblock().geometry().block_bits();
         let logical = u32::try_from(logical).map_err(|_| {
-            let kind = CorruptKind::Field { field: "i_size", value: inode.size() };
-            Place::new(Structure::Inode).ino(inode.ino()).corrupt(kind)
+            let kind = CorruptKind::Field { field: "i_size", value: self.size() };
+            Place::new(Structure::Inode).ino(self.ino()).corrupt(kind)
         })?;
-        self.map(inode, logical)
+        self.map(fs, logical)
     }
 }

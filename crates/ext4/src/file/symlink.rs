@@ -12,54 +12,51 @@ use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
-use crate::fscrypt::ReadableLink;
-use crate::fscrypt::fscrypt_name;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::fscrypt::{ReadableLink, fscrypt_name};
+use crate::inode::info::InodeInfo;
 use crate::volume::group::to_usize;
 
-impl Ext4 {
-    /// The target of a symbolic link.
-    pub(crate) fn link_target(&self, link: &ReadableLink) -> Result<Box<[u8]>> {
-        let max = u64::from(self.superblock().block_size());
-        let len = match usize::try_from(link.size()) {
-            Ok(len) if len > 0 && link.size() <= max => len,
-            _ => return Err(link.corrupt_field("i_size", link.size())),
-        };
-        let target = if link.is_inline() {
-            self.with_inline_data(link, |data| Ok(data.to_vec()))?
-        } else if self.is_fast(link) {
-            link.i_block()[..len].to_vec()
-        } else {
-            self.target_in_block(link, len)?
-        };
-        let place = Place::new(Structure::Symlink).ino(link.ino());
-        if link.is_encrypted() {
-            return shown_target(&target, place);
-        }
-        if target.contains(&0) {
-            return Err(place.corrupt(CorruptKind::Mismatch { what: "a target holds a NUL" }).into());
-        }
-        Ok(target.into())
+/// The target of a symbolic link.
+pub(crate) fn link_target(fs: &Ext4, link: &ReadableLink) -> Result<Box<[u8]>> {
+    let max = u64::from(fs.superblock().block_size());
+    let len = match usize::try_from(link.size()) {
+        Ok(len) if len > 0 && link.size() <= max => len,
+        _ => return Err(link.corrupt_field("i_size", link.size())),
+    };
+    let target = if link.is_inline() {
+        link.with_inline_data(fs, |data| Ok(data.to_vec()))?
+    } else if is_fast(fs, link) {
+        link.i_block()[..len].to_vec()
+    } else {
+        target_in_block(fs, link, len)?
+    };
+    let place = Place::new(Structure::Symlink).ino(link.ino());
+    if link.is_encrypted() {
+        return shown_target(&target, place);
     }
+    if target.contains(&0) {
+        return Err(place.corrupt(CorruptKind::Mismatch { what: "a target holds a NUL" }).into());
+    }
+    Ok(target.into())
+}
 
-    /// Whether the target stands in place of the map: it is short, and no block but that of extended attributes counts
-    /// for the link. Values of attributes in inodes of their own count, too, so on volumes that can have them a short target
-    /// always stands there.
-    pub(crate) fn is_fast(&self, link: &InodeInfo) -> bool {
-        let attributes = link.fields().xattr_block().map_or(0, |_| self.superblock().cluster_size() / 512);
-        let counts = !self.superblock().features().incompat.contains(Incompat::EA_INODE);
-        link.size() < MAP_SIZE as u64 && (!counts || link.fields().sectors() <= attributes)
-    }
+/// Whether the target stands in place of the map: it is short, and no block but that of extended attributes counts
+/// for the link. Values of attributes in inodes of their own count, too, so on volumes that can have them a short target
+/// always stands there.
+pub(crate) fn is_fast(fs: &Ext4, link: &InodeInfo) -> bool {
+    let attributes = link.fields().xattr_block().map_or(0, |_| fs.superblock().cluster_size() / 512);
+    let counts = !fs.superblock().features().incompat.contains(Incompat::EA_INODE);
+    link.size() < MAP_SIZE as u64 && (!counts || link.fields().sectors() <= attributes)
+}
 
-    fn target_in_block(&self, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {
-        let place = Place::new(Structure::Symlink).ino(link.ino());
-        let Some(mapped) = self.map(link, 0)?.mapped() else {
-            return Err(place.corrupt(CorruptKind::Mismatch { what: "a target is a hole" }).into());
-        };
-        // OK: no longer than a block, which the caller has checked.
-        Ok(self.cache.read(mapped.start)?[..len.min(to_usize(self.superblock().block_size()))].to_vec())
-    }
+fn target_in_block(fs: &Ext4, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {
+    let place = Place::new(Structure::Symlink).ino(link.ino());
+    let Some(mapped) = link.map(fs, 0)?.mapped() else {
+        return Err(place.corrupt(CorruptKind::Mismatch { what: "a target is a hole" }).into());
+    };
+    // OK: no longer than a block, which the caller has checked.
+    Ok(fs.cache.read(mapped.start)?[..len.min(to_usize(fs.superblock().block_size()))].to_vec())
 }
 
 /// Bytes in front of the ciphertext of a target.

@@ -22,9 +22,9 @@ use extern4_sync::lock_order::Ordered;
 use extern4_vfs::{Errno, Inode};
 
 use crate::error::{Error, Result};
-use crate::inode::InodeInfo;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::mount::Ext4;
 
 /// The name of the attribute that holds the encryption context.
 const CONTEXT: &[u8] = b"c";
@@ -76,92 +76,89 @@ impl Deref for ReadableLink {
     }
 }
 
-impl Ext4 {
-    /// Locks a regular file to read its contents, or to tell where they are.
-    pub(crate) fn readable_file<'n>(&self, node: &'n Node) -> Result<ReadableFile<'n>> {
-        let map = node.read_map();
-        let info = node.shown();
-        if info.is_encrypted() {
-            // The context has a lock of its own, and no reader has both.
-            drop(map);
-            return Err(self.no_key(node));
-        }
-        Ok(ReadableFile { info, _map: map })
+/// Locks a regular file to read its contents, or to tell where they are.
+pub(crate) fn readable_file<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableFile<'n>> {
+    let map = node.read_map();
+    let info = node.shown();
+    if info.is_encrypted() {
+        // The context has a lock of its own, and no reader has both.
+        drop(map);
+        return Err(no_key(fs, node));
     }
+    Ok(ReadableFile { info, _map: map })
+}
 
-    /// Locks a directory to list it or to look names up; `ENOTDIR` for another inode.
-    pub(crate) fn readable_dir<'n>(&self, node: &'n Node) -> Result<ReadableDir<'n>> {
-        let lock = || {
-            let names = node.read_names();
-            ReadableDir { info: node.shown(), _names: names }
-        };
-        let dir = lock();
-        if !dir.is_directory() {
-            return Err(Errno::ENOTDIR.into());
-        }
-        if !dir.is_encrypted() {
-            return Ok(dir);
-        }
-        drop(dir);
-        // Names show without a key, and so they do if the policy is not understood.
-        match self.policy(node)? {
-            Some(_) => Ok(lock()),
-            None => Err(Error::NoPolicy { ino: node.shown().ino() }),
-        }
+/// Locks a directory to list it or to look names up; `ENOTDIR` for another inode.
+pub(crate) fn readable_dir<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableDir<'n>> {
+    let lock = || {
+        let names = node.read_names();
+        ReadableDir { info: node.shown(), _names: names }
+    };
+    let dir = lock();
+    if !dir.is_directory() {
+        return Err(Errno::ENOTDIR.into());
     }
+    if !dir.is_encrypted() {
+        return Ok(dir);
+    }
+    drop(dir);
+    // Names show without a key, and so they do if the policy is not understood.
+    match policy(fs, node)? {
+        Some(_) => Ok(lock()),
+        None => Err(Error::NoPolicy { ino: node.shown().ino() }),
+    }
+}
 
-    /// The inode of a symbolic link, to read its target.
-    pub(crate) fn readable_link(&self, node: &Node) -> Result<ReadableLink> {
-        let info = node.shown();
-        if info.is_encrypted() {
-            match self.no_key(node) {
-                Error::Encrypted { .. } => {}
-                error => return Err(error),
-            }
-        }
-        Ok(ReadableLink { info })
-    }
-
-    /// Whether a regular file may be opened or changed.
-    pub(crate) fn check_key(&self, node: &Node) -> Result<()> {
-        if node.shown().is_encrypted() { Err(self.no_key(node)) } else { Ok(()) }
-    }
-
-    /// Whether `found` may be in the encrypted directory `dir`: directories and links are encrypted by its policy. Regular files
-    /// are looked at when they are opened, so that others can be removed.
-    pub(crate) fn check_policy(&self, dir: &Node, found: &Inode) -> Result<()> {
-        let found = found.private::<Node>();
-        let info = found.shown();
-        if !matches!(info.fields().kind(), FileKind::Directory | FileKind::Symlink) {
-            return Ok(());
-        }
-        let policy =
-            |node: &Node| Ok::<_, Error>(self.policy(node)?.filter(|context| is_understood(context)));
-        let of_dir = policy(dir)?;
-        let same = info.is_encrypted() && of_dir.is_some() && policy(found)? == of_dir;
-        if same { Ok(()) } else { Err(Errno::EPERM.into()) }
-    }
-
-    /// Why what is encrypted cannot be read.
-    fn no_key(&self, node: &Node) -> Error {
-        let ino = node.shown().ino();
-        match self.policy(node) {
-            Ok(Some(policy)) if is_understood(&policy) => Error::Encrypted { ino },
-            Ok(Some(_)) => Error::BadPolicy { ino },
-            Ok(None) => Error::NoPolicy { ino },
-            Err(error) => error,
+/// The inode of a symbolic link, to read its target.
+pub(crate) fn readable_link(fs: &Ext4, node: &Node) -> Result<ReadableLink> {
+    let info = node.shown();
+    if info.is_encrypted() {
+        match no_key(fs, node) {
+            Error::Encrypted { .. } => {}
+            error => return Err(error),
         }
     }
+    Ok(ReadableLink { info })
+}
 
-    /// The policy that the context of an inode holds; `None` if it has no context.
-    fn policy(&self, node: &Node) -> Result<Option<Vec<u8>>> {
-        let _attributes = node.read_attributes();
-        let mut context = self.attribute(&node.shown(), NameIndex::ENCRYPTION, CONTEXT)?;
-        if let Some(context) = &mut context {
-            context.truncate(context.len().saturating_sub(NONCE_BYTES));
-        }
-        Ok(context)
+/// Whether a regular file may be opened or changed.
+pub(crate) fn check_key(fs: &Ext4, node: &Node) -> Result<()> {
+    if node.shown().is_encrypted() { Err(no_key(fs, node)) } else { Ok(()) }
+}
+
+/// Whether `found` may be in the encrypted directory `dir`: directories and links are encrypted by its policy. Regular files
+/// are looked at when they are opened, so that others can be removed.
+pub(crate) fn check_policy(fs: &Ext4, dir: &Node, found: &Inode) -> Result<()> {
+    let found = found.private::<Node>();
+    let info = found.shown();
+    if !matches!(info.fields().kind(), FileKind::Directory | FileKind::Symlink) {
+        return Ok(());
     }
+    let policy = |node: &Node| Ok::<_, Error>(policy(fs, node)?.filter(|context| is_understood(context)));
+    let of_dir = policy(dir)?;
+    let same = info.is_encrypted() && of_dir.is_some() && policy(found)? == of_dir;
+    if same { Ok(()) } else { Err(Errno::EPERM.into()) }
+}
+
+/// Why what is encrypted cannot be read.
+fn no_key(fs: &Ext4, node: &Node) -> Error {
+    let ino = node.shown().ino();
+    match policy(fs, node) {
+        Ok(Some(policy)) if is_understood(&policy) => Error::Encrypted { ino },
+        Ok(Some(_)) => Error::BadPolicy { ino },
+        Ok(None) => Error::NoPolicy { ino },
+        Err(error) => error,
+    }
+}
+
+/// The policy that the context of an inode holds; `None` if it has no context.
+fn policy(fs: &Ext4, node: &Node) -> Result<Option<Vec<u8>>> {
+    let _attributes = node.read_attributes();
+    let mut context = node.shown().attribute(fs, NameIndex::ENCRYPTION, CONTEXT)?;
+    if let Some(context) = &mut context {
+        context.truncate(context.len().saturating_sub(NONCE_BYTES));
+    }
+    Ok(context)
 }
 
 /// Whether a policy has a known version, its length, and modes that go together.

@@ -48,8 +48,7 @@ use extern4_sync::rcu_snapshot::RcuSnapshot;
 use extern4_vfs::Inode;
 
 use crate::alloc::preallocation::Window;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::inode::info::InodeInfo;
 
 /// An inode in use.
 #[repr(C)]
@@ -80,7 +79,7 @@ const _: () = {
 
 /// A directory while its names are changed: nobody else changes or reads them until this is gone.
 pub(crate) struct Names<'d> {
-    dir: &'d Inode,
+    pub(crate) dir: &'d Inode,
     /// The directory's inode, to be changed.
     pub(crate) info: InodeInfo,
     _names: Ordered<BiasedWriteGuard<'d>>,
@@ -93,11 +92,6 @@ impl<'d> Names<'d> {
         let names = Ordered::lock(Rank::DirectoryBlocks, || node.contents.write());
         // Where it is made it stays, for it is large.
         node.peek(|info| Self { dir, info: info.clone(), _names: names })
-    }
-
-    /// Shows the directory as transaction `tid` has changed it to those who have it in use.
-    pub(crate) fn show(&self, fs: &Ext4, tid: Tid) {
-        fs.publish_names(self.dir, &self.info, tid);
     }
 }
 

@@ -11,14 +11,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
 use extern4_disk::dirent::NAME_MAX;
-use extern4_disk::extent;
 use extern4_disk::fast_commit::{Dentry, Range, Record};
 use extern4_disk::inode::{self, BASE_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra};
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{CorruptKind, Place, Structure, extent};
 
 use crate::error::Result;
-use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::mount::Ext4;
+use crate::map::run::{LOGICAL_END, Run, RunKind};
+use crate::volume::Volume;
 
 /// Where `i_block` stands in an inode's record.
 const I_BLOCK: std::ops::Range<usize> =
@@ -53,8 +52,8 @@ pub(crate) struct Changes {
 }
 
 impl FastCommits {
-    /// What the records of `commits` change on `fs`, which is the volume with its journal replayed.
-    pub(crate) fn of(fs: &Ext4, commits: &[Vec<Record>]) -> Result<Self> {
+    /// What the records of `commits` change on `volume`, which is the volume with its journal replayed.
+    pub(crate) fn of(volume: &Volume, commits: &[Vec<Record>]) -> Result<Self> {
         let mut this = Self::default();
         // One fast commit at a time: which files are new is known before anything else that it says of them.
         let mut named = Named::default();
@@ -62,32 +61,32 @@ impl FastCommits {
             named.advance(commit);
             for record in commit {
                 if let Record::Inode { ino, raw } = record {
-                    this.make_anew(fs, *ino, raw, &named)?;
+                    this.make_anew(volume, *ino, raw, &named)?;
                 }
             }
             for record in commit {
-                this.apply(fs, record)?;
+                this.apply(volume, record)?;
             }
         }
         Ok(this)
     }
 
-    fn apply(&mut self, fs: &Ext4, record: &Record) -> Result<()> {
+    fn apply(&mut self, volume: &Volume, record: &Record) -> Result<()> {
         match record {
             Record::Inode { ino, raw } => {
-                let record = self.record_of(fs, *ino, raw)?;
-                self.of_inode(fs, *ino)?.record = Some(record);
+                let record = self.record_of(volume, *ino, raw)?;
+                self.of_inode(volume, *ino)?.record = Some(record);
             }
-            Record::AddRange { ino, range } => self.add_range(fs, *ino, range)?,
+            Record::AddRange { ino, range } => self.add_range(volume, *ino, range)?,
             Record::DelRange { ino, logical, len } => {
-                self.of_inode(fs, *ino)?.set_map(*logical, *len, RunKind::Hole);
+                self.of_inode(volume, *ino)?.set_map(*logical, *len, RunKind::Hole);
             }
             Record::Create(dentry) => {
-                self.set_name(fs, dentry, Some(dentry.ino))?;
-                self.of_inode(fs, dentry.ino)?.made_in = Some(dentry.parent);
+                self.set_name(volume, dentry, Some(dentry.ino))?;
+                self.of_inode(volume, dentry.ino)?.made_in = Some(dentry.parent);
             }
-            Record::Link(dentry) => self.set_name(fs, dentry, Some(dentry.ino))?,
-            Record::Unlink(dentry) => self.set_name(fs, dentry, None)?,
+            Record::Link(dentry) => self.set_name(volume, dentry, Some(dentry.ino))?,
+            Record::Unlink(dentry) => self.set_name(volume, dentry, None)?,
             Record::Head { .. } | Record::Pad | Record::Tail { .. } => {}
         }
         Ok(())
@@ -98,52 +97,52 @@ impl FastCommits {
         if self.inodes.is_empty() { None } else { self.inodes.get(&ino) }
     }
 
-    fn of_inode(&mut self, fs: &Ext4, ino: u32) -> Result<&mut Changes> {
-        if ino == 0 || ino > fs.superblock().inodes_count() {
+    fn of_inode(&mut self, volume: &Volume, ino: u32) -> Result<&mut Changes> {
+        if ino == 0 || ino > volume.superblock().inodes_count() {
             let kind = CorruptKind::InodeOutOfRange { field: "fc_ino", ino: u64::from(ino) };
             return Err(place().corrupt(kind).into());
         }
         Ok(self.inodes.entry(ino).or_default())
     }
 
-    fn set_name(&mut self, fs: &Ext4, dentry: &Dentry, ino: Option<u32>) -> Result<()> {
-        let changes = self.of_inode(fs, dentry.parent)?;
+    fn set_name(&mut self, volume: &Volume, dentry: &Dentry, ino: Option<u32>) -> Result<()> {
+        let changes = self.of_inode(volume, dentry.parent)?;
         debug_assert!(dentry.name.len() <= NAME_MAX);
         changes.names.insert(dentry.name.as_slice().into(), ino);
         Ok(())
     }
 
-    fn add_range(&mut self, fs: &Ext4, ino: u32, range: &Range) -> Result<()> {
+    fn add_range(&mut self, volume: &Volume, ino: u32, range: &Range) -> Result<()> {
         let place = place().ino(ino);
-        fs.blocks().check("fc_range", range.physical, u64::from(range.len), place)?;
+        volume.blocks().check("fc_range", range.physical, u64::from(range.len), place)?;
         let physical = range.physical;
         let kind =
             if range.unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
-        self.of_inode(fs, ino)?.set_map(range.logical, u32::from(range.len), kind);
+        self.of_inode(volume, ino)?.set_map(range.logical, u32::from(range.len), kind);
         Ok(())
     }
 
     /// Forgets all there was of inode `ino` if `raw` says that it is another file by now: a fast commit says of the one before no
     /// more than that its name is gone, and of the new one nothing where it has holes.
-    fn make_anew(&mut self, fs: &Ext4, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
-        let mut record = self.known_record(fs, ino)?;
+    fn make_anew(&mut self, volume: &Volume, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
+        let mut record = self.known_record(volume, ino)?;
         if record.get(GENERATION) != raw.get(GENERATION) && named.is_another(ino, &record, raw) {
             record.fill(0);
-            *self.of_inode(fs, ino)? = Changes { record: Some(record), ..Changes::default() };
+            *self.of_inode(volume, ino)? = Changes { record: Some(record), ..Changes::default() };
         }
         Ok(())
     }
 
     /// The record of inode `ino` after what was replayed so far.
-    fn known_record(&self, fs: &Ext4, ino: u32) -> Result<Box<[u8]>> {
+    fn known_record(&self, volume: &Volume, ino: u32) -> Result<Box<[u8]>> {
         let known = self.changes(ino).and_then(|changes| changes.record.clone());
-        known.map_or_else(|| fs.record_bytes(ino), Ok)
+        known.map_or_else(|| volume.record_bytes(ino), Ok)
     }
 
     /// The record of inode `ino` with the bytes of `raw`, except for its map and its extended attributes, which stay as
     /// they are in the record that the volume has.
-    fn record_of(&self, fs: &Ext4, ino: u32, raw: &[u8]) -> Result<Box<[u8]>> {
-        let mut record = self.known_record(fs, ino)?;
+    fn record_of(&self, volume: &Volume, ino: u32, raw: &[u8]) -> Result<Box<[u8]>> {
+        let mut record = self.known_record(volume, ino)?;
         let len = raw.len().min(record.len());
         if len < BASE_SIZE {
             let kind = CorruptKind::Truncated { need: BASE_SIZE as u64, have: raw.len() as u64 };
@@ -166,9 +165,9 @@ impl FastCommits {
                 root.encode(&mut record[I_BLOCK]);
             }
         }
-        inode::store_checksum(&mut record, ino, fs.superblock());
+        inode::store_checksum(&mut record, ino, volume.superblock());
         // Whatever is wrong with it is found now, not when somebody comes upon it.
-        Inode::decode(&record, ino, fs.superblock(), place())?;
+        Inode::decode(&record, ino, volume.superblock(), place())?;
         Ok(record)
     }
 }

@@ -18,9 +18,10 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::{Journal, JournalMap, Replayed, ReplayedDevice};
 
 use crate::error::{Error, Result, Unsupported};
-use crate::inode::InodeInfo;
-use crate::map::RunKind;
-use crate::mount::{Ext4, OpenOptions};
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::run::RunKind;
+use crate::mount::options::OpenOptions;
 
 /// How many pieces a journal may be in. Indirect blocks that name each other could make up far more than there are.
 const MAX_RUNS: usize = 1 << 20;
@@ -119,7 +120,7 @@ fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
         return Ok(open(fs, external)?.is_some_and(|journal| journal.is_dirty()));
     };
     let place = Place::new(Structure::JournalSuperblock).ino(ino);
-    let first = journal_inode(fs, ino).and_then(|inode| fs.map(&inode, 0));
+    let first = journal_inode(fs, ino).and_then(|inode| inode.map(fs, 0));
     let RunKind::Mapped { physical } = first.map_err(|error| error.in_part("the journal"))?.kind else {
         let what = "the journal has no first block";
         return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
@@ -149,7 +150,7 @@ fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
     while let Ok(logical) = u32::try_from(at)
         && at < end
     {
-        let run = fs.map(&inode, logical)?;
+        let run = inode.map(fs, logical)?;
         let len = run.len_blocks.min(end - at);
         if let RunKind::Mapped { physical } = run.kind {
             // OK: a mapped run comes from one extent, or from one block of pointers.

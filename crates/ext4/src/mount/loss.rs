@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use extern4_sync::primitive::{AtomicBool, Ordering::Relaxed};
+use extern4_sync::primitive::AtomicBool;
+use extern4_sync::primitive::Ordering::Relaxed;
 
 /// Called with the reason of each loss, on the thread that met it. It must not use the volume.
 #[derive(Clone)]

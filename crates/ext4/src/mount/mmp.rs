@@ -25,9 +25,9 @@ use extern4_jbd2::Aborter;
 use extern4_sync::opener::Opener;
 
 use crate::error::{Error, InUse, Result};
-use crate::mount::Ext4;
 use crate::mount::loss::Losses;
-use crate::ops::create::now_seconds;
+use crate::time::now_seconds;
+use crate::volume::Volume;
 
 /// Who has taken longer than this from finding the volume free to writing its number comes late.
 const SOON: Duration = Duration::from_millis(50);
@@ -46,11 +46,11 @@ struct Spot {
 
 impl Spot {
     /// `None` for a volume without the feature.
-    fn of(fs: &Ext4) -> Option<Self> {
-        let superblock = fs.superblock().clone();
+    fn of(volume: &Volume) -> Option<Self> {
+        let superblock = volume.superblock().clone();
         // OK: the superblock has been checked to name a block of the volume.
         let offset = superblock.mmp_block()? << superblock.geometry().block_bits();
-        Some(Self { cache: Arc::clone(&fs.cache), superblock, offset })
+        Some(Self { cache: Arc::clone(&volume.cache), superblock, offset })
     }
 
     /// The block as it stands on the device now.
@@ -113,8 +113,8 @@ fn in_use(mmp: &Mmp) -> crate::Error {
 }
 
 /// Refuses to read a volume that somebody is writing to. Waits to find out, if nobody has said that it is clean.
-pub(crate) fn check(fs: &Ext4) -> Result<()> {
-    Spot::of(fs).map_or(Ok(()), |spot| spot.wait_until_free().map(drop))
+pub(crate) fn check(volume: &Volume) -> Result<()> {
+    Spot::of(volume).map_or(Ok(()), |spot| spot.wait_until_free().map(drop))
 }
 
 /// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash would do: the volume looks
@@ -150,11 +150,11 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::InUse`](crate::Error::InUse) if somebody else has it; a corrupt block; a device that fails.
-    pub(crate) fn take(fs: &Ext4) -> Result<Option<Self>> {
-        let Some(spot) = Spot::of(fs) else { return Ok(None) };
+    pub(crate) fn take(volume: &Volume) -> Result<Option<Self>> {
+        let Some(spot) = Spot::of(volume) else { return Ok(None) };
         let (free, looked) = spot.wait_until_free()?;
         let host = rustix::system::uname();
-        let device = fs.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
+        let device = volume.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
         let node = Node { host: host.nodename().to_bytes(), device };
         let sequence = RandomState::new().hash_one(now_seconds()) as u32;
         let check_interval = 2 * spot.seconds();

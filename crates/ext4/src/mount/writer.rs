@@ -8,34 +8,32 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use extern4_block::{BlockDevice, CountedDevice, Pin, Unsealed};
-use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::journal::{ChecksumVersion, Tid};
-use extern4_disk::superblock::{
-    CreatorOs, RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
-};
+use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
-use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard, Ordering::Relaxed};
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard};
 
-use crate::alloc::balloc::Space;
+use crate::alloc::block_allocator::{BlockAllocator, Kept};
 use crate::alloc::discard::Discards;
-use crate::alloc::orphan::Orphans;
-use crate::error::{Error, Result, Unsupported};
-use crate::file::data_journal::Journaling;
+use crate::alloc::orphan_list::Orphans;
+use crate::error::{Error, Result};
+use crate::mount::data_mode::Journaling;
 use crate::mount::loss::Losses;
-use crate::mount::{Ext4, OpenOptions, READABLE};
-use crate::ops::create::now_seconds;
-use crate::quota::Quotas;
-use crate::volume::deferred_checksum;
-use crate::volume::handle::Change;
+use crate::mount::options::OpenOptions;
+use crate::quota::accounts::Quotas;
+use crate::time::now_seconds;
 use crate::volume::system_zone::SystemZones;
+use crate::volume::{Volume, deferred_checksum};
 use crate::xattr::mbcache::blocks::Blocks;
 use crate::xattr::sharing::Sharing;
 
 /// What changes of a volume go through.
 pub(crate) struct Writer {
     pub(crate) transactions: Transactions,
-    pub(crate) space: Arc<Space>,
+    pub(crate) space: Arc<BlockAllocator>,
     totals: Arc<Totals>,
     /// The device, and what has been written to it since the volume was opened.
     counted: Arc<CountedDevice>,
@@ -53,62 +51,6 @@ pub(crate) struct Writer {
     unfreed: Mutex<Option<Error>>,
 }
 
-/// The features whose presence changes how a volume is written, and that this crate writes.
-const WRITABLE: Features = Features {
-    compat: Compat::all(),
-    incompat: READABLE,
-    ro_compat: RoCompat::SPARSE_SUPER
-        .union(RoCompat::LARGE_FILE)
-        .union(RoCompat::BTREE_DIR)
-        .union(RoCompat::HUGE_FILE)
-        .union(RoCompat::GDT_CSUM)
-        .union(RoCompat::DIR_NLINK)
-        .union(RoCompat::EXTRA_ISIZE)
-        .union(RoCompat::QUOTA)
-        .union(RoCompat::PROJECT)
-        .union(RoCompat::METADATA_CSUM)
-        .union(RoCompat::ORPHAN_PRESENT),
-};
-
-/// Refuses, by name, to write to what this crate only reads.
-pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(), Unsupported> {
-    let features = sb.features();
-    let beyond = Features {
-        compat: features.compat.difference(WRITABLE.compat),
-        incompat: features.incompat.difference(WRITABLE.incompat),
-        ro_compat: features.ro_compat.difference(WRITABLE.ro_compat),
-    };
-    let beyond: Vec<_> = beyond.iter().collect();
-    if !beyond.is_empty() {
-        return Err(Unsupported::Writing(beyond));
-    }
-    if options.superblock.is_some() {
-        return Err(Unsupported::WritingTo("a backup superblock was asked for"));
-    }
-    if sb.creator_os() != CreatorOs::Linux {
-        return Err(Unsupported::WritingTo("it was not made for Linux"));
-    }
-    if sb.state().contains(State::ERROR) {
-        return Err(Unsupported::WritingTo("errors have been found on it; e2fsck mends them"));
-    }
-    let uses_journal = sb.journal().is_some() && !options.ignore_journal;
-    if !uses_journal && !sb.state().contains(State::VALID) {
-        let why = "it was not cleanly unmounted and uses no journal; e2fsck mends what that left";
-        return Err(Unsupported::WritingTo(why));
-    }
-    Ok(())
-}
-
-/// Refuses to write to a volume whose journal would have to be replayed first, and is left aside.
-pub(crate) fn check_needs_no_recovery(sb: &Superblock) -> Result<(), Unsupported> {
-    if sb.features().incompat.contains(Incompat::RECOVER) {
-        let why =
-            "its journal must be replayed first, and noload leaves the journal aside; with ro it can be read";
-        return Err(Unsupported::WritingTo(why));
-    }
-    Ok(())
-}
-
 /// The checksums that the journal is to have, as Linux chooses them; `None` for those that it has.
 fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVersion> {
     let has_checksums = sb.features().ro_compat.contains(RoCompat::METADATA_CSUM);
@@ -121,34 +63,48 @@ fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVers
     }
 }
 
+/// What a writer is made of, besides the volume and its journal.
+pub(crate) struct Parts {
+    pub(crate) kept: Kept,
+    pub(crate) quotas: Option<Quotas>,
+    pub(crate) zones: SystemZones,
+    pub(crate) losses: Arc<Losses>,
+}
+
 impl Writer {
+    /// Locks the superblock as it stands now.
+    pub(crate) fn superblock(&self) -> MutexGuard<'_, Superblock> {
+        self.totals.lock()
+    }
+
     /// Begins to write to a volume with this journal, which is empty, or with none.
     pub(crate) fn open(
-        fs: &Ext4,
+        volume: &Volume,
+        parts: Parts,
         journal: Option<Journal<Arc<dyn BlockDevice>>>,
         counted: Arc<CountedDevice>,
         asked: &OpenOptions,
     ) -> Result<Self> {
         let uses_journal = journal.is_some();
-        let journaling = Journaling::chosen(fs.superblock(), uses_journal, asked.data)?;
+        let journaling = Journaling::chosen(volume.superblock(), uses_journal, asked.data)?;
         let mut journal = journal;
-        if let Some(checksum) = journal_checksum(fs.superblock(), asked.journal_checksum) {
+        if let Some(checksum) = journal_checksum(volume.superblock(), asked.journal_checksum) {
             journal.iter_mut().for_each(|journal| journal.set_checksum(checksum));
         }
         let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
-        let space = Arc::new(Space::count(fs)?);
-        let cache = Arc::clone(&fs.cache);
+        let space = Arc::new(BlockAllocator::count(volume, parts.kept)?);
+        let cache = Arc::clone(&volume.cache);
         let orphans: Arc<Orphans> = Arc::default();
-        let quotas = Quotas::open(fs)?.map(Arc::new);
+        let quotas = parts.quotas.map(Arc::new);
         let totals = Arc::new(Totals {
             space: Arc::clone(&space),
             orphans: Arc::clone(&orphans),
             quotas: quotas.clone(),
-            discards: Discards::chosen(fs, asked.discard),
-            block: fs.cache.read(fs.superblock().geometry().superblock_block())?.pin(),
-            superblock: Mutex::new(fs.superblock().clone()),
-            sealing: fs.superblock().clone(),
-            losses: Arc::clone(&fs.losses),
+            discards: Discards::chosen(volume, asked.discard),
+            block: volume.cache.read(volume.superblock().geometry().superblock_block())?.pin(),
+            superblock: Mutex::new(volume.superblock().clone()),
+            sealing: volume.superblock().clone(),
+            losses: parts.losses,
         });
         let observer = Arc::clone(&totals) as _;
         let writer = Self {
@@ -161,19 +117,19 @@ impl Writer {
             counted,
             orphans,
             quotas,
-            sharing: Sharing::new(fs.superblock(), Blocks::new(asked)),
-            zones: SystemZones::of(fs)?,
+            sharing: Sharing::new(volume.superblock(), Blocks::new(asked)),
+            zones: parts.zones,
             journaling,
             uses_journal,
             spread: AtomicU32::new(0),
             unfreed: Mutex::default(),
         };
-        writer.mark(fs, true)?;
+        writer.mark(volume, true)?;
         Ok(writer)
     }
 
     /// Says on the device whether the volume is in use.
-    fn mark(&self, fs: &Ext4, in_use: bool) -> Result<()> {
+    fn mark(&self, volume: &Volume, in_use: bool) -> Result<()> {
         let mut sb = self.totals.lock();
         let now = now_seconds();
         let raw = sb.raw_mut();
@@ -191,21 +147,21 @@ impl Writer {
         } else {
             self.totals.set_counts(raw);
             // As Linux, which counts what a crash interrupts for nothing.
-            let before = fs.superblock().kbytes_written();
+            let before = volume.superblock().kbytes_written();
             raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
         }
         raw.s_wtime.set(now);
-        let mut buffer = fs.cache.read(sb.geometry().superblock_block())?;
+        let mut buffer = volume.cache.read(sb.geometry().superblock_block())?;
         buffer.change(|block, _| store(&sb, block));
-        fs.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode())?;
-        fs.cache.device().flush()?;
+        volume.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode())?;
+        volume.cache.device().flush()?;
         Ok(())
     }
 
     /// Ends writing: everything is where it belongs, and the volume is clean.
-    pub(crate) fn close(&self, fs: &Ext4) -> Result<()> {
+    pub(crate) fn close(&self, volume: &Volume) -> Result<()> {
         self.transactions.close()?;
-        self.mark(fs, false)
+        self.mark(volume, false)
     }
 
     /// Notes that a removed file could not be freed. The call that removed it has returned already,
@@ -221,14 +177,14 @@ impl Writer {
 
     /// Notes in the superblock on the device that the volume is damaged, so that everybody knows that `e2fsck` is due: at once, for
     /// transactions have come to an end, and nobody writes an older superblock. What cannot be noted is lost.
-    pub(crate) fn note_error(&self, fs: &Ext4, corrupt: &Corrupt) {
+    pub(crate) fn note_error(&self, volume: &Volume, corrupt: &Corrupt) {
         let mut bytes = [0; SUPERBLOCK_SIZE];
-        let read = fs.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
+        let read = volume.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
         let place = Place::new(Structure::Superblock);
         let (Ok(()), Ok(mut sb)) = (read, Superblock::decode(&bytes, place)) else { return };
         note(sb.raw_mut(), corrupt);
-        let _ = fs.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode());
-        let _ = fs.cache.device().flush();
+        let _ = volume.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode());
+        let _ = volume.cache.device().flush();
     }
 
     /// A number that grows with each call, to spread directories by.
@@ -253,41 +209,6 @@ pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
     raw.s_last_error_block.set(block);
 }
 
-impl Change<'_> {
-    /// Changes the superblock.
-    pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
-        let mut sb = self.writer.totals.lock();
-        edit(sb.raw_mut());
-        let block = sb.geometry().superblock_block();
-        self.edit_at(block, |block, _| store(&sb, block))
-    }
-
-    /// The superblock as it stands now.
-    pub(crate) fn current_superblock(&self) -> Superblock {
-        self.writer.totals.lock().clone()
-    }
-}
-
-impl Ext4 {
-    /// The superblock as it stands now.
-    pub(crate) fn current_superblock(&self) -> Superblock {
-        self.writer.get().map_or_else(|| self.superblock().clone(), |writer| writer.totals.lock().clone())
-    }
-
-    /// The label as it stands now.
-    pub(crate) fn current_label(&self) -> Vec<u8> {
-        match self.writer.get() {
-            Some(writer) => writer.totals.lock().label().to_vec(),
-            None => self.superblock().label().to_vec(),
-        }
-    }
-
-    /// What transactions have cost so far; `None` if the volume is not open for writing.
-    pub fn journal_stats(&self) -> Option<extern4_jbd2::Stats> {
-        self.writer.get().map(|writer| writer.transactions.stats())
-    }
-}
-
 /// What is done once for a transaction, not once for each change in it.
 ///
 /// When no handle is open on a transaction any more, and before it is written, it is given the descriptors of the groups that it
@@ -295,7 +216,7 @@ impl Ext4 {
 /// then these are in memory only. That is soon enough: a transaction is durable whole or not at all, and who uses the volume
 /// asks the memory.
 struct Totals {
-    space: Arc<Space>,
+    space: Arc<BlockAllocator>,
     orphans: Arc<Orphans>,
     quotas: Option<Arc<Quotas>>,
     /// None if the device is not told of what is freed.
@@ -358,7 +279,7 @@ impl Observer for Totals {
 }
 
 /// Writes the superblock to where it stands in its block.
-fn store(sb: &Superblock, block: &mut [u8]) {
+pub(crate) fn store(sb: &Superblock, block: &mut [u8]) {
     let offset = if sb.block_size() > 1024 { SUPERBLOCK_OFFSET as usize } else { 0 };
     let bytes = sb.encode();
     block[offset..offset + bytes.len()].copy_from_slice(&bytes);

@@ -2,8 +2,11 @@
 //! does the work. Errors turn into error numbers here and nowhere else.
 
 pub(crate) mod create;
+pub(crate) mod delete;
 pub(crate) mod link;
 pub(crate) mod set_attr;
+pub(crate) mod statfs;
+pub(crate) mod times;
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
@@ -19,11 +22,27 @@ use extern4_vfs::{
     XattrFlags,
 };
 
+use crate::alloc::trim::trim_range;
 use crate::dir::casefold;
-use crate::inode::InodeInfo;
+use crate::dir::list::list_dir;
+use crate::dir::namei::lookup_name;
+use crate::file::fallocate::fallocate_file;
+use crate::file::read::{file_position, file_span, lend_file, read_file};
+use crate::file::symlink::link_target;
+use crate::file::write::{end_window, overwrite_file, sync_file_data, truncate_file, write_file};
+use crate::fs::Ext4;
+use crate::fscrypt::{check_key, check_policy, readable_dir, readable_file, readable_link};
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::mount::Ext4;
+use crate::ops::create::create_node;
+use crate::ops::delete::delete_inode;
+use crate::ops::link::{link_name, remove_directory, rename_name, unlink_name};
+use crate::ops::set_attr::change_attr;
+use crate::ops::times::{store_all_times, store_last_times};
 use crate::tune::Tune;
+use crate::xattr::acl::set::change_acl;
+use crate::xattr::block::note_block;
+use crate::xattr::set::change_xattr;
 
 fn node(inode: &Inode) -> &Node {
     inode.private::<Node>()
@@ -84,11 +103,11 @@ impl FileSystem for Ext4 {
     }
 
     fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
-        Ok(self.trim_range(bytes, min_bytes)?)
+        Ok(trim_range(self, bytes, min_bytes)?)
     }
 
     fn sync(&self) -> Result<()> {
-        self.store_all_times()?;
+        store_all_times(self)?;
         match self.writer.get() {
             Some(writer) => Ok(writer.transactions.sync().map_err(crate::Error::from)?),
             None => Ok(()),
@@ -108,12 +127,12 @@ impl FileSystem for Ext4 {
         if inode.nlink() == 0 {
             if !node(inode).is_freed()
                 && self.opener.is_here()
-                && let Err(error) = self.delete(node(inode).info())
+                && let Err(error) = delete_inode(self, node(inode).info())
             {
                 writer.note_unfreed(error);
             }
         } else if self.lazy_times.get().is_some() && self.opener.is_here() {
-            self.store_last_times(node(inode).info().ino());
+            store_last_times(self, node(inode).info().ino());
         }
     }
 
@@ -124,12 +143,12 @@ impl FileSystem for Ext4 {
 
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
-        let dir = self.readable_dir(node(dir))?;
-        Ok(self.lookup_name(&dir, name)?.map(u64::from))
+        let dir = readable_dir(self, node(dir))?;
+        Ok(lookup_name(self, &dir, name)?.map(u64::from))
     }
 
     fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
-        Ok(self.check_policy(node(dir), found)?)
+        Ok(check_policy(self, node(dir), found)?)
     }
 
     fn canonical_name<'a>(&self, dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -140,15 +159,15 @@ impl InodeOps for Ext4 {
     }
 
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>> {
-        Ok(self.link_target(&self.readable_link(node(inode))?)?)
+        Ok(link_target(self, &readable_link(self, node(inode))?)?)
     }
 
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
         let node = node(inode);
         let _attributes = node.read_attributes();
         let info = node.shown();
-        let value = self.xattr_value(&info, name)?;
-        self.note_block(&info);
+        let value = info.xattr_value(self, name)?;
+        note_block(self, &info);
         Ok(value)
     }
 
@@ -156,8 +175,8 @@ impl InodeOps for Ext4 {
         let node = node(inode);
         let _attributes = node.read_attributes();
         let info = node.shown();
-        self.list_xattrs(&info, each)?;
-        self.note_block(&info);
+        info.list_xattrs(self, each)?;
+        note_block(self, &info);
         Ok(())
     }
 
@@ -165,13 +184,13 @@ impl InodeOps for Ext4 {
         let node = node(inode);
         let _attributes = node.read_attributes();
         let info = node.shown();
-        let acl = self.acl(&info, kind)?;
-        self.note_block(&info);
+        let acl = info.acl(self, kind)?;
+        note_block(self, &info);
         Ok(acl)
     }
 
     fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
-        Ok(self.change_attr(inode, set)?)
+        Ok(change_attr(self, inode, set)?)
     }
 
     fn set_xattr(
@@ -183,7 +202,7 @@ impl InodeOps for Ext4 {
         now: Timespec,
         rights: SpaceRights,
     ) -> Result<()> {
-        Ok(self.change_xattr(inode, name, value, flags, now, rights)?)
+        Ok(change_xattr(self, inode, name, value, flags, now, rights)?)
     }
 
     fn set_acl(
@@ -195,50 +214,50 @@ impl InodeOps for Ext4 {
         now: Timespec,
         rights: SpaceRights,
     ) -> Result<()> {
-        Ok(self.change_acl(inode, kind, acl, mode, now, rights)?)
+        Ok(change_acl(self, inode, kind, acl, mode, now, rights)?)
     }
 
     fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
-        Ok(self.create_node(dir, name, node)?)
+        Ok(create_node(self, dir, name, node)?)
     }
 
     fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
-        Ok(self.link_name(inode, to, now, rights)?)
+        Ok(link_name(self, inode, to, now, rights)?)
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
-        Ok(self.unlink_name(from, inode, now, is_last)?)
+        Ok(unlink_name(self, from, inode, now, is_last)?)
     }
 
     fn rmdir(&self, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
-        Ok(self.remove_directory(from, inode, now)?)
+        Ok(remove_directory(self, from, inode, now)?)
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
-        Ok(self.rename_name(rename)?)
+        Ok(rename_name(self, rename)?)
     }
 }
 
 impl FileOps for Ext4 {
     fn check_open(&self, inode: &Inode, in_encrypted: bool) -> Result<()> {
-        self.check_key(node(inode))?;
+        check_key(self, node(inode))?;
         if in_encrypted && !info(inode).is_encrypted() { Err(Errno::EPERM.into()) } else { Ok(()) }
     }
 
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.read_file(&self.readable_file(node(inode))?, buf, offset)?)
+        Ok(read_file(self, &readable_file(self, node(inode))?, buf, offset)?)
     }
 
     fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
-        Ok(self.lend_file(&self.readable_file(node(inode))?, offset, len, take)?)
+        Ok(lend_file(self, &readable_file(self, node(inode))?, offset, len, take)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
-        Ok(self.file_span(&self.readable_file(node(inode))?, offset)?)
+        Ok(file_span(self, &readable_file(self, node(inode))?, offset)?)
     }
 
     fn bmap(&self, inode: &Inode, offset: u64) -> Result<Option<u64>> {
-        Ok(self.file_position(&self.readable_file(node(inode))?, offset)?)
+        Ok(file_position(self, &readable_file(self, node(inode))?, offset)?)
     }
 
     fn read_dir(
@@ -247,8 +266,8 @@ impl FileOps for Ext4 {
         cookie: u64,
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let dir = self.readable_dir(node(dir))?;
-        Ok(self.list_dir(&dir, cookie, each)?)
+        let dir = readable_dir(self, node(dir))?;
+        Ok(list_dir(self, &dir, cookie, each)?)
     }
 
     fn write_at(
@@ -259,15 +278,15 @@ impl FileOps for Ext4 {
         now: Timespec,
         rights: SpaceRights,
     ) -> Result<usize> {
-        Ok(self.write_file(inode, data, offset, now, rights)?)
+        Ok(write_file(self, inode, data, offset, now, rights)?)
     }
 
     fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
-        Ok(self.overwrite_file(inode, data, offset, apart)?)
+        Ok(overwrite_file(self, inode, data, offset, apart)?)
     }
 
     fn truncate(&self, inode: &Inode, size: u64, now: Timespec, rights: SpaceRights) -> Result<()> {
-        Ok(self.truncate_file(inode, size, now, rights)?)
+        Ok(truncate_file(self, inode, size, now, rights)?)
     }
 
     fn fallocate(
@@ -279,14 +298,14 @@ impl FileOps for Ext4 {
         now: Timespec,
         rights: SpaceRights,
     ) -> Result<()> {
-        Ok(self.fallocate_file(inode, mode, offset, len, now, rights)?)
+        Ok(fallocate_file(self, inode, mode, offset, len, now, rights)?)
     }
 
     fn release(&self, inode: &Inode) {
-        self.end_window(inode);
+        end_window(self, inode);
     }
 
     fn sync_file(&self, inode: &Inode, data_only: bool) -> Result<()> {
-        Ok(self.sync_file_data(inode, data_only)?)
+        Ok(sync_file_data(self, inode, data_only)?)
     }
 }

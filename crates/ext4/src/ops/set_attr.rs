@@ -4,15 +4,22 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode as Fields, InodeFlags};
 use extern4_vfs::{AclKind, Errno, FileFlags, Inode, SetAttr, SpaceRights, Timespec};
 
-use crate::alloc::balloc::Demand;
+use crate::alloc::block_allocator::Demand;
+use crate::dir::insert::is_empty_directory;
 use crate::error::Result;
+use crate::file::data_journal::prepare_switch;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::inode::{InodeInfo, SHOWN_FLAGS};
-use crate::mount::Ext4;
-use crate::ops::create::timestamp;
-use crate::quota::Owners;
+use crate::inode::publish::{publish, publish_times};
+use crate::inode::read::SHOWN_FLAGS;
+use crate::ops::times::note_read_lazily;
+use crate::quota::accounts::Owners;
+use crate::time::timestamp;
 use crate::volume::handle::Change;
+use crate::xattr::acl::set::plan_acl;
 use crate::xattr::list::Need;
+use crate::xattr::set::apply_plan;
 
 /// The flags that users may set. Which these are is seen by setting each on a mounted volume. The others that are
 /// shown say how the inode is stored, and stay as they are; so does `EXTENTS`, which Linux takes as the wish to store
@@ -36,106 +43,104 @@ const SETTABLE: InodeFlags = InodeFlags::SECRM
 const DIRECTORIES_ONLY: InodeFlags =
     InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::PROJINHERIT);
 
-impl Ext4 {
-    /// Sets attributes, and the ACL that goes with a mode.
-    pub(crate) fn change_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
-        if self.note_read_lazily(inode, set)? {
-            return Ok(());
+/// Sets attributes, and the ACL that goes with a mode.
+pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()> {
+    if note_read_lazily(fs, inode, set)? {
+        return Ok(());
+    }
+    if let (Some(mode), true) = (set.mode, sets_only_mode(set)) {
+        return change_mode(fs, inode, mode, set.ctime);
+    }
+    let node = inode.private::<Node>();
+    let mut info = node.info();
+    // Flags may say where contents of a file are to be looked for; an ACL is an attribute.
+    let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
+    let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
+    let _map = locks_map.then(|| node.change_map());
+    let _attributes = sets_acl.then(|| node.change_attributes());
+    let flags = set.flags.map(|flags| new_flags(fs, &info, flags, set.rights)).transpose()?;
+    if let Some(flags) = flags {
+        check_flags_and_project(info.fields(), flags, set.project)?;
+        if (flags ^ info.fields().flags()).contains(InodeFlags::JOURNAL_DATA) {
+            prepare_switch(fs, &info)?;
         }
-        if let (Some(mode), true) = (set.mode, sets_only_mode(set)) {
-            return self.change_mode(inode, mode, set.ctime);
+    }
+    let plan = set.acl.as_deref().map(|acl| plan_acl(fs, &info, AclKind::Access, acl)).transpose()?;
+    let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(fs));
+    let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
+    let owners = counts.then(|| Owners::of(info.fields()).after(set));
+    owners.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
+    let operate = |change: &Change<'_>| {
+        owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.rights))?;
+        if let Some(plan) = &plan {
+            change.admit_plan(&info, set.rights, plan)?;
         }
-        let node = inode.private::<Node>();
-        let mut info = node.info();
-        // Flags may say where contents of a file are to be looked for; an ACL is an attribute.
-        let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
-        let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
-        let _map = locks_map.then(|| node.change_map());
-        let _attributes = sets_acl.then(|| node.change_attributes());
-        let flags = set.flags.map(|flags| self.new_flags(&info, flags, set.rights)).transpose()?;
+        set_fields(info.fields_mut(), set);
         if let Some(flags) = flags {
-            check_flags_and_project(info.fields(), flags, set.project)?;
-            if (flags ^ info.fields().flags()).contains(InodeFlags::JOURNAL_DATA) {
-                self.prepare_switch(&info)?;
-            }
+            info.fields_mut().set_flags(flags);
         }
-        let plan = set.acl.as_deref().map(|acl| self.plan_acl(&info, AclKind::Access, acl)).transpose()?;
-        let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(self));
-        let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
-        let owners = counts.then(|| Owners::of(info.fields()).after(set));
-        owners.map_or(Ok(()), |owners| self.open_accounts(owners))?;
-        let operate = |change: &Change<'_>| {
-            owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.rights))?;
-            if let Some(plan) = &plan {
-                change.admit_plan(&info, set.rights, plan)?;
-            }
-            set_fields(info.fields_mut(), set);
-            if let Some(flags) = flags {
-                info.fields_mut().set_flags(flags);
-            }
-            match plan {
-                Some(plan) => change.apply(&mut info, plan)?,
-                None => change.store(&info)?,
-            }
-            Ok(change.tid())
-        };
-        let tid = self.changing(need.credits, Demand::new(need.blocks, set.rights), operate)?;
-        if sets_only_times(set) {
-            return self.publish_times(inode, &info, tid);
+        match plan {
+            Some(plan) => apply_plan(change, &mut info, plan)?,
+            None => change.store(&info)?,
         }
-        let Some(acl) = &set.acl else { return self.publish(inode, &info, tid) };
-        let attr = self.attr(&info)?;
-        node.set_attributes(&info, tid);
-        inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
-        Ok(())
+        Ok(change.tid())
+    };
+    let tid = fs.changing(need.credits, Demand::new(need.blocks, set.rights), operate)?;
+    if sets_only_times(set) {
+        return publish_times(fs, inode, &info, tid);
     }
+    let Some(acl) = &set.acl else { return publish(fs, inode, &info, tid) };
+    let attr = info.attr(fs)?;
+    node.set_attributes(&info, tid);
+    inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
+    Ok(())
+}
 
-    fn change_mode(&self, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> Result<()> {
-        self.changing(1, 0, |change| {
-            change.touch(inode, |fields, _| {
-                fields.set_permissions(mode);
-                if let Some(ctime) = ctime {
-                    fields.set_ctime(timestamp(ctime));
-                }
-            })
+fn change_mode(fs: &Ext4, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> Result<()> {
+    fs.changing(1, 0, |change| {
+        change.touch(inode, |fields, _| {
+            fields.set_permissions(mode);
+            if let Some(ctime) = ctime {
+                fields.set_ctime(timestamp(ctime));
+            }
         })
-    }
+    })
+}
 
-    /// The flags of the inode when users have set `wanted`.
-    fn new_flags(&self, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights) -> Result<InodeFlags> {
-        let old = info.fields().flags();
-        let wanted = InodeFlags::from_bits_retain(wanted.bits());
-        let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
-        if wanted.bits() & !SHOWN_FLAGS != 0 || misplaced {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        let changed = old ^ wanted;
-        if changed.contains(InodeFlags::JOURNAL_DATA) && !rights.sys_resource {
-            return Err(Errno::EPERM.into());
-        }
-        // What goes through the journal cannot be mapped as it stands on the device.
-        if changed.contains(InodeFlags::DAX) && (old | wanted).contains(InodeFlags::JOURNAL_DATA) {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        if changed.contains(InodeFlags::CASEFOLD) {
-            self.check_casefold(info)?;
-        }
-        // Without a journal it means nothing, and stays as it is.
-        let switch = if self.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
-        let settable = SETTABLE | switch;
-        Ok((old - settable) | (wanted & settable))
+/// The flags of the inode when users have set `wanted`.
+fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights) -> Result<InodeFlags> {
+    let old = info.fields().flags();
+    let wanted = InodeFlags::from_bits_retain(wanted.bits());
+    let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
+    if wanted.bits() & !SHOWN_FLAGS != 0 || misplaced {
+        return Err(Errno::EOPNOTSUPP.into());
     }
+    let changed = old ^ wanted;
+    if changed.contains(InodeFlags::JOURNAL_DATA) && !rights.sys_resource {
+        return Err(Errno::EPERM.into());
+    }
+    // What goes through the journal cannot be mapped as it stands on the device.
+    if changed.contains(InodeFlags::DAX) && (old | wanted).contains(InodeFlags::JOURNAL_DATA) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if changed.contains(InodeFlags::CASEFOLD) {
+        check_casefold(fs, info)?;
+    }
+    // Without a journal it means nothing, and stays as it is.
+    let switch = if fs.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
+    let settable = SETTABLE | switch;
+    Ok((old - settable) | (wanted & settable))
+}
 
-    /// Whether folding of case may be switched: which names there are must not depend on it.
-    fn check_casefold(&self, info: &InodeInfo) -> Result<()> {
-        if !self.superblock().features().incompat.contains(Incompat::CASEFOLD) {
-            return Err(Errno::EOPNOTSUPP.into());
-        }
-        if !info.is_directory() {
-            return Err(Errno::ENOTDIR.into());
-        }
-        if self.is_empty_directory(info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
+/// Whether folding of case may be switched: which names there are must not depend on it.
+fn check_casefold(fs: &Ext4, info: &InodeInfo) -> Result<()> {
+    if !fs.superblock().features().incompat.contains(Incompat::CASEFOLD) {
+        return Err(Errno::EOPNOTSUPP.into());
     }
+    if !info.is_directory() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    if is_empty_directory(fs, info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
 }
 
 /// `EPERM` for an immutable file, of which only that can be changed; `EOPNOTSUPP` where the volume has no projects, or the record no room

@@ -9,9 +9,10 @@ use extern4_disk::quota::{self, BLOCK_SIZE, DEPTH, Entry, Info, Kind, ROOT, leaf
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::map::change::ALLOCATE_CREDITS;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::change::{ALLOCATE_CREDITS, allocate_for};
+use crate::quota::accounts::{QuotaFile, Spot};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Change;
 
@@ -19,20 +20,6 @@ use crate::volume::handle::Change;
 const MOST_BLOCKS: u32 = DEPTH;
 /// These with what maps them; those that lead to them, the header, the next leaf that has room, and the inode.
 pub(crate) const PUT_CREDITS: u32 = MOST_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
-
-/// The quota file of one kind.
-pub(crate) struct QuotaFile {
-    pub(crate) kind: Kind,
-    pub(crate) header: Info,
-    info: InodeInfo,
-}
-
-/// Where on the volume an entry stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub(crate) block: u64,
-    pub(crate) offset: usize,
-}
 
 /// A block of the file, within one of the volume.
 struct FileBlock {
@@ -87,12 +74,12 @@ impl QuotaFile {
         Ok(Some((Spot { block: block.buffer.number(), offset: block.offset + offset }, entry)))
     }
 
-    /// How many blocks [`Change::put_entry`] allocates at most.
+    /// How many blocks [`put_entry`] allocates at most.
     pub(crate) fn blocks_to_put(&self, fs: &Ext4) -> Result<u32> {
         let next =
             u64::from(self.header.blocks) * BLOCK_SIZE as u64 / u64::from(fs.superblock().block_size());
         // OK: fewer than 2^32 blocks of the file.
-        Ok(MOST_BLOCKS + fs.map_blocks_needed(&self.info, next as u32, MOST_BLOCKS)?)
+        Ok(MOST_BLOCKS + self.info.map_blocks_needed(fs, next as u32, MOST_BLOCKS)?)
     }
 
     fn place(&self) -> Place {
@@ -100,94 +87,92 @@ impl QuotaFile {
     }
 }
 
-impl Change<'_> {
-    /// Puts an entry into a quota file, which has none of that id.
-    pub(crate) fn put_entry(&self, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
-        let at = file.place();
-        let mut number = ROOT;
-        for level in 0..DEPTH {
-            let mut block = file_block(self.fs, &file.info, number)?;
-            let next = quota::reference(block.bytes(), level, entry.id, &file.header, at)?;
-            number = match next {
-                Some(next) => next,
-                None => {
-                    let next =
-                        if level + 1 == DEPTH { self.roomy_leaf(file)? } else { self.new_block(file)? };
-                    self.edit_file_block(&mut block, |bytes| {
-                        quota::set_reference(bytes, level, entry.id, next, at)
-                    })?;
-                    next
-                }
-            };
-        }
-        let mut block = file_block(self.fs, &file.info, number)?;
-        let put = self.edit_file_block(&mut block, |bytes| leaf::put(bytes, entry, &file.header, at))?;
-        if let Some(next) = put.full {
-            file.header.free_leaf = next;
-            if next != 0 {
-                let mut next = file_block(self.fs, &file.info, next)?;
-                self.edit_file_block(&mut next, |bytes| leaf::become_first(bytes, at))?;
+/// Puts an entry into a quota file, which has none of that id.
+pub(crate) fn put_entry(change: &Change<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
+    let at = file.place();
+    let mut number = ROOT;
+    for level in 0..DEPTH {
+        let mut block = file_block(change.fs, &file.info, number)?;
+        let next = quota::reference(block.bytes(), level, entry.id, &file.header, at)?;
+        number = match next {
+            Some(next) => next,
+            None => {
+                let next =
+                    if level + 1 == DEPTH { roomy_leaf(change, file)? } else { new_block(change, file)? };
+                edit_file_block(change, &mut block, |bytes| {
+                    quota::set_reference(bytes, level, entry.id, next, at)
+                })?;
+                next
             }
+        };
+    }
+    let mut block = file_block(change.fs, &file.info, number)?;
+    let put = edit_file_block(change, &mut block, |bytes| leaf::put(bytes, entry, &file.header, at))?;
+    if let Some(next) = put.full {
+        file.header.free_leaf = next;
+        if next != 0 {
+            let mut next = file_block(change.fs, &file.info, next)?;
+            edit_file_block(change, &mut next, |bytes| leaf::become_first(bytes, at))?;
         }
-        let mut head = file_block(self.fs, &file.info, 0)?;
-        self.edit_file_block(&mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
-        self.store(&file.info)?;
-        Ok(Spot { block: block.buffer.number(), offset: block.offset + put.offset })
     }
+    let mut head = file_block(change.fs, &file.info, 0)?;
+    edit_file_block(change, &mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
+    change.store(&file.info)?;
+    Ok(Spot { block: block.buffer.number(), offset: block.offset + put.offset })
+}
 
-    /// A leaf that has room.
-    fn roomy_leaf(&self, file: &mut QuotaFile) -> Result<u32> {
-        if file.header.free_leaf == 0 {
-            file.header.free_leaf = self.new_block(file)?;
-        }
-        Ok(file.header.free_leaf)
+/// A leaf that has room.
+fn roomy_leaf(change: &Change<'_>, file: &mut QuotaFile) -> Result<u32> {
+    if file.header.free_leaf == 0 {
+        file.header.free_leaf = new_block(change, file)?;
     }
+    Ok(file.header.free_leaf)
+}
 
-    /// A block of the file that is not in use, filled with zeroes: a free one, or one more.
-    fn new_block(&self, file: &mut QuotaFile) -> Result<u32> {
-        let at = file.place();
-        if file.header.free_block != 0 {
-            let number = file.header.free_block;
-            let mut block = file_block(self.fs, &file.info, number)?;
-            file.header.free_block = quota::next_free(block.bytes(), &file.header, at)?.unwrap_or(0);
-            self.clear_file_block(&mut block);
-            return Ok(number);
-        }
-        let number = file.header.blocks;
-        let start = u64::from(number) * BLOCK_SIZE as u64;
-        let run = self.fs.run_at(&file.info, start)?;
-        if run.mapped().is_some() {
-            self.clear_file_block(&mut file_block(self.fs, &file.info, number)?);
-        } else {
-            let run = self.allocate_for(&mut file.info, run.logical, 1, false)?;
-            let block = run.mapped().ok_or_else(|| hole(file.info.ino()))?.start;
-            self.fresh(block)?;
-        }
-        file.header.blocks = number.checked_add(1).ok_or_else(|| hole(file.info.ino()))?;
-        let size = file.info.size().max(start + BLOCK_SIZE as u64);
-        file.info.fields_mut().set_size(size);
-        Ok(number)
+/// A block of the file that is not in use, filled with zeroes: a free one, or one more.
+fn new_block(change: &Change<'_>, file: &mut QuotaFile) -> Result<u32> {
+    let at = file.place();
+    if file.header.free_block != 0 {
+        let number = file.header.free_block;
+        let mut block = file_block(change.fs, &file.info, number)?;
+        file.header.free_block = quota::next_free(block.bytes(), &file.header, at)?.unwrap_or(0);
+        clear_file_block(change, &mut block);
+        return Ok(number);
     }
+    let number = file.header.blocks;
+    let start = u64::from(number) * BLOCK_SIZE as u64;
+    let run = file.info.run_at(change.fs, start)?;
+    if run.mapped().is_some() {
+        clear_file_block(change, &mut file_block(change.fs, &file.info, number)?);
+    } else {
+        let run = allocate_for(change, &mut file.info, run.logical, 1, false)?;
+        let block = run.mapped().ok_or_else(|| hole(file.info.ino()))?.start;
+        change.fresh(block)?;
+    }
+    file.header.blocks = number.checked_add(1).ok_or_else(|| hole(file.info.ino()))?;
+    let size = file.info.size().max(start + BLOCK_SIZE as u64);
+    file.info.fields_mut().set_size(size);
+    Ok(number)
+}
 
-    fn clear_file_block(&self, block: &mut FileBlock) {
-        let within = block.offset..block.offset + BLOCK_SIZE;
-        self.edit(&mut block.buffer, |bytes| bytes[within].fill(0));
-    }
+fn clear_file_block(change: &Change<'_>, block: &mut FileBlock) {
+    let within = block.offset..block.offset + BLOCK_SIZE;
+    change.edit(&mut block.buffer, |bytes| bytes[within].fill(0));
+}
 
-    fn edit_file_block<R>(
-        &self,
-        block: &mut FileBlock,
-        edit: impl FnOnce(&mut [u8]) -> Result<R, Corrupt>,
-    ) -> Result<R> {
-        let within = block.offset..block.offset + BLOCK_SIZE;
-        Ok(self.edit(&mut block.buffer, |bytes| edit(&mut bytes[within]))?)
-    }
+fn edit_file_block<R>(
+    change: &Change<'_>,
+    block: &mut FileBlock,
+    edit: impl FnOnce(&mut [u8]) -> Result<R, Corrupt>,
+) -> Result<R> {
+    let within = block.offset..block.offset + BLOCK_SIZE;
+    Ok(change.edit(&mut block.buffer, |bytes| edit(&mut bytes[within]))?)
 }
 
 /// Block `number` of a quota file.
 fn file_block(fs: &Ext4, file: &InodeInfo, number: u32) -> Result<FileBlock> {
     let start = u64::from(number) * BLOCK_SIZE as u64;
-    let block = fs.run_at(file, start)?.mapped().ok_or_else(|| hole(file.ino()))?.start;
+    let block = file.run_at(fs, start)?.mapped().ok_or_else(|| hole(file.ino()))?.start;
     // OK: less than a block of the volume.
     let offset = to_usize((start % u64::from(fs.superblock().block_size())) as u32);
     Ok(FileBlock { buffer: fs.cache.read(block)?, offset })

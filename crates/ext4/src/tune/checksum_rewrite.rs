@@ -22,15 +22,16 @@ use std::sync::Arc;
 use extern4_block::{BlockDevice, BlockWriter, OverlayDevice};
 use extern4_disk::feature::{Compat, Features, Incompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
-use extern4_disk::inode::{FileKind, Inode, InodeFlags};
+use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
-use extern4_disk::{CorruptKind, Place, Structure, bitmap, dirent, extent, htree, inode, xattr};
+use extern4_disk::{CorruptKind, Place, Structure, bitmap, dirent, extent, htree, xattr};
 
 use crate::check::Checker;
 use crate::check::map::{self, DataRun, Visitor};
 use crate::error::{Error, Result, Unsupported};
-use crate::mount::{Ext4, OpenOptions};
+use crate::fs::Ext4;
+use crate::mount::options::OpenOptions;
 use crate::volume::group::to_usize;
 
 /// The feature, which no program has, and the text in place of the function that found the last error: both together note that

@@ -21,7 +21,7 @@ use extern4_jbd2::Journal;
 use extern4_vfs::Errno;
 
 use crate::error::{Result, Unsupported};
-use crate::mount::Ext4;
+use crate::fs::Ext4;
 use crate::volume::handle::Change;
 
 /// What to change; `None` leaves a thing as it is.
@@ -153,7 +153,7 @@ impl Ext4 {
             change.edit_superblock(|raw| tune.apply(raw))?;
             let blocks =
                 (0..descriptors).filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
-            blocks.into_iter().try_for_each(|(block, index)| change.seal_descriptors(block, index))
+            blocks.into_iter().try_for_each(|(block, index)| seal_descriptors(change, block, index))
         })?;
         self.tune_backups(tune, seed)?;
         if renames { self.seal_descriptor_copies() } else { Ok(()) }
@@ -204,30 +204,28 @@ impl Ext4 {
         for copies in copies.chunks(BACKUPS) {
             // OK: no more than `BACKUPS`.
             self.changing(copies.len() as u32, 0, |change| {
-                copies.iter().try_for_each(|(block, index)| change.seal_descriptors(*block, *index))
+                copies.iter().try_for_each(|(block, index)| seal_descriptors(change, *block, *index))
             })?;
         }
         Ok(())
     }
 }
 
-impl Change<'_> {
-    /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy
-    /// of that.
-    fn seal_descriptors(&self, block: u64, index: u32) -> Result<()> {
-        let sb = self.current_superblock();
-        let geometry = sb.geometry();
-        let mut buffer = self.fs.cache.read(block)?;
-        let first = index * geometry.descriptors_per_block();
-        self.edit(&mut buffer, |bytes| {
-            let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
-            for (descriptor, group) in descriptors.zip(first..geometry.group_count()) {
-                // A copy that was never written stays so.
-                if descriptor.iter().any(|&byte| byte != 0) {
-                    GroupDescriptor::store_checksum(descriptor, group, &sb);
-                }
+/// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy
+/// of that.
+fn seal_descriptors(change: &Change<'_>, block: u64, index: u32) -> Result<()> {
+    let sb = change.current_superblock();
+    let geometry = sb.geometry();
+    let mut buffer = change.fs.cache.read(block)?;
+    let first = index * geometry.descriptors_per_block();
+    change.edit(&mut buffer, |bytes| {
+        let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
+        for (descriptor, group) in descriptors.zip(first..geometry.group_count()) {
+            // A copy that was never written stays so.
+            if descriptor.iter().any(|&byte| byte != 0) {
+                GroupDescriptor::store_checksum(descriptor, group, &sb);
             }
-        });
-        Ok(())
-    }
+        }
+    });
+    Ok(())
 }

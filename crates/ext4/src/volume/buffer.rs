@@ -5,14 +5,12 @@
 //! has passed the check of that kind of structure. Two threads that verify the same block at once waste a little
 //! work and agree. What has been changed here and waits for its checksum ([`seal`](crate::volume::deferred_checksum)) is what it should be.
 
-use extern4_sync::primitive::Ordering::Relaxed;
-
 use extern4_block::Buffer;
 use extern4_disk::Corrupt;
+use extern4_sync::primitive::Ordering::Relaxed;
 
 use crate::error::Result;
-use crate::mount::Ext4;
-use crate::volume::deferred_checksum;
+use crate::volume::{Volume, deferred_checksum};
 
 /// A kind of structure that a loaded block has been verified to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +30,7 @@ pub(crate) enum Verified {
     InodeBitmap = 1 << 5,
 }
 
-impl Ext4 {
+impl Volume {
     /// The buffer of `block`, after `verify` has passed it since it was loaded.
     pub(crate) fn verified(
         &self,

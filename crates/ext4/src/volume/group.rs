@@ -12,7 +12,7 @@ use extern4_disk::superblock::Superblock;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::error::Result;
-use crate::mount::Ext4;
+use crate::volume::Volume;
 
 /// How many blocks of descriptors one device read fetches at most.
 const READ_AHEAD: u32 = 64;
@@ -47,7 +47,7 @@ impl Groups {
     }
 }
 
-impl Ext4 {
+impl Volume {
     /// The descriptor of `group`.
     ///
     /// # Errors

@@ -13,19 +13,20 @@ use extern4_disk::Corrupt;
 use extern4_disk::geometry::Position;
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::journal::Tid;
-use extern4_disk::superblock::ErrorPolicy;
+use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, Superblock};
 use extern4_jbd2::Handle;
 use extern4_sync::lock_order::{Rank, Ranked};
 use extern4_sync::primitive::AtomicU64;
 use extern4_vfs::{self as vfs, Errno};
 
-use crate::alloc::balloc::{Demand, ReserveUse, Reserved};
+use crate::alloc::block_allocator::{Demand, ReserveUse, Reserved};
 use crate::error::{Error, Result};
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::inode::{InodeInfo, timespec};
-use crate::mount::Ext4;
-use crate::mount::writer::{Writer, note};
-use crate::quota::{Counted, Promises, QUOTA_CREDITS};
+use crate::mount::writer::{Writer, note, store};
+use crate::quota::accounts::{Counted, Promises, QUOTA_CREDITS};
+use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
 /// An operation under way.
@@ -45,11 +46,6 @@ pub(crate) struct Change<'f> {
 }
 
 impl Ext4 {
-    /// What changes of the volume go through; `EROFS` if it was opened for reading.
-    pub(crate) fn writer(&self) -> Result<&Writer> {
-        self.writer.get().ok_or_else(|| Errno::EROFS.into())
-    }
-
     /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most the blocks of `demand`. `ENOSPC`, and
     /// it is not run, if there may not be so many.
     ///
@@ -268,7 +264,7 @@ impl<'f> Change<'f> {
 
     /// Changes no more of an inode in use than permission bits, number of links, when it was changed, and the part of its record that is
     /// for extended attributes: stores it, and shows it to those who have it in use. That takes less than to copy all of it, change,
-    /// [`store`](Self::store) and [`publish`](Ext4::publish) the copy.
+    /// [`store`](Self::store) and [`publish`](publish) the copy.
     pub(crate) fn touch(&self, inode: &vfs::Inode, edit: impl FnOnce(&mut Inode, &mut [u8])) -> Result<()> {
         let node = inode.private::<Node>();
         let at = node.position().ok_or(Errno::EROFS)?;
@@ -361,4 +357,19 @@ fn as_orphan(fields: &Inode, next: u32) -> Inode {
     let mut fields = *fields;
     fields.set_dtime(next);
     fields
+}
+
+impl Change<'_> {
+    /// Changes the superblock.
+    pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
+        let mut sb = self.writer.superblock();
+        edit(sb.raw_mut());
+        let block = sb.geometry().superblock_block();
+        self.edit_at(block, |block, _| store(&sb, block))
+    }
+
+    /// The superblock as it stands now.
+    pub(crate) fn current_superblock(&self) -> Superblock {
+        self.writer.superblock().clone()
+    }
 }

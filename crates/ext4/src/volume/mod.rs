@@ -1,8 +1,80 @@
-//! What all structures of a volume are read and changed through.
+//! A volume as it is read: its device, its geometry, its group descriptors and its buffers.
 
 pub(crate) mod buffer;
 pub(crate) mod deferred_checksum;
 pub(crate) mod group;
 pub(crate) mod handle;
+pub(crate) mod inode_table;
 pub(crate) mod superblock;
 pub(crate) mod system_zone;
+
+use std::sync::Arc;
+
+use extern4_block::{BlockDevice, BufferCache, CacheOptions};
+use extern4_disk::blocks::Blocks;
+use extern4_disk::indirect;
+use extern4_disk::superblock::Superblock;
+
+use crate::error::Result;
+use crate::volume::group::Groups;
+use crate::volume::inode_table::ReadAheadWindows;
+
+/// What every reader and every change of a volume needs: where its blocks are and what they hold.
+pub struct Volume {
+    /// What file contents are read from: the device, or the device with its journal replayed over it.
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) cache: Arc<BufferCache>,
+    superblock: Superblock,
+    groups: Groups,
+    blocks: Blocks,
+    indirect: indirect::Map,
+    inode_read_ahead: ReadAheadWindows,
+}
+
+impl Volume {
+    /// The volume on `device`, whose superblock is `superblock`. Descriptors are read from the copy in group `copy_in`, and at
+    /// most `cache_bytes` of metadata blocks stay in memory.
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        superblock: Superblock,
+        copy_in: u32,
+        cache_bytes: usize,
+    ) -> Result<Self> {
+        let geometry = superblock.geometry();
+        let cache = CacheOptions {
+            block_size: geometry.block_size(),
+            block_count: geometry.blocks_count(),
+            memory_bytes: cache_bytes,
+        };
+        Ok(Self {
+            cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
+            device,
+            groups: Groups::new(&superblock, copy_in),
+            blocks: Blocks { first: geometry.table_end(), end: geometry.blocks_count() },
+            // OK: the geometry has checked the block size.
+            indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
+            inode_read_ahead: ReadAheadWindows::new(geometry.blocks_count()),
+            superblock,
+        })
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The blocks that files may own.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks
+    }
+
+    /// The arithmetic of indirect blocks.
+    pub(crate) fn indirect_map(&self) -> indirect::Map {
+        self.indirect
+    }
+
+    /// The buffer cache, for experts: its counters, and blocks as they stand.
+    pub fn cache(&self) -> &BufferCache {
+        &self.cache
+    }
+}

@@ -6,11 +6,10 @@
 
 use std::ops::Range;
 
-use extern4_disk::superblock::JournalLocation;
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
-use crate::mount::Ext4;
+use crate::volume::Volume;
 
 /// The volume's own blocks.
 pub(crate) struct SystemZones(Box<[Zone]>);
@@ -22,12 +21,12 @@ struct Zone {
 }
 
 impl SystemZones {
-    /// Those of `fs`.
-    pub(crate) fn of(fs: &Ext4) -> Result<Self> {
-        let geometry = fs.superblock().geometry();
+    /// Those of `volume`.
+    pub(crate) fn of(volume: &Volume) -> Result<Self> {
+        let geometry = volume.superblock().geometry();
         let mut zones = Vec::new();
         for group in 0..geometry.group_count() {
-            let descriptor = fs.group(group)?;
+            let descriptor = volume.group(group)?;
             let mut add = |structure, start, len| zones.push(Zone { blocks: start..start + len, structure });
             if let (Some(start), Some(fixed)) = (geometry.group_start(group), geometry.fixed_blocks(group)) {
                 let superblock = geometry.superblock_in(group).map_or(start, |block| block + 1);
@@ -42,24 +41,7 @@ impl SystemZones {
             let what = "two of the volume's own structures are in one place";
             return Err(Place::new(structure).block(block).corrupt(CorruptKind::Mismatch { what }).into());
         }
-        let zones = Self(joined(zones));
-        zones.check_journal(fs)?;
-        Ok(zones)
-    }
-
-    /// Refuses a journal that has blocks of the volume's other structures.
-    fn check_journal(&self, fs: &Ext4) -> Result<()> {
-        let Some(JournalLocation::Inode(ino)) = fs.superblock().journal() else { return Ok(()) };
-        let journal = fs.load_inode(ino)?;
-        let (mut at, end) = (0, u64::from(journal.len_blocks(fs)?));
-        while let Some(logical) = u32::try_from(at).ok().filter(|_| at < end) {
-            let run = fs.map(&journal, logical)?;
-            if let Some(blocks) = run.mapped() {
-                self.check(&blocks)?;
-            }
-            at = run.end();
-        }
-        Ok(())
+        Ok(Self(joined(zones)))
     }
 
     /// Refuses blocks that a file claims and some of which are the volume's own.

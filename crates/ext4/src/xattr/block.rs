@@ -24,7 +24,7 @@
 //!   block that is no more must stay.
 //! - Who leaves such a block to others does so inside his change of it, so that whoever is the last comes after that.
 //! - Most blocks that are shared are part of it already. Who joins or leaves one of these writes the word and nothing else
-//!   ([`Change::join_again`], [`Change::leave_again`]). A block that is part of it stays so until it is freed, and if it is an attribute block
+//!   ([`join_again`], [`leave_again`]). A block that is part of it stays so until it is freed, and if it is an attribute block
 //!   again after that, it has become part of it again; so it may be asked for before he has joined.
 
 use extern4_block::{Buffer, Found};
@@ -36,326 +36,330 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::Errno;
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::deferred_checksum;
 use crate::volume::handle::Change;
+use crate::xattr::ea_inode::{release_ea_inode, share_ea_inode};
+use crate::xattr::get::attribute_block_at;
 use crate::xattr::list::{Attribute, borrowed};
+use crate::xattr::set::{charge_blocks, give_value_up};
 use crate::xattr::sharing::Count;
 
-impl Ext4 {
-    /// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info` is current, and stays so, for
-    /// who calls has the inode's `attributes`.
-    pub(crate) fn note_block(&self, info: &InodeInfo) {
-        let (Some(writer), Some(block)) = (self.writer.get(), info.fields().xattr_block()) else { return };
-        let Ok(hash) = self.cache.with(block, xattr::stored_hash) else { return };
-        if hash != 0 {
-            writer.sharing.blocks.insert(hash, block);
-        }
-    }
-
-    /// The first block of the group of inode `ino`.
-    fn home_of(&self, ino: u32) -> u64 {
-        let geometry = self.superblock().geometry();
-        geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
+/// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info` is current, and stays so, for
+/// who calls has the inode's `attributes`.
+pub(crate) fn note_block(fs: &Ext4, info: &InodeInfo) {
+    let (Some(writer), Some(block)) = (fs.writer.get(), info.fields().xattr_block()) else { return };
+    let Ok(hash) = fs.cache.with(block, xattr::stored_hash) else { return };
+    if hash != 0 {
+        writer.sharing.blocks.insert(hash, block);
     }
 }
 
-impl Change<'_> {
-    /// Makes `list` the attributes in the inode's block: in one that has them already, or in the one that the inode has if
-    /// nobody else does, or in a new one. `made` is the EA inode of an entry that is counted there already.
-    pub(crate) fn change_block(
-        &self,
-        info: &mut InodeInfo,
-        list: &[Attribute],
-        made: Option<u32>,
-    ) -> Result<()> {
-        if list.is_empty() {
-            return self.leave_block(info);
+/// The first block of the group of inode `ino`.
+fn home_of(fs: &Ext4, ino: u32) -> u64 {
+    let geometry = fs.superblock().geometry();
+    geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
+}
+
+/// Makes `list` the attributes in the inode's block: in one that has them already, or in the one that the inode has if
+/// nobody else does, or in a new one. `made` is the EA inode of an entry that is counted there already.
+pub(crate) fn change_block(
+    change: &Change<'_>,
+    info: &mut InodeInfo,
+    list: &[Attribute],
+    made: Option<u32>,
+) -> Result<()> {
+    if list.is_empty() {
+        return leave_block(change, info);
+    }
+    let deleted = has_closed_block(change, info)?;
+    let hash = hash::entries(list.iter().map(|attribute| attribute.as_attr().hash));
+    if !deleted && let Some(block) = join_block(change, list, hash)? {
+        leave_block(change, info)?;
+        put_block(change, info, block)?;
+        // The block has what it refers to counted.
+        return made.map_or(Ok(()), |ino| release_ea_inode(change, ino, Some(info)));
+    }
+    let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
+    remove_one(&mut values, made);
+    if let Some((buffer, place)) = info.attribute_block(change.fs)?
+        && close(change, &buffer, place)?
+    {
+        return change_in_place(change, info, buffer, &Contents { list, hash, values }, deleted);
+    }
+    // Before the old block is left, which may be all that keeps them.
+    for ino in values {
+        share_ea_inode(change, ino, place_of(info))?;
+    }
+    let mut buffer = new_attr_block(change, info)?;
+    write_block(change, &mut buffer, list, hash)?;
+    change.writer.sharing.note(Count::BlocksMade);
+    open(change, &buffer);
+    leave_block(change, info)?;
+    put_block(change, info, buffer.number())
+}
+
+/// Whether the inode is being deleted, and has its block closed for good.
+fn has_closed_block(change: &Change<'_>, info: &InodeInfo) -> Result<bool> {
+    if info.fields().links() > 0 {
+        return Ok(false);
+    }
+    let old = info.attribute_block(change.fs)?;
+    Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
+}
+
+/// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
+/// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
+/// to its end. It is closed.
+fn new_attr_block(change: &Change<'_>, info: &InodeInfo) -> Result<Buffer> {
+    let geometry = change.fs.superblock().geometry();
+    let near = info.fields().xattr_block().unwrap_or_else(|| home_of(change.fs, info.ino()));
+    let group = geometry.group_of_block(near);
+    let behind = change.writer.sharing.behind(group, change.tid());
+    let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
+    let block = change.writer.space.allocate(change, goal, 1)?.start;
+    change.writer.sharing.set_behind(group, change.tid(), block + 1);
+    let buffer = change.fresh(block)?;
+    // Somebody may look at it who has found what was there before.
+    buffer.sharers().reset();
+    Ok(buffer)
+}
+
+/// Changes the block of one inode, which has been closed.
+fn change_in_place(
+    change: &Change<'_>,
+    info: &InodeInfo,
+    mut buffer: Buffer,
+    new: &Contents<'_>,
+    deleted: bool,
+) -> Result<()> {
+    let mut given_up = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
+    for ino in &new.values {
+        remove_one(&mut given_up, Some(*ino));
+    }
+    change.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
+    write_block(change, &mut buffer, new.list, new.hash)?;
+    if !deleted {
+        open(change, &buffer);
+    }
+    given_up.into_iter().try_for_each(|ino| release_ea_inode(change, ino, Some(info)))
+}
+
+/// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
+pub(crate) fn leave_block(change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
+    let Some(block) = info.fields().xattr_block() else { return Ok(()) };
+    let place = place_of(info).block(block);
+    let left = match leave_again(change, block) {
+        Some(left) => left?,
+        None => leave_first(change, &mut attribute_block_at(change.fs, block, place)?, place)?,
+    };
+    if left == Put::Last {
+        free_attr_block(change, block, Some(info))?;
+    }
+    info.fields_mut().set_xattr_block(None);
+    charge_blocks(change, info, -1)
+}
+
+/// Frees an attribute block that no inode has any more, and gives up what it refers to. `owner`
+/// was the last to have it.
+fn free_attr_block(change: &Change<'_>, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
+    let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
+    let values = values_of(&Attrs::in_block(&attribute_block_at(change.fs, block, place)?, place)?.1);
+    change.writer.space.free(change, block..block + 1, true)?;
+    values.into_iter().try_for_each(|ino| release_ea_inode(change, ino, owner))
+}
+
+/// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
+/// leaves it, if others have it.
+pub(crate) fn have_block_alone(change: &Change<'_>, info: &mut InodeInfo) -> Result<Option<Buffer>> {
+    let Some((mut buffer, place)) = info.attribute_block(change.fs)? else { return Ok(None) };
+    if leave_first(change, &mut buffer, place)? == Put::Last {
+        return Ok(Some(buffer));
+    }
+    let old = info.attributes(change.fs)?;
+    for (ino, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
+        give_value_up(change, info, ino, size)?;
+    }
+    info.fields_mut().set_xattr_block(None);
+    charge_blocks(change, info, -1)?;
+    change.store(info)?;
+    Ok(None)
+}
+
+/// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
+fn leave_first(change: &Change<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
+    let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
+    let leave =
+        || Ok(if close(change, buffer, place)? { Put::Last } else { leave_in_change(change, buffer) });
+    change.writer.sharing.blocks.leave(hash, block, leave)
+}
+
+/// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
+fn leave_again(change: &Change<'_>, block: u64) -> Option<Result<Put>> {
+    let left = change.fs.cache.with_found(block, |found| {
+        if !is_part(change, &found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
+            return None;
         }
-        let deleted = self.has_closed_block(info)?;
-        let hash = hash::entries(list.iter().map(|attribute| attribute.as_attr().hash));
-        if !deleted && let Some(block) = self.join_block(list, hash)? {
-            self.leave_block(info)?;
-            self.put_block(info, block)?;
-            // The block has what it refers to counted.
-            return made.map_or(Ok(()), |ino| self.release_ea_inode(ino, Some(info)));
+        change.note_begun();
+        let hash = found.look(xattr::stored_hash);
+        Some(change.writer.sharing.blocks.leave(hash, block, || Ok(found.sharers().put())))
+    });
+    left.flatten()
+}
+
+/// Whether it is an attribute block that is part of the transaction.
+fn is_part(change: &Change<'_>, found: &Found<'_>) -> bool {
+    // Relaxed: it says nothing about other memory.
+    change.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
+}
+
+/// Takes a block that the inode has out of sharing; false if others have it.
+fn close(_change: &Change<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
+    let (sharers, seen) = (buffer.sharers(), buffer.sharers().snapshot());
+    if !seen.is_known() {
+        sharers.set(seen, Attrs::in_block(buffer, place)?.0.refcount);
+    }
+    Ok(sharers.try_close())
+}
+
+/// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
+fn leave_in_change(change: &Change<'_>, buffer: &mut Buffer) -> Put {
+    let pin = buffer.pin();
+    note_shared(buffer.flags());
+    edit_block(change, buffer, |_| pin.sharers().put())
+}
+
+/// Lets others share a block that the inode has alone.
+fn open(change: &Change<'_>, buffer: &Buffer) {
+    // Relaxed: it is a hint.
+    if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
+        buffer.flags().fetch_and(!IS_SHARED, Relaxed);
+    }
+    buffer.sharers().open();
+    let hash = xattr::stored_hash(buffer);
+    if hash != 0 {
+        change.writer.sharing.blocks.insert(hash, buffer.number());
+    }
+}
+
+/// Finds a block that holds `list`, whose hash that is, and joins those who have it.
+fn join_block(change: &Change<'_>, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
+    if hash == 0 {
+        return Ok(None);
+    }
+    let wanted = Wanted { list, hash };
+    let mut last_of = Vec::new();
+    let join = |block, is_there: &dyn Fn() -> bool| {
+        let again = join_again(change, block, &wanted);
+        // An error is that of a block that is of no use.
+        let came = again.unwrap_or_else(|| join_first(change, block, is_there, &wanted).unwrap_or(Came::Not));
+        if came == Came::Last {
+            last_of.push(block);
         }
-        let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
-        remove_one(&mut values, made);
-        if let Some((buffer, place)) = self.fs.attribute_block(info)?
-            && self.close(&buffer, place)?
-        {
-            return self.change_in_place(info, buffer, &Contents { list, hash, values }, deleted);
+        came == Came::Joined
+    };
+    let found = change.writer.sharing.blocks.find(hash, join);
+    // Now that nobody looks at what can be found.
+    last_of.into_iter().try_for_each(|block| free_unwanted(change, block))?;
+    Ok(found)
+}
+
+/// Joins those who have attribute block `block`, if it holds what is wanted. Done if it is part of the transaction; `None` for any other.
+fn join_again(change: &Change<'_>, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
+    let came = change.fs.cache.with_found(block, |found| {
+        if !is_part(change, &found) {
+            return None;
         }
-        // Before the old block is left, which may be all that keeps them.
-        for ino in values {
-            self.share_ea_inode(ino, place_of(info))?;
+        let holds = || found.look(|bytes| wanted.is_held_by(bytes, block));
+        join_by(change, found.sharers(), found.flags(), block, wanted, holds)
+    });
+    came.flatten()
+}
+
+/// The same for any that can be found still.
+fn join_first(
+    change: &Change<'_>,
+    block: u64,
+    is_there: &dyn Fn() -> bool,
+    wanted: &Wanted<'_>,
+) -> Result<Came> {
+    let place = Place::new(Structure::Xattr).block(block);
+    let mut buffer = attribute_block_at(change.fs, block, place)?;
+    let pin = buffer.pin();
+    let seen = pin.sharers().snapshot();
+    // Held now, so that what is noted is of the block's life, if it has not been given up.
+    if !is_there() {
+        return Ok(Came::Not);
+    }
+    pin.sharers().set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
+    let holds = || wanted.is_held_by(&pin.buffer(), block);
+    let came = join_by(change, pin.sharers(), buffer.flags(), block, wanted, holds);
+    if came == Some(Came::Joined) {
+        edit_block(change, &mut buffer, |_| ());
+    }
+    Ok(came.unwrap_or(Came::Not))
+}
+
+/// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
+fn join_by(
+    change: &Change<'_>,
+    sharers: &ClosableRefcount,
+    flags: &AtomicU32,
+    block: u64,
+    wanted: &Wanted<'_>,
+    holds: impl FnOnce() -> bool,
+) -> Option<Came> {
+    let sharing = &change.writer.sharing;
+    match sharers.try_get(REFCOUNT_MAX) {
+        TryGet::Unknown => return None,
+        TryGet::Closed => return Some(Came::Not),
+        TryGet::Got if holds() => {
+            change.note_begun();
+            note_shared(flags);
+            sharing.note(Count::BlocksShared);
+            return Some(Came::Joined);
         }
-        let mut buffer = self.new_attr_block(info)?;
-        self.write_block(&mut buffer, list, hash)?;
-        self.writer.sharing.note(Count::BlocksMade);
-        self.open(&buffer);
-        self.leave_block(info)?;
-        self.put_block(info, buffer.number())
+        TryGet::Got => sharing.note(Count::Differing),
+        // If one leaves before that is said, it is taken back below.
+        TryGet::Full => sharing.blocks.set_full(wanted.hash, block, true),
     }
+    let left = sharers.put();
+    sharing.blocks.note_left(wanted.hash, block, left);
+    Some(if left == Put::Last { Came::Last } else { Came::Not })
+}
 
-    /// Whether the inode is being deleted, and has its block closed for good.
-    fn has_closed_block(&self, info: &InodeInfo) -> Result<bool> {
-        if info.fields().links() > 0 {
-            return Ok(false);
-        }
-        let old = self.fs.attribute_block(info)?;
-        Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
-    }
+/// Frees a block that others have left while this has looked at it.
+#[cold]
+fn free_unwanted(change: &Change<'_>, block: u64) -> Result<()> {
+    let hash = change.fs.cache.with(block, xattr::stored_hash)?;
+    change.writer.sharing.blocks.remove(hash, block);
+    free_attr_block(change, block, None)
+}
 
-    /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
-    /// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
-    /// to its end. It is closed.
-    fn new_attr_block(&self, info: &InodeInfo) -> Result<Buffer> {
-        let geometry = self.fs.superblock().geometry();
-        let near = info.fields().xattr_block().unwrap_or_else(|| self.fs.home_of(info.ino()));
-        let group = geometry.group_of_block(near);
-        let behind = self.writer.sharing.behind(group, self.tid());
-        let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
-        let block = self.allocate(goal, 1)?.start;
-        self.writer.sharing.set_behind(group, self.tid(), block + 1);
-        let buffer = self.fresh(block)?;
-        // Somebody may look at it who has found what was there before.
-        buffer.sharers().reset();
-        Ok(buffer)
-    }
+/// The inode has `block` now, and had none.
+fn put_block(change: &Change<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
+    info.fields_mut().set_xattr_block(Some(block));
+    charge_blocks(change, info, 1)
+}
 
-    /// Changes the block of one inode, which has been closed.
-    fn change_in_place(
-        &self,
-        info: &InodeInfo,
-        mut buffer: Buffer,
-        new: &Contents<'_>,
-        deleted: bool,
-    ) -> Result<()> {
-        let mut given_up = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
-        for ino in &new.values {
-            remove_one(&mut given_up, Some(*ino));
-        }
-        self.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
-        self.write_block(&mut buffer, new.list, new.hash)?;
-        if !deleted {
-            self.open(&buffer);
-        }
-        given_up.into_iter().try_for_each(|ino| self.release_ea_inode(ino, Some(info)))
-    }
+/// Writes the attributes of one inode to its block.
+fn write_block(change: &Change<'_>, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
+    let header = Header { refcount: 1, hash };
+    let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
+    edit_block(change, buffer, encode).map_err(|_| Errno::ENOSPC)?;
+    change.fs.note_verified(buffer, Verified::XattrBlock);
+    Ok(())
+}
 
-    /// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
-    pub(crate) fn leave_block(&self, info: &mut InodeInfo) -> Result<()> {
-        let Some(block) = info.fields().xattr_block() else { return Ok(()) };
-        let place = place_of(info).block(block);
-        let left = match self.leave_again(block) {
-            Some(left) => left?,
-            None => self.leave_first(&mut self.fs.attribute_block_at(block, place)?, place)?,
-        };
-        if left == Put::Last {
-            self.free_attr_block(block, Some(info))?;
-        }
-        info.fields_mut().set_xattr_block(None);
-        self.charge(info, -1)
-    }
-
-    /// Frees an attribute block that no inode has any more, and gives up what it refers to. `owner`
-    /// was the last to have it.
-    fn free_attr_block(&self, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
-        let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
-        let values = values_of(&Attrs::in_block(&self.fs.attribute_block_at(block, place)?, place)?.1);
-        self.free(block..block + 1, true)?;
-        values.into_iter().try_for_each(|ino| self.release_ea_inode(ino, owner))
-    }
-
-    /// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
-    /// leaves it, if others have it.
-    pub(crate) fn have_block_alone(&self, info: &mut InodeInfo) -> Result<Option<Buffer>> {
-        let Some((mut buffer, place)) = self.fs.attribute_block(info)? else { return Ok(None) };
-        if self.leave_first(&mut buffer, place)? == Put::Last {
-            return Ok(Some(buffer));
-        }
-        let old = self.fs.attributes(info)?;
-        for (ino, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
-            self.give_value_up(info, ino, size)?;
-        }
-        info.fields_mut().set_xattr_block(None);
-        self.charge(info, -1)?;
-        self.store(info)?;
-        Ok(None)
-    }
-
-    /// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
-    fn leave_first(&self, buffer: &mut Buffer, place: Place) -> Result<Put> {
-        let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
-        let leave = || Ok(if self.close(buffer, place)? { Put::Last } else { self.leave_in_change(buffer) });
-        self.writer.sharing.blocks.leave(hash, block, leave)
-    }
-
-    /// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
-    fn leave_again(&self, block: u64) -> Option<Result<Put>> {
-        let left = self.fs.cache.with_found(block, |found| {
-            if !self.is_part(&found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
-                return None;
-            }
-            self.note_begun();
-            let hash = found.look(xattr::stored_hash);
-            Some(self.writer.sharing.blocks.leave(hash, block, || Ok(found.sharers().put())))
-        });
-        left.flatten()
-    }
-
-    /// Whether it is an attribute block that is part of the transaction.
-    fn is_part(&self, found: &Found<'_>) -> bool {
-        // Relaxed: it says nothing about other memory.
-        self.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
-    }
-
-    /// Takes a block that the inode has out of sharing; false if others have it.
-    fn close(&self, buffer: &Buffer, place: Place) -> Result<bool> {
-        let (sharers, seen) = (buffer.sharers(), buffer.sharers().snapshot());
-        if !seen.is_known() {
-            sharers.set(seen, Attrs::in_block(buffer, place)?.0.refcount);
-        }
-        Ok(sharers.try_close())
-    }
-
-    /// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
-    fn leave_in_change(&self, buffer: &mut Buffer) -> Put {
-        let pin = buffer.pin();
-        note_shared(buffer.flags());
-        self.edit_block(buffer, |_| pin.sharers().put())
-    }
-
-    /// Lets others share a block that the inode has alone.
-    fn open(&self, buffer: &Buffer) {
-        // Relaxed: it is a hint.
-        if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
-            buffer.flags().fetch_and(!IS_SHARED, Relaxed);
-        }
-        buffer.sharers().open();
-        let hash = xattr::stored_hash(buffer);
-        if hash != 0 {
-            self.writer.sharing.blocks.insert(hash, buffer.number());
-        }
-    }
-
-    /// Finds a block that holds `list`, whose hash that is, and joins those who have it.
-    fn join_block(&self, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
-        if hash == 0 {
-            return Ok(None);
-        }
-        let wanted = Wanted { list, hash };
-        let mut last_of = Vec::new();
-        let join = |block, is_there: &dyn Fn() -> bool| {
-            let again = self.join_again(block, &wanted);
-            // An error is that of a block that is of no use.
-            let came =
-                again.unwrap_or_else(|| self.join_first(block, is_there, &wanted).unwrap_or(Came::Not));
-            if came == Came::Last {
-                last_of.push(block);
-            }
-            came == Came::Joined
-        };
-        let found = self.writer.sharing.blocks.find(hash, join);
-        // Now that nobody looks at what can be found.
-        last_of.into_iter().try_for_each(|block| self.free_unwanted(block))?;
-        Ok(found)
-    }
-
-    /// Joins those who have attribute block `block`, if it holds what is wanted. Done if it is part of the transaction; `None` for any other.
-    fn join_again(&self, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
-        let came = self.fs.cache.with_found(block, |found| {
-            if !self.is_part(&found) {
-                return None;
-            }
-            let holds = || found.look(|bytes| wanted.is_held_by(bytes, block));
-            self.join_by(found.sharers(), found.flags(), block, wanted, holds)
-        });
-        came.flatten()
-    }
-
-    /// The same for any that can be found still.
-    fn join_first(&self, block: u64, is_there: &dyn Fn() -> bool, wanted: &Wanted<'_>) -> Result<Came> {
-        let place = Place::new(Structure::Xattr).block(block);
-        let mut buffer = self.fs.attribute_block_at(block, place)?;
-        let pin = buffer.pin();
-        let seen = pin.sharers().snapshot();
-        // Held now, so that what is noted is of the block's life, if it has not been given up.
-        if !is_there() {
-            return Ok(Came::Not);
-        }
-        pin.sharers().set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
-        let holds = || wanted.is_held_by(&pin.buffer(), block);
-        let came = self.join_by(pin.sharers(), buffer.flags(), block, wanted, holds);
-        if came == Some(Came::Joined) {
-            self.edit_block(&mut buffer, |_| ());
-        }
-        Ok(came.unwrap_or(Came::Not))
-    }
-
-    /// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
-    fn join_by(
-        &self,
-        sharers: &ClosableRefcount,
-        flags: &AtomicU32,
-        block: u64,
-        wanted: &Wanted<'_>,
-        holds: impl FnOnce() -> bool,
-    ) -> Option<Came> {
-        let sharing = &self.writer.sharing;
-        match sharers.try_get(REFCOUNT_MAX) {
-            TryGet::Unknown => return None,
-            TryGet::Closed => return Some(Came::Not),
-            TryGet::Got if holds() => {
-                self.note_begun();
-                note_shared(flags);
-                sharing.note(Count::BlocksShared);
-                return Some(Came::Joined);
-            }
-            TryGet::Got => sharing.note(Count::Differing),
-            // If one leaves before that is said, it is taken back below.
-            TryGet::Full => sharing.blocks.set_full(wanted.hash, block, true),
-        }
-        let left = sharers.put();
-        sharing.blocks.note_left(wanted.hash, block, left);
-        Some(if left == Put::Last { Came::Last } else { Came::Not })
-    }
-
-    /// Frees a block that others have left while this has looked at it.
-    #[cold]
-    fn free_unwanted(&self, block: u64) -> Result<()> {
-        let hash = self.fs.cache.with(block, xattr::stored_hash)?;
-        self.writer.sharing.blocks.remove(hash, block);
-        self.free_attr_block(block, None)
-    }
-
-    /// The inode has `block` now, and had none.
-    fn put_block(&self, info: &mut InodeInfo, block: u64) -> Result<()> {
-        info.fields_mut().set_xattr_block(Some(block));
-        self.charge(info, 1)
-    }
-
-    /// Writes the attributes of one inode to its block.
-    fn write_block(&self, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
-        let header = Header { refcount: 1, hash };
-        let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
-        self.edit_block(buffer, encode).map_err(|_| Errno::ENOSPC)?;
-        self.fs.note_verified(buffer, Verified::XattrBlock);
-        Ok(())
-    }
-
-    /// Changes an attribute block, and puts off its checksum and count.
-    fn edit_block<R>(&self, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
-        let number = buffer.number();
-        self.edit_unsealed(buffer, |bytes, unsealed| {
-            deferred_checksum::put_off_attributes(unsealed, number);
-            edit(bytes)
-        })
-    }
+/// Changes an attribute block, and puts off its checksum and count.
+fn edit_block<R>(change: &Change<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+    let number = buffer.number();
+    change.edit_unsealed(buffer, |bytes, unsealed| {
+        deferred_checksum::put_off_attributes(unsealed, number);
+        edit(bytes)
+    })
 }
 
 /// What is to be in a block: attributes, their hash, and the values that they had counted before.

@@ -20,45 +20,63 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::map::RunKind;
-use crate::mount::Ext4;
-use crate::ops::create::now_seconds;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::change::{allocate_for, unmap_blocks};
+use crate::map::map_blocks::empty_map;
+use crate::map::run::RunKind;
+use crate::time::now_seconds;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Change;
 use crate::xattr::mbcache::Candidate;
 use crate::xattr::sharing::Count;
 
-impl Ext4 {
-    /// The EA inode that an entry at `place` names.
-    pub(crate) fn ea_inode(&self, ino: u32, place: Place) -> Result<InodeInfo> {
-        if ino == 0 || ino > self.superblock().inodes_count() || self.is_hidden(ino) {
-            let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
-            return Err(place.corrupt(kind).into());
-        }
-        let info = self.load_inode(ino)?;
-        if !info.fields().flags().contains(InodeFlags::EA_INODE) {
-            let what = "the inode of a value is not marked as one";
-            return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
-        }
-        Ok(info)
+/// The EA inode that an entry at `place` names.
+pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
+    if ino == 0 || ino > fs.superblock().inodes_count() || fs.is_hidden(ino) {
+        let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
+        return Err(place.corrupt(kind).into());
     }
+    let info = fs.load_inode(ino)?;
+    if !info.fields().flags().contains(InodeFlags::EA_INODE) {
+        let what = "the inode of a value is not marked as one";
+        return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+    }
+    Ok(info)
+}
 
+/// Whether inode `ino` holds a value of `owner` in the old form. An inode that cannot be read
+/// is none.
+pub(crate) fn is_old_ea_inode(fs: &Ext4, ino: u32, owner: &InodeInfo) -> bool {
+    let Ok(value) = ea_inode(fs, ino, Place::new(Structure::Xattr).ino(owner.ino())) else {
+        return false;
+    };
+    let mut contents = vec![0; usize::try_from(value.size().min(VALUE_SIZE_MAX.into())).unwrap_or(0)];
+    value.fields().may_be_old_value_of(owner.fields())
+        && value.read_ea_value(fs, &mut contents).is_ok()
+        && !value.is_ea_hash_right(fs, &contents)
+}
+
+fn ea_blocks(fs: &Ext4, size: u64) -> Range<u64> {
+    0..size.div_ceil(fs.superblock().block_size().into())
+}
+
+impl InodeInfo {
     /// Reads as much of the value as `buf` holds.
-    pub(crate) fn read_ea_value(&self, info: &InodeInfo, buf: &mut [u8]) -> Result<()> {
-        if info.is_inline() {
-            return self.read_contents(info, buf, 0).map(drop);
+    pub(crate) fn read_ea_value(&self, fs: &Ext4, buf: &mut [u8]) -> Result<()> {
+        if self.is_inline() {
+            return self.read_contents(fs, buf, 0).map(drop);
         }
-        let block_size = to_usize(self.superblock().block_size());
+        let block_size = to_usize(fs.superblock().block_size());
         let mut chunks = buf.chunks_mut(block_size).zip(0u32..).peekable();
         while let Some((_, logical)) = chunks.peek() {
-            let run = self.map(info, *logical)?;
+            let run = self.map(fs, *logical)?;
             for (chunk, logical) in
                 chunks.by_ref().take(usize::try_from(run.len_blocks).unwrap_or(usize::MAX))
             {
                 match run.kind.skip(u64::from(logical - run.logical)) {
                     RunKind::Mapped { physical } => {
-                        chunk.copy_from_slice(&self.cache.read(physical)?[..chunk.len()])
+                        chunk.copy_from_slice(&fs.cache.read(physical)?[..chunk.len()])
                     }
                     RunKind::Hole | RunKind::Unwritten { .. } => chunk.fill(0),
                 }
@@ -67,149 +85,131 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Whether inode `ino` holds a value of `owner` in the old form. An inode that cannot be read
-    /// is none.
-    pub(crate) fn is_old_ea_inode(&self, ino: u32, owner: &InodeInfo) -> bool {
-        let Ok(value) = self.ea_inode(ino, Place::new(Structure::Xattr).ino(owner.ino())) else {
-            return false;
-        };
-        let mut contents = vec![0; usize::try_from(value.size().min(VALUE_SIZE_MAX.into())).unwrap_or(0)];
-        value.fields().may_be_old_value_of(owner.fields())
-            && self.read_ea_value(&value, &mut contents).is_ok()
-            && !self.is_ea_hash_right(&value, &contents)
-    }
-
-    pub(crate) fn is_ea_hash_right(&self, value: &InodeInfo, contents: &[u8]) -> bool {
-        hash::ea_value(contents, self.superblock().checksum_seed()) == value.fields().ea_hash()
-    }
-
-    fn ea_blocks(&self, size: u64) -> Range<u64> {
-        0..size.div_ceil(self.superblock().block_size().into())
+    pub(crate) fn is_ea_hash_right(&self, fs: &Ext4, contents: &[u8]) -> bool {
+        hash::ea_value(contents, fs.superblock().checksum_seed()) == self.fields().ea_hash()
     }
 }
 
-impl Change<'_> {
-    /// An EA inode that holds `value` and counts one attribute more: one that there is, or a new one near its `owner`. `ENOSPC`, and
-    /// nothing is changed, if no inode is free; blocks for it have been set aside.
-    pub(crate) fn take_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
-        let hash = hash::ea_value(value, self.fs.superblock().checksum_seed());
-        let values = &self.writer.sharing.values;
-        for found in values.candidates(hash) {
-            if let Some(ino) = self.join_ea_inode(&found, value)? {
-                return Ok(ino);
+/// An EA inode that holds `value` and counts one attribute more: one that there is, or a new one near its `owner`. `ENOSPC`, and
+/// nothing is changed, if no inode is free; blocks for it have been set aside.
+pub(crate) fn take_ea_inode(change: &Change<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+    let hash = hash::ea_value(value, change.fs.superblock().checksum_seed());
+    let values = &change.writer.sharing.values;
+    for found in values.candidates(hash) {
+        if let Some(ino) = join_ea_inode(change, &found, value)? {
+            return Ok(ino);
+        }
+    }
+    let ino = make_ea_inode(change, owner, value)?;
+    values.insert(hash, ino.into());
+    Ok(ino)
+}
+
+/// One attribute more refers to the value in the inode that was found, if it is there and equal: that inode.
+fn join_ea_inode(change: &Change<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
+    let sharing = &change.writer.sharing;
+    let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
+    let _count = sharing.count_of(ino);
+    if !found.is_in() {
+        return Ok(None);
+    }
+    let Ok(mut info) = ea_inode(change.fs, ino, Place::new(Structure::Xattr).ino(ino)) else {
+        return Ok(None);
+    };
+    let mut there = vec![0; value.len()];
+    let count = info.fields().ea_refcount();
+    let sizes_differ = info.size() != value.len() as u64;
+    if count == 0 || sizes_differ || info.read_ea_value(change.fs, &mut there).is_err() || there != value {
+        sharing.note(Count::Differing);
+        return Ok(None);
+    }
+    info.fields_mut().set_ea_refcount(count.saturating_add(1));
+    change.store(&info)?;
+    found.touch();
+    sharing.note(Count::ValuesShared);
+    Ok(Some(ino))
+}
+
+fn make_ea_inode(change: &Change<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+    let sb = change.fs.superblock();
+    let (ino, _) = change.writer.space.allocate_inode(change, owner.ino(), false)?;
+    change.writer.space.clear_record(change, ino)?;
+    let value_hash = hash::ea_value(value, sb.checksum_seed());
+    let now = now_seconds();
+    // With the generation of the owner and its number as the time it would be one as Lustre made them.
+    let mut inode = Inode::new(ino, FileKind::Regular.mode_bits() | 0o600, now ^ value_hash, sb);
+    let time = Timestamp { seconds: now.into(), nanos: 0 };
+    inode.set_mtime(time);
+    inode.set_crtime(time);
+    inode.set_ea_refcount(1);
+    inode.set_ea_hash(value_hash);
+    inode.set_uid(owner.fields().uid());
+    inode.set_gid(owner.fields().gid());
+    inode.set_links(1);
+    inode.set_flags(InodeFlags::EA_INODE);
+    inode.set_size(value.len() as u64);
+    let mut info = InodeInfo::new(inode, change.fs.inode_position(ino)?, sb.metadata_seed());
+    empty_map(change, &mut info);
+    write_ea_value(change, &mut info, value)?;
+    change.store(&info)?;
+    Ok(ino)
+}
+
+fn write_ea_value(change: &Change<'_>, info: &mut InodeInfo, value: &[u8]) -> Result<()> {
+    let block_size = to_usize(change.fs.superblock().block_size());
+    let mut rest = value;
+    let mut logical = 0;
+    while !rest.is_empty() {
+        // OK: at most 64 blocks.
+        let want = rest.len().div_ceil(block_size) as u32;
+        let run = allocate_for(change, info, logical, want, false)?;
+        for block in run.mapped().filter(|blocks| !blocks.is_empty()).ok_or(Errno::EIO)? {
+            let (chunk, behind) = rest.split_at(rest.len().min(block_size));
+            if chunk.is_empty() {
+                break;
             }
+            let mut buffer = change.fresh(block)?;
+            change.edit(&mut buffer, |bytes| bytes[..chunk.len()].copy_from_slice(chunk));
+            (rest, logical) = (behind, logical + 1);
         }
-        let ino = self.make_ea_inode(owner, value)?;
-        values.insert(hash, ino.into());
-        Ok(ino)
     }
+    Ok(())
+}
 
-    /// One attribute more refers to the value in the inode that was found, if it is there and equal: that inode.
-    fn join_ea_inode(&self, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
-        let sharing = &self.writer.sharing;
-        let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
-        let _count = sharing.count_of(ino);
-        if !found.is_in() {
-            return Ok(None);
-        }
-        let Ok(mut info) = self.fs.ea_inode(ino, Place::new(Structure::Xattr).ino(ino)) else {
-            return Ok(None);
-        };
-        let mut there = vec![0; value.len()];
-        let count = info.fields().ea_refcount();
-        let sizes_differ = info.size() != value.len() as u64;
-        if count == 0 || sizes_differ || self.fs.read_ea_value(&info, &mut there).is_err() || there != value {
-            sharing.note(Count::Differing);
-            return Ok(None);
-        }
-        info.fields_mut().set_ea_refcount(count.saturating_add(1));
-        self.store(&info)?;
-        found.touch();
-        sharing.note(Count::ValuesShared);
-        Ok(Some(ino))
-    }
+/// One attribute more refers to the value in inode `ino`.
+pub(crate) fn share_ea_inode(change: &Change<'_>, ino: u32, place: Place) -> Result<()> {
+    let _count = change.writer.sharing.count_of(ino);
+    let mut info = ea_inode(change.fs, ino, place)?;
+    let count = info.fields().ea_refcount().saturating_add(1);
+    info.fields_mut().set_ea_refcount(count);
+    change.store(&info)
+}
 
-    fn make_ea_inode(&self, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
-        let sb = self.fs.superblock();
-        let (ino, _) = self.allocate_inode(owner.ino(), false)?;
-        self.clear_record(ino)?;
-        let value_hash = hash::ea_value(value, sb.checksum_seed());
-        let now = now_seconds();
-        // With the generation of the owner and its number as the time it would be one as Lustre made them.
-        let mut inode = Inode::new(ino, FileKind::Regular.mode_bits() | 0o600, now ^ value_hash, sb);
-        let time = Timestamp { seconds: now.into(), nanos: 0 };
-        inode.set_mtime(time);
-        inode.set_crtime(time);
-        inode.set_ea_refcount(1);
-        inode.set_ea_hash(value_hash);
-        inode.set_uid(owner.fields().uid());
-        inode.set_gid(owner.fields().gid());
-        inode.set_links(1);
-        inode.set_flags(InodeFlags::EA_INODE);
-        inode.set_size(value.len() as u64);
-        let mut info = InodeInfo::new(inode, self.fs.inode_position(ino)?, sb.metadata_seed());
-        self.empty_map(&mut info);
-        self.write_ea_value(&mut info, value)?;
-        self.store(&info)?;
-        Ok(ino)
+/// One attribute less of `owner`, or of a block that it leaves, refers to the value in inode
+/// `ino`; it is freed if that was the last. Without an owner, the value is none of the old
+/// form.
+pub(crate) fn release_ea_inode(change: &Change<'_>, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
+    let _count = change.writer.sharing.count_of(ino);
+    let mut info = ea_inode(change.fs, ino, Place::new(Structure::Xattr).ino(ino))?;
+    let is_old = owner.is_some_and(|owner| is_old_ea_inode(change.fs, ino, owner));
+    let count = if is_old { 1 } else { info.fields().ea_refcount() };
+    let Some(count) = count.checked_sub(1) else {
+        let what = "a value is referred to that nobody refers to";
+        return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+    };
+    info.fields_mut().set_ea_refcount(count);
+    if count > 0 {
+        return change.store(&info);
     }
-
-    fn write_ea_value(&self, info: &mut InodeInfo, value: &[u8]) -> Result<()> {
-        let block_size = to_usize(self.fs.superblock().block_size());
-        let mut rest = value;
-        let mut logical = 0;
-        while !rest.is_empty() {
-            // OK: at most 64 blocks.
-            let want = rest.len().div_ceil(block_size) as u32;
-            let run = self.allocate_for(info, logical, want, false)?;
-            for block in run.mapped().filter(|blocks| !blocks.is_empty()).ok_or(Errno::EIO)? {
-                let (chunk, behind) = rest.split_at(rest.len().min(block_size));
-                if chunk.is_empty() {
-                    break;
-                }
-                let mut buffer = self.fresh(block)?;
-                self.edit(&mut buffer, |bytes| bytes[..chunk.len()].copy_from_slice(chunk));
-                (rest, logical) = (behind, logical + 1);
-            }
-        }
-        Ok(())
+    change.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
+    let mut blocks = ea_blocks(change.fs, info.size());
+    // In one change all the same: they are few.
+    while !blocks.is_empty() {
+        blocks = unmap_blocks(change, &mut info, blocks, true)?;
     }
-
-    /// One attribute more refers to the value in inode `ino`.
-    pub(crate) fn share_ea_inode(&self, ino: u32, place: Place) -> Result<()> {
-        let _count = self.writer.sharing.count_of(ino);
-        let mut info = self.fs.ea_inode(ino, place)?;
-        let count = info.fields().ea_refcount().saturating_add(1);
-        info.fields_mut().set_ea_refcount(count);
-        self.store(&info)
-    }
-
-    /// One attribute less of `owner`, or of a block that it leaves, refers to the value in inode
-    /// `ino`; it is freed if that was the last. Without an owner, the value is none of the old
-    /// form.
-    pub(crate) fn release_ea_inode(&self, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
-        let _count = self.writer.sharing.count_of(ino);
-        let mut info = self.fs.ea_inode(ino, Place::new(Structure::Xattr).ino(ino))?;
-        let is_old = owner.is_some_and(|owner| self.fs.is_old_ea_inode(ino, owner));
-        let count = if is_old { 1 } else { info.fields().ea_refcount() };
-        let Some(count) = count.checked_sub(1) else {
-            let what = "a value is referred to that nobody refers to";
-            return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
-        };
-        info.fields_mut().set_ea_refcount(count);
-        if count > 0 {
-            return self.store(&info);
-        }
-        self.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
-        let mut blocks = self.fs.ea_blocks(info.size());
-        // In one change all the same: they are few.
-        while !blocks.is_empty() {
-            blocks = self.unmap(&mut info, blocks, true)?;
-        }
-        info.fields_mut().set_size(0);
-        info.fields_mut().set_links(0);
-        info.fields_mut().set_dtime(now_seconds());
-        self.store(&info)?;
-        self.free_inode(ino, false)
-    }
+    info.fields_mut().set_size(0);
+    info.fields_mut().set_links(0);
+    info.fields_mut().set_dtime(now_seconds());
+    change.store(&info)?;
+    change.writer.space.free_inode(change, ino, false)
 }

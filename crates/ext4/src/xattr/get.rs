@@ -9,34 +9,88 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
+use crate::xattr::ea_inode::ea_inode;
 
 /// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways of their own.
 const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
 
-impl Ext4 {
+/// Whether users may see attributes with that prefix.
+pub(crate) fn lists(fs: &Ext4, index: NameIndex) -> bool {
+    LISTED.contains(&index) && (index != NameIndex::USER || fs.has_user_attributes)
+}
+
+fn attribute_block_of(inode: &InodeInfo) -> Option<(u64, Place)> {
+    let block = inode.fields().xattr_block()?;
+    Some((block, Place::new(Structure::Xattr).ino(inode.ino()).block(block)))
+}
+
+/// Attribute block `block`, its checksum verified.
+pub(crate) fn attribute_block_at(fs: &Ext4, block: u64, place: Place) -> Result<Buffer> {
+    let verify = |bytes: &[u8]| verify_attribute_block(fs, bytes, block, place);
+    fs.verified(block, Verified::XattrBlock, verify)
+}
+
+fn verify_attribute_block(fs: &Ext4, bytes: &[u8], block: u64, place: Place) -> Result<(), Corrupt> {
+    match fs.superblock().metadata_seed() {
+        Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
+        None => Ok(()),
+    }
+}
+
+/// The value of an attribute, wherever it is.
+fn value(fs: &Ext4, attr: &Attr<'_>, owner: &InodeInfo, place: Place) -> Result<Vec<u8>> {
+    match attr.value {
+        Value::Here(value) => Ok(value.to_vec()),
+        Value::EaInode { ino, size } => value_in_inode(fs, attr, (ino, size), owner, place),
+    }
+}
+
+fn value_in_inode(
+    fs: &Ext4,
+    attr: &Attr<'_>,
+    (ino, size): (u32, u32),
+    owner: &InodeInfo,
+    place: Place,
+) -> Result<Vec<u8>> {
+    let info = ea_inode(fs, ino, place)?;
+    let at = Place::new(Structure::Xattr).ino(ino);
+    if info.size() != u64::from(size) || size > xattr::VALUE_SIZE_MAX {
+        let kind = CorruptKind::Field { field: "e_value_size", value: u64::from(size) };
+        return Err(at.corrupt(kind).into());
+    }
+    let mut value = vec![0; to_usize(size)];
+    info.read_ea_value(fs, &mut value)?;
+    if info.fields().may_be_old_value_of(owner.fields()) && !info.is_ea_hash_right(fs, &value) {
+        return Ok(value);
+    }
+    let computed = fs.superblock().checksum_seed().checksum(&value);
+    extern4_disk::checksum::verify(info.fields().ea_hash(), computed, at)?;
+    xattr::hash::verify_entry(attr, Some(computed), place)?;
+    if let Some(writer) = fs.writer.get() {
+        writer.sharing.values.insert(computed, ino.into());
+    }
+    Ok(value)
+}
+
+impl InodeInfo {
     /// The value of the attribute with the full name `name`.
-    pub(crate) fn xattr_value(&self, inode: &InodeInfo, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn xattr_value(&self, fs: &Ext4, name: &[u8]) -> Result<Vec<u8>> {
         match NameIndex::split(name) {
-            Some((index, rest)) if self.lists(index) => {
-                self.attribute(inode, index, rest)?.ok_or_else(|| Errno::ENODATA.into())
+            Some((index, rest)) if lists(fs, index) => {
+                self.attribute(fs, index, rest)?.ok_or_else(|| Errno::ENODATA.into())
             }
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
     }
 
-    /// Whether users may see attributes with that prefix.
-    pub(crate) fn lists(&self, index: NameIndex) -> bool {
-        LISTED.contains(&index) && (index != NameIndex::USER || self.has_user_attributes)
-    }
-
     /// Calls `each` with the full name of every attribute that users may see.
-    pub(crate) fn list_xattrs(&self, inode: &InodeInfo, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.with_attributes(inode, |attrs, _| {
-            for attr in attrs.iter().filter(|attr| self.lists(attr.index)) {
+    pub(crate) fn list_xattrs(&self, fs: &Ext4, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.with_attributes(fs, |attrs, _| {
+            for attr in attrs.iter().filter(|attr| lists(fs, attr.index)) {
                 if let Some(name) = attr.full_name() {
                     each(&name);
                 }
@@ -47,103 +101,45 @@ impl Ext4 {
     }
 
     /// The value of the attribute with that prefix and name; `None` if there is none.
-    pub(crate) fn attribute(
-        &self,
-        inode: &InodeInfo,
-        index: NameIndex,
-        name: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
-        self.with_attributes(inode, |attrs, place| match attrs.get(index, name) {
+    pub(crate) fn attribute(&self, fs: &Ext4, index: NameIndex, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.with_attributes(fs, |attrs, place| match attrs.get(index, name) {
             None => Ok(None),
-            Some(attr) => self.value(&attr, inode, place).map(Some),
+            Some(attr) => value(fs, &attr, self, place).map(Some),
         })
     }
 
     /// Hands the attributes of the inode, then those of its block, to `look`, until it finds something.
     pub(crate) fn with_attributes<R>(
         &self,
-        inode: &InodeInfo,
+        fs: &Ext4,
         mut look: impl FnMut(&Attrs<'_>, Place) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
-        let place = Self::xattr_area_place(inode);
-        let found = self.with_xattr_area(inode, |area| match Attrs::in_inode(area, place)? {
+        let place = self.xattr_area_place();
+        let found = self.with_xattr_area(fs, |area| match Attrs::in_inode(area, place)? {
             Some(attrs) => look(&attrs, place),
             None => Ok(None),
         })?;
         if found.is_some() {
             return Ok(found);
         }
-        let Some((buffer, place)) = self.attribute_block(inode)? else { return Ok(None) };
+        let Some((buffer, place)) = self.attribute_block(fs)? else { return Ok(None) };
         look(&Attrs::in_block(&buffer, place)?.1, place)
     }
 
     /// The attribute block of an inode, its checksum verified.
-    pub(crate) fn attribute_block(&self, inode: &InodeInfo) -> Result<Option<(Buffer, Place)>> {
-        let Some((block, place)) = Self::attribute_block_of(inode) else { return Ok(None) };
-        Ok(Some((self.attribute_block_at(block, place)?, place)))
+    pub(crate) fn attribute_block(&self, fs: &Ext4) -> Result<Option<(Buffer, Place)>> {
+        let Some((block, place)) = attribute_block_of(self) else { return Ok(None) };
+        Ok(Some((attribute_block_at(fs, block, place)?, place)))
     }
 
     /// Calls `look` with the attribute block of an inode, its checksum verified; `None` if it has none. `look` must not wait for anything.
     pub(crate) fn with_attribute_block<R>(
         &self,
-        inode: &InodeInfo,
+        fs: &Ext4,
         look: impl FnOnce(&[u8], Place) -> R,
     ) -> Result<Option<R>> {
-        let Some((block, place)) = Self::attribute_block_of(inode) else { return Ok(None) };
-        let verify = |bytes: &[u8]| self.verify_attribute_block(bytes, block, place);
-        self.with_verified(block, Verified::XattrBlock, verify, |bytes| look(bytes, place)).map(Some)
-    }
-
-    fn attribute_block_of(inode: &InodeInfo) -> Option<(u64, Place)> {
-        let block = inode.fields().xattr_block()?;
-        Some((block, Place::new(Structure::Xattr).ino(inode.ino()).block(block)))
-    }
-
-    /// Attribute block `block`, its checksum verified.
-    pub(crate) fn attribute_block_at(&self, block: u64, place: Place) -> Result<Buffer> {
-        let verify = |bytes: &[u8]| self.verify_attribute_block(bytes, block, place);
-        self.verified(block, Verified::XattrBlock, verify)
-    }
-
-    fn verify_attribute_block(&self, bytes: &[u8], block: u64, place: Place) -> Result<(), Corrupt> {
-        match self.superblock().metadata_seed() {
-            Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
-            None => Ok(()),
-        }
-    }
-
-    /// The value of an attribute, wherever it is.
-    fn value(&self, attr: &Attr<'_>, owner: &InodeInfo, place: Place) -> Result<Vec<u8>> {
-        match attr.value {
-            Value::Here(value) => Ok(value.to_vec()),
-            Value::EaInode { ino, size } => self.value_in_inode(attr, (ino, size), owner, place),
-        }
-    }
-
-    fn value_in_inode(
-        &self,
-        attr: &Attr<'_>,
-        (ino, size): (u32, u32),
-        owner: &InodeInfo,
-        place: Place,
-    ) -> Result<Vec<u8>> {
-        let info = self.ea_inode(ino, place)?;
-        let at = Place::new(Structure::Xattr).ino(ino);
-        if info.size() != u64::from(size) || size > xattr::VALUE_SIZE_MAX {
-            let kind = CorruptKind::Field { field: "e_value_size", value: u64::from(size) };
-            return Err(at.corrupt(kind).into());
-        }
-        let mut value = vec![0; to_usize(size)];
-        self.read_ea_value(&info, &mut value)?;
-        if info.fields().may_be_old_value_of(owner.fields()) && !self.is_ea_hash_right(&info, &value) {
-            return Ok(value);
-        }
-        let computed = self.superblock().checksum_seed().checksum(&value);
-        extern4_disk::checksum::verify(info.fields().ea_hash(), computed, at)?;
-        xattr::hash::verify_entry(attr, Some(computed), place)?;
-        if let Some(writer) = self.writer.get() {
-            writer.sharing.values.insert(computed, ino.into());
-        }
-        Ok(value)
+        let Some((block, place)) = attribute_block_of(self) else { return Ok(None) };
+        let verify = |bytes: &[u8]| verify_attribute_block(fs, bytes, block, place);
+        fs.with_verified(block, Verified::XattrBlock, verify, |bytes| look(bytes, place)).map(Some)
     }
 }

@@ -11,9 +11,9 @@ use extern4_disk::{Corrupt, Place, Structure};
 use extern4_vfs::{Errno, Inode};
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::mount::Ext4;
 use crate::volume::group::to_usize;
 
 /// An attribute to be written.
@@ -148,46 +148,46 @@ pub(crate) struct Plan {
     pub(crate) given_up: Vec<(u32, u32, bool)>,
 }
 
-impl Ext4 {
+/// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an
+/// inode with a block of attributes, which could be there as well. And whether that is its value already.
+pub(crate) fn spot_for(
+    fs: &Ext4,
+    inode: &Inode,
+    name: (NameIndex, &[u8]),
+    value: &[u8],
+) -> Result<Option<(Spot, bool)>> {
+    let node = inode.private::<Node>();
+    let Some(at) = node.position() else { return Ok(None) };
+    // OK: from such a number.
+    let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
+    // The record says all that is asked here, so the node need not be locked.
+    let spot = fs.cache.with_part(at.block, fs.record_range(at), |record| {
+        if has_xattr_block(record) {
+            return Ok(None);
+        }
+        let area = &record[node.xattr_range()];
+        Ok::<_, Corrupt>(Spot::find(area, place, name)?.map(|spot| (spot, spot.has(area, value))))
+    })??;
+    Ok(spot.filter(|(spot, _)| spot.fits(value.len())))
+}
+
+impl InodeInfo {
     /// Whether an inode has attributes, or anything that stands in their place.
-    pub(crate) fn has_attributes(&self, info: &InodeInfo) -> Result<bool> {
-        Ok(self.has_attributes_in_record(info)? || info.fields().xattr_block().is_some())
+    pub(crate) fn has_attributes(&self, fs: &Ext4) -> Result<bool> {
+        Ok(self.has_attributes_in_record(fs)? || self.fields().xattr_block().is_some())
     }
 
     /// The attributes of an inode.
-    pub(crate) fn attributes(&self, info: &InodeInfo) -> Result<Attributes> {
-        let place = Self::xattr_area_place(info);
+    pub(crate) fn attributes(&self, fs: &Ext4) -> Result<Attributes> {
+        let place = self.xattr_area_place();
         let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
-        let (own, area) = self.peek_xattr_area(info, |area| {
+        let (own, area) = self.peek_xattr_area(fs, |area| {
             Ok::<_, Corrupt>((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
         })??;
-        let block = self.with_attribute_block(info, |bytes, place| {
+        let block = self.with_attribute_block(fs, |bytes, place| {
             Ok::<_, Corrupt>(list(&Attrs::in_block(bytes, place)?.1))
         })?;
         Ok(Attributes { own, block: block.transpose()?.unwrap_or_default(), area })
-    }
-
-    /// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an
-    /// inode with a block of attributes, which could be there as well. And whether that is its value already.
-    pub(crate) fn spot_for(
-        &self,
-        inode: &Inode,
-        name: (NameIndex, &[u8]),
-        value: &[u8],
-    ) -> Result<Option<(Spot, bool)>> {
-        let node = inode.private::<Node>();
-        let Some(at) = node.position() else { return Ok(None) };
-        // OK: from such a number.
-        let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
-        // The record says all that is asked here, so the node need not be locked.
-        let spot = self.cache.with_part(at.block, self.record_range(at), |record| {
-            if has_xattr_block(record) {
-                return Ok(None);
-            }
-            let area = &record[node.xattr_range()];
-            Ok::<_, Corrupt>(Spot::find(area, place, name)?.map(|spot| (spot, spot.has(area, value))))
-        })??;
-        Ok(spot.filter(|(spot, _)| spot.fits(value.len())))
     }
 
     /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its
@@ -197,7 +197,7 @@ impl Ext4 {
     /// `ENOSPC` if it fits nowhere.
     pub(crate) fn plan(
         &self,
-        info: &InodeInfo,
+        fs: &Ext4,
         old: &Attributes,
         (index, name): (NameIndex, &[u8]),
         value: Option<&[u8]>,
@@ -205,12 +205,12 @@ impl Ext4 {
         let Some(value) = value else { return Ok(old.with(index, name, None)) };
         let put = |put| old.with(index, name, Some(put));
         let elsewhere = |place: fn(Attribute) -> Put| {
-            let value_hash = hash::ea_value(value, self.superblock().checksum_seed());
+            let value_hash = hash::ea_value(value, fs.superblock().checksum_seed());
             let plan = put(place(Attribute::elsewhere(index, name, value, value_hash)));
             Plan { value: Some(value.to_vec()), ..plan }
         };
-        let can_be_elsewhere = !value.is_empty() && self.can_have_ea_inode(info);
-        let block_size = to_usize(self.superblock().block_size());
+        let can_be_elsewhere = !value.is_empty() && self.can_have_ea_inode(fs);
+        let block_size = to_usize(fs.superblock().block_size());
         let for_names = if can_be_elsewhere { names_reserve(block_size) } else { 0 };
         let ways: [&dyn Fn() -> Plan; 4] = [
             &|| put(Put::InInode(Attribute::in_inode(index, name, value))),
@@ -224,16 +224,16 @@ impl Ext4 {
         };
         let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;
         // The count of the inode's blocks can say as many.
-        let blocks = plan.value_blocks(self.superblock().block_size()) + 1;
-        info.clone().add_blocks(blocks.into(), self.superblock().block_size())?;
+        let blocks = plan.value_blocks(fs.superblock().block_size()) + 1;
+        self.clone().add_blocks(blocks.into(), fs.superblock().block_size())?;
         Ok(plan)
     }
 
     /// Whether values may be in inodes of their own. As these count among the owner's blocks, e2fsck takes a short
     /// symbolic link that has one for a long link; Linux makes such all the same.
-    fn can_have_ea_inode(&self, info: &InodeInfo) -> bool {
-        let short_link = info.fields().kind() == FileKind::Symlink && info.size() < MAP_SIZE as u64;
-        self.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
+    fn can_have_ea_inode(&self, fs: &Ext4) -> bool {
+        let short_link = self.fields().kind() == FileKind::Symlink && self.size() < MAP_SIZE as u64;
+        fs.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
     }
 }
 

@@ -12,10 +12,10 @@ use std::sync::PoisonError;
 use extern4_disk::feature::Incompat;
 use extern4_disk::journal::Tid;
 use extern4_disk::superblock::Superblock;
-use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
+use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard};
 use extern4_sync::thread_counter::ThreadCounter;
 
-use crate::mount::Ext4;
 use crate::xattr::mbcache::blocks::Blocks;
 use crate::xattr::mbcache::{MbCache, MbCacheStats};
 
@@ -108,7 +108,7 @@ impl Sharing {
         self.counts.add(counts);
     }
 
-    fn stats(&self) -> SharingStats {
+    pub(crate) fn stats(&self) -> SharingStats {
         let [blocks_shared, blocks_made, values_shared, differing] = self.counts.sum();
         let (blocks, values) = (self.blocks.stats(), self.values.stats());
         SharingStats { blocks, values, blocks_shared, blocks_made, values_shared, differing }
@@ -117,11 +117,4 @@ impl Sharing {
 
 fn low_bits(tid: Tid) -> u64 {
     u64::from(tid.0 & 0xffff)
-}
-
-impl Ext4 {
-    /// What attributes have shared so far; `None` if the volume is not open for writing.
-    pub fn sharing_stats(&self) -> Option<SharingStats> {
-        self.writer.get().map(|writer| writer.sharing.stats())
-    }
 }

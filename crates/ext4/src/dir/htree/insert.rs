@@ -20,10 +20,13 @@ use extern4_vfs::Errno;
 use crate::dir::entries;
 use crate::dir::hint::Near;
 use crate::dir::htree::read::{NameHash, Tree, expect};
-use crate::dir::insert::{MOST_NEW_BLOCKS, encode_dots, names_len, names_place};
+use crate::dir::insert::{
+    MOST_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
+};
+use crate::dir::list::{dir_block, dir_entries, dir_layout};
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Change;
@@ -100,8 +103,8 @@ impl Way {
         if self.has_room_for_leaf(fs, dir)? {
             return Ok(true);
         }
-        let leaf = fs.dir_block(dir, self.leaf)?;
-        let layout = fs.dir_layout(dir);
+        let leaf = dir_block(fs, dir, self.leaf)?;
+        let layout = dir_layout(fs, dir);
         let used = self.names(fs, dir, &leaf)?.iter().map(|(_, it)| layout.rec_len(it.name)).sum::<usize>();
         Ok(used + layout.rec_len(name) <= names_len(leaf.len(), &layout))
     }
@@ -132,7 +135,7 @@ impl Way {
     /// still will.
     fn names<'b>(&self, fs: &Ext4, dir: &InodeInfo, leaf: &'b Buffer) -> Result<Names<'b>> {
         let (low, high) = self.range;
-        fs.dir_entries(dir, leaf)
+        dir_entries(fs, dir, leaf)
             .map(|entry| {
                 let entry = entry?;
                 Ok((self.hash.of_entry(&entry).major.clamp(low, high), entry))
@@ -153,184 +156,182 @@ impl Way {
     }
 }
 
-impl Change<'_> {
-    /// Adds an entry to a directory that has a tree.
-    pub(crate) fn add_to_tree(&self, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
-        let way = Way::to(self.fs, dir, entry.name)?;
-        if self.put_name(dir, way.leaf, entry)? {
-            return Ok(());
+/// Adds an entry to a directory that has a tree.
+pub(crate) fn add_to_tree(change: &Change<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+    let way = Way::to(change.fs, dir, entry.name)?;
+    if put_name(change, dir, way.leaf, entry)? {
+        return Ok(());
+    }
+    let mut leaf = dir_block(change.fs, dir, way.leaf)?;
+    let old = leaf.clone();
+    let mut names = way.names(change.fs, dir, &old)?;
+    names.push((way.hash.of_entry(entry).major, *entry));
+    let Some((at, hash)) = halve(change, dir, &mut names) else {
+        fill_leaf(change, dir, &mut leaf, &names);
+        return Ok(());
+    };
+    if !way.has_room_for_leaf(change.fs, dir)? {
+        return Err(Errno::ENOSPC.into());
+    }
+    let steps = way.steps(&expect(change.fs, dir), dir)?;
+    let (lower, upper) = names.split_at(at);
+    let (logical, mut new) = append_dir_block(change, dir)?;
+    fill_leaf(change, dir, &mut new, upper);
+    fill_leaf(change, dir, &mut leaf, lower);
+    insert_leaf(change, dir, way.version, steps, (hash, logical))
+}
+
+/// Makes a tree of a directory whose only block has no room for `entry`.
+pub(crate) fn make_tree(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    version: HashVersion,
+    entry: &DirEntry<'_>,
+) -> Result<()> {
+    let mut root = dir_block(change.fs, dir, 0)?;
+    let old = root.clone();
+    let hash = NameHash::new(change.fs, dir, version);
+    let layout = dir_layout(change.fs, dir);
+    let (_, parent) = dirent::dot_and_dotdot(&old, &layout, names_place(dir, &old))?;
+    let hashed = |entry: DirEntry<'_>| hash.of_entry(&entry).major;
+    let entries = dir_entries(change.fs, dir, &old).skip(2).chain([Ok(*entry)]);
+    let mut names = entries.map(|it| it.map(|it| (hashed(it), it))).collect::<Result<Names<'_>, _>>()?;
+    let half = halve(change, dir, &mut names);
+    let (lower, upper) = names.split_at(half.map_or(names.len(), |(at, _)| at));
+    let (first, mut leaf) = append_dir_block(change, dir)?;
+    fill_leaf(change, dir, &mut leaf, lower);
+    let mut entries = vec![(0, first)];
+    if let Some((_, hash)) = half {
+        let (second, mut leaf) = append_dir_block(change, dir)?;
+        fill_leaf(change, dir, &mut leaf, upper);
+        entries.push((hash, second));
+    }
+    let limit = NodeEntries::root_limit(root.len(), layout.checksum);
+    let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
+    change.edit(&mut root, |bytes| {
+        bytes.fill(0);
+        encode_dots(bytes, dir.ino(), parent, &layout);
+    });
+    let flags = dir.fields().flags() | InodeFlags::INDEX;
+    dir.fields_mut().set_flags(flags);
+    // Of its only block, which holds no names any more.
+    dir.near = Near::default();
+    store_index_root(change, dir, &mut root, version, 0, &node)?;
+    say_how_hashed(change)
+}
+
+/// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry; `None` if
+/// all fit into one.
+fn halve(change: &Change<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
+    let layout = dir_layout(change.fs, dir);
+    names.sort_by_key(|(hash, _)| *hash);
+    let sizes: Vec<_> = names.iter().map(|(hash, it)| (*hash, layout.rec_len(it.name))).collect();
+    let at = split_at(&sizes, names_len(to_usize(layout.block_size), &layout))?;
+    let (last, first) = (names[at - 1].0, names[at].0);
+    Some((at, if last == first { first | 1 } else { first }))
+}
+
+fn fill_leaf(change: &Change<'_>, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
+    edit_names(change, dir, leaf, |bytes, layout| {
+        entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
+    });
+}
+
+/// Enters a new leaf behind the one that `steps` lead to.
+fn insert_leaf(
+    change: &Change<'_>,
+    dir: &mut InodeInfo,
+    version: HashVersion,
+    mut steps: Vec<Step>,
+    mut entry: (u32, u32),
+) -> Result<()> {
+    if steps.iter().all(Step::is_full) {
+        grow(change, dir, version, &mut steps)?;
+    }
+    // OK: at most 2, here and where it grows.
+    let levels = (steps.len() - 1) as u8;
+    for (depth, mut step) in steps.into_iter().enumerate().rev() {
+        step.node.entries.insert(step.at + 1, entry);
+        let half = step.node.entries.len() / 2;
+        let is_over = step.node.entries.len() > usize::from(step.node.limit);
+        let upper = is_over.then(|| step.node.entries.split_off(half));
+        match depth {
+            0 => store_index_root(change, dir, &mut step.block, version, levels, &step.node)?,
+            _ => store_node(change, dir, &mut step.block, &step.node)?,
         }
-        let mut leaf = self.fs.dir_block(dir, way.leaf)?;
-        let old = leaf.clone();
-        let mut names = way.names(self.fs, dir, &old)?;
-        names.push((way.hash.of_entry(entry).major, *entry));
-        let Some((at, hash)) = self.halve(dir, &mut names) else {
-            self.fill_leaf(dir, &mut leaf, &names);
-            return Ok(());
-        };
-        if !way.has_room_for_leaf(self.fs, dir)? {
-            return Err(Errno::ENOSPC.into());
-        }
-        let steps = way.steps(&expect(self.fs, dir), dir)?;
-        let (lower, upper) = names.split_at(at);
-        let (logical, mut new) = self.append_dir_block(dir)?;
-        self.fill_leaf(dir, &mut new, upper);
-        self.fill_leaf(dir, &mut leaf, lower);
-        self.insert_leaf(dir, way.version, steps, (hash, logical))
+        let Some(upper) = upper else { return Ok(()) };
+        let hash = upper[0].0;
+        let (logical, _) = append_node(change, dir, upper)?;
+        entry = (hash, logical);
     }
+    // Not reached: the root had room, or has been given some.
+    Err(Errno::ENOSPC.into())
+}
 
-    /// Makes a tree of a directory whose only block has no room for `entry`.
-    pub(crate) fn make_tree(
-        &self,
-        dir: &mut InodeInfo,
-        version: HashVersion,
-        entry: &DirEntry<'_>,
-    ) -> Result<()> {
-        let mut root = self.fs.dir_block(dir, 0)?;
-        let old = root.clone();
-        let hash = NameHash::new(self.fs, dir, version);
-        let layout = self.fs.dir_layout(dir);
-        let (_, parent) = dirent::dot_and_dotdot(&old, &layout, names_place(dir, &old))?;
-        let hashed = |entry: DirEntry<'_>| hash.of_entry(&entry).major;
-        let entries = self.fs.dir_entries(dir, &old).skip(2).chain([Ok(*entry)]);
-        let mut names = entries.map(|it| it.map(|it| (hashed(it), it))).collect::<Result<Names<'_>, _>>()?;
-        let half = self.halve(dir, &mut names);
-        let (lower, upper) = names.split_at(half.map_or(names.len(), |(at, _)| at));
-        let (first, mut leaf) = self.append_dir_block(dir)?;
-        self.fill_leaf(dir, &mut leaf, lower);
-        let mut entries = vec![(0, first)];
-        if let Some((_, hash)) = half {
-            let (second, mut leaf) = self.append_dir_block(dir)?;
-            self.fill_leaf(dir, &mut leaf, upper);
-            entries.push((hash, second));
-        }
-        let limit = NodeEntries::root_limit(root.len(), layout.checksum);
-        let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
-        self.edit(&mut root, |bytes| {
-            bytes.fill(0);
-            encode_dots(bytes, dir.ino(), parent, &layout);
-        });
-        let flags = dir.fields().flags() | InodeFlags::INDEX;
-        dir.fields_mut().set_flags(flags);
-        // Of its only block, which holds no names any more.
-        dir.near = Near::default();
-        self.store_index_root(dir, &mut root, version, 0, &node)?;
-        self.say_how_hashed()
-    }
+/// Moves the entries of the root to a new node below it.
+fn grow(change: &Change<'_>, dir: &mut InodeInfo, version: HashVersion, steps: &mut Vec<Step>) -> Result<()> {
+    let levels = steps.len();
+    let root = &mut steps[0];
+    let entries = std::mem::take(&mut root.node.entries);
+    let (logical, below) = append_node(change, dir, entries)?;
+    let at = std::mem::take(&mut root.at);
+    root.node.entries = vec![(0, logical)];
+    store_index_root(change, dir, &mut root.block, version, levels as u8, &root.node)?;
+    steps.insert(1, Step { at, ..below });
+    Ok(())
+}
 
-    /// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry; `None` if
-    /// all fit into one.
-    fn halve(&self, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
-        let layout = self.fs.dir_layout(dir);
-        names.sort_by_key(|(hash, _)| *hash);
-        let sizes: Vec<_> = names.iter().map(|(hash, it)| (*hash, layout.rec_len(it.name))).collect();
-        let at = split_at(&sizes, names_len(to_usize(layout.block_size), &layout))?;
-        let (last, first) = (names[at - 1].0, names[at].0);
-        Some((at, if last == first { first | 1 } else { first }))
-    }
+/// A new node, and its number in the directory.
+fn append_node(change: &Change<'_>, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
+    let (logical, mut block) = append_dir_block(change, dir)?;
+    let checksum = change.fs.superblock().features().metadata_csum();
+    let limit = NodeEntries::node_limit(block.len(), checksum);
+    let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
+    change.edit(&mut block, entries::free_record);
+    store_node(change, dir, &mut block, &node)?;
+    Ok((logical, Step { block, node, at: 0 }))
+}
 
-    fn fill_leaf(&self, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
-        self.edit_names(dir, leaf, |bytes, layout| {
-            entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
-        });
-    }
+fn store_node(change: &Change<'_>, dir: &InodeInfo, block: &mut Buffer, node: &NodeEntries) -> Result<()> {
+    edit_node(change, dir, block, false, |bytes| node.encode(bytes))
+}
 
-    /// Enters a new leaf behind the one that `steps` lead to.
-    fn insert_leaf(
-        &self,
-        dir: &mut InodeInfo,
-        version: HashVersion,
-        mut steps: Vec<Step>,
-        mut entry: (u32, u32),
-    ) -> Result<()> {
-        if steps.iter().all(Step::is_full) {
-            self.grow(dir, version, &mut steps)?;
-        }
-        // OK: at most 2, here and where it grows.
-        let levels = (steps.len() - 1) as u8;
-        for (depth, mut step) in steps.into_iter().enumerate().rev() {
-            step.node.entries.insert(step.at + 1, entry);
-            let half = step.node.entries.len() / 2;
-            let is_over = step.node.entries.len() > usize::from(step.node.limit);
-            let upper = is_over.then(|| step.node.entries.split_off(half));
-            match depth {
-                0 => self.store_index_root(dir, &mut step.block, version, levels, &step.node)?,
-                _ => self.store_node(dir, &mut step.block, &step.node)?,
-            }
-            let Some(upper) = upper else { return Ok(()) };
-            let hash = upper[0].0;
-            let (logical, _) = self.append_node(dir, upper)?;
-            entry = (hash, logical);
-        }
-        // Not reached: the root had room, or has been given some.
-        Err(Errno::ENOSPC.into())
-    }
+fn store_index_root(
+    change: &Change<'_>,
+    dir: &InodeInfo,
+    block: &mut Buffer,
+    version: HashVersion,
+    levels: u8,
+    node: &NodeEntries,
+) -> Result<()> {
+    edit_node(change, dir, block, true, |bytes| Root::encode(version, levels, node, bytes))
+}
 
-    /// Moves the entries of the root to a new node below it.
-    fn grow(&self, dir: &mut InodeInfo, version: HashVersion, steps: &mut Vec<Step>) -> Result<()> {
-        let levels = steps.len();
-        let root = &mut steps[0];
-        let entries = std::mem::take(&mut root.node.entries);
-        let (logical, below) = self.append_node(dir, entries)?;
-        let at = std::mem::take(&mut root.at);
-        root.node.entries = vec![(0, logical)];
-        self.store_index_root(dir, &mut root.block, version, levels as u8, &root.node)?;
-        steps.insert(1, Step { at, ..below });
-        Ok(())
-    }
+/// Changes a root or another node and stores its checksum.
+fn edit_node(
+    change: &Change<'_>,
+    dir: &InodeInfo,
+    block: &mut Buffer,
+    is_root: bool,
+    edit: impl FnOnce(&mut [u8]),
+) -> Result<()> {
+    let place = node_place(dir, block);
+    change.edit_unsealed(block, |bytes, unsealed| {
+        edit(bytes);
+        // It may have been a block of names.
+        *unsealed = Unsealed::default();
+        dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
+    })?;
+    change.fs.note_verified(block, Verified::HtreeNode);
+    Ok(())
+}
 
-    /// A new node, and its number in the directory.
-    fn append_node(&self, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
-        let (logical, mut block) = self.append_dir_block(dir)?;
-        let checksum = self.fs.superblock().features().metadata_csum();
-        let limit = NodeEntries::node_limit(block.len(), checksum);
-        let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
-        self.edit(&mut block, entries::free_record);
-        self.store_node(dir, &mut block, &node)?;
-        Ok((logical, Step { block, node, at: 0 }))
+/// Sees to it that the superblock says which kind of hashes there are, now that there are some.
+fn say_how_hashed(change: &Change<'_>) -> Result<()> {
+    if change.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
+        return Ok(());
     }
-
-    fn store_node(&self, dir: &InodeInfo, block: &mut Buffer, node: &NodeEntries) -> Result<()> {
-        self.edit_node(dir, block, false, |bytes| node.encode(bytes))
-    }
-
-    fn store_index_root(
-        &self,
-        dir: &InodeInfo,
-        block: &mut Buffer,
-        version: HashVersion,
-        levels: u8,
-        node: &NodeEntries,
-    ) -> Result<()> {
-        self.edit_node(dir, block, true, |bytes| Root::encode(version, levels, node, bytes))
-    }
-
-    /// Changes a root or another node and stores its checksum.
-    fn edit_node(
-        &self,
-        dir: &InodeInfo,
-        block: &mut Buffer,
-        is_root: bool,
-        edit: impl FnOnce(&mut [u8]),
-    ) -> Result<()> {
-        let place = node_place(dir, block);
-        self.edit_unsealed(block, |bytes, unsealed| {
-            edit(bytes);
-            // It may have been a block of names.
-            *unsealed = Unsealed::default();
-            dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
-        })?;
-        self.fs.note_verified(block, Verified::HtreeNode);
-        Ok(())
-    }
-
-    /// Sees to it that the superblock says which kind of hashes there are, now that there are some.
-    fn say_how_hashed(&self) -> Result<()> {
-        if self.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
-            return Ok(());
-        }
-        self.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
-    }
+    change.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
 }
 
 /// The version that the root of a new tree says, if the superblock's default is one that can be computed. Roots

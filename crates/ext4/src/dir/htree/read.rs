@@ -12,11 +12,24 @@ use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, Node, Root, verify_
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::dir::casefold;
+use crate::dir::list::dir_physical;
 use crate::error::Result;
-use crate::expert::HtreeEntry;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
+
+/// One entry of a node of a directory's hash tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HtreeEntry {
+    /// How far below the root its node is: 0 is the root.
+    pub depth: usize,
+    /// The lowest hash below it; its lowest bit marks that it goes on with the last hash of the entry before.
+    pub hash: u32,
+    /// The block of the directory it names.
+    pub block: u32,
+    /// Whether that is a leaf, which holds names.
+    pub leaf: bool,
+}
 
 /// How the names of one directory are hashed.
 #[derive(Clone, Copy, Debug)]
@@ -237,7 +250,7 @@ impl Cursor<'_> {
 
 /// The block of the root (logical block 0) or of an interior node, its checksum and its entries verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
-    let physical = fs.dir_physical(dir, logical)?;
+    let physical = dir_physical(fs, dir, logical)?;
     let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);
     fs.verified(physical, Verified::HtreeNode, |bytes| {
         dir.seed().map_or(Ok(()), |seed| verify_checksum(bytes, logical == 0, seed, place))?;

@@ -1,5 +1,18 @@
 //! Thousands of changes of names, against a model, `e2fsck` and the kernel.
 
+use crate::dir::casefold;
+use crate::dir::insert::{
+    add_name, check_new_name, has_much_room, is_empty_directory, new_directory, remove_name, rename_in_place,
+    replace_name, set_parent,
+};
+use crate::dir::list::{dir_layout, list_dir};
+use crate::dir::namei::lookup_name;
+use crate::error::Result;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::map_blocks::empty_map;
+use crate::mount::options::OpenOptions;
+use crate::volume::handle::Change;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,12 +25,6 @@ use extern4_disk::dirent::{DirEntry, FileType};
 use extern4_disk::inode::{FileKind, Inode, InodeFlags, ROOT_INO};
 use extern4_testkit::tools::{self, Need, run};
 use extern4_vfs::Errno;
-
-use crate::dir::casefold;
-use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::{Ext4, OpenOptions};
-use crate::volume::handle::Change;
 
 /// Numbers that look random, the same each time.
 struct Random(u64);
@@ -71,13 +78,13 @@ fn open(image: &std::path::Path) -> Ext4 {
 }
 
 fn make_inode(change: &Change<'_>, parent: u32, kind: FileKind) -> Result<InodeInfo> {
-    let (ino, _) = change.allocate_inode(parent, kind == FileKind::Directory)?;
-    change.clear_record(ino)?;
+    let (ino, _) = change.writer.space.allocate_inode(change, parent, kind == FileKind::Directory)?;
+    change.writer.space.clear_record(change, ino)?;
     let sb = change.fs.superblock();
     let inode = Inode::new(ino, kind.mode_bits() | 0o755, ino ^ 0x5555, sb);
     let mut info = InodeInfo::new(inode, change.fs.inode_position(ino)?, sb.metadata_seed());
     if matches!(kind, FileKind::Directory | FileKind::Regular) {
-        change.empty_map(&mut info);
+        empty_map(change, &mut info);
     }
     Ok(info)
 }
@@ -101,9 +108,9 @@ impl Subject {
                 let all = dir.fields().flags() | flags;
                 dir.fields_mut().set_flags(all);
                 dir.fields_mut().set_links(2);
-                change.new_directory(&mut dir, ROOT_INO)?;
+                new_directory(change, &mut dir, ROOT_INO)?;
                 change.store(&dir)?;
-                change.add_name(&mut root, b"dir", dir.ino(), FileType::Directory)?;
+                add_name(change, &mut root, b"dir", dir.ino(), FileType::Directory)?;
                 let links = root.fields().links() + 1;
                 root.fields_mut().set_links(links);
                 change.store(&root)?;
@@ -190,9 +197,9 @@ impl Subject {
         let index = self.random.below(FILES);
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let mut dir = self.dir.clone();
-        self.fs().check_new_name(&dir, name)?;
+        check_new_name(self.fs(), &dir, name)?;
         self.fs().changing(CREDITS, BLOCKS, |change| {
-            change.add_name(&mut dir, name, ino, kind)?;
+            add_name(change, &mut dir, name, ino, kind)?;
             change.store(&dir)
         })?;
         // One that leaves its inode had no blocks, whatever its size was.
@@ -209,7 +216,7 @@ impl Subject {
         let asked = self.other_case(name);
         let mut dir = self.dir.clone();
         let ino = self.fs().changing(CREDITS, 0, |change| {
-            let ino = change.remove_name(&mut dir, &asked)?;
+            let ino = remove_name(change, &mut dir, &asked)?;
             change.store(&dir)?;
             Ok(ino)
         });
@@ -226,7 +233,7 @@ impl Subject {
         let mut dir = self.dir.clone();
         self.fs()
             .changing(CREDITS, 0, |change| {
-                change.replace_name(&mut dir, &asked, ino, kind)?;
+                replace_name(change, &mut dir, &asked, ino, kind)?;
                 change.store(&dir)
             })
             .expect("a replacement");
@@ -253,7 +260,7 @@ impl Subject {
         let entry = DirEntry { ino, kind, name: &new, offset: 0, hash: None };
         let mut dir = self.dir.clone();
         let stays = self.fs().changing(CREDITS, 0, |change| {
-            let stays = change.rename_in_place(&mut dir, &asked, &entry)?;
+            let stays = rename_in_place(change, &mut dir, &asked, &entry)?;
             change.store(&dir)?;
             Ok(stays)
         });
@@ -293,20 +300,20 @@ impl Subject {
         if let Some(name) = self.any_name() {
             let (_, index) = self.model[&self.key(&name)];
             let asked = self.other_case(&name);
-            let found = self.fs().lookup_name(&self.dir, &asked).expect("a lookup");
+            let found = lookup_name(self.fs(), &self.dir, &asked).expect("a lookup");
             assert_eq!(found, Some(self.files[index].0.ino()));
         }
         let name = self.name();
         if !self.model.contains_key(&self.key(&name)) {
-            assert_eq!(self.fs().lookup_name(&self.dir, &name).expect("a lookup"), None);
+            assert_eq!(lookup_name(self.fs(), &self.dir, &name).expect("a lookup"), None);
         }
-        assert_eq!(self.fs().is_empty_directory(&self.dir).expect("a look"), self.model.is_empty());
+        assert_eq!(is_empty_directory(self.fs(), &self.dir).expect("a look"), self.model.is_empty());
     }
 
     fn listed(&self, fs: &Ext4) -> BTreeMap<Vec<u8>, u32> {
         let mut names = BTreeMap::new();
         let dir = fs.load_inode(self.dir.ino()).expect("the directory");
-        fs.list_dir(&dir, 0, &mut |entry| {
+        list_dir(fs, &dir, 0, &mut |entry| {
             let twice = names.insert(entry.name.to_vec(), entry.ino as u32);
             assert!(twice.is_none(), "{:?} is there twice", entry.name.escape_ascii().to_string());
             ControlFlow::Continue(())
@@ -326,12 +333,12 @@ impl Subject {
         let mut files = std::mem::take(&mut self.files);
         let home = (0..FILES).map(|index| format!("file-{index}").into_bytes());
         let mut root = self.fs().load_inode(ROOT_INO).expect("the root");
-        let fresh = self.fs().lookup_name(&root, b"file-0").expect("a lookup").is_none();
+        let fresh = lookup_name(self.fs(), &root, b"file-0").expect("a lookup").is_none();
         self.fs()
             .changing(CREDITS, 50, |change| {
                 for ((info, kind, links), name) in files.iter_mut().zip(home) {
                     if fresh {
-                        change.add_name(&mut root, &name, info.ino(), *kind)?;
+                        add_name(change, &mut root, &name, info.ino(), *kind)?;
                     }
                     info.fields_mut().set_links(u16::try_from(*links + 1).expect("few links"));
                     change.store(info)?;
@@ -345,7 +352,7 @@ impl Subject {
         self.open = Some(open(&self.image));
         assert!(self.listed(self.fs()) == self.expected(), "the listing differs");
         for (name, index) in self.model.values() {
-            let found = self.fs().lookup_name(&self.dir, name).expect("a lookup");
+            let found = lookup_name(self.fs(), &self.dir, name).expect("a lookup");
             assert_eq!(found, Some(self.files[*index].0.ino()));
         }
     }
@@ -528,7 +535,7 @@ fn deep_trees() {
     };
     assert_eq!((refused.errno(), subject.levels()), (Errno::ENOSPC, Some(1)));
     assert!(subject.model.len() > 10_000);
-    assert!(!subject.fs().has_much_room(&subject.dir, b"name").expect("an answer"));
+    assert!(!has_much_room(subject.fs(), &subject.dir, b"name").expect("an answer"));
     // Where there is a gap, names still fit.
     for _ in 0..200 {
         let name = subject.any_name().expect("a name");
@@ -566,7 +573,7 @@ fn two_hundred_thousand_names() {
     assert!(early > 10_000 && late < early * 3 / 2, "{counts:?}");
     // Nor do those who add names have to wait for each other then.
     assert_eq!(subject.levels(), Some(1));
-    assert!(subject.fs().has_much_room(&subject.dir, b"name").expect("an answer"));
+    assert!(has_much_room(subject.fs(), &subject.dir, b"name").expect("an answer"));
     subject.check();
 }
 
@@ -590,8 +597,8 @@ fn directories_inside_their_inode() {
             // Full again and again, and never so full that it leaves.
             for _ in 0..40 {
                 let (name, before) = (subject.name(), subject.dir.clone());
-                let layout = subject.fs().dir_layout(&before);
-                let room = subject.fs().inline_room(&before).expect("the room").unwrap_or(0);
+                let layout = dir_layout(subject.fs(), &before);
+                let room = before.inline_room(subject.fs()).expect("the room").unwrap_or(0);
                 let fits = before.size() as usize + layout.rec_len(&name) <= room;
                 if fits && !subject.model.contains_key(&name) {
                     subject.add(&name).expect("an addition");
@@ -617,9 +624,9 @@ fn directories_inside_their_inode() {
         subject.check_kernel();
         let mut dir = subject.dir.clone();
         let moved = subject.fs().changing(CREDITS, 0, |change| {
-            change.set_parent(&mut dir, 11)?;
-            assert_eq!(change.fs.with_inline_dir(&dir, |inline, _, _| Ok(inline.parent))?, 11);
-            change.set_parent(&mut dir, ROOT_INO)
+            set_parent(change, &mut dir, 11)?;
+            assert_eq!(dir.with_inline_dir(change.fs, |inline, _, _| Ok(inline.parent))?, 11);
+            set_parent(change, &mut dir, ROOT_INO)
         });
         moved.expect("another parent, and back");
         subject.dir = dir;
@@ -642,19 +649,19 @@ fn dotdot_is_set() {
         for _ in 0..2 {
             let mut dir = subject.dir.clone();
             let moved = subject.fs().changing(CREDITS, 0, |change| {
-                change.set_parent(&mut dir, 11)?;
+                set_parent(change, &mut dir, 11)?;
                 change.store(&dir)
             });
             moved.expect("another parent");
             let mut parent = 0;
-            let listed = subject.fs().list_dir(&dir, 0, &mut |entry| {
+            let listed = list_dir(subject.fs(), &dir, 0, &mut |entry| {
                 parent = if entry.name == b".." { entry.ino } else { parent };
                 ControlFlow::Continue(())
             });
             listed.expect("a listing");
             assert_eq!(parent, 11);
             let moved = subject.fs().changing(CREDITS, 0, |change| {
-                change.set_parent(&mut dir, ROOT_INO)?;
+                set_parent(change, &mut dir, ROOT_INO)?;
                 change.store(&dir)
             });
             moved.expect("the old parent");
@@ -677,7 +684,7 @@ fn names_that_are_refused_change_nothing() {
     let mut subject = Subject::new("16M", &["-t", "ext4"], "", InodeFlags::empty());
     assert_eq!(subject.add(&[b'x'; 256]).unwrap_err().errno(), Errno::ENAMETOOLONG);
     let mut dir = subject.dir.clone();
-    let missing = subject.fs().changing(CREDITS, 0, |change| change.remove_name(&mut dir, b"name"));
+    let missing = subject.fs().changing(CREDITS, 0, |change| remove_name(change, &mut dir, b"name"));
     assert_eq!(missing.unwrap_err().errno(), Errno::ENOENT);
     subject.check();
 }

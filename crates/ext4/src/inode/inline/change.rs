@@ -8,56 +8,55 @@ use extern4_disk::inode::InodeFlags;
 use extern4_disk::xattr;
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::map_blocks::empty_map;
 use crate::volume::handle::Change;
 use crate::xattr::list::{self, Attribute, borrowed, put_in_inode, take};
 
-impl Ext4 {
+impl InodeInfo {
     /// How many bytes of contents can live in the inode beside its other attributes; `None` if not even the empty
     /// attribute has room. For one whose contents live there already as for one whose could.
-    pub(crate) fn inline_room(&self, info: &InodeInfo) -> Result<Option<usize>> {
-        let mut list = self.attributes(info)?.own;
+    pub(crate) fn inline_room(&self, fs: &Ext4) -> Result<Option<usize>> {
+        let mut list = self.attributes(fs)?.own;
         put_in_inode(&mut list, data_attribute(&[]));
         let used = xattr::size_in_inode(&borrowed(&list));
-        let area = self.peek_xattr_area(info, <[u8]>::len)?;
+        let area = self.peek_xattr_area(fs, <[u8]>::len)?;
         Ok(area.checked_sub(used).map(|free| HEAD_SIZE + free / 4 * 4))
     }
 }
 
-impl Change<'_> {
-    /// Makes `data` the contents of a file or directory that live inside its inode, sets its size, and stores it.
-    /// False, and nothing is changed, if they do not fit. What `i_block` held before is lost: no blocks may be
-    /// mapped.
-    ///
-    /// Of a directory the contents are what `i_block` holds and what the attribute holds, one behind the other.
-    pub(crate) fn set_inline_data(&self, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
-        if self.fs.inline_room(info)?.is_none_or(|room| data.len() > room) {
-            return Ok(false);
-        }
-        let (head, tail) = data.split_at(data.len().min(HEAD_SIZE));
-        let mut map = [0; HEAD_SIZE];
-        map[..head.len()].copy_from_slice(head);
-        let flags = (info.fields().flags() - InodeFlags::EXTENTS) | InodeFlags::INLINE_DATA;
-        let fields = info.fields_mut();
-        fields.set_map(&map);
-        fields.set_size(data.len() as u64);
-        fields.set_flags(flags);
-        let mut list = self.fs.attributes(info)?.own;
-        put_in_inode(&mut list, data_attribute(tail));
-        self.store_with(info, |area| list::write_in_inode(&list, area))??;
-        Ok(true)
+/// Makes `data` the contents of a file or directory that live inside its inode, sets its size, and stores it.
+/// False, and nothing is changed, if they do not fit. What `i_block` held before is lost: no blocks may be
+/// mapped.
+///
+/// Of a directory the contents are what `i_block` holds and what the attribute holds, one behind the other.
+pub(crate) fn set_inline_data(change: &Change<'_>, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
+    if info.inline_room(change.fs)?.is_none_or(|room| data.len() > room) {
+        return Ok(false);
     }
+    let (head, tail) = data.split_at(data.len().min(HEAD_SIZE));
+    let mut map = [0; HEAD_SIZE];
+    map[..head.len()].copy_from_slice(head);
+    let flags = (info.fields().flags() - InodeFlags::EXTENTS) | InodeFlags::INLINE_DATA;
+    let fields = info.fields_mut();
+    fields.set_map(&map);
+    fields.set_size(data.len() as u64);
+    fields.set_flags(flags);
+    let mut list = info.attributes(change.fs)?.own;
+    put_in_inode(&mut list, data_attribute(tail));
+    change.store_with(info, |area| list::write_in_inode(&list, area))??;
+    Ok(true)
+}
 
-    /// Makes an inode one whose contents are in blocks, of which it has none yet, and stores it. The size stays.
-    pub(crate) fn clear_inline_data(&self, info: &mut InodeInfo) -> Result<()> {
-        let mut list = self.fs.attributes(info)?.own;
-        take(&mut list, XATTR.0, XATTR.1);
-        let flags = info.fields().flags() - InodeFlags::INLINE_DATA;
-        info.fields_mut().set_flags(flags);
-        self.empty_map(info);
-        self.store_with(info, |area| list::write_in_inode(&list, area))?
-    }
+/// Makes an inode one whose contents are in blocks, of which it has none yet, and stores it. The size stays.
+pub(crate) fn clear_inline_data(change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
+    let mut list = info.attributes(change.fs)?.own;
+    take(&mut list, XATTR.0, XATTR.1);
+    let flags = info.fields().flags() - InodeFlags::INLINE_DATA;
+    info.fields_mut().set_flags(flags);
+    empty_map(change, info);
+    change.store_with(info, |area| list::write_in_inode(&list, area))?
 }
 
 fn data_attribute(value: &[u8]) -> Attribute {
@@ -73,7 +72,8 @@ mod tests {
     use extern4_testkit::tools;
 
     use super::*;
-    use crate::mount::OpenOptions;
+    use crate::dir::namei::lookup_name;
+    use crate::mount::options::OpenOptions;
 
     const SPEC: ImageSpec = ImageSpec::new(
         "inline",
@@ -109,23 +109,23 @@ mod tests {
         let fs = open(&image);
         let root = fs.load_inode(2).unwrap();
         let load = |number: usize| {
-            let ino = fs.lookup_name(&root, format!("f{number}").as_bytes()).unwrap().unwrap();
+            let ino = lookup_name(&fs, &root, format!("f{number}").as_bytes()).unwrap().unwrap();
             fs.load_inode(ino).unwrap()
         };
-        let room = fs.inline_room(&load(0)).unwrap().unwrap();
+        let room = load(0).inline_room(&fs).unwrap().unwrap();
         let lens = [room, 0, 59, 60, room - 3];
         for (number, len) in lens.into_iter().enumerate() {
             let mut info = load(number);
             let set = |info: &mut InodeInfo, len| {
-                fs.changing(1, 0, |change| change.set_inline_data(info, &vec![b'n'; len])).unwrap()
+                fs.changing(1, 0, |change| set_inline_data(change, info, &vec![b'n'; len])).unwrap()
             };
             assert!(!set(&mut info, room + 1));
-            assert_eq!(fs.read_contents(&info, &mut [0; 200], 0).unwrap() as u64, load(number).size());
+            assert_eq!(info.read_contents(&fs, &mut [0; 200], 0).unwrap() as u64, load(number).size());
             assert!(set(&mut info, len), "{len} of {room}");
         }
         let mut info = load(5);
         fs.changing(1, 0, |change| {
-            change.clear_inline_data(&mut info)?;
+            clear_inline_data(change, &mut info)?;
             info.fields_mut().set_size(0);
             change.store(&info)
         })

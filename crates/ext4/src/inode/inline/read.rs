@@ -8,39 +8,40 @@ use extern4_disk::inline::{self, Data, Dir};
 use extern4_disk::xattr::Attrs;
 use extern4_disk::{Place, Structure};
 
+use crate::dir::list::dir_layout;
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 
-impl Ext4 {
+impl InodeInfo {
     /// Hands the contents of a file that lives inside its inode to `look`.
     pub(crate) fn with_inline_data<R>(
         &self,
-        inode: &InodeInfo,
+        fs: &Ext4,
         look: impl FnOnce(Data<'_>) -> Result<R>,
     ) -> Result<R> {
-        let place = Place::new(Structure::InlineData).ino(inode.ino());
-        self.with_attribute(inode, |attribute| {
-            look(Data::decode(inode.i_block(), attribute, inode.size(), place)?)
+        let place = Place::new(Structure::InlineData).ino(self.ino());
+        self.with_attribute(fs, |attribute| {
+            look(Data::decode(self.i_block(), attribute, self.size(), place)?)
         })
     }
 
     /// Hands a directory that lives inside its inode to `look`, with the layout of its entries and its place.
     pub(crate) fn with_inline_dir<R>(
         &self,
-        dir: &InodeInfo,
+        fs: &Ext4,
         look: impl FnOnce(Dir<'_>, &Layout, Place) -> Result<R>,
     ) -> Result<R> {
-        let place = Place::new(Structure::InlineData).ino(dir.ino());
-        let layout = self.dir_layout(dir);
-        self.with_attribute(dir, |attribute| {
-            look(Dir::decode(dir.i_block(), attribute, &layout, place)?, &layout, place)
+        let place = Place::new(Structure::InlineData).ino(self.ino());
+        let layout = dir_layout(fs, self);
+        self.with_attribute(fs, |attribute| {
+            look(Dir::decode(self.i_block(), attribute, &layout, place)?, &layout, place)
         })
     }
 
-    fn with_attribute<R>(&self, inode: &InodeInfo, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
-        let place = Self::xattr_area_place(inode);
-        self.with_xattr_area(inode, |area| {
+    fn with_attribute<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+        let place = self.xattr_area_place();
+        self.with_xattr_area(fs, |area| {
             let attrs = Attrs::in_inode(area, place)?;
             look(inline::attribute(attrs.as_ref(), place)?)
         })

@@ -6,11 +6,11 @@ use extern4_disk::extent::{Extent, MAX_DEPTH};
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::map::change::{MAX_RUNS, Quota, SHIFT_LEAVES};
-use crate::map::extents::tree::{Path, join, max_len};
-use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::extents::tree::{Path, join, max_len, store_path};
+use crate::map::map_blocks::{MAX_RUNS, Quota, SHIFT_LEAVES, home_block};
+use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Change;
 
@@ -38,7 +38,7 @@ pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) ->
         return Ok(at_start);
     }
     // As in Linux, of a tree that is deeper than is read only the end can be taken away.
-    fs.map(info, block(blocks.start))?;
+    info.map(fs, block(blocks.start))?;
     let at_end = nodes_to_cut(&Path::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
     Ok(at_start.max(at_end))
 }
@@ -93,7 +93,7 @@ pub(crate) fn goal(
     let end = extents.get(next).map_or(path.end(), |after| u64::from(after.logical));
     // The last block that could be numbered is none.
     let room = end.min(LOGICAL_END - 1).saturating_sub(logical.into());
-    let goal = before.map_or_else(|| change.home_block(info), |it| it.physical + u64::from(it.len_blocks));
+    let goal = before.map_or_else(|| home_block(change, info), |it| it.physical + u64::from(it.len_blocks));
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     match want.min(room).min(max_len(unwritten)) {
         0 => Err(extern4_vfs::Errno::EFBIG.into()),
@@ -138,133 +138,141 @@ fn block(logical: u64) -> u32 {
     u32::try_from(logical).unwrap_or(u32::MAX)
 }
 
-impl Change<'_> {
-    /// Maps runs, which all belong into one hole of one leaf. They are put in at once: one by one, they could have the leaf split
-    /// more than once, and more nodes allocated than were reckoned with.
-    pub(crate) fn insert_extents(&self, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
-        let Some(first) = runs.first() else { return Ok(()) };
-        let mut path = Path::load(self.fs, info, first.logical)?;
-        let mut extents = path.extents().to_vec();
-        let at = extents.partition_point(|extent| extent.logical <= first.logical);
-        extents.splice(at..at, runs.iter().filter_map(extent_of));
-        path.set_extents(extents);
-        self.store_path(info, path)
-    }
+/// Maps runs, which all belong into one hole of one leaf. They are put in at once: one by one, they could have the leaf split
+/// more than once, and more nodes allocated than were reckoned with.
+pub(crate) fn insert_extents(change: &Change<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    let mut path = Path::load(change.fs, info, first.logical)?;
+    let mut extents = path.extents().to_vec();
+    let at = extents.partition_point(|extent| extent.logical <= first.logical);
+    extents.splice(at..at, runs.iter().filter_map(extent_of));
+    path.set_extents(extents);
+    store_path(change, info, path)
+}
 
-    /// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns what is left of the range:
-    /// what a split of this leaf leaves of the room in the nodes above is known when the next one is reckoned with.
-    pub(crate) fn mark_extents(
-        &self,
-        info: &mut InodeInfo,
-        blocks: Range<u64>,
-        unwritten: bool,
-    ) -> Result<Range<u64>> {
-        let mut path = Path::load(self.fs, info, block(blocks.start))?;
-        let left = path.end().min(blocks.end)..blocks.end;
-        if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
-            path.set_extents(marked(path.extents(), &blocks, unwritten));
-            self.store_path(info, path)?;
-        }
-        Ok(left)
+/// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns what is left of the range:
+/// what a split of this leaf leaves of the room in the nodes above is known when the next one is reckoned with.
+pub(crate) fn mark_extents(
+    change: &Change<'_>,
+    info: &mut InodeInfo,
+    blocks: Range<u64>,
+    unwritten: bool,
+) -> Result<Range<u64>> {
+    let mut path = Path::load(change.fs, info, block(blocks.start))?;
+    let left = path.end().min(blocks.end)..blocks.end;
+    if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
+        path.set_extents(marked(path.extents(), &blocks, unwritten));
+        store_path(change, info, path)?;
     }
+    Ok(left)
+}
 
-    pub(crate) fn unmap_extents(
-        &self,
-        info: &mut InodeInfo,
-        blocks: Range<u64>,
-        metadata: bool,
-        quota: &mut Quota,
-    ) -> Result<Range<u64>> {
-        let mut left = blocks.start..blocks.end.min(LOGICAL_END);
-        while !left.is_empty() && !quota.is_spent() {
-            let mut path = Path::load(self.fs, info, block(left.end - 1))?;
-            let is_deep = path.depth() > u32::from(MAX_DEPTH);
-            let mut kept = path.extents().to_vec();
-            let mut behind = Vec::new();
-            let (mut done, mut freed) = (left.start.max(path.start()), 0);
-            while let Some(extent) = kept.pop() {
-                let reach = extent.end().min(left.end).saturating_sub(quota.room(self.fs)).max(left.start);
-                let [before, inside, after] = parts(&extent, &(reach..left.end));
-                behind.extend(after);
-                if let Some(inside) = inside {
-                    let gone = inside.physical..inside.physical + u64::from(inside.len_blocks);
-                    quota.spend(self.fs, &gone);
-                    self.free(gone, metadata)?;
-                    freed += i64::from(inside.len_blocks);
-                }
-                kept.extend(before);
-                if quota.is_spent() || u64::from(extent.logical) < reach {
-                    done = u64::from(extent.logical).max(reach).max(done);
-                    break;
-                }
+pub(crate) fn unmap_extents(
+    change: &Change<'_>,
+    info: &mut InodeInfo,
+    blocks: Range<u64>,
+    metadata: bool,
+    quota: &mut Quota,
+) -> Result<Range<u64>> {
+    let mut left = blocks.start..blocks.end.min(LOGICAL_END);
+    while !left.is_empty() && !quota.is_spent() {
+        let mut path = Path::load(change.fs, info, block(left.end - 1))?;
+        let is_deep = path.depth() > u32::from(MAX_DEPTH);
+        let mut kept = path.extents().to_vec();
+        let mut behind = Vec::new();
+        let (mut done, mut freed) = (left.start.max(path.start()), 0);
+        while let Some(extent) = kept.pop() {
+            let reach = extent.end().min(left.end).saturating_sub(quota.room(change.fs)).max(left.start);
+            let [before, inside, after] = parts(&extent, &(reach..left.end));
+            behind.extend(after);
+            if let Some(inside) = inside {
+                let gone = inside.physical..inside.physical + u64::from(inside.len_blocks);
+                quota.spend(change.fs, &gone);
+                change.writer.space.free(change, gone, metadata)?;
+                freed += i64::from(inside.len_blocks);
             }
-            // Nothing can be mapped before the first leaf.
-            if path.is_first() && done == path.start() {
-                done = left.start;
-            }
-            // A leaf without extents is of no use, though this is not what made it so.
-            let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
-            if freed > 0 || is_void {
-                info.add_blocks(-freed, self.fs.superblock().block_size())?;
-                kept.extend(behind.into_iter().rev());
-                path.set_extents(kept);
-                self.store_path(info, path)?;
-            }
-            left.end = done;
-            if is_deep {
-                // So many nodes go with one leaf that the next has to wait for another change.
+            kept.extend(before);
+            if quota.is_spent() || u64::from(extent.logical) < reach {
+                done = u64::from(extent.logical).max(reach).max(done);
                 break;
             }
         }
-        Ok(left)
-    }
-
-    /// Moves extents to lower blocks, from the lowest on.
-    pub(crate) fn shift_down(&self, info: &mut InodeInfo, from: Range<u64>, by: u64) -> Result<Range<u64>> {
-        let mut left = from;
-        for _ in 0..SHIFT_LEAVES {
-            if left.is_empty() {
-                break;
-            }
-            let mut path = Path::load(self.fs, info, block(left.start))?;
-            let next = path.end();
-            let move_down = |extent: &Extent| match u64::from(extent.logical) {
-                // OK: the caller has made a hole of `by` blocks before the first that moves.
-                at if at >= left.start => Extent { logical: block(at.saturating_sub(by)), ..*extent },
-                _ => *extent,
-            };
-            let moved: Vec<Extent> = path.extents().iter().map(move_down).collect();
-            if moved != path.extents() {
-                path.set_extents(moved);
-                self.store_path(info, path)?;
-            }
-            left.start = next.max(left.start + 1);
+        // Nothing can be mapped before the first leaf.
+        if path.is_first() && done == path.start() {
+            done = left.start;
         }
-        Ok(left)
-    }
-
-    /// Moves extents to higher blocks, from the highest on. One that begins before the range is cut where that begins.
-    pub(crate) fn shift_up(&self, info: &mut InodeInfo, from: Range<u64>, by: u64) -> Result<Range<u64>> {
-        let mut left = from;
-        for _ in 0..SHIFT_LEAVES {
-            if left.is_empty() {
-                break;
-            }
-            let mut path = Path::load(self.fs, info, block(left.end - 1))?;
-            let mut moved = Vec::with_capacity(path.extents().len() + 1);
-            for extent in path.extents() {
-                let [before, inside, behind] = parts(extent, &left);
-                let up = |it: Extent| Extent { logical: block(u64::from(it.logical) + by), ..it };
-                moved.extend(before.into_iter().chain(inside.map(up)).chain(behind));
-            }
-            left.end = if path.is_first() { left.start } else { path.start().max(left.start) };
-            if moved != path.extents() {
-                path.set_extents(moved);
-                self.store_path(info, path)?;
-            }
+        // A leaf without extents is of no use, though this is not what made it so.
+        let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
+        if freed > 0 || is_void {
+            info.add_blocks(-freed, change.fs.superblock().block_size())?;
+            kept.extend(behind.into_iter().rev());
+            path.set_extents(kept);
+            store_path(change, info, path)?;
         }
-        Ok(left)
+        left.end = done;
+        if is_deep {
+            // So many nodes go with one leaf that the next has to wait for another change.
+            break;
+        }
     }
+    Ok(left)
+}
+
+/// Moves extents to lower blocks, from the lowest on.
+pub(crate) fn shift_down(
+    change: &Change<'_>,
+    info: &mut InodeInfo,
+    from: Range<u64>,
+    by: u64,
+) -> Result<Range<u64>> {
+    let mut left = from;
+    for _ in 0..SHIFT_LEAVES {
+        if left.is_empty() {
+            break;
+        }
+        let mut path = Path::load(change.fs, info, block(left.start))?;
+        let next = path.end();
+        let move_down = |extent: &Extent| match u64::from(extent.logical) {
+            // OK: the caller has made a hole of `by` blocks before the first that moves.
+            at if at >= left.start => Extent { logical: block(at.saturating_sub(by)), ..*extent },
+            _ => *extent,
+        };
+        let moved: Vec<Extent> = path.extents().iter().map(move_down).collect();
+        if moved != path.extents() {
+            path.set_extents(moved);
+            store_path(change, info, path)?;
+        }
+        left.start = next.max(left.start + 1);
+    }
+    Ok(left)
+}
+
+/// Moves extents to higher blocks, from the highest on. One that begins before the range is cut where that begins.
+pub(crate) fn shift_up(
+    change: &Change<'_>,
+    info: &mut InodeInfo,
+    from: Range<u64>,
+    by: u64,
+) -> Result<Range<u64>> {
+    let mut left = from;
+    for _ in 0..SHIFT_LEAVES {
+        if left.is_empty() {
+            break;
+        }
+        let mut path = Path::load(change.fs, info, block(left.end - 1))?;
+        let mut moved = Vec::with_capacity(path.extents().len() + 1);
+        for extent in path.extents() {
+            let [before, inside, behind] = parts(extent, &left);
+            let up = |it: Extent| Extent { logical: block(u64::from(it.logical) + by), ..it };
+            moved.extend(before.into_iter().chain(inside.map(up)).chain(behind));
+        }
+        left.end = if path.is_first() { left.start } else { path.start().max(left.start) };
+        if moved != path.extents() {
+            path.set_extents(moved);
+            store_path(change, info, path)?;
+        }
+    }
+    Ok(left)
 }
 
 /// The extents of a leaf after those in `range` have been marked.

@@ -7,9 +7,9 @@ use extern4_disk::extent::{Expect, Extent, Found, Node, sole_extent, verify_chec
 use extern4_disk::{Place, Structure};
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::map::{Run, RunKind};
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::run::{Run, RunKind};
 use crate::volume::buffer::Verified;
 
 /// What stands at block `logical` of a file with extents.

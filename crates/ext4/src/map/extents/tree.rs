@@ -1,18 +1,19 @@
 //! Changing an extent tree: the way to a leaf, and putting it back after the leaf has changed.
 //!
 //! A [`Path`] is a copy of the nodes from the root down to one leaf. Who changes a file changes the extents of the
-//! leaf in it and hands it to [`Change::store_path`], which splits the nodes that have become too full, frees those
+//! leaf in it and hands it to [`store_path`], which splits the nodes that have become too full, frees those
 //! that have become empty, and keeps each key in an index what `e2fsck` wants it to be: the first block that its
 //! child maps.
 
-use extern4_disk::extent::{Entries, Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, Node, OwnedNode};
-use extern4_disk::{Place, Structure, extent};
+use extern4_disk::extent::{self, Entries, Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, Node, OwnedNode};
+use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::map::extents::read::node_block;
-use crate::mount::Ext4;
+use crate::map::map_blocks::{allocate_map_block, home_block};
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Change;
@@ -195,108 +196,105 @@ fn indexes(node: &mut OwnedNode) -> &mut Vec<Index> {
     }
 }
 
-impl Change<'_> {
-    /// Writes a leaf that has been changed, and whatever has to change above it.
-    pub(crate) fn store_path(&self, info: &mut InodeInfo, mut path: Path) -> Result<()> {
-        while let Some(step) = path.steps.pop() {
-            let Some(parent) = path.steps.last_mut() else { return self.store_root(info, step.node) };
-            // An only child that fits into the root takes its place.
-            let small = parent.block == ROOT
-                && len(&parent.node) == 1
-                && len(&step.node) <= usize::from(parent.node.max);
-            if !self.store_step(info, step, parent)? && !small {
-                break;
-            }
+/// Writes a leaf that has been changed, and whatever has to change above it.
+pub(crate) fn store_path(change: &Change<'_>, info: &mut InodeInfo, mut path: Path) -> Result<()> {
+    while let Some(step) = path.steps.pop() {
+        let Some(parent) = path.steps.last_mut() else { return store_root(change, info, step.node) };
+        // An only child that fits into the root takes its place.
+        let small =
+            parent.block == ROOT && len(&parent.node) == 1 && len(&step.node) <= usize::from(parent.node.max);
+        if !store_step(change, info, step, parent)? && !small {
+            break;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Writes a node below the root; true, if its parent has changed by that.
-    fn store_step(&self, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
-        let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
-        let Some(key) = first(&step.node) else {
-            self.free_node(info, block)?;
-            children.remove(at);
-            return Ok(true);
-        };
-        let mut changed = std::mem::replace(&mut children[at].logical, key) != key;
-        let (node, behind) = cut(step.node, step.end);
-        self.write_node(info, block, &node)?;
-        for (node, at) in behind.iter().zip(at + 1..) {
-            let child = self.new_node(info, block)?;
-            self.write_node(info, child, node)?;
-            children.insert(at, Index { logical: first(node).unwrap_or(key), child });
-            changed = true;
+/// Writes a node below the root; true, if its parent has changed by that.
+fn store_step(change: &Change<'_>, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
+    let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
+    let Some(key) = first(&step.node) else {
+        free_node(change, info, block)?;
+        children.remove(at);
+        return Ok(true);
+    };
+    let mut changed = std::mem::replace(&mut children[at].logical, key) != key;
+    let (node, behind) = cut(step.node, step.end);
+    write_node(change, info, block, &node)?;
+    for (node, at) in behind.iter().zip(at + 1..) {
+        let child = new_node(change, info, block)?;
+        write_node(change, info, child, node)?;
+        children.insert(at, Index { logical: first(node).unwrap_or(key), child });
+        changed = true;
+    }
+    Ok(changed)
+}
+
+fn store_root(change: &Change<'_>, info: &mut InodeInfo, mut root: OwnedNode) -> Result<()> {
+    pull_up(change, info, &mut root)?;
+    if len(&root) == 0 {
+        root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
+    }
+    if len(&root) > usize::from(root.max) {
+        push_down(change, info, &mut root)?;
+    }
+    let mut bytes = *info.i_block();
+    root.encode(&mut bytes);
+    info.fields_mut().set_map(&bytes);
+    Ok(())
+}
+
+/// Puts an only child whose entries fit into the root in the root's place.
+fn pull_up(change: &Change<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+    while let Entries::Index(children) = &root.entries
+        && let [Index { child, .. }] = children[..]
+    {
+        let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
+        let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(change.fs.blocks()) };
+        let node = Node::decode(&node_block(change.fs, info, child)?, expect, place)?.to_owned();
+        if len(&node) > usize::from(root.max) {
+            break;
         }
-        Ok(changed)
+        free_node(change, info, child)?;
+        *root = OwnedNode { max: root.max, ..node };
     }
+    Ok(())
+}
 
-    fn store_root(&self, info: &mut InodeInfo, mut root: OwnedNode) -> Result<()> {
-        self.pull_up(info, &mut root)?;
-        if len(&root) == 0 {
-            root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
-        }
-        if len(&root) > usize::from(root.max) {
-            self.push_down(info, &mut root)?;
-        }
-        let mut bytes = *info.i_block();
-        root.encode(&mut bytes);
-        info.fields_mut().set_map(&bytes);
-        Ok(())
-    }
+/// Puts the entries of a root that is too full into a node below it.
+fn push_down(change: &Change<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+    let depth = root.depth + 1;
+    let logical = first(root).unwrap_or(0);
+    // OK: at most 5461, with blocks of 64 KiB.
+    let max = ((change.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
+    let child = new_node(change, info, home_block(change, info))?;
+    write_node(change, info, child, &OwnedNode { max, ..root.clone() })?;
+    *root = OwnedNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
+    Ok(())
+}
 
-    /// Puts an only child whose entries fit into the root in the root's place.
-    fn pull_up(&self, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
-        while let Entries::Index(children) = &root.entries
-            && let [Index { child, .. }] = children[..]
-        {
-            let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
-            let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(self.fs.blocks()) };
-            let node = Node::decode(&node_block(self.fs, info, child)?, expect, place)?.to_owned();
-            if len(&node) > usize::from(root.max) {
-                break;
-            }
-            self.free_node(info, child)?;
-            *root = OwnedNode { max: root.max, ..node };
-        }
-        Ok(())
-    }
+/// A new block for a node, near block `near`.
+fn new_node(change: &Change<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
+    let block = allocate_map_block(change, info, near)?;
+    change.fs.note_verified(&change.fresh(block)?, Verified::ExtentNode);
+    Ok(block)
+}
 
-    /// Puts the entries of a root that is too full into a node below it.
-    fn push_down(&self, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
-        let depth = root.depth + 1;
-        let logical = first(root).unwrap_or(0);
-        // OK: at most 5461, with blocks of 64 KiB.
-        let max = ((self.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
-        let child = self.new_node(info, self.home_block(info))?;
-        self.write_node(info, child, &OwnedNode { max, ..root.clone() })?;
-        *root = OwnedNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
-        Ok(())
-    }
+fn free_node(change: &Change<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
+    change.writer.space.free(change, block..block + 1, true)?;
+    info.add_blocks(-1, change.fs.superblock().block_size())
+}
 
-    /// A new block for a node, near block `near`.
-    fn new_node(&self, info: &mut InodeInfo, near: u64) -> Result<u64> {
-        let block = self.allocate_map_block(info, near)?;
-        self.fs.note_verified(&self.fresh(block)?, Verified::ExtentNode);
-        Ok(block)
-    }
-
-    fn free_node(&self, info: &mut InodeInfo, block: u64) -> Result<()> {
-        self.free(block..block + 1, true)?;
-        info.add_blocks(-1, self.fs.superblock().block_size())
-    }
-
-    fn write_node(&self, info: &InodeInfo, block: u64, node: &OwnedNode) -> Result<()> {
-        let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(block);
-        let mut buffer = self.fs.cache.read(block)?;
-        self.edit(&mut buffer, |bytes| {
-            node.encode(bytes);
-            // What is behind the last entry is of no use, and may not be what it was in an older copy.
-            let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
-            let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
-            bytes[used..room].fill(0);
-            info.seed().map_or(Ok(()), |seed| extent::store_checksum(bytes, seed, place))
-        })?;
-        Ok(())
-    }
+fn write_node(change: &Change<'_>, info: &InodeInfo, block: u64, node: &OwnedNode) -> Result<()> {
+    let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(block);
+    let mut buffer = change.fs.cache.read(block)?;
+    change.edit(&mut buffer, |bytes| {
+        node.encode(bytes);
+        // What is behind the last entry is of no use, and may not be what it was in an older copy.
+        let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
+        let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
+        bytes[used..room].fill(0);
+        info.seed().map_or(Ok(()), |seed| extent::store_checksum(bytes, seed, place))
+    })?;
+    Ok(())
 }

@@ -4,9 +4,9 @@ use extern4_disk::indirect::{DIRECT, Pointers};
 use extern4_disk::{Place, Structure};
 
 use crate::error::Result;
-use crate::inode::InodeInfo;
-use crate::map::{LOGICAL_END, Run, RunKind};
-use crate::mount::Ext4;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::run::{LOGICAL_END, Run, RunKind};
 
 /// What stands at block `logical` of a file without extents.
 pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {

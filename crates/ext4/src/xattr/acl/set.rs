@@ -8,115 +8,112 @@ use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
 use extern4_vfs::{Acl, AclKind, Errno, Inode, SpaceRights, Timespec};
 
-use crate::alloc::balloc::Demand;
+use crate::alloc::block_allocator::Demand;
 use crate::error::Result;
-use crate::inode::InodeInfo;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
-use crate::mount::Ext4;
-use crate::ops::create::timestamp;
+use crate::time::timestamp;
 use crate::volume::handle::Change;
 use crate::xattr::list::{Attribute, Attributes, Need, Plan};
+use crate::xattr::set::{apply_plan, set_attribute};
 
-impl Ext4 {
-    /// Sets an ACL and the permissions that go with it, or without one removes it.
-    pub(crate) fn change_acl(
-        &self,
-        inode: &Inode,
-        kind: AclKind,
-        acl: Option<Arc<Acl>>,
-        mode: Option<u16>,
-        now: Timespec,
-        rights: SpaceRights,
-    ) -> Result<()> {
-        let node = inode.private::<Node>();
-        let mut info = node.info();
-        let _map = info.is_inline().then(|| node.change_map());
-        let _attributes = node.change_attributes();
-        let value = acl.as_deref().map(encode);
-        let old = self.attributes(&info)?;
-        if old.says(index(kind), b"", value.as_deref())
-            && mode.is_none_or(|mode| mode == info.fields().permissions())
-        {
-            return Ok(());
-        }
-        let plan = self.plan(&info, &old, (index(kind), b""), value.as_deref())?;
-        let need = plan.need(self);
-        let tid = self.changing(need.credits, Demand::new(need.blocks, rights), |change| {
-            change.admit_plan(&info, rights, &plan)?;
-            let fields = info.fields_mut();
-            if let Some(mode) = mode {
-                fields.set_permissions(mode);
-            }
-            fields.set_ctime(timestamp(now));
-            change.apply(&mut info, plan)?;
-            Ok(change.tid())
-        })?;
-        let attr = self.attr(&info)?;
-        node.set_attributes(&info, tid);
-        inode.update_acl(kind, acl, |old| *old = attr);
-        Ok(())
+/// Sets an ACL and the permissions that go with it, or without one removes it.
+pub(crate) fn change_acl(
+    fs: &Ext4,
+    inode: &Inode,
+    kind: AclKind,
+    acl: Option<Arc<Acl>>,
+    mode: Option<u16>,
+    now: Timespec,
+    rights: SpaceRights,
+) -> Result<()> {
+    let node = inode.private::<Node>();
+    let mut info = node.info();
+    let _map = info.is_inline().then(|| node.change_map());
+    let _attributes = node.change_attributes();
+    let value = acl.as_deref().map(encode);
+    let old = info.attributes(fs)?;
+    if old.says(index(kind), b"", value.as_deref())
+        && mode.is_none_or(|mode| mode == info.fields().permissions())
+    {
+        return Ok(());
     }
-
-    /// Finds out how to set an ACL. `ENOSPC` if it has no room.
-    pub(crate) fn plan_acl(&self, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
-        self.plan(info, &self.attributes(info)?, (index(kind), b""), Some(&encode(acl)))
-    }
-
-    /// What [`Change::init_attributes`] takes for an inode with this mode.
-    ///
-    /// # Errors
-    /// `ENOSPC` if the ACLs have no room.
-    pub(crate) fn room_for_acls(
-        &self,
-        mode: u16,
-        acl: Option<&Acl>,
-        default_acl: Option<&Acl>,
-    ) -> Result<Need> {
-        let mut need = Need::default();
-        if acl.is_none() && default_acl.is_none() {
-            return Ok(need);
+    let plan = info.plan(fs, &old, (index(kind), b""), value.as_deref())?;
+    let need = plan.need(fs);
+    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |change| {
+        change.admit_plan(&info, rights, &plan)?;
+        let fields = info.fields_mut();
+        if let Some(mode) = mode {
+            fields.set_permissions(mode);
         }
-        let sb = self.superblock();
-        let blank = vec![0; usize::from(sb.inode_size())];
-        let inode = disk_inode::Inode::new(disk_inode::ROOT_INO, mode, 0, sb);
-        let info = InodeInfo::new(inode, self.inode_position(disk_inode::ROOT_INO)?, None);
-        let mut attributes = Attributes::none(inode.xattr_area(&blank).len());
-        if sb.features().incompat.contains(Incompat::INLINE_DATA) {
-            // It may be there first.
-            attributes.own.push(Attribute::in_inode(inline::XATTR.0, inline::XATTR.1, b""));
-        }
-        for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
-            let Some(acl) = acl else { continue };
-            let plan = self.plan(&info, &attributes, (index(kind), b""), Some(&encode(acl)))?;
-            if plan.value.is_some() && self.writer()?.space.free_inodes() < 3 {
-                return Err(Errno::ENOSPC.into());
-            }
-            let more = plan.need(self);
-            need = Need { credits: need.credits + more.credits, blocks: need.blocks + more.blocks };
-            attributes = attributes.after(&plan);
-        }
-        Ok(need)
-    }
+        fields.set_ctime(timestamp(now));
+        apply_plan(change, &mut info, plan)?;
+        Ok(change.tid())
+    })?;
+    let attr = info.attr(fs)?;
+    node.set_attributes(&info, tid);
+    inode.update_acl(kind, acl, |old| *old = attr);
+    Ok(())
 }
 
-impl Change<'_> {
-    /// Gives a new inode its ACLs, and stores it. Its record has been cleared.
-    ///
-    /// # Errors
-    /// `ENOSPC` if they have no room, which [`Ext4::room_for_acls`] says before anything is changed.
-    pub(crate) fn init_attributes(
-        &self,
-        info: &mut InodeInfo,
-        acl: Option<&Acl>,
-        default_acl: Option<&Acl>,
-    ) -> Result<()> {
-        for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
-            if let Some(acl) = acl {
-                self.set_attribute(info, index(kind), b"", Some(&encode(acl)))?;
-            }
-        }
-        Ok(())
+/// Finds out how to set an ACL. `ENOSPC` if it has no room.
+pub(crate) fn plan_acl(fs: &Ext4, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
+    info.plan(fs, &info.attributes(fs)?, (index(kind), b""), Some(&encode(acl)))
+}
+
+/// What [`init_attributes`] takes for an inode with this mode.
+///
+/// # Errors
+/// `ENOSPC` if the ACLs have no room.
+pub(crate) fn room_for_acls(
+    fs: &Ext4,
+    mode: u16,
+    acl: Option<&Acl>,
+    default_acl: Option<&Acl>,
+) -> Result<Need> {
+    let mut need = Need::default();
+    if acl.is_none() && default_acl.is_none() {
+        return Ok(need);
     }
+    let sb = fs.superblock();
+    let blank = vec![0; usize::from(sb.inode_size())];
+    let inode = disk_inode::Inode::new(disk_inode::ROOT_INO, mode, 0, sb);
+    let info = InodeInfo::new(inode, fs.inode_position(disk_inode::ROOT_INO)?, None);
+    let mut attributes = Attributes::none(inode.xattr_area(&blank).len());
+    if sb.features().incompat.contains(Incompat::INLINE_DATA) {
+        // It may be there first.
+        attributes.own.push(Attribute::in_inode(inline::XATTR.0, inline::XATTR.1, b""));
+    }
+    for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
+        let Some(acl) = acl else { continue };
+        let plan = info.plan(fs, &attributes, (index(kind), b""), Some(&encode(acl)))?;
+        if plan.value.is_some() && fs.writer()?.space.free_inodes() < 3 {
+            return Err(Errno::ENOSPC.into());
+        }
+        let more = plan.need(fs);
+        need = Need { credits: need.credits + more.credits, blocks: need.blocks + more.blocks };
+        attributes = attributes.after(&plan);
+    }
+    Ok(need)
+}
+
+/// Gives a new inode its ACLs, and stores it. Its record has been cleared.
+///
+/// # Errors
+/// `ENOSPC` if they have no room, which [`room_for_acls`] says before anything is changed.
+pub(crate) fn init_attributes(
+    change: &Change<'_>,
+    info: &mut InodeInfo,
+    acl: Option<&Acl>,
+    default_acl: Option<&Acl>,
+) -> Result<()> {
+    for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
+        if let Some(acl) = acl {
+            set_attribute(change, info, index(kind), b"", Some(&encode(acl)))?;
+        }
+    }
+    Ok(())
 }
 
 const fn index(kind: AclKind) -> NameIndex {

@@ -8,7 +8,7 @@ use extern4_sync::closable_refcount::Put;
 
 use super::{MbCache, MbCacheStats};
 use crate::error::Result;
-use crate::mount::OpenOptions;
+use crate::mount::options::OpenOptions;
 
 /// Attribute blocks that can be found.
 pub(crate) struct Blocks {

@@ -60,11 +60,10 @@ mod bucket;
 
 use std::fmt;
 
+use bucket::{Bucket, SLOTS, WORDS};
 use extern4_sync::percpu::Line;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering, zeroes};
 use extern4_sync::thread_counter::ThreadCounter;
-
-use bucket::{Bucket, SLOTS, WORDS};
 
 /// So many others are there when one entry in forty is put in, with an entry for every fourth bucket.
 const CROWD: u32 = 2;

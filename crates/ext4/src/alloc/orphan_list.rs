@@ -1,0 +1,153 @@
+//! Orphans: inodes that were deleted while open, or were being truncated, when the volume was last in use.
+//!
+//! They are kept in a list through the inodes themselves, from the superblock on, or in the blocks of a hidden file.
+//! Whoever opens the volume for writing frees them; who reads leaves them alone, but may want to know of them.
+//!
+//! What becomes an orphan while the volume is in use goes into the list. In memory it is [`Orphans`], and an inode that is
+//! in it is stored with its successor in place of the time of its deletion, whatever the inode in memory says. That it is in it the inode
+//! in memory does say ([`InodeInfo::is_orphan`]), so that who stores any other has nothing to ask the list, which all threads use.
+//!
+//! # Locks
+//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never the other way round. Who takes an
+//! orphan off the list changes the list first and then the record that led to it; every record is written with what the list says under
+//! the record's lock, its block's or its own ([`edit_record`](Change::edit_record)). So whichever of two is written last has what the list
+//! says then.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::PoisonError;
+
+use extern4_sync::primitive::{Mutex, MutexGuard};
+
+use crate::inode::info::InodeInfo;
+
+/// The list of orphans as it stands now: the superblock leads to the newest, and each to the one before it. The superblock hears of
+/// it when a transaction closes (`writer`).
+#[derive(Default)]
+pub(crate) struct Orphans(Mutex<List>);
+
+/// Inodes by number, 0 for none. Everything is done in a few steps, for every unlink needs the lock.
+#[derive(Default)]
+struct List {
+    newest: u32,
+    places: HashMap<u32, Between, BuildHasherDefault<Spread>>,
+}
+
+/// Those beside an orphan on the list.
+pub(super) struct Between {
+    pub(super) newer: u32,
+    older: u32,
+}
+
+impl List {
+    /// Puts an inode on the list as the newest, if it is not there.
+    fn add(&mut self, ino: u32) {
+        let Entry::Vacant(place) = self.places.entry(ino) else { return };
+        place.insert(Between { newer: 0, older: self.newest });
+        let before = std::mem::replace(&mut self.newest, ino);
+        if let Some(before) = self.places.get_mut(&before) {
+            before.newer = ino;
+        }
+    }
+
+    /// Takes an inode off the list; `None` if it is not there.
+    fn remove(&mut self, ino: u32) -> Option<Between> {
+        let between = self.places.remove(&ino)?;
+        match self.places.get_mut(&between.newer) {
+            Some(newer) => newer.older = between.older,
+            None => self.newest = between.older,
+        }
+        if let Some(older) = self.places.get_mut(&between.older) {
+            older.newer = between.newer;
+        }
+        Some(between)
+    }
+}
+
+/// Spreads numbers over a table. Nobody gains by choosing numbers of orphans that fall together.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = spread(self.0 ^ u64::from(number));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Multiplies by an odd number whose bits look random, and folds the upper half, where every bit depends on all below, over the lower.
+fn spread(number: u64) -> u64 {
+    let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ product >> 32
+}
+
+impl Orphans {
+    /// What stands in place of the time of deletion of an inode; `None` if it is no orphan.
+    #[inline]
+    pub(crate) fn next_of(&self, info: &InodeInfo) -> Option<u32> {
+        if info.is_orphan() { self.next_of_listed(info.ino()) } else { None }
+    }
+
+    /// The same of one that may be on the list.
+    pub(super) fn next_of_listed(&self, ino: u32) -> Option<u32> {
+        self.list().places.get(&ino).map(|between| between.older)
+    }
+
+    /// The one that the superblock leads to; 0 if there is none.
+    pub(crate) fn newest(&self) -> u32 {
+        self.list().newest
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an inode on the list, if it is not there.
+    pub(super) fn add(&self, ino: u32) {
+        self.list().add(ino);
+    }
+
+    /// Takes an inode off the list, if it is there.
+    pub(super) fn remove(&self, ino: u32) -> Option<Between> {
+        self.list().remove(ino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_leads_from_the_newest_to_the_oldest() {
+        let orphans = Orphans::default();
+        let mut expected: Vec<u32> = Vec::new();
+        let mut random = 1_u32;
+        for _ in 0..3000 {
+            random = random.wrapping_mul(0x9e37_79b1).wrapping_add(7);
+            let ino = 11 + (random >> 8) % 100;
+            if random >> 31 == 0 {
+                orphans.add(ino);
+                if !expected.contains(&ino) {
+                    expected.push(ino);
+                }
+            } else {
+                let was_there = orphans.remove(ino).is_some();
+                assert_eq!(was_there, expected.contains(&ino));
+                expected.retain(|&orphan| orphan != ino);
+            }
+            let next = |&ino: &u32| orphans.next_of_listed(ino).filter(|&next| next != 0);
+            let newest = Some(orphans.newest()).filter(|&newest| newest != 0);
+            assert!(std::iter::successors(newest, next).eq(expected.iter().rev().copied()));
+            assert_eq!(orphans.next_of_listed(ino).is_some(), expected.contains(&ino));
+        }
+        assert!(!expected.is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! Telling the device which blocks are free, on request (`FITRIM`, `fstrim(8)`).
+
+use std::ops::Range;
+
+use extern4_vfs::Errno;
+
+use crate::error::Result;
+use crate::fs::Ext4;
+
+/// The device is told of so many blocks at a time: as long as that takes, others wait for the group.
+const MAX_BLOCKS: u32 = 4096;
+
+/// Tells the device that what is free among these bytes of the volume no longer matters, but for runs of less than `min_bytes`;
+/// gives the sum in bytes. Commits first, so that what has been freed by now is free.
+///
+/// # Errors
+/// `EINVAL` for a range outside the volume or of less than a block, or a minimum that no group can meet, as Linux has it; `EROFS`
+/// if the volume was opened for reading; a corrupt bitmap, or a device that fails.
+pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
+    fs.writer()?.transactions.sync()?;
+    let geometry = fs.superblock().geometry();
+    let block_size = u64::from(geometry.block_size());
+    let first = (bytes.start / block_size).max(u64::from(geometry.first_data_block()));
+    let end = (bytes.end / block_size).min(geometry.blocks_count());
+    let min_blocks = min_bytes.div_ceil(block_size);
+    let too_short = bytes.end.saturating_sub(bytes.start) < block_size;
+    if too_short || first >= geometry.blocks_count() || min_blocks > geometry.blocks_per_group().into() {
+        return Err(Errno::EINVAL.into());
+    }
+    // OK: no more than a group has.
+    let min_blocks = (min_blocks as u32).max(1);
+    let mut trimmed = 0;
+    for number in 0..geometry.group_count() {
+        let Some(start) = geometry.group_start(number) else { break };
+        let blocks = geometry.group_clusters(number).unwrap_or(0);
+        // OK: no more than a group has.
+        let inside = |block: u64| block.saturating_sub(start).min(blocks.into()) as u32;
+        let (from, to) = (inside(first), inside(end));
+        if from < to {
+            trimmed += trim_group(fs, number, start, from..to, min_blocks)?;
+        }
+    }
+    Ok(trimmed * block_size)
+}
+
+/// The same for blocks of a group, which starts at block `start`; gives the sum in blocks.
+fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks: u32) -> Result<u64> {
+    let writer = fs.writer()?;
+    let block_size = u64::from(fs.superblock().block_size());
+    let (mut at, mut told_to, mut trimmed) = (blocks.start, None, 0);
+    loop {
+        let group = writer.space.lock(fs, number)?;
+        if group.descriptor.free_clusters() < min_blocks {
+            return Ok(trimmed);
+        }
+        let want = MAX_BLOCKS.max(min_blocks);
+        let Some(run) = fs.free_run(number, &group, (at, blocks.end), want)? else {
+            return Ok(trimmed);
+        };
+        at = run.end;
+        // What goes on from a run that was long enough belongs to it.
+        if run.end - run.start >= min_blocks || told_to == Some(run.start) {
+            let run = start + u64::from(run.start)..start + u64::from(run.end);
+            writer.zones.check(&run)?;
+            fs.device.discard(run.start * block_size..run.end * block_size)?;
+            trimmed += run.end - run.start;
+            told_to = Some(at);
+        }
+    }
+}

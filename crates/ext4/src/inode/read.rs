@@ -1,0 +1,186 @@
+//! Inodes: from the record in its group's table to what the VFS is handed.
+//!
+//! Records are read through the buffer cache, several blocks of a table at once, and their checksum is verified each
+//! time one is decoded. Users see the root directory and everything from the first ordinary inode on, but none of the
+//! volume's own files: journal, quota files, orphan file, and the inodes that hold the values of extended attributes.
+
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::{Inode, InodeFlags, ROOT_INO, is_blank};
+use extern4_disk::{Place, Structure, xattr};
+use extern4_sync::slab::new_box;
+use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
+
+use crate::dir::hint::Near;
+use crate::error::{Error, Result};
+use crate::file::symlink;
+use crate::fs::Ext4;
+use crate::inode::info::{InodeInfo, Record};
+use crate::inode::inode_info::Node;
+use crate::time::timespec;
+use crate::volume::deferred_checksum;
+
+impl Ext4 {
+    /// The fields of inode `ino`, whatever it is: reserved, deleted, or one of the volume's own. For experts and for
+    /// the file system itself; the VFS goes through `read_inode`, which hides these.
+    ///
+    /// # Errors
+    /// A number beyond the volume's inodes, a record that was never used or is corrupt, or a device that fails.
+    pub fn raw_inode(&self, ino: u32) -> Result<Inode> {
+        self.load_inode(ino).map(|info| info.inode)
+    }
+
+    /// Reads and checks inode `ino`, whatever it is.
+    pub(crate) fn load_inode(&self, ino: u32) -> Result<InodeInfo> {
+        let place = Place::new(Structure::Inode).ino(ino);
+        let changed = self.fast_commits.changes(ino).and_then(|changes| changes.record());
+        let (inode, record) = if let Some(record) = changed {
+            (Inode::decode(record, ino, self.superblock(), place)?, Record::FastCommit)
+        } else {
+            let at = self.inode_position(ino)?;
+            self.read_ahead_inodes(ino, at.block)?;
+            let buffer = self.cache.read(at.block)?;
+            let record = &buffer[self.record_range(at)];
+            if is_blank(record) {
+                return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
+            }
+            let place = place.block(at.block).offset(at.offset);
+            let index = deferred_checksum::index_of(at.offset, self.superblock());
+            let sealed = !deferred_checksum::lacks_checksum(buffer.unsealed(), index);
+            let decode = if sealed { Inode::decode } else { Inode::decode_fields };
+            (decode(record, ino, self.superblock(), place)?, Record::Table(at))
+        };
+        let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
+        let info =
+            InodeInfo { inode, record, seed, near: Near::default(), is_orphan: false, is_touched: true };
+        if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
+            return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
+        }
+        Ok(info)
+    }
+
+    /// What the VFS is handed for inode `ino`.
+    pub(crate) fn new_inode(&self, ino: u64) -> Result<NewInode> {
+        let stale = |why| Error::Stale { ino, why };
+        let number = u32::try_from(ino).map_err(|_| stale("is not one of the volume's"))?;
+        if self.is_hidden(number) {
+            return Err(stale("is one of the volume's own"));
+        }
+        // Before the record is read, for they may be stored there at this moment.
+        let times = self.lazy_times.get().and_then(|lazy| lazy.get(number));
+        let mut info = self.load_inode(number)?;
+        if let Some(times) = times {
+            times.apply(info.fields_mut());
+        }
+        if info.inode.links() == 0 {
+            return Err(stale("has been deleted"));
+        }
+        if info.inode.flags().contains(InodeFlags::EA_INODE) {
+            return Err(stale("holds the value of an extended attribute"));
+        }
+        let attr = info.attr(self)?;
+        let plain = info.inode.xattr_block().is_none() && !info.has_attributes_in_record(self)?;
+        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(Node::new(info)) })
+    }
+
+    /// Whether `ino` is reserved or one of the volume's own files.
+    pub(crate) fn is_hidden(&self, ino: u32) -> bool {
+        let sb = self.superblock();
+        let own = [
+            sb.journal_inode(),
+            sb.orphan_file_inode(),
+            sb.user_quota_inode(),
+            sb.group_quota_inode(),
+            sb.project_quota_inode(),
+        ];
+        ino != ROOT_INO && (ino < sb.first_ino() || own.contains(&Some(ino)))
+    }
+}
+
+impl InodeInfo {
+    /// Where an error in the inode's own extended attributes stands.
+    pub(crate) fn xattr_area_place(&self) -> Place {
+        let place = Place::new(Structure::Xattr).ino(self.ino());
+        match &self.record {
+            Record::Table(at) => place.block(at.block),
+            Record::FastCommit => place,
+        }
+    }
+
+    /// Hands the part of the inode's record that is for extended attributes to `look`; it may be empty.
+    pub(crate) fn with_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+        match &self.record {
+            Record::Table(at) => {
+                let buffer = fs.cache.read(at.block)?;
+                look(self.inode.xattr_area(&buffer[fs.record_range(*at)]))
+            }
+            Record::FastCommit => {
+                let record = fs.fast_commits.changes(self.ino()).and_then(|changes| changes.record());
+                look(self.inode.xattr_area(record.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// The same, cheaper, for a `look` that waits for nothing: it may have the block locked.
+    pub(crate) fn peek_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        match &self.record {
+            Record::Table(at) => Ok(fs
+                .cache
+                .with_part(at.block, fs.record_range(*at), |record| look(self.inode.xattr_area(record)))?),
+            Record::FastCommit => self.with_xattr_area(fs, |area| Ok(look(area))),
+        }
+    }
+
+    /// Whether there are extended attributes in the inode's record.
+    pub(crate) fn has_attributes_in_record(&self, fs: &Ext4) -> Result<bool> {
+        self.peek_xattr_area(fs, |area| area.starts_with(&xattr::MAGIC.to_le_bytes()))
+    }
+
+    pub(crate) fn attr(&self, fs: &Ext4) -> Result<Attr> {
+        let inode = &self.inode;
+        let kind = FileType::from_mode(inode.mode())
+            .ok_or_else(|| self.corrupt_field("i_mode", u64::from(inode.mode())))?;
+        let rdev = inode.device().map_or(Rdev::default(), |it| Rdev { major: it.major, minor: it.minor });
+        // The data of an inline file takes no blocks, but a file with data and no blocks looks like a hole to `tar`.
+        let inline =
+            if self.is_inline() && kind == FileType::Regular { inode.size().div_ceil(512) } else { 0 };
+        Ok(Attr {
+            ino: u64::from(inode.ino()),
+            generation: inode.generation(),
+            kind,
+            mode: inode.permissions(),
+            uid: inode.uid(),
+            gid: inode.gid(),
+            nlink: u32::from(inode.links()),
+            rdev,
+            size: shown_size(self, kind),
+            blocks: inode.sectors() + inline,
+            blksize: fs.superblock().block_size(),
+            atime: timespec(inode.atime()),
+            mtime: timespec(inode.mtime()),
+            ctime: timespec(inode.ctime()),
+            btime: inode.crtime().map(timespec),
+            flags: shown_flags(inode.flags(), kind),
+            project: inode.project(),
+        })
+    }
+}
+
+/// The size that callers see: that of an encrypted link is the length of the target they see.
+fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
+    match info.is_encrypted() && kind == FileType::Symlink {
+        true => symlink::shown_len(info.inode.size()),
+        false => info.inode.size(),
+    }
+}
+
+/// The flags that callers see. The others say how the inode is stored, or are left over from features that never were;
+/// which are which is seen by setting each and asking a mounted volume for them.
+pub(crate) const SHOWN_FLAGS: u32 = 0x725b_dfff;
+
+pub(crate) fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {
+    let shown = FileFlags::from_bits_retain(flags.bits() & SHOWN_FLAGS);
+    match kind {
+        FileType::Directory => shown,
+        _ => shown - FileFlags::PROJINHERIT,
+    }
+}

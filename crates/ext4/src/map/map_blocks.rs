@@ -1,0 +1,76 @@
+//! Blocks of the map itself: giving a file one, an empty map, and how many blocks one change may free.
+
+use std::ops::Range;
+
+use extern4_disk::extent::EMPTY_ROOT;
+use extern4_disk::feature::Incompat;
+use extern4_disk::inode::{InodeFlags, MAP_SIZE};
+
+use crate::error::Result;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::volume::handle::Change;
+
+/// Runs that one change gives a file at most: so many fit into a leaf that has just been split.
+pub(crate) const MAX_RUNS: u32 = 12;
+/// Leaves that one [`shift_blocks`] moves.
+pub(crate) const SHIFT_LEAVES: u32 = 24;
+
+/// A map of no blocks: by extents, where the volume has them.
+pub(crate) fn empty_map(change: &Change<'_>, info: &mut InodeInfo) {
+    let mut map = [0; MAP_SIZE];
+    let mut flags = info.fields().flags();
+    if change.fs.superblock().features().incompat.contains(Incompat::EXTENTS) {
+        map = EMPTY_ROOT;
+        flags |= InodeFlags::EXTENTS;
+    }
+    info.fields_mut().set_map(&map);
+    info.fields_mut().set_flags(flags);
+}
+
+/// A block for the map of a file, near block `near`.
+pub(crate) fn allocate_map_block(change: &Change<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
+    let block = change.writer.space.allocate(change, near, 1)?.start;
+    info.add_blocks(1, change.fs.superblock().block_size())?;
+    Ok(block)
+}
+
+/// Where a file without blocks begins: in the group of its inode.
+pub(crate) fn home_block(change: &Change<'_>, info: &InodeInfo) -> u64 {
+    let geometry = change.fs.superblock().geometry();
+    let group = geometry.inode_slot(info.ino()).map_or(0, |slot| slot.group);
+    geometry.group_start(group).unwrap_or(0)
+}
+
+/// How much one change may still free: each group costs a bitmap and a descriptor, and each block of metadata a place in the list
+/// of what is revoked.
+pub(crate) struct Quota {
+    pub(super) groups: u32,
+    pub(super) last: Option<u32>,
+    /// Without end for what is not metadata.
+    pub(super) revokes: u64,
+}
+
+impl Quota {
+    /// Counts `blocks`, and their groups, of which those of the last call cost nothing again.
+    pub(crate) fn spend(&mut self, fs: &Ext4, blocks: &Range<u64>) {
+        self.revokes = self.revokes.saturating_sub(blocks.end - blocks.start);
+        let geometry = fs.superblock().geometry();
+        let group_of = |block| geometry.group_of_block(block);
+        let (Some(first), Some(last)) = (group_of(blocks.start), group_of(blocks.end - 1)) else { return };
+        let known = u32::from(self.last.is_some_and(|known| (first..=last).contains(&known)));
+        self.groups = self.groups.saturating_sub(last - first + 1 - known);
+        self.last = Some(first);
+    }
+
+    /// How many blocks that stand together may still be freed: where groups are small, not all of a long extent.
+    pub(crate) fn room(&self, fs: &Ext4) -> u64 {
+        let in_groups =
+            u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group());
+        in_groups.min(self.revokes.max(1))
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.groups == 0 || self.revokes == 0
+    }
+}

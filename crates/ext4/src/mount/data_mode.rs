@@ -1,0 +1,49 @@
+//! Which contents of files go through the journal (`data=`).
+
+use extern4_disk::superblock::{DefaultMountOptions, Superblock};
+
+use crate::error::Unsupported;
+
+/// How contents of files become durable, on a volume with a journal (`data=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataMode {
+    /// Contents that are new to a file are written before the transaction that makes them part of it commits.
+    Ordered,
+    /// In no order. The same is done as for [`Ordered`](Self::Ordered), which is stricter.
+    Writeback,
+    /// Contents go through the journal, as metadata does: no block of a file is ever half written. All is written twice.
+    Journal,
+}
+
+/// Whose contents go through the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Journaling {
+    /// Nobody's: there is no journal.
+    None,
+    /// Those of files with the flag.
+    Flagged,
+    /// Those of all files.
+    All,
+}
+
+impl Journaling {
+    /// What was asked for, or what the superblock says.
+    pub(crate) fn chosen(
+        sb: &Superblock,
+        has_journal: bool,
+        asked: Option<DataMode>,
+    ) -> Result<Self, Unsupported> {
+        const MODES: DefaultMountOptions =
+            DefaultMountOptions::JOURNAL_DATA.union(DefaultMountOptions::JOURNAL_DATA_ORDERED);
+        let by_default = sb.default_mount_options() & MODES == DefaultMountOptions::JOURNAL_DATA;
+        match (has_journal, asked) {
+            (false, Some(DataMode::Journal)) => {
+                Err(Unsupported::WritingTo("contents are to be journaled, and it has no journal"))
+            }
+            (false, _) => Ok(Self::None),
+            (true, Some(DataMode::Journal)) => Ok(Self::All),
+            (true, None) if by_default => Ok(Self::All),
+            (true, _) => Ok(Self::Flagged),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which volumes can be read, and which can be changed.
+
+use extern4_disk::feature::{Compat, Feature, Features, Incompat, RoCompat};
+use extern4_disk::superblock::{CreatorOs, RawSuperblock, State, Superblock};
+
+use crate::error::Unsupported;
+use crate::mount::options::OpenOptions;
+use crate::tune::checksum_rewrite;
+
+/// The features whose presence changes how a volume is read, and that this crate reads.
+const READABLE: Incompat = Incompat::FILETYPE
+    .union(Incompat::RECOVER)
+    .union(Incompat::META_BG)
+    .union(Incompat::EXTENTS)
+    .union(Incompat::BIT64)
+    .union(Incompat::MMP)
+    .union(Incompat::FLEX_BG)
+    .union(Incompat::EA_INODE)
+    .union(Incompat::CSUM_SEED)
+    .union(Incompat::LARGEDIR)
+    .union(Incompat::INLINE_DATA)
+    .union(Incompat::ENCRYPT)
+    .union(Incompat::CASEFOLD);
+
+/// The number of the one encoding of names that there is, UTF-8 as of Unicode 12.1.
+const ENCODING_UTF8_12_1: u16 = 1;
+
+/// The features whose presence changes how a volume is written, and that this crate writes.
+const WRITABLE: Features = Features {
+    compat: Compat::all(),
+    incompat: READABLE,
+    ro_compat: RoCompat::SPARSE_SUPER
+        .union(RoCompat::LARGE_FILE)
+        .union(RoCompat::BTREE_DIR)
+        .union(RoCompat::HUGE_FILE)
+        .union(RoCompat::GDT_CSUM)
+        .union(RoCompat::DIR_NLINK)
+        .union(RoCompat::EXTRA_ISIZE)
+        .union(RoCompat::QUOTA)
+        .union(RoCompat::PROJECT)
+        .union(RoCompat::METADATA_CSUM)
+        .union(RoCompat::ORPHAN_PRESENT),
+};
+
+/// Refuses, by name, what this crate cannot read.
+pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
+    let features = raw.features();
+    if raw.s_rev_level.get() > 1 {
+        return Err(Unsupported::Revision(raw.s_rev_level.get()));
+    }
+    if features.incompat.contains(Incompat::JOURNAL_DEV) {
+        return Err(Unsupported::JournalDevice);
+    }
+    if checksum_rewrite::is_rewriting(raw) {
+        return Err(Unsupported::Interrupted);
+    }
+    let unknown: Vec<Feature> =
+        Features { incompat: features.incompat.difference(READABLE), ..Features::default() }.iter().collect();
+    if !unknown.is_empty() {
+        return Err(Unsupported::Features(unknown));
+    }
+    let encoding = raw.s_encoding.get();
+    if features.incompat.contains(Incompat::CASEFOLD) && encoding != ENCODING_UTF8_12_1 {
+        return Err(Unsupported::Encoding(encoding));
+    }
+    Ok(())
+}
+
+/// Refuses, by name, to write to what this crate only reads.
+pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(), Unsupported> {
+    let features = sb.features();
+    let beyond = Features {
+        compat: features.compat.difference(WRITABLE.compat),
+        incompat: features.incompat.difference(WRITABLE.incompat),
+        ro_compat: features.ro_compat.difference(WRITABLE.ro_compat),
+    };
+    let beyond: Vec<_> = beyond.iter().collect();
+    if !beyond.is_empty() {
+        return Err(Unsupported::Writing(beyond));
+    }
+    if options.superblock.is_some() {
+        return Err(Unsupported::WritingTo("a backup superblock was asked for"));
+    }
+    if sb.creator_os() != CreatorOs::Linux {
+        return Err(Unsupported::WritingTo("it was not made for Linux"));
+    }
+    if sb.state().contains(State::ERROR) {
+        return Err(Unsupported::WritingTo("errors have been found on it; e2fsck mends them"));
+    }
+    let uses_journal = sb.journal().is_some() && !options.ignore_journal;
+    if !uses_journal && !sb.state().contains(State::VALID) {
+        let why = "it was not cleanly unmounted and uses no journal; e2fsck mends what that left";
+        return Err(Unsupported::WritingTo(why));
+    }
+    Ok(())
+}
+
+/// Refuses to write to a volume whose journal would have to be replayed first, and is left aside.
+pub(crate) fn check_needs_no_recovery(sb: &Superblock) -> Result<(), Unsupported> {
+    if sb.features().incompat.contains(Incompat::RECOVER) {
+        let why =
+            "its journal must be replayed first, and noload leaves the journal aside; with ro it can be read";
+        return Err(Unsupported::WritingTo(why));
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Deleting inodes without names, and freeing contents.
+
+use extern4_vfs::Timespec;
+
+use crate::error::Result;
+use crate::file::symlink::is_fast;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::change::{UNMAP_CREDITS, unmap_blocks};
+use crate::map::run::LOGICAL_END;
+use crate::ops::create::NAME_CREDITS;
+use crate::time::{now_seconds, seconds, timestamp};
+use crate::volume::handle::Change;
+use crate::xattr::set::{free_attributes, free_values};
+
+/// Frees an inode that has no links and that nobody uses any more.
+pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
+    let metadata = info.holds_metadata();
+    if info.has_map(fs) && !info.is_map_empty(fs) {
+        free_contents(fs, &mut info, 0, metadata)?;
+    }
+    let has_attributes = info.has_attributes(fs)?;
+    if has_attributes {
+        free_values(fs, &mut info)?;
+    }
+    fs.changing(NAME_CREDITS, 0, |change| {
+        if has_attributes {
+            free_attributes(change, &mut info)?;
+        }
+        change.writer.orphans.orphan_remove(change, &mut info)?;
+        give_back(change, &mut info, now_seconds())
+    })
+}
+
+/// Takes the blocks of a file from block `keep` on away, the last first, a bounded part in each
+/// transaction.
+pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata: bool) -> Result<()> {
+    let mut left = keep..LOGICAL_END;
+    while !left.is_empty() {
+        left = fs.changing(UNMAP_CREDITS + 1, 0, |change| {
+            let left = unmap_blocks(change, info, left.clone(), metadata)?;
+            change.store(info)?;
+            Ok(left)
+        })?;
+    }
+    Ok(())
+}
+
+/// Gives back an inode that has no links, no blocks and no attributes any more.
+fn give_back(change: &Change<'_>, info: &mut InodeInfo, now: u32) -> Result<()> {
+    info.fields_mut().set_dtime(now);
+    info.fields_mut().set_size(0);
+    change.store(info)?;
+    change.settle_freed(info)?;
+    change.writer.space.free_inode(change, info.ino(), info.is_directory())
+}
+
+/// Frees a file whose only name has been removed; false if there is more to it than this transaction has room for.
+pub(crate) fn free_with_name(change: &Change<'_>, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
+    if info.has_map(change.fs) && !info.is_map_empty(change.fs) {
+        let left = unmap_blocks(change, info, 0..LOGICAL_END, info.holds_metadata())?;
+        if !left.is_empty() {
+            return Ok(false);
+        }
+    }
+    info.fields_mut().set_links(0);
+    info.fields_mut().set_ctime(timestamp(now));
+    give_back(change, info, seconds(now.sec))?;
+    Ok(true)
+}
+
+impl InodeInfo {
+    /// What it takes to free a file in the step that takes its last name; `None` if there is too much of it.
+    pub(crate) fn credits_to_free_at_once(&self, fs: &Ext4) -> Result<Option<u32>> {
+        /// Where the numbers of blocks that map others begin.
+        const INDIRECT: usize = 12 * 4;
+        if self.has_attributes(fs)? {
+            return Ok(None);
+        }
+        if !self.has_map(fs) || self.is_map_empty(fs) {
+            return Ok(Some(0));
+        }
+        let is_flat = match self.has_extents() {
+            // The depth, in the root.
+            true => self.i_block()[6..8] == [0, 0],
+            false => self.i_block()[INDIRECT..].iter().all(|&byte| byte == 0),
+        };
+        Ok(is_flat.then_some(UNMAP_CREDITS))
+    }
+
+    /// Whether `i_block` says where blocks are.
+    pub(crate) fn has_map(&self, fs: &Ext4) -> bool {
+        use extern4_disk::inode::FileKind;
+        if self.is_inline() {
+            return false;
+        }
+        match self.fields().kind() {
+            FileKind::Regular | FileKind::Directory => true,
+            FileKind::Symlink => !is_fast(fs, self),
+            _ => false,
+        }
+    }
+
+    /// Whether `i_block`, which says where blocks are, says that there are none.
+    fn is_map_empty(&self, _fs: &Ext4) -> bool {
+        match self.has_extents() {
+            // The number of entries in the root.
+            true => self.i_block()[2..4] == [0, 0],
+            false => self.i_block().iter().all(|&byte| byte == 0),
+        }
+    }
+}

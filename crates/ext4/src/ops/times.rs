@@ -1,0 +1,95 @@
+//! Noting times in memory only, and storing them later (`lazytime`).
+
+use extern4_disk::inode::Inode as Fields;
+use extern4_disk::{Place, Structure};
+use extern4_vfs::{Inode, SetAttr, Timespec};
+
+use crate::error::Result;
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::inode::inode_info::Node;
+use crate::inode::lazy_times::{LazyTimes, Times};
+use crate::time::timestamp;
+
+/// Sets what `set` says in memory only, if that is no more than that the inode has been read; false if it has to be stored.
+/// Locks: the inode's `rwsem`, exclusive.
+pub(crate) fn note_read_lazily(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<bool> {
+    let Some(atime) = set.atime.filter(|_| fs.lazy_times.get().is_some()) else { return Ok(false) };
+    if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {
+        return Ok(false);
+    }
+    let mut info = inode.private::<Node>().info();
+    info.fields_mut().set_atime(timestamp(atime));
+    keep_times(fs, inode, &info)
+}
+
+/// Notes in memory only that what is there has been written over; false if that has to be stored.
+/// Locks: the inode's `rwsem`, exclusive.
+pub(crate) fn note_write_lazily(
+    fs: &Ext4,
+    inode: &Inode,
+    info: &mut InodeInfo,
+    now: Timespec,
+) -> Result<bool> {
+    if fs.lazy_times.get().is_none() {
+        return Ok(false);
+    }
+    let mut changed = info.clone();
+    changed.fields_mut().set_mtime(timestamp(now));
+    changed.fields_mut().set_ctime(timestamp(now));
+    let kept = keep_times(fs, inode, &changed)?;
+    if kept {
+        *info = changed;
+    }
+    Ok(kept)
+}
+
+fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
+    // A volume that was given up changes in memory no more either.
+    let given_up = fs.writer()?.transactions.error();
+    given_up.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
+    let Some(lazy) = fs.lazy_times.get() else { return Ok(false) };
+    if !lazy.keep(info.ino(), Times::of(info.fields())) {
+        store_all_times(fs)?;
+        return Ok(false);
+    }
+    let attr = info.attr(fs)?;
+    inode.private::<Node>().set_in_memory(info);
+    inode.update(|old| *old = attr);
+    Ok(true)
+}
+
+/// Stores the times of an inode that are not stored yet.
+pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
+    let Some(lazy) = fs.lazy_times.get().filter(|lazy| lazy.get(ino).is_some()) else {
+        return Ok(());
+    };
+    let (at, sb) = (fs.inode_position(ino)?, fs.superblock());
+    let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
+    fs.changing(1, 0, |change| {
+        change.edit_record(ino, at, |record, has_checksum| {
+            let Some(times) = lazy.take(ino) else { return Ok(()) };
+            let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };
+            let mut fields = decode(record, ino, sb, place)?;
+            times.apply(&mut fields);
+            fields.encode_fields(record);
+            Ok(())
+        })?
+    })
+}
+
+/// Stores the times of an inode that is no longer in use. They are lost if that fails.
+pub(crate) fn store_last_times(fs: &Ext4, ino: u32) {
+    let has_ended = || fs.writer.get().is_none_or(|writer| writer.transactions.error().is_some());
+    if let Err(error) = store_times(fs, ino)
+        && !has_ended()
+    {
+        fs.losses.report(error);
+    }
+}
+
+/// Stores all times that are not stored yet.
+pub(crate) fn store_all_times(fs: &Ext4) -> Result<()> {
+    let inodes = fs.lazy_times.get().map_or(Vec::new(), LazyTimes::all);
+    inodes.into_iter().try_for_each(|ino| store_times(fs, ino))
+}

@@ -1,0 +1,275 @@
+//! What users, groups and projects have, in memory: accounts, and what operations under way may still count.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use extern4_block::Pin;
+use extern4_disk::inode::{FileKind, Inode as Fields, InodeFlags, is_blank};
+use extern4_disk::quota::{ENTRY_SIZE, Entry, Info, Kind, Resource};
+use extern4_disk::superblock::Superblock;
+use extern4_disk::{Corrupt, Place, Structure};
+use extern4_jbd2::Closing;
+use extern4_sync::primitive::{Mutex, MutexGuard};
+use extern4_vfs::{NewNode, SetAttr};
+
+use crate::inode::info::InodeInfo;
+
+/// The bytes of a sector, which `i_blocks` counts.
+pub(super) const SECTOR: u64 = 512;
+
+/// Entries that one operation changes at most, each in a block of its own: those of four inodes, as a rename has.
+pub(crate) const QUOTA_CREDITS: u32 = 4 * Kind::ALL.len() as u32;
+
+/// The quota file of one kind.
+pub(crate) struct QuotaFile {
+    pub(crate) kind: Kind,
+    pub(crate) header: Info,
+    pub(super) info: InodeInfo,
+}
+
+/// Where on the volume an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) block: u64,
+    pub(crate) offset: usize,
+}
+
+impl Quotas {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Book>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores what a transaction has changed.
+    pub(crate) fn store(&self, closing: &Closing<'_>) {
+        for book in &mut *self.lock() {
+            for id in std::mem::take(&mut book.unstored) {
+                let Some(account) = book.accounts.get_mut(&id) else { continue };
+                let (Some(pin), Some(spot)) = (account.unstored.take(), account.spot) else { continue };
+                let place = Place::new(Structure::Quota).block(spot.block);
+                closing.change(&mut pin.buffer(), |bytes| {
+                    // OK: the entry was found or put there.
+                    let _ = account.entry.encode(&mut bytes[spot.offset..spot.offset + ENTRY_SIZE], place);
+                });
+            }
+        }
+    }
+}
+
+/// Whom an inode is counted for, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owners(pub(super) [u32; Kind::ALL.len()]);
+
+impl Owners {
+    pub(crate) fn of(inode: &Fields) -> Self {
+        Self([inode.stored_uid(), inode.stored_gid(), inode.project()])
+    }
+
+    /// Those of a new inode in directory `parent`.
+    pub(crate) fn of_new(parent: &InodeInfo, new: &NewNode<'_>) -> Self {
+        let inherits = parent.fields().flags().contains(InodeFlags::PROJINHERIT);
+        Self([new.uid, new.gid, if inherits { parent.fields().project() } else { 0 }])
+    }
+
+    /// Those of an inode when its attributes have been set.
+    pub(crate) fn after(self, set: &SetAttr) -> Self {
+        let [uid, gid, project] = self.0;
+        Self([set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), set.project.unwrap_or(project)])
+    }
+
+    pub(super) fn id(self, kind: Kind) -> u32 {
+        self.0[kind as usize]
+    }
+}
+
+/// How much is counted, or not any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) bytes: i64,
+    pub(crate) inodes: i64,
+}
+
+impl Amount {
+    pub(super) fn of(fields: &Fields, inodes: i64) -> Self {
+        // OK: a volume has fewer than 2^63 bytes.
+        Self { bytes: (fields.sectors() * SECTOR).cast_signed(), inodes }
+    }
+
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self { bytes: self.bytes - other.bytes, inodes: self.inodes - other.inodes }
+    }
+
+    /// As much of this as there is in `other`, nothing where this is less than nothing.
+    pub(super) fn within(self, other: Self) -> Self {
+        Self { bytes: self.bytes.clamp(0, other.bytes), inodes: self.inodes.clamp(0, other.inodes) }
+    }
+}
+
+/// The quotas of a volume that is open for writing.
+pub(crate) struct Quotas(pub(super) Mutex<Vec<Book>>);
+
+/// One kind of quota.
+pub(super) struct Book {
+    pub(super) file: QuotaFile,
+    pub(super) accounts: HashMap<u32, Account>,
+    /// The ids of accounts to be stored when the running transaction closes.
+    pub(super) unstored: Vec<u32>,
+}
+
+/// What an id has.
+pub(super) struct Account {
+    pub(super) entry: Entry,
+    /// None, if it has no entry in the file yet.
+    pub(super) spot: Option<Spot>,
+    /// What operations under way may still count.
+    pub(super) promised: Amount,
+    /// The block of the entry, which is part of the running transaction.
+    pub(super) unstored: Option<Pin>,
+}
+
+impl Account {
+    pub(super) fn admits(&self, more: Amount, now: u64) -> bool {
+        admits(&self.entry.space, self.promised.bytes, more.bytes, now)
+            && admits(&self.entry.inodes, self.promised.inodes, more.inodes, now)
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.entry.space.is_limited() || self.entry.inodes.is_limited()
+    }
+
+    pub(super) fn promise(&mut self, amount: Amount) {
+        self.promised.bytes += amount.bytes;
+        self.promised.inodes += amount.inodes;
+    }
+}
+
+/// Whether the limits leave room for `more` beside what has been promised.
+fn admits(resource: &Resource, promised: i64, more: i64, now: u64) -> bool {
+    if more <= 0 {
+        return true;
+    }
+    let after = resource.used.saturating_add_signed(promised).saturating_add_signed(more);
+    let is_late = resource.until != 0 && now >= resource.until;
+    let (hard, soft) = (resource.hard, resource.soft);
+    !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
+}
+
+/// How many units the nearer limit lets there be, and how many of them are left, if that is less than `most`.
+pub(super) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
+    let limit = [resource.soft, resource.hard].into_iter().filter(|limit| *limit != 0).min()? / unit;
+    (limit > 0 && limit < most).then(|| (limit, limit.saturating_sub(resource.used / unit)))
+}
+
+/// Counts, and lets the time of grace begin or end.
+pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
+    resource.used = resource.used.saturating_add_signed(by);
+    if resource.soft == 0 || resource.used <= resource.soft {
+        resource.until = 0;
+    } else if resource.until == 0 && by >= 0 {
+        resource.until = now + u64::from(grace);
+    }
+}
+
+/// What limits have left for an operation. What it does not count is free for others when this is dropped.
+pub(crate) struct Promises<'q> {
+    pub(super) quotas: Option<&'q Quotas>,
+    pub(super) list: RefCell<Vec<Promise>>,
+}
+
+pub(super) struct Promise {
+    pub(super) kind: Kind,
+    pub(super) id: u32,
+    pub(super) left: Amount,
+}
+
+impl<'q> Promises<'q> {
+    pub(crate) fn none(quotas: Option<&'q Quotas>) -> Self {
+        Self { quotas, list: RefCell::default() }
+    }
+
+    /// Takes from what has been promised what is counted now.
+    pub(super) fn keep(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
+        for promise in self.list.borrow_mut().iter_mut().filter(|it| it.kind == kind && it.id == id) {
+            let kept = counted.within(promise.left);
+            promise.left = promise.left.minus(kept);
+            counted = counted.minus(kept);
+            account.promise(Amount::default().minus(kept));
+        }
+    }
+}
+
+impl Drop for Promises<'_> {
+    fn drop(&mut self) {
+        let list = self.list.get_mut();
+        let (Some(quotas), false) = (self.quotas, list.is_empty()) else { return };
+        let mut books = quotas.lock();
+        for promise in list {
+            let book = books.iter_mut().find(|book| book.file.kind == promise.kind);
+            if let Some(account) = book.and_then(|book| book.accounts.get_mut(&promise.id)) {
+                account.promise(Amount::default().minus(promise.left));
+            }
+        }
+    }
+}
+
+/// What an inode's record says that counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    pub(super) owners: Owners,
+    pub(super) fields: Fields,
+}
+
+impl Counted {
+    /// What the record of inode `ino` says, which may have no checksum yet; `None` if nothing is in it.
+    pub(crate) fn in_record(
+        record: &[u8],
+        ino: u32,
+        sb: &Superblock,
+        has_checksum: bool,
+    ) -> Result<Option<Self>, Corrupt> {
+        if is_blank(record) {
+            return Ok(None);
+        }
+        let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };
+        let fields = decode(record, ino, sb, Place::new(Structure::Inode).ino(ino))?;
+        // One that has been cleared may have a checksum again.
+        Ok((fields.kind() != FileKind::None).then(|| Self { owners: Owners::of(&fields), fields }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: u32 = 100;
+
+    #[test]
+    fn a_hard_limit_is_reached_and_not_exceeded() {
+        let space = Resource { used: 90, hard: 100, soft: 0, until: 0 };
+        assert!(admits(&space, 0, 10, 1) && !admits(&space, 0, 11, 1));
+        // What has been promised is as good as taken.
+        assert!(admits(&space, 4, 6, 1) && !admits(&space, 4, 7, 1));
+        // Who has too much already is refused more, and nothing is not more.
+        let over = Resource { used: 200, ..space };
+        assert!(!admits(&over, 0, 1, 1) && admits(&over, 0, 0, 1));
+        let none = Resource { hard: 0, ..over };
+        assert!(admits(&none, i64::MAX, i64::MAX, 1));
+    }
+
+    #[test]
+    fn a_soft_limit_is_exceeded_for_a_while() {
+        let mut space = Resource { used: 90, hard: 200, soft: 100, until: 0 };
+        count(&mut space, 10, GRACE, 1000);
+        assert_eq!((space.used, space.until), (100, 0));
+        count(&mut space, 1, GRACE, 1001);
+        assert_eq!(space.until, 1101);
+        // The time does not begin anew.
+        count(&mut space, 1, GRACE, 1050);
+        assert_eq!(space.until, 1101);
+        assert!(admits(&space, 0, 1, 1100) && !admits(&space, 0, 1, 1101));
+        assert!(!admits(&space, 0, 99, 1100));
+        count(&mut space, -2, GRACE, 2000);
+        assert_eq!((space.used, space.until), (100, 0));
+        assert!(admits(&space, 0, 1, 2000));
+    }
+}
