@@ -15,7 +15,7 @@ use crate::alloc::free_map::flip;
 use crate::alloc::preallocation::Growth;
 use crate::error::Result;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// What one look at all groups is for.
 #[derive(Clone, Copy)]
@@ -66,25 +66,25 @@ impl BlockAllocator {
     /// # Errors
     /// `ENOSPC`; a corrupt bitmap, as which counts as well one with fewer free blocks than its group says, once what was set aside
     /// cannot be found.
-    pub(crate) fn allocate(&self, change: &Change<'_>, goal: u64, want: u32) -> Result<Range<u64>> {
-        self.allocate_growing(change, goal, want, None)
+    pub(crate) fn allocate(&self, handle: &Handle<'_>, goal: u64, want: u32) -> Result<Range<u64>> {
+        self.allocate_growing(handle, goal, want, None)
     }
 
     /// The same for a file that grows: out of its window, or where there is room for a new one behind what it takes.
     pub(crate) fn allocate_growing(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         goal: u64,
         want: u32,
         growth: Option<&Growth<'_>>,
     ) -> Result<Range<u64>> {
-        let geometry = change.fs.superblock().geometry();
+        let geometry = handle.fs.superblock().geometry();
         let groups = geometry.group_count();
         let goal_group = geometry.group_of_block(goal).unwrap_or(0);
         let goal_bit = geometry.cluster_in_group(goal);
         let want = want.clamp(1, geometry.blocks_per_group());
         if let Some(growth) = growth
-            && let Some(found) = self.allocate_in_window(change, growth, goal_group, goal_bit, want)?
+            && let Some(found) = self.allocate_in_window(handle, growth, goal_group, goal_bit, want)?
         {
             return Ok(found);
         }
@@ -92,11 +92,11 @@ impl BlockAllocator {
             for step in 0..groups {
                 let group = ((u64::from(goal_group) + u64::from(step)) % u64::from(groups)) as u32;
                 let goal_bit = goal_bit.filter(|_| step == 0);
-                if let Some(found) = self.allocate_in(change, group, goal_bit, &search)? {
+                if let Some(found) = self.allocate_in(handle, group, goal_bit, &search)? {
                     return Ok(found);
                 }
             }
-            if search.breaks_windows && change.reserved.left.get() == 0 {
+            if search.breaks_windows && handle.reserved.left.get() == 0 {
                 return Err(Errno::ENOSPC.into());
             }
         }
@@ -107,33 +107,33 @@ impl BlockAllocator {
     /// and ends.
     fn allocate_in_window(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         growth: &Growth<'_>,
         goal_group: u32,
         goal_bit: Option<u32>,
         want: u32,
     ) -> Result<Option<Range<u64>>> {
         let Some(number) = growth.group() else { return Ok(None) };
-        let group = &mut *self.lock(change.fs, number)?;
+        let group = &mut *self.lock(handle.fs, number)?;
         let goal = goal_bit.filter(|_| number == goal_group);
         let Some(run) = goal.and_then(|goal| group.free.in_window(growth.ino(), goal, want)) else {
             group.free.end_window(growth.ino());
             return Ok(None);
         };
-        let mut buffer = self.block_bitmap(change, number, group)?;
-        let blocks = self.take(change, number, group, &mut buffer, run.clone())?;
+        let mut buffer = self.block_bitmap(handle, number, group)?;
+        let blocks = self.take(handle, number, group, &mut buffer, run.clone())?;
         group.free.cut_window(growth.ino(), run.end);
         Ok(Some(blocks))
     }
 
     fn allocate_in(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         number: u32,
         goal: Option<u32>,
         search: &Search<'_>,
     ) -> Result<Option<Range<u64>>> {
-        let group = &mut *self.lock(change.fs, number)?;
+        let group = &mut *self.lock(handle.fs, number)?;
         if search.breaks_windows {
             group.free.break_windows();
         }
@@ -141,8 +141,8 @@ impl BlockAllocator {
         if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(search.least) {
             return Ok(None);
         }
-        let mut buffer = self.block_bitmap(change, number, group)?;
-        let len = change.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
+        let mut buffer = self.block_bitmap(handle, number, group)?;
+        let len = handle.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
         let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
         let run = group.free.best_run(&bitmap, goal, search.blocks());
         let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= search.least)
@@ -150,7 +150,7 @@ impl BlockAllocator {
             return Ok(None);
         };
         let end = run.end.min(run.start + search.want);
-        let blocks = self.take(change, number, group, &mut buffer, run.start..end)?;
+        let blocks = self.take(handle, number, group, &mut buffer, run.start..end)?;
         if let Some(growth) = search.growth.filter(|_| end < run.end) {
             group.free.open_window(growth.ino(), end..run.end);
             growth.opened(number);
@@ -161,23 +161,23 @@ impl BlockAllocator {
     /// Takes blocks of a group, all of which are free. Locks: the group's, held.
     fn take(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         number: u32,
         group: &mut Group,
         buffer: &mut Buffer,
         bits: Range<u32>,
     ) -> Result<Range<u64>> {
-        let start = change.fs.superblock().geometry().group_start(number);
+        let start = handle.fs.superblock().geometry().group_start(number);
         let start = start.ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
         let blocks = start + u64::from(bits.start)..start + u64::from(bits.end);
-        change.writer.zones.check(&blocks)?;
+        handle.writer.zones.check(&blocks)?;
         let taken = bits.end - bits.start;
-        change.reserved.take(u64::from(taken))?;
+        handle.reserved.take(u64::from(taken))?;
         group.free.go_on_at(bits.end);
         let free = group.descriptor.free_clusters().checked_sub(taken);
         group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
         self.add(Counts { blocks: u64::from(taken).wrapping_neg(), inodes: 0, freed: 0 });
-        self.set_bits(change, number, group, Which::Blocks, buffer, (bits, true))?;
+        self.set_bits(handle, number, group, Which::Blocks, buffer, (bits, true))?;
         Ok(blocks)
     }
 
@@ -185,41 +185,41 @@ impl BlockAllocator {
     ///
     /// # Errors
     /// A block that is free already, or is the volume's own.
-    pub(crate) fn free(&self, change: &Change<'_>, blocks: Range<u64>, metadata: bool) -> Result<()> {
-        let allowed = change.fs.blocks();
+    pub(crate) fn free(&self, handle: &Handle<'_>, blocks: Range<u64>, metadata: bool) -> Result<()> {
+        let allowed = handle.fs.blocks();
         if blocks.is_empty() || blocks.start < allowed.first || blocks.end > allowed.end {
             let kind = CorruptKind::BlockOutOfRange { field: "block", block: blocks.start };
             return Err(Place::new(Structure::BlockBitmap).corrupt(kind).into());
         }
-        change.writer.zones.check(&blocks)?;
+        handle.writer.zones.check(&blocks)?;
         for (number, bits) in self.split(blocks.clone()) {
-            let group = &mut *self.lock(change.fs, number)?;
-            let mut buffer = self.block_bitmap(change, number, group)?;
+            let group = &mut *self.lock(handle.fs, number)?;
+            let mut buffer = self.block_bitmap(handle, number, group)?;
             let free = group.descriptor.free_clusters() + (bits.end - bits.start);
             group.descriptor.set_free_clusters(free);
-            self.set_bits(change, number, group, Which::Blocks, &mut buffer, (bits.clone(), false))?;
+            self.set_bits(handle, number, group, Which::Blocks, &mut buffer, (bits.clone(), false))?;
             group.free.hold(bits);
         }
         let freed = blocks.end - blocks.start;
         self.add(Counts { blocks: freed, inodes: 0, freed });
-        change.note_freed(blocks, metadata);
+        handle.note_freed(blocks, metadata);
         Ok(())
     }
 
     /// The block bitmap of a group, made if the group has none yet.
-    fn block_bitmap(&self, change: &Change<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
+    fn block_bitmap(&self, handle: &Handle<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.block_bitmap();
-        let sb = change.fs.superblock();
+        let sb = handle.fs.superblock();
         if !group.descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
-            return change.fs.read_block_bitmap(number, &group.descriptor);
+            return handle.fs.read_block_bitmap(number, &group.descriptor);
         }
         let bytes = bitmap::initial_block_bitmap(number, &group.descriptor, sb.geometry())
             .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
-        let mut buffer = change.fresh(block)?;
-        change.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
-        change.fs.note_verified(&buffer, crate::volume::buffer::Verified::BlockBitmap);
+        let mut buffer = handle.fresh(block)?;
+        handle.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
+        handle.fs.note_verified(&buffer, crate::volume::buffer::Verified::BlockBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::BLOCK_UNINIT);
-        self.note_changed(change, number, group, Which::Blocks, &buffer)?;
+        self.note_changed(handle, number, group, Which::Blocks, &buffer)?;
         Ok(buffer)
     }
 
@@ -227,35 +227,35 @@ impl BlockAllocator {
     /// Locks: the group's, held.
     pub(crate) fn set_bits(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         number: u32,
         group: &mut Group,
         which: Which,
         buffer: &mut Buffer,
         (bits, value): (Range<u32>, bool),
     ) -> Result<()> {
-        if !change.edit(buffer, |bytes| flip(bytes, bits, value)) {
+        if !handle.edit(buffer, |bytes| flip(bytes, bits, value)) {
             return Err(bad_bitmap(which, number));
         }
-        self.note_changed(change, number, group, which, buffer)
+        self.note_changed(handle, number, group, which, buffer)
     }
 
     /// Notes that a bitmap has been changed, so that it gets its checksum.
     /// Locks: the group's, held.
     pub(crate) fn note_changed(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         number: u32,
         group: &mut Group,
         which: Which,
         bitmap: &Buffer,
     ) -> Result<()> {
         if group.unstored.is_none() {
-            let geometry = change.fs.superblock().geometry();
+            let geometry = handle.fs.superblock().geometry();
             let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(which, number))?;
-            let mut descriptors = change.fs.cache.read(at.block)?;
+            let mut descriptors = handle.fs.cache.read(at.block)?;
             // Part of the transaction from now on, so that it is counted, and still there when it is changed.
-            change.edit(&mut descriptors, |_| ());
+            handle.edit(&mut descriptors, |_| ());
             let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
             group.unstored = Some(Unstored { descriptors, offset, blocks: None, inodes: None });
             self.unstored.lock().unwrap_or_else(PoisonError::into_inner).push(number);
@@ -271,8 +271,8 @@ impl BlockAllocator {
     }
 
     /// Whether descriptors say what of a group has never been used.
-    pub(crate) fn tracks_unused(&self, change: &Change<'_>) -> bool {
-        let features = change.fs.superblock().features().ro_compat;
+    pub(crate) fn tracks_unused(&self, handle: &Handle<'_>) -> bool {
+        let features = handle.fs.superblock().features().ro_compat;
         features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM)
     }
 }

@@ -17,7 +17,7 @@ use crate::alloc::free_map::flip;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::volume::buffer::Verified;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Whether inode `ino` is taken, by its group's bitmap.
 pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
@@ -48,25 +48,25 @@ impl BlockAllocator {
     /// `ENOSPC`; a corrupt bitmap.
     pub(crate) fn allocate_inode(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         parent: u32,
         is_dir: bool,
     ) -> Result<(u32, u32)> {
-        let geometry = change.fs.superblock().geometry();
+        let geometry = handle.fs.superblock().geometry();
         let groups = geometry.group_count();
         let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
-        let home = if is_dir { self.group_for_directory(change, parent, home)? } else { home };
+        let home = if is_dir { self.group_for_directory(handle, parent, home)? } else { home };
         let first = {
-            let (near, mut group) = self.lock_near(change.fs, home)?;
-            if let Some(taken) = self.allocate_inode_in(change, near, &mut group, is_dir)? {
+            let (near, mut group) = self.lock_near(handle.fs, home)?;
+            if let Some(taken) = self.allocate_inode_in(handle, near, &mut group, is_dir)? {
                 return Ok(taken);
             }
             near
         };
         for step in 1..groups {
             let number = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            let group = &mut *self.lock(change.fs, number)?;
-            if let Some(taken) = self.allocate_inode_in(change, number, group, is_dir)? {
+            let group = &mut *self.lock(handle.fs, number)?;
+            if let Some(taken) = self.allocate_inode_in(handle, number, group, is_dir)? {
                 return Ok(taken);
             }
         }
@@ -74,18 +74,18 @@ impl BlockAllocator {
     }
 
     /// Where a new directory is looked for first.
-    fn group_for_directory(&self, change: &Change<'_>, parent: u32, home: u32) -> Result<u32> {
+    fn group_for_directory(&self, handle: &Handle<'_>, parent: u32, home: u32) -> Result<u32> {
         if parent != ROOT_INO {
             return Ok(home);
         }
-        let groups = change.fs.superblock().geometry().group_count();
+        let groups = handle.fs.superblock().geometry().group_count();
         let inodes = self.free_inodes() / u64::from(groups);
         let blocks = self.free_blocks() / u64::from(groups);
         // Any place will do; the number of directories there spreads them.
-        let first = change.writer.next_spread() % groups;
+        let first = handle.writer.next_spread() % groups;
         for step in 0..groups.min(64) {
             let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            let descriptor = self.lock(change.fs, group)?.descriptor;
+            let descriptor = self.lock(handle.fs, group)?.descriptor;
             if u64::from(descriptor.free_inodes()) >= inodes.max(1)
                 && u64::from(descriptor.free_clusters()) >= blocks
             {
@@ -97,13 +97,13 @@ impl BlockAllocator {
 
     fn allocate_inode_in(
         &self,
-        change: &Change<'_>,
+        handle: &Handle<'_>,
         number: u32,
         group: &mut Group,
         is_dir: bool,
     ) -> Result<Option<(u32, u32)>> {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
-        let sb = change.fs.superblock();
+        let sb = handle.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
         // The reserved ones are marked as taken, but that is for the bitmap to say.
         let reserved = sb.reserved_inodes(number);
@@ -111,13 +111,13 @@ impl BlockAllocator {
         let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
         let taken = match Self::changed_bitmap(group, Which::Inodes) {
             // Cheaper than a buffer of it.
-            Some(block) => change.edit_at(block, |bytes, _| {
+            Some(block) => handle.edit_at(block, |bytes, _| {
                 free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
             })?,
             None => {
-                let mut buffer = self.inode_bitmap(change, number, group)?;
+                let mut buffer = self.inode_bitmap(handle, number, group)?;
                 let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
-                self.set_bits(change, number, group, Which::Inodes, &mut buffer, (index..index + 1, true))?;
+                self.set_bits(handle, number, group, Which::Inodes, &mut buffer, (index..index + 1, true))?;
                 Some(index)
             }
         };
@@ -127,7 +127,7 @@ impl BlockAllocator {
         if is_dir {
             group.descriptor.set_used_dirs(group.descriptor.used_dirs() + 1);
         }
-        if self.tracks_unused(change) {
+        if self.tracks_unused(handle) {
             let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
             group.descriptor.set_unused_inodes(unused);
         }
@@ -137,19 +137,19 @@ impl BlockAllocator {
     }
 
     /// Gives inode `ino` back.
-    pub(crate) fn free_inode(&self, change: &Change<'_>, ino: u32, is_dir: bool) -> Result<()> {
-        let geometry = change.fs.superblock().geometry();
+    pub(crate) fn free_inode(&self, handle: &Handle<'_>, ino: u32, is_dir: bool) -> Result<()> {
+        let geometry = handle.fs.superblock().geometry();
         let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(Which::Inodes, 0))?;
-        let group = &mut *self.lock(change.fs, slot.group)?;
+        let group = &mut *self.lock(handle.fs, slot.group)?;
         let bit = slot.index..slot.index + 1;
         match Self::changed_bitmap(group, Which::Inodes) {
-            Some(block) => match change.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
+            Some(block) => match handle.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
                 true => {}
                 false => return Err(bad_bitmap(Which::Inodes, slot.group)),
             },
             None => {
-                let mut buffer = self.inode_bitmap(change, slot.group, group)?;
-                self.set_bits(change, slot.group, group, Which::Inodes, &mut buffer, (bit, false))?;
+                let mut buffer = self.inode_bitmap(handle, slot.group, group)?;
+                self.set_bits(handle, slot.group, group, Which::Inodes, &mut buffer, (bit, false))?;
             }
         }
         group.first_free_inode = group.first_free_inode.min(slot.index);
@@ -162,27 +162,27 @@ impl BlockAllocator {
     }
 
     /// The inode bitmap of a group, made if the group has none yet.
-    fn inode_bitmap(&self, change: &Change<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
+    fn inode_bitmap(&self, handle: &Handle<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.inode_bitmap();
-        let sb = change.fs.superblock();
+        let sb = handle.fs.superblock();
         if !group.descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            return verified_inode_bitmap(change.fs, number, &group.descriptor);
+            return verified_inode_bitmap(handle.fs, number, &group.descriptor);
         }
         let per_group = sb.geometry().inodes_per_group();
-        let mut buffer = change.fresh(block)?;
+        let mut buffer = handle.fresh(block)?;
         // What is no inode counts as taken.
-        change.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
-        change.fs.note_verified(&buffer, Verified::InodeBitmap);
+        handle.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
+        handle.fs.note_verified(&buffer, Verified::InodeBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
         group.descriptor.set_unused_inodes(per_group);
-        self.note_changed(change, number, group, Which::Inodes, &buffer)?;
+        self.note_changed(handle, number, group, Which::Inodes, &buffer)?;
         Ok(buffer)
     }
 
     /// Clears the record of an inode that has just been allocated, so that nothing of its last owner shows.
-    pub(crate) fn clear_record(&self, change: &Change<'_>, ino: u32) -> Result<()> {
-        let at = change.fs.inode_position(ino)?;
-        change.edit_record(ino, at, |record, _| record.fill(0))
+    pub(crate) fn clear_record(&self, handle: &Handle<'_>, ino: u32) -> Result<()> {
+        let at = handle.fs.inode_position(ino)?;
+        handle.edit_record(ino, at, |record, _| record.fill(0))
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
 
     /// The group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {
-        let taken = fs.changing(8, 0, |change| change.writer.space.allocate_inode(change, ROOT_INO, false));
+        let taken = fs.changing(8, 0, |handle| handle.writer.space.allocate_inode(handle, ROOT_INO, false));
         fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
     }
 

@@ -13,7 +13,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::RunKind;
 use crate::ops::create::NAME_CREDITS;
 use crate::ops::delete::{delete_inode, free_contents};
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// What the volume says is to be freed by who opens it for writing.
 pub(crate) struct LeftOver {
@@ -39,14 +39,14 @@ fn free_orphan_found(ino: u32) -> Error {
 
 impl Orphans {
     /// Puts an inode on the list of orphans. The caller stores it.
-    pub(crate) fn orphan_add(&self, _change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
+    pub(crate) fn orphan_add(&self, _change: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
         self.add(info.ino());
         info.set_orphan(true);
         Ok(())
     }
 
     /// Takes an inode off the list of orphans. The caller stores it.
-    pub(crate) fn orphan_remove(&self, change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
+    pub(crate) fn orphan_remove(&self, handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
         if !info.is_orphan() {
             return Ok(());
         }
@@ -57,16 +57,16 @@ impl Orphans {
         if between.newer == 0 {
             Ok(())
         } else {
-            change.writer.orphans.renew_next_orphan(change, between.newer)
+            handle.writer.orphans.renew_next_orphan(handle, between.newer)
         }
     }
 
     /// Writes to the record of an orphan which one is next. It may be no orphan any more.
-    fn renew_next_orphan(&self, change: &Change<'_>, ino: u32) -> Result<()> {
-        let at = change.fs.inode_position(ino)?;
-        let sb = change.fs.superblock();
+    fn renew_next_orphan(&self, handle: &Handle<'_>, ino: u32) -> Result<()> {
+        let at = handle.fs.inode_position(ino)?;
+        let sb = handle.fs.superblock();
         let place = Place::new(Structure::Orphan).ino(ino).block(at.block);
-        change.edit_record(ino, at, |record, has_checksum| {
+        handle.edit_record(ino, at, |record, has_checksum| {
             let Some(next) = self.next_of_listed(ino) else { return Ok(()) };
             let decode = if has_checksum { Inode::decode } else { Inode::decode_fields };
             let mut inode = decode(record, ino, sb, place)?;
@@ -131,7 +131,7 @@ pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
     left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
     if !left.faults.is_empty() {
         // Otherwise nothing may change that says where the list begins.
-        fs.changing(1, 0, |change| change.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
+        fs.changing(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
     }
     let mut kept = Vec::new();
     for ino in left.all() {
@@ -180,9 +180,9 @@ fn free_orphan(fs: &Ext4, ino: u32) -> Result<bool> {
         let keep = info.size().div_ceil(u64::from(fs.superblock().block_size()));
         free_contents(fs, &mut info, keep, false)?;
     }
-    fs.changing(NAME_CREDITS, 0, |change| {
-        change.writer.orphans.orphan_remove(change, &mut info)?;
-        change.store(&info)
+    fs.changing(NAME_CREDITS, 0, |handle| {
+        handle.writer.orphans.orphan_remove(handle, &mut info)?;
+        handle.store(&info)
     })?;
     Ok(true)
 }
@@ -191,7 +191,7 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
     let file = fs.load_inode(ino)?;
     let seed = file.fields().checksum_seed(fs.superblock().checksum_seed());
     let blocks = file.len_blocks(fs)?;
-    fs.changing(blocks + 1, 0, |change| {
+    fs.changing(blocks + 1, 0, |handle| {
         for logical in 0..blocks {
             let Some(mapped) = file.map(fs, logical)?.mapped() else { continue };
             let place = Place::new(Structure::Orphan).ino(ino).block(mapped.start);
@@ -199,9 +199,9 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
             let mut block = OrphanBlock::decode(&buffer, mapped.start, seed, fs.superblock(), place)?;
             block.clear();
             let bytes = block.encode(mapped.start, seed, fs.superblock());
-            change.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
+            handle.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
         }
-        change.edit_superblock(|raw| {
+        handle.edit_superblock(|raw| {
             let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
             raw.s_feature_ro_compat.set((features - RoCompat::ORPHAN_PRESENT).bits());
         })

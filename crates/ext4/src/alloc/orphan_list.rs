@@ -10,7 +10,7 @@
 //! # Locks
 //! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never the other way round. Who takes an
 //! orphan off the list changes the list first and then the record that led to it; every record is written with what the list says under
-//! the record's lock, its block's or its own ([`edit_record`](Change::edit_record)). So whichever of two is written last has what the list
+//! the record's lock, its block's or its own ([`edit_record`](Handle::edit_record)). So whichever of two is written last has what the list
 //! says then.
 
 use std::collections::HashMap;

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::inode::inline::change::{clear_inline_data, set_inline_data};
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Where the first chain starts, behind the number of the parent.
 const FIRST_CHAIN: usize = 4;
@@ -94,29 +94,29 @@ fn inline_contents(fs: &Ext4, dir: &InodeInfo) -> Result<Contents> {
 }
 
 /// Makes a new directory one that lives inside its inode, if that has room.
-pub(crate) fn new_inline_directory(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
+pub(crate) fn new_inline_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
     let mut bytes = [0; HEAD_SIZE];
     bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
     entries::free_record(&mut bytes[FIRST_CHAIN..]);
-    set_inline_data(change, dir, &bytes)
+    set_inline_data(handle, dir, &bytes)
 }
 
 /// Adds an entry; false, and nothing is changed, if the inode has no room for it.
-pub(crate) fn add_inline(change: &Change<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
-    let mut contents = inline_contents(change.fs, dir)?;
+pub(crate) fn add_inline(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
+    let mut contents = inline_contents(handle.fs, dir)?;
     contents.add(entry)?;
-    set_inline_data(change, dir, &contents.bytes)
+    set_inline_data(handle, dir, &contents.bytes)
 }
 
 /// Moves the names of a directory to a block.
-pub(crate) fn leave_inode(change: &Change<'_>, dir: &mut InodeInfo) -> Result<()> {
-    let contents = inline_contents(change.fs, dir)?;
+pub(crate) fn leave_inode(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<()> {
+    let contents = inline_contents(handle.fs, dir)?;
     let entries = contents.entries().map(|(_, entry)| entry).collect::<Result<Vec<_>, _>>()?;
-    let parent = dir.with_inline_dir(change.fs, |inline, _, _| Ok(inline.parent))?;
+    let parent = dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?;
     dir.fields_mut().set_size(0);
-    clear_inline_data(change, dir)?;
-    let (_, mut block) = append_dir_block(change, dir)?;
-    edit_names(change, dir, &mut block, |bytes, layout| {
+    clear_inline_data(handle, dir)?;
+    let (_, mut block) = append_dir_block(handle, dir)?;
+    edit_names(handle, dir, &mut block, |bytes, layout| {
         encode_dots(bytes, dir.ino(), parent, layout);
         if !entries.is_empty() {
             entries::set_rec_len(bytes, DOT_LEN, DOT_LEN);
@@ -127,39 +127,39 @@ pub(crate) fn leave_inode(change: &Change<'_>, dir: &mut InodeInfo) -> Result<()
 }
 
 /// Removes a name, and tells what it stood for.
-pub(crate) fn remove_inline(change: &Change<'_>, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
-    let mut contents = inline_contents(change.fs, dir)?;
+pub(crate) fn remove_inline(handle: &Handle<'_>, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
+    let mut contents = inline_contents(handle.fs, dir)?;
     let Found { chain, record, ino } = contents.find(wanted)?;
     entries::remove(&mut contents.bytes[chain.0..chain.1], record);
-    store_contents(change, dir, &contents)?;
+    store_contents(handle, dir, &contents)?;
     Ok(ino)
 }
 
 /// Makes a name stand for another inode.
 pub(crate) fn replace_inline(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     wanted: &Wanted<'_>,
     ino: u32,
     kind: FileType,
 ) -> Result<()> {
-    let mut contents = inline_contents(change.fs, dir)?;
+    let mut contents = inline_contents(handle.fs, dir)?;
     let Found { chain, record, .. } = contents.find(wanted)?;
     let layout = contents.layout;
     entries::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
-    store_contents(change, dir, &contents)
+    store_contents(handle, dir, &contents)
 }
 
 /// Makes `..` stand for another directory.
-pub(crate) fn set_inline_parent(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
-    let mut contents = inline_contents(change.fs, dir)?;
+pub(crate) fn set_inline_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+    let mut contents = inline_contents(handle.fs, dir)?;
     contents.bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
-    store_contents(change, dir, &contents)
+    store_contents(handle, dir, &contents)
 }
 
 /// Stores contents that are no longer than before.
-fn store_contents(change: &Change<'_>, dir: &mut InodeInfo, contents: &Contents) -> Result<()> {
-    match set_inline_data(change, dir, &contents.bytes)? {
+fn store_contents(handle: &Handle<'_>, dir: &mut InodeInfo, contents: &Contents) -> Result<()> {
+    match set_inline_data(handle, dir, &contents.bytes)? {
         true => Ok(()),
         false => {
             let what = "the inode's attributes leave no room for the names that it has";

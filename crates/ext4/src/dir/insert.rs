@@ -30,7 +30,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// How many blocks a search for a gap fetches at once.
 const READ_AHEAD: u32 = 32;
@@ -212,14 +212,14 @@ pub(crate) fn is_empty_directory(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
 
 /// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have been cleared
 /// before.
-pub(crate) fn new_directory(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
-    if change.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
-        && new_inline_directory(change, dir, parent)?
+pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+    if handle.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
+        && new_inline_directory(handle, dir, parent)?
     {
         return Ok(());
     }
-    let (_, mut block) = append_dir_block(change, dir)?;
-    edit_names(change, dir, &mut block, |bytes, layout| {
+    let (_, mut block) = append_dir_block(handle, dir)?;
+    edit_names(handle, dir, &mut block, |bytes, layout| {
         encode_dots(bytes, dir.ino(), parent, layout);
     });
     Ok(())
@@ -230,56 +230,56 @@ pub(crate) fn new_directory(change: &Change<'_>, dir: &mut InodeInfo, parent: u3
 /// # Errors
 /// As [`check_new_name`], before anything is changed.
 pub(crate) fn add_name(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     name: &[u8],
     ino: u32,
     kind: FileType,
 ) -> Result<()> {
-    check_name(change.fs, dir, name)?;
+    check_name(handle.fs, dir, name)?;
     let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
     if dir.is_inline() {
-        if add_inline(change, dir, &entry)? {
+        if add_inline(handle, dir, &entry)? {
             return Ok(());
         }
-        leave_inode(change, dir)?;
+        leave_inode(handle, dir)?;
     }
-    if dir.is_indexed() { add_to_tree(change, dir, &entry) } else { add_linear(change, dir, &entry) }
+    if dir.is_indexed() { add_to_tree(handle, dir, &entry) } else { add_linear(handle, dir, &entry) }
 }
 
-fn add_linear(change: &Change<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
-    let len_blocks = dir.len_blocks(change.fs)?;
+fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+    let len_blocks = dir.len_blocks(handle.fs)?;
     for logical in 0..len_blocks {
         if logical % READ_AHEAD == 0 && len_blocks > 1 {
-            read_ahead_dir(change.fs, dir, logical, READ_AHEAD)?;
+            read_ahead_dir(handle.fs, dir, logical, READ_AHEAD)?;
         }
-        if put_name(change, dir, logical, entry)? {
+        if put_name(handle, dir, logical, entry)? {
             return Ok(());
         }
     }
-    let indexes = change.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
+    let indexes = handle.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
     if indexes
         && len_blocks == 1
-        && let Some(version) = version_of_new_trees(change.fs)
+        && let Some(version) = version_of_new_trees(handle.fs)
     {
-        return make_tree(change, dir, version, entry);
+        return make_tree(handle, dir, version, entry);
     }
-    let (_, mut block) = append_dir_block(change, dir)?;
-    edit_names(change, dir, &mut block, |bytes, layout| entries::fill(bytes, [entry], layout));
+    let (_, mut block) = append_dir_block(handle, dir)?;
+    edit_names(handle, dir, &mut block, |bytes, layout| entries::fill(bytes, [entry], layout));
     Ok(())
 }
 
 /// Removes a name, and tells what it stood for.
-pub(crate) fn remove_name(change: &Change<'_>, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
+pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
     let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
     if dir.is_inline() {
-        return remove_inline(change, dir, &wanted);
+        return remove_inline(handle, dir, &wanted);
     }
-    let Found { ino, logical, block, record } = match remove_near(change, dir, &wanted)? {
+    let Found { ino, logical, block, record } = match remove_near(handle, dir, &wanted)? {
         Some(removed) => removed,
         None => {
-            let found = find_to_change(change.fs, dir, &wanted)?;
-            edit_names_at(change, dir, found.block, |bytes, _| entries::remove(bytes, found.record))?;
+            let found = find_to_change(handle.fs, dir, &wanted)?;
+            edit_names_at(handle, dir, found.block, |bytes, _| entries::remove(bytes, found.record))?;
             found
         }
     };
@@ -291,7 +291,7 @@ pub(crate) fn remove_name(change: &Change<'_>, dir: &mut InodeInfo, name: &[u8])
 
 /// Makes a name stand for another inode.
 pub(crate) fn replace_name(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     name: &[u8],
     ino: u32,
@@ -299,16 +299,16 @@ pub(crate) fn replace_name(
 ) -> Result<()> {
     let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
     if dir.is_inline() {
-        return replace_inline(change, dir, &wanted, ino, kind);
+        return replace_inline(handle, dir, &wanted, ino, kind);
     }
-    let Found { block, record, .. } = find_to_change(change.fs, dir, &wanted)?;
-    edit_names_at(change, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
+    let Found { block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
+    edit_names_at(handle, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
 }
 
 /// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet. False, and nothing is changed, if its
 /// record is too short for that, or is where its name has it.
 pub(crate) fn rename_in_place(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     from: &[u8],
     entry: &DirEntry<'_>,
@@ -317,32 +317,32 @@ pub(crate) fn rename_in_place(
         return Ok(false);
     }
     let wanted = Wanted::new(dir, from).ok_or(Errno::ENOENT)?;
-    let need = dir_layout(change.fs, dir).rec_len(entry.name);
-    let Found { logical, block, record, .. } = find_to_change(change.fs, dir, &wanted)?;
+    let need = dir_layout(handle.fs, dir).rec_len(entry.name);
+    let Found { logical, block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
     if record.rec_len() < need {
         return Ok(false);
     }
-    edit_names_at(change, dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
+    edit_names_at(handle, dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
     dir.near.note_renamed(logical, block, record, need);
     Ok(true)
 }
 
 /// Makes `..` stand for another directory.
-pub(crate) fn set_parent(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
     if dir.is_inline() {
-        return set_inline_parent(change, dir, parent);
+        return set_inline_parent(handle, dir, parent);
     }
-    let mut block = dir_block(change.fs, dir, 0)?;
-    let (layout, place) = (dir_layout(change.fs, dir), names_place(dir, &block));
+    let mut block = dir_block(handle.fs, dir, 0)?;
+    let (layout, place) = (dir_layout(handle.fs, dir), names_place(dir, &block));
     dirent::dot_and_dotdot(&block, &layout, place)?;
     let slots = Slots::without_tail(&block, &layout, place);
     let (record, _) = entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
     let set = |bytes: &mut [u8]| entries::replace(bytes, record, parent, FileType::Directory, &layout);
     if !dir.is_indexed() {
-        edit_names(change, dir, &mut block, |bytes, _| set(bytes));
+        edit_names(handle, dir, &mut block, |bytes, _| set(bytes));
         return Ok(());
     }
-    change.edit(&mut block, |bytes| {
+    handle.edit(&mut block, |bytes| {
         set(bytes);
         dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, true, seed, place))
     })?;
@@ -351,23 +351,23 @@ pub(crate) fn set_parent(change: &Change<'_>, dir: &mut InodeInfo, parent: u32) 
 
 /// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
 pub(crate) fn put_name(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     logical: u32,
     entry: &DirEntry<'_>,
 ) -> Result<bool> {
-    let (block, gap) = match put_near(change, dir, logical, entry)? {
+    let (block, gap) = match put_near(handle, dir, logical, entry)? {
         Some(put) => put,
         None => {
-            let Some((block, gap)) = find_gap(change.fs, dir, logical, entry.name)? else {
+            let Some((block, gap)) = find_gap(handle.fs, dir, logical, entry.name)? else {
                 return Ok(false);
             };
-            edit_names_at(change, dir, block, |bytes, layout| entries::fill_gap(bytes, gap, entry, layout))?;
+            edit_names_at(handle, dir, block, |bytes, layout| entries::fill_gap(bytes, gap, entry, layout))?;
             (block, gap)
         }
     };
     if !dir.is_indexed() {
-        let need = dir_layout(change.fs, dir).rec_len(entry.name);
+        let need = dir_layout(handle.fs, dir).rec_len(entry.name);
         dir.near.note_added(logical, block, gap, need);
     }
     Ok(true)
@@ -375,36 +375,36 @@ pub(crate) fn put_name(
 
 /// Changes the records of a block of names. `edit` is handed all of the block but the checksum's tail.
 pub(crate) fn edit_names(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &InodeInfo,
     block: &mut Buffer,
     edit: impl FnOnce(&mut [u8], &dirent::Layout),
 ) {
-    let layout = dir_layout(change.fs, dir);
-    change.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
+    let layout = dir_layout(handle.fs, dir);
+    handle.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
 }
 
 /// The same for block `block` of the volume, which nobody looks at besides.
 fn edit_names_at(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &InodeInfo,
     block: u64,
     edit: impl FnOnce(&mut [u8], &dirent::Layout),
 ) -> Result<()> {
-    let layout = dir_layout(change.fs, dir);
-    change.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
+    let layout = dir_layout(handle.fs, dir);
+    handle.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
 }
 
 /// The same in one step with the search, for a block where names of the directory have changed in this transaction, and which has been
 /// verified for that. `edit` is handed all of the block, and returns nothing if it has changed nothing.
 fn edit_names_again<R>(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &InodeInfo,
     block: u64,
     edit: impl FnOnce(&mut [u8], &dirent::Layout) -> Result<Option<R>, Corrupt>,
 ) -> Result<Option<R>> {
-    let layout = dir_layout(change.fs, dir);
-    change.edit_again(block, |bytes, unsealed| {
+    let layout = dir_layout(handle.fs, dir);
+    handle.edit_again(block, |bytes, unsealed| {
         let result = edit(bytes, &layout)?;
         if result.is_some() {
             put_off(dir, bytes, unsealed);
@@ -415,15 +415,15 @@ fn edit_names_again<R>(
 
 /// Puts an entry into block `logical` of a directory, if names have changed there in this transaction and there is room. Where it is now.
 fn put_near(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &InodeInfo,
     logical: u32,
     entry: &DirEntry<'_>,
 ) -> Result<Option<(u64, Gap)>> {
     let Some(block) = dir.near.physical(logical) else { return Ok(None) };
-    let need = dir_layout(change.fs, dir).rec_len(entry.name);
-    let gap = edit_names_again(change, dir, block, |bytes, layout| {
-        let gap = find_gap_in(change.fs, dir, (logical, block), bytes, need)?;
+    let need = dir_layout(handle.fs, dir).rec_len(entry.name);
+    let gap = edit_names_again(handle, dir, block, |bytes, layout| {
+        let gap = find_gap_in(handle.fs, dir, (logical, block), bytes, need)?;
         let names = names_len(bytes.len(), layout);
         if let Some(gap) = gap {
             entries::fill_gap(&mut bytes[..names], gap, entry, layout);
@@ -434,12 +434,12 @@ fn put_near(
 }
 
 /// Removes the entry that is `wanted`, if it stands beside what has changed last, and that in this transaction. Where it stood.
-fn remove_near(change: &Change<'_>, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
     let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) else {
         return Ok(None);
     };
-    edit_names_again(change, dir, block, |bytes, layout| {
-        let found = dir.near.find(&dir_slots(change.fs, dir, block, bytes), name)?;
+    edit_names_again(handle, dir, block, |bytes, layout| {
+        let found = dir.near.find(&dir_slots(handle.fs, dir, block, bytes), name)?;
         let names = names_len(bytes.len(), layout);
         Ok(found.map(|(record, ino)| {
             entries::remove(&mut bytes[..names], record);
@@ -449,13 +449,13 @@ fn remove_near(change: &Change<'_>, dir: &InodeInfo, wanted: &Wanted<'_>) -> Res
 }
 
 /// A new block of zeroes at the end of a directory, and its number in it.
-pub(crate) fn append_dir_block(change: &Change<'_>, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
-    let logical = dir.len_blocks(change.fs)?;
-    if u64::from(logical) >= most_dir_blocks(change.fs) {
+pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
+    let logical = dir.len_blocks(handle.fs)?;
+    if u64::from(logical) >= most_dir_blocks(handle.fs) {
         return Err(Errno::ENOSPC.into());
     }
-    let size = (u64::from(logical) + 1) * u64::from(change.fs.superblock().block_size());
-    let run = allocate_for(change, dir, logical, 1, false).map_err(|error| match error {
+    let size = (u64::from(logical) + 1) * u64::from(handle.fs.superblock().block_size());
+    let run = allocate_for(handle, dir, logical, 1, false).map_err(|error| match error {
         // A directory reaches its largest size long before its blocks cannot be counted or mapped.
         Error::Answer(Errno::EFBIG) => dir.corrupt_field("i_blocks", dir.fields().sectors()),
         error => error,
@@ -465,7 +465,7 @@ pub(crate) fn append_dir_block(change: &Change<'_>, dir: &mut InodeInfo) -> Resu
         place.corrupt(CorruptKind::Mismatch { what: "there is a block behind a directory's end" })
     })?;
     dir.fields_mut().set_size(size);
-    Ok((logical, change.fresh(physical)?))
+    Ok((logical, handle.fresh(physical)?))
 }
 
 /// Changes the records of a block of names, and puts its checksum off.

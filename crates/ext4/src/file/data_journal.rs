@@ -32,7 +32,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::mount::data_mode::Journaling;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Blocks of contents that one change logs at most: the smallest journal has room for a few such changes.
 const LOGGED_BLOCKS: u32 = 64;
@@ -101,10 +101,10 @@ pub(crate) fn write_logged_part(
     let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
     let _kept: Vec<Pin> =
         edges.filter_map(at).map(|block| Ok(fs.cache.read(block)?.pin())).collect::<Result<_>>()?;
-    fs.changing(LOGGED_BLOCKS + 2, 0, |change| {
-        log_contents(change, runs.into_iter().flatten(), part.offset, part.data)?;
-        let changed = stamped(change, info.clone(), part.end(), now)?;
-        *info = show_change(change, inode, changed)?;
+    fs.changing(LOGGED_BLOCKS + 2, 0, |handle| {
+        log_contents(handle, runs.into_iter().flatten(), part.offset, part.data)?;
+        let changed = stamped(handle, info.clone(), part.end(), now)?;
+        *info = show_change(handle, inode, changed)?;
         Ok(part.data.len())
     })
 }
@@ -138,8 +138,8 @@ pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Re
 pub(crate) fn zero_logged(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<()> {
     match logged_part(fs, info, from, to)? {
         None => Ok(()),
-        Some(part) => fs.changing(1, 0, |change| {
-            zero_logged_part(change, part);
+        Some(part) => fs.changing(1, 0, |handle| {
+            zero_logged_part(handle, part);
             Ok(())
         }),
     }
@@ -188,41 +188,41 @@ impl InodeInfo {
 }
 
 /// Writes the blocks of a run whole, to the device or through the journal.
-pub(crate) fn write_run(change: &Change<'_>, info: &InodeInfo, run: &Run, part: &Part<'_>) -> Result<()> {
-    if !info.journals_contents(change.fs) {
-        return write_run_directly(change.fs, run, part);
+pub(crate) fn write_run(handle: &Handle<'_>, info: &InodeInfo, run: &Run, part: &Part<'_>) -> Result<()> {
+    if !info.journals_contents(handle.fs) {
+        return write_run_directly(handle.fs, run, part);
     }
     let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
         return Ok(());
     };
-    let bits = change.fs.superblock().geometry().block_bits();
+    let bits = handle.fs.superblock().geometry().block_bits();
     for block in physical..physical + run.len_blocks {
-        change.fresh(block)?;
+        handle.fresh(block)?;
     }
     let start = u64::from(run.logical) << bits;
     let (from, to) = (part.offset.max(start), part.end().min(run.end() << bits));
     // OK: a part of the data.
     let data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
     let skipped = (from - start) >> bits;
-    log_contents(change, physical + skipped..physical + run.len_blocks, from, data)
+    log_contents(handle, physical + skipped..physical + run.len_blocks, from, data)
 }
 
 /// Writes data to blocks of contents through the journal; `offset` in the file lies in the first of them.
 fn log_contents(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     blocks: impl Iterator<Item = u64>,
     offset: u64,
     data: &[u8],
 ) -> Result<()> {
-    let size = to_usize(change.fs.superblock().block_size());
+    let size = to_usize(handle.fs.superblock().block_size());
     // OK: less than a block.
     let mut inside = (offset % size as u64) as usize;
     let mut data = data;
     for block in blocks {
         let (now, rest) = data.split_at(data.len().min(size - inside));
-        let cache = &change.fs.cache;
+        let cache = &handle.fs.cache;
         let mut buffer = if now.len() == size { cache.read_as(block, now)? } else { cache.read(block)? };
-        change.edit_unsealed(&mut buffer, |bytes, unsealed| {
+        handle.edit_unsealed(&mut buffer, |bytes, unsealed| {
             bytes[inside..inside + now.len()].copy_from_slice(now);
             *unsealed = Unsealed::default();
         });
@@ -234,9 +234,9 @@ fn log_contents(
 }
 
 /// Makes a part of a block of contents read as zeroes.
-pub(crate) fn zero_logged_part(change: &Change<'_>, part: LoggedPart) {
+pub(crate) fn zero_logged_part(handle: &Handle<'_>, part: LoggedPart) {
     let LoggedPart { mut block, bytes } = part;
-    change.edit_unsealed(&mut block, |all, unsealed| {
+    handle.edit_unsealed(&mut block, |all, unsealed| {
         all[bytes].fill(0);
         *unsealed = Unsealed::default();
     });

@@ -96,9 +96,9 @@ impl Work<'_> {
 
     /// Stores the inode as changed, with a size of `size` at least.
     fn finish(&mut self, size: u64) -> Result<()> {
-        self.fs.changing(2, 0, |change| {
-            let changed = stamped(change, self.info.clone(), size, self.now)?;
-            self.info = show_change(change, self.inode, changed)?;
+        self.fs.changing(2, 0, |handle| {
+            let changed = stamped(handle, self.info.clone(), size, self.now)?;
+            self.info = show_change(handle, self.inode, changed)?;
             Ok(())
         })
     }
@@ -135,13 +135,13 @@ impl Work<'_> {
 
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
         let (blocks, nodes) = self.info.part_of_hole(self.fs, logical, blocks)?;
-        self.fs.changing(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |change| {
-            change.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
+        self.fs.changing(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |handle| {
+            handle.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
                 let near = Near::behind(&runs, None);
-                let run = match claim_blocks(change, &self.info, at as u32, (end - at) as u32, true, near) {
+                let run = match claim_blocks(handle, &self.info, at as u32, (end - at) as u32, true, near) {
                     Err(Error::Answer(_)) if !runs.is_empty() => break,
                     run => run?,
                 };
@@ -150,9 +150,9 @@ impl Work<'_> {
             }
             let _map = self.inode.private::<Node>().change_map();
             let mut changed = self.info.clone();
-            enter_runs(change, &mut changed, &runs)?;
-            let changed = stamped(change, changed, size.min(at * self.block_size()), self.now)?;
-            self.info = show_change(change, self.inode, changed)?;
+            enter_runs(handle, &mut changed, &runs)?;
+            let changed = stamped(handle, changed, size.min(at * self.block_size()), self.now)?;
+            self.info = show_change(handle, self.inode, changed)?;
             Ok(at)
         })
     }
@@ -174,10 +174,10 @@ impl Work<'_> {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
             // What takes blocks for the map gives back one at least.
             self.info.check_countable(self.fs, blocks.saturating_sub(1))?;
-            left = self.fs.changing(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |change| {
-                let mut changed = stamped(change, self.info.clone(), 0, self.now)?;
-                let left = unmap_blocks(change, &mut changed, left.clone(), false)?;
-                self.info = show_change(change, self.inode, changed)?;
+            left = self.fs.changing(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
+                let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
+                let left = unmap_blocks(handle, &mut changed, left.clone(), false)?;
+                self.info = show_change(handle, self.inode, changed)?;
                 Ok(left)
             })?;
         }
@@ -206,10 +206,10 @@ impl Work<'_> {
         while !left.is_empty() {
             let blocks = self.info.blocks_to_mark(self.fs, &left, true)?;
             self.info.check_countable(self.fs, blocks)?;
-            left = self.fs.changing(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |change| {
-                let mut changed = stamped(change, self.info.clone(), 0, self.now)?;
-                let left = mark_unwritten(change, &mut changed, left.clone())?;
-                self.info = show_change(change, self.inode, changed)?;
+            left = self.fs.changing(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |handle| {
+                let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
+                let left = mark_unwritten(handle, &mut changed, left.clone())?;
+                self.info = show_change(handle, self.inode, changed)?;
                 Ok(left)
             })?;
         }
@@ -228,10 +228,10 @@ impl Work<'_> {
         let mut left = blocks;
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
-            left = self.fs.changing(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |change| {
-                let mut changed = stamped(change, self.info.clone(), 0, self.now)?;
-                let left = shift_blocks(change, &mut changed, left.clone(), by)?;
-                self.info = show_change(change, self.inode, changed)?;
+            left = self.fs.changing(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
+                let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
+                let left = shift_blocks(handle, &mut changed, left.clone(), by)?;
+                self.info = show_change(handle, self.inode, changed)?;
                 Ok(left)
             })?;
         }

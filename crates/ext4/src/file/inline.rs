@@ -56,12 +56,12 @@ fn change_inline(
     let mut contents = info.with_inline_data(fs, |data| Ok(data.to_vec()))?;
     contents.resize(size, 0);
     edit(&mut contents);
-    fs.changing(2, 0, |change| {
+    fs.changing(2, 0, |handle| {
         let _map = inode.private::<Node>().change_map();
-        let mut changed = stamped(change, info.clone(), 0, now)?;
-        let fits = set_inline_data(change, &mut changed, &contents)?;
+        let mut changed = stamped(handle, info.clone(), 0, now)?;
+        let fits = set_inline_data(handle, &mut changed, &contents)?;
         if fits {
-            publish(fs, inode, &changed, change.tid())?;
+            publish(fs, inode, &changed, handle.tid())?;
         }
         Ok(fits)
     })
@@ -75,20 +75,20 @@ pub(crate) fn spill_inline(fs: &Ext4, inode: &Inode, rights: SpaceRights) -> Res
     let part = Part { data: &contents, offset: 0, rights };
     // A record is not longer than a block.
     let blocks = u32::from(!contents.is_empty());
-    fs.changing(WRITE_CREDITS + info.credits_for_contents(fs), Demand::new(blocks, rights), |change| {
-        change.admit_blocks(&info, rights, || Ok(blocks))?;
+    fs.changing(WRITE_CREDITS + info.credits_for_contents(fs), Demand::new(blocks, rights), |handle| {
+        handle.admit_blocks(&info, rights, || Ok(blocks))?;
         let mut empty = info.clone();
         let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
         empty.fields_mut().set_flags(flags);
-        empty_map(change, &mut empty);
-        let (runs, failed) = claim_and_write(change, &empty, 0, blocks, &part, None)?;
+        empty_map(handle, &mut empty);
+        let (runs, failed) = claim_and_write(handle, &empty, 0, blocks, &part, None)?;
         if let Some(error) = failed {
             return Ok(Err(error));
         }
         let _map = node.change_map();
         let mut changed = info.clone();
-        clear_inline_data(change, &mut changed)?;
-        enter_runs(change, &mut changed, &runs)?;
-        show_change(change, inode, changed).map(Ok)
+        clear_inline_data(handle, &mut changed)?;
+        enter_runs(handle, &mut changed, &runs)?;
+        show_change(handle, inode, changed).map(Ok)
     })?
 }

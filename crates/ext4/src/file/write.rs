@@ -32,7 +32,7 @@ use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::ops::times::{note_write_lazily, store_times};
 use crate::time::timestamp;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Bytes that one change writes at most: a commit waits until they are on the device.
 const PART_BYTES: u64 = 4 << 20;
@@ -238,12 +238,12 @@ fn note_overwritten(fs: &Ext4, inode: &Inode, info: &mut InodeInfo, end: u64, no
             return Ok(());
         }
     }
-    fs.changing(2, 0, |change| {
-        let changed = stamped(change, info.clone(), end, now)?;
-        change.store(&changed)?;
+    fs.changing(2, 0, |handle| {
+        let changed = stamped(handle, info.clone(), end, now)?;
+        handle.store(&changed)?;
         match grows {
-            true => publish(fs, inode, &changed, change.tid())?,
-            false => publish_times(fs, inode, &changed, change.tid())?,
+            true => publish(fs, inode, &changed, handle.tid())?,
+            false => publish_times(fs, inode, &changed, handle.tid())?,
         }
         *info = changed;
         Ok(())
@@ -328,17 +328,17 @@ fn fill_hole(
     fs.changing(
         WRITE_CREDITS + info.credits_for_contents(fs),
         Demand::new(blocks + nodes, part.rights),
-        |change| {
-            change.admit_blocks(info, part.rights, || Ok(blocks))?;
+        |handle| {
+            handle.admit_blocks(info, part.rights, || Ok(blocks))?;
             let growth = Growth::of(fs, &inode.private::<Node>().window, info, logical);
-            let (runs, failed) = claim_and_write(change, info, logical, blocks, part, growth.as_ref())?;
+            let (runs, failed) = claim_and_write(handle, info, logical, blocks, part, growth.as_ref())?;
             let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
             let end = part.end().min(last.end() << fs.superblock().geometry().block_bits());
             let _map = inode.private::<Node>().change_map();
             let mut changed = info.clone();
-            enter_runs(change, &mut changed, &runs)?;
-            let changed = stamped(change, changed, end, now)?;
-            *info = show_change(change, inode, changed)?;
+            enter_runs(handle, &mut changed, &runs)?;
+            let changed = stamped(handle, changed, end, now)?;
+            *info = show_change(handle, inode, changed)?;
             // OK: within the part.
             Ok(Ok((end - part.offset) as usize))
         },
@@ -404,15 +404,15 @@ fn fill_and_mark(
     let nodes = info.blocks_to_mark(fs, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
     info.check_countable(fs, nodes)?;
     let demand = Demand::new(nodes, ReserveUse::All);
-    fs.changing(MARK_CREDITS + 1 + info.credits_for_contents(fs), demand, |change| {
-        if let Err(error) = write_run(change, info, run, part) {
+    fs.changing(MARK_CREDITS + 1 + info.credits_for_contents(fs), demand, |handle| {
+        if let Err(error) = write_run(handle, info, run, part) {
             return Ok(Err(error));
         }
         let _map = inode.private::<Node>().change_map();
         let mut changed = info.clone();
-        mark_written(change, &mut changed, blocks)?;
-        let changed = stamped(change, changed, part.end(), now)?;
-        *info = show_change(change, inode, changed)?;
+        mark_written(handle, &mut changed, blocks)?;
+        let changed = stamped(handle, changed, part.end(), now)?;
+        *info = show_change(handle, inode, changed)?;
         Ok(Ok(part.data.len()))
     })?
 }
@@ -490,9 +490,9 @@ pub(crate) fn truncate_file(
     }
     if size > info.size() {
         info.zero_behind(fs, info.size())?;
-        return fs.changing(2, 0, |change| {
-            let changed = stamped(change, info, size, now)?;
-            show_change(change, inode, changed).map(drop)
+        return fs.changing(2, 0, |handle| {
+            let changed = stamped(handle, info, size, now)?;
+            show_change(handle, inode, changed).map(drop)
         });
     }
     let _map = inode.private::<Node>().change_map();
@@ -505,19 +505,19 @@ pub(crate) fn truncate_file(
     info.fields_mut().set_size(size);
     let mut left = size.div_ceil(fs.superblock().block_size().into())..LOGICAL_END;
     loop {
-        left = fs.changing(UNMAP_CREDITS + 5, 0, |change| {
+        left = fs.changing(UNMAP_CREDITS + 5, 0, |handle| {
             if let Some(tail) = tail.take() {
-                zero_logged_part(change, tail);
+                zero_logged_part(handle, tail);
             }
-            let mut changed = stamped(change, info.clone(), size, now)?;
-            let left = unmap_blocks(change, &mut changed, left.clone(), false)?;
+            let mut changed = stamped(handle, info.clone(), size, now)?;
+            let left = unmap_blocks(handle, &mut changed, left.clone(), false)?;
             // A file without links is an orphan for good.
             match changed.fields().links() {
                 0 => {}
-                _ if left.is_empty() => change.writer.orphans.orphan_remove(change, &mut changed)?,
-                _ => change.writer.orphans.orphan_add(change, &mut changed)?,
+                _ if left.is_empty() => handle.writer.orphans.orphan_remove(handle, &mut changed)?,
+                _ => handle.writer.orphans.orphan_add(handle, &mut changed)?,
             }
-            info = show_change(change, inode, changed)?;
+            info = show_change(handle, inode, changed)?;
             Ok(left)
         })?;
         if left.is_empty() {
@@ -604,7 +604,7 @@ impl Part<'_> {
 /// Allocates up to `blocks` blocks for the hole at `logical`, in a few runs, and writes to them. What could not
 /// be written is given back: then the error is returned beside the runs before it.
 pub(crate) fn claim_and_write(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &InodeInfo,
     logical: u32,
     blocks: u32,
@@ -614,12 +614,12 @@ pub(crate) fn claim_and_write(
     let mut runs: Vec<Run> = Vec::new();
     let (mut at, end) = (logical, logical + blocks);
     while at < end && runs.len() < to_usize(MAX_RUNS) {
-        let run = match claim_blocks(change, info, at, end - at, false, Near::behind(&runs, growth)) {
+        let run = match claim_blocks(handle, info, at, end - at, false, Near::behind(&runs, growth)) {
             Err(Error::Answer(_)) if !runs.is_empty() => break,
             run => run?,
         };
-        if let (Err(error), Some(mapped)) = (write_run(change, info, &run, part), run.mapped()) {
-            change.writer.space.free(change, mapped, info.journals_contents(change.fs))?;
+        if let (Err(error), Some(mapped)) = (write_run(handle, info, &run, part), run.mapped()) {
+            handle.writer.space.free(handle, mapped, info.journals_contents(handle.fs))?;
             return Ok((runs, Some(error)));
         }
         runs.push(run);
@@ -631,7 +631,7 @@ pub(crate) fn claim_and_write(
 
 /// An inode whose contents have changed up to `end`.
 pub(crate) fn stamped(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     mut info: InodeInfo,
     end: u64,
     now: Timespec,
@@ -643,26 +643,26 @@ pub(crate) fn stamped(
     info.fields_mut().set_version(version.wrapping_add(1));
     if end > info.size() {
         info.fields_mut().set_size(end);
-        note_large_file(change, end)?;
+        note_large_file(handle, end)?;
     }
     Ok(info)
 }
 
 /// The superblock says if there are files of 2 GiB or more.
-fn note_large_file(change: &Change<'_>, size: u64) -> Result<()> {
-    let known = change.fs.superblock().features().ro_compat.contains(RoCompat::LARGE_FILE);
+fn note_large_file(handle: &Handle<'_>, size: u64) -> Result<()> {
+    let known = handle.fs.superblock().features().ro_compat.contains(RoCompat::LARGE_FILE);
     if known || i32::try_from(size).is_ok() {
         return Ok(());
     }
-    change.edit_superblock(|raw| {
+    handle.edit_superblock(|raw| {
         let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
         raw.s_feature_ro_compat.set((features | RoCompat::LARGE_FILE).bits());
     })
 }
 
 /// Stores a changed inode and puts it in the old one's place.
-pub(crate) fn show_change(change: &Change<'_>, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
-    change.store(&info)?;
-    publish(change.fs, inode, &info, change.tid())?;
+pub(crate) fn show_change(handle: &Handle<'_>, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
+    handle.store(&info)?;
+    publish(handle.fs, inode, &info, handle.tid())?;
     Ok(info)
 }

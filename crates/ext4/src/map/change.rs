@@ -30,7 +30,7 @@ use crate::map::indirect::change::{insert_pointers, unmap_pointers};
 use crate::map::map_blocks::{Quota, SHIFT_LEAVES};
 use crate::map::run::{Run, RunKind};
 use crate::map::{extents, indirect};
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// The most nodes that one change of a leaf adds: one of each level, and one for a tree that grows.
 pub(crate) const MAP_BLOCKS: u32 = 6;
@@ -114,14 +114,14 @@ impl InodeInfo {
 /// # Errors
 /// `EFBIG` for blocks beyond what the map reaches or `i_blocks` can count, before anything is changed.
 pub(crate) fn allocate_for(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     logical: u32,
     want: u32,
     unwritten: bool,
 ) -> Result<Run> {
-    let run = claim_blocks(change, info, logical, want, unwritten, Near::default())?;
-    enter_runs(change, info, &[run])?;
+    let run = claim_blocks(handle, info, logical, want, unwritten, Near::default())?;
+    enter_runs(handle, info, &[run])?;
     Ok(run)
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn allocate_for(
 /// # Errors
 /// `EFBIG` if `i_blocks` could not count them with what the change has claimed before: then what there is can be entered.
 pub(crate) fn claim_blocks(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &InodeInfo,
     logical: u32,
     want: u32,
@@ -140,15 +140,15 @@ pub(crate) fn claim_blocks(
     near: Near<'_>,
 ) -> Result<Run> {
     let (goal, want) = match info.has_extents() {
-        true => extents::change::goal(change, info, logical, want, unwritten)?,
+        true => extents::change::goal(handle, info, logical, want, unwritten)?,
         false if unwritten => return Err(Errno::EOPNOTSUPP.into()),
-        false => indirect::change::goal(change, info, logical, want)?,
+        false => indirect::change::goal(handle, info, logical, want)?,
     };
     // OK: far fewer than 2^63 blocks.
     let blocks = near.claimed.cast_signed() + i64::from(want) + i64::from(MAP_BLOCKS);
-    info.clone().add_blocks(blocks, change.fs.superblock().block_size())?;
+    info.clone().add_blocks(blocks, handle.fs.superblock().block_size())?;
     let blocks =
-        change.writer.space.allocate_growing(change, near.goal.unwrap_or(goal), want, near.growth)?;
+        handle.writer.space.allocate_growing(handle, near.goal.unwrap_or(goal), want, near.growth)?;
     let physical = blocks.start;
     let kind = if unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
     Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
@@ -156,19 +156,19 @@ pub(crate) fn claim_blocks(
 
 /// The second half of [`allocate_for`](Self::allocate_for): maps runs that were [claimed](Self::claim) for one
 /// [part of a hole](InodeInfo::part_of_hole), all at once.
-pub(crate) fn enter_runs(change: &Change<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
+pub(crate) fn enter_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     match info.has_extents() {
-        true => insert_extents(change, info, runs)?,
-        false => runs.iter().try_for_each(|run| insert_pointers(change, info, run))?,
+        true => insert_extents(handle, info, runs)?,
+        false => runs.iter().try_for_each(|run| insert_pointers(handle, info, run))?,
     }
     let blocks: u64 = runs.iter().map(|run| run.len_blocks).sum();
-    info.add_blocks(blocks.cast_signed(), change.fs.superblock().block_size())
+    info.add_blocks(blocks.cast_signed(), handle.fs.superblock().block_size())
 }
 
 /// Makes blocks that were allocated and not written count as written. The range lies in one run.
-pub(crate) fn mark_written(change: &Change<'_>, info: &mut InodeInfo, blocks: Range<u32>) -> Result<()> {
+pub(crate) fn mark_written(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Range<u32>) -> Result<()> {
     if info.has_extents() {
-        let left = mark_extents(change, info, blocks.start.into()..blocks.end.into(), false)?;
+        let left = mark_extents(handle, info, blocks.start.into()..blocks.end.into(), false)?;
         debug_assert!(left.is_empty(), "a run lies in one leaf");
     }
     Ok(())
@@ -177,14 +177,14 @@ pub(crate) fn mark_written(change: &Change<'_>, info: &mut InodeInfo, blocks: Ra
 /// Makes blocks that were written read as zeroes, though they stay allocated. Does as much as one change should,
 /// and returns what is left to do.
 pub(crate) fn mark_unwritten(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     blocks: Range<u64>,
 ) -> Result<Range<u64>> {
     if !info.has_extents() {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    mark_extents(change, info, blocks, true)
+    mark_extents(handle, info, blocks, true)
 }
 
 /// Takes blocks away from the file and frees them, with what of the map becomes empty; `metadata` if they may
@@ -193,17 +193,17 @@ pub(crate) fn mark_unwritten(
 /// range: empty, when all is done.
 #[must_use = "what is left has to be done in another change"]
 pub(crate) fn unmap_blocks(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     blocks: Range<u64>,
     metadata: bool,
 ) -> Result<Range<u64>> {
-    let metadata = metadata || info.journals_contents(change.fs);
+    let metadata = metadata || info.journals_contents(handle.fs);
     let revokes = if metadata { UNMAP_REVOKES } else { u64::MAX };
     let mut quota = Quota { groups: UNMAP_GROUPS, last: None, revokes };
     match info.has_extents() {
-        true => unmap_extents(change, info, blocks, metadata, &mut quota),
-        false => unmap_pointers(change, info, blocks, metadata, &mut quota),
+        true => unmap_extents(handle, info, blocks, metadata, &mut quota),
+        false => unmap_pointers(handle, info, blocks, metadata, &mut quota),
     }
 }
 
@@ -214,14 +214,14 @@ pub(crate) fn unmap_blocks(
 /// # Errors
 /// `EOPNOTSUPP` for a file without extents, as Linux has it.
 pub(crate) fn shift_blocks(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     from: Range<u64>,
     by: i64,
 ) -> Result<Range<u64>> {
     match info.has_extents() {
-        true if by < 0 => shift_down(change, info, from, by.unsigned_abs()),
-        true => shift_up(change, info, from, by.unsigned_abs()),
+        true if by < 0 => shift_down(handle, info, from, by.unsigned_abs()),
+        true => shift_up(handle, info, from, by.unsigned_abs()),
         false => Err(Errno::EOPNOTSUPP.into()),
     }
 }

@@ -9,7 +9,7 @@ use extern4_disk::inode::{InodeFlags, MAP_SIZE};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Runs that one change gives a file at most: so many fit into a leaf that has just been split.
 pub(crate) const MAX_RUNS: u32 = 12;
@@ -17,10 +17,10 @@ pub(crate) const MAX_RUNS: u32 = 12;
 pub(crate) const SHIFT_LEAVES: u32 = 24;
 
 /// A map of no blocks: by extents, where the volume has them.
-pub(crate) fn empty_map(change: &Change<'_>, info: &mut InodeInfo) {
+pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
     let mut map = [0; MAP_SIZE];
     let mut flags = info.fields().flags();
-    if change.fs.superblock().features().incompat.contains(Incompat::EXTENTS) {
+    if handle.fs.superblock().features().incompat.contains(Incompat::EXTENTS) {
         map = EMPTY_ROOT;
         flags |= InodeFlags::EXTENTS;
     }
@@ -29,15 +29,15 @@ pub(crate) fn empty_map(change: &Change<'_>, info: &mut InodeInfo) {
 }
 
 /// A block for the map of a file, near block `near`.
-pub(crate) fn allocate_map_block(change: &Change<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
-    let block = change.writer.space.allocate(change, near, 1)?.start;
-    info.add_blocks(1, change.fs.superblock().block_size())?;
+pub(crate) fn allocate_map_block(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
+    let block = handle.writer.space.allocate(handle, near, 1)?.start;
+    info.add_blocks(1, handle.fs.superblock().block_size())?;
     Ok(block)
 }
 
 /// Where a file without blocks begins: in the group of its inode.
-pub(crate) fn home_block(change: &Change<'_>, info: &InodeInfo) -> u64 {
-    let geometry = change.fs.superblock().geometry();
+pub(crate) fn home_block(handle: &Handle<'_>, info: &InodeInfo) -> u64 {
+    let geometry = handle.fs.superblock().geometry();
     let group = geometry.inode_slot(info.ino()).map_or(0, |slot| slot.group);
     geometry.group_start(group).unwrap_or(0)
 }

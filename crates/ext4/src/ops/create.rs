@@ -16,7 +16,7 @@ use crate::map::change::allocate_for;
 use crate::map::map_blocks::empty_map;
 use crate::quota::accounts::Owners;
 use crate::time::timestamp;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 
 /// Most links of a file, and of a directory whose links are counted.
@@ -87,29 +87,29 @@ pub(crate) fn create_node(
     let demand = Demand::new(blocks, new.rights);
     // Not handed from one to the other, for it is large.
     let mut made = None;
-    let tid = fs.changing_sparingly(NAME_CREDITS + acls.credits, demand, exactly, |change, names| {
+    let tid = fs.changing_sparingly(NAME_CREDITS + acls.credits, demand, exactly, |handle, names| {
         let mut early = names.flatten();
         if asks_first && early.is_none() {
             early = Some(Box::new(Names::lock(dir)));
         }
-        change.admit(owners, new.rights, || Ok(change.amount(contents, 1)))?;
+        handle.admit(owners, new.rights, || Ok(handle.amount(contents, 1)))?;
         if let (Some(names), Some(name)) = (&early, name) {
             check_new_name(fs, &names.info, name)?;
             if is_dir {
                 names.info.check_room_for_link(fs)?;
             }
-            change.admit_blocks(&names.info, new.rights, || blocks_for_name(fs, &names.info, name))?;
+            handle.admit_blocks(&names.info, new.rights, || blocks_for_name(fs, &names.info, name))?;
         }
-        let info = made.insert(new_inode(change, &parent, new)?);
+        let info = made.insert(new_inode(handle, &parent, new)?);
         if name.is_none() {
             info.fields_mut().set_links(0);
         }
-        init_attributes(change, info, new.acl, new.default_acl)?;
-        store_new(change, info, new)?;
+        init_attributes(handle, info, new.acl, new.default_acl)?;
+        store_new(handle, info, new)?;
         if name.is_none() {
             // Not before it is stored: from then on, who takes a neighbour off the list writes to its record.
-            change.writer.orphans.orphan_add(change, info)?;
-            change.store(info)?;
+            handle.writer.orphans.orphan_add(handle, info)?;
+            handle.store(info)?;
         }
         if let Some(name) = name {
             let kind = dirent::FileType::from_mode(info.fields().mode());
@@ -121,14 +121,14 @@ pub(crate) fn create_node(
                     &mut late
                 }
             };
-            add_name(change, &mut names.info, name, info.ino(), kind)?;
+            add_name(handle, &mut names.info, name, info.ino(), kind)?;
             if is_dir {
-                count_link(change, &mut names.info);
+                count_link(handle, &mut names.info);
             }
-            touch_names(change, &mut names.info, new.now)?;
-            names.show(fs, change.tid());
+            touch_names(handle, &mut names.info, new.now)?;
+            names.show(fs, handle.tid());
         }
-        Ok(change.tid())
+        Ok(handle.tid())
     })?;
     // OK: it has been made.
     let info = made.ok_or(Errno::EIO)?;
@@ -147,30 +147,30 @@ impl InodeInfo {
 }
 
 /// A new inode with its contents. The caller stores it.
-pub(crate) fn new_inode(change: &Change<'_>, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
+pub(crate) fn new_inode(handle: &Handle<'_>, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
     let (ino, generation) =
-        change.writer.space.allocate_inode(change, parent.ino(), new.kind == NewKind::Directory)?;
-    let mut info = new_info(change, (ino, generation), parent, new)?;
+        handle.writer.space.allocate_inode(handle, parent.ino(), new.kind == NewKind::Directory)?;
+    let mut info = new_info(handle, (ino, generation), parent, new)?;
     if is_in_pieces(new) {
-        change.writer.space.clear_record(change, ino)?;
+        handle.writer.space.clear_record(handle, ino)?;
     }
-    fill(change, &mut info, parent, new)?;
+    fill(handle, &mut info, parent, new)?;
     Ok(info)
 }
 
 /// Stores a new inode for the first time, or after what it has got in its record.
-pub(crate) fn store_new(change: &Change<'_>, info: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
-    if is_in_pieces(new) { change.store(info) } else { change.store_whole(info) }
+pub(crate) fn store_new(handle: &Handle<'_>, info: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
+    if is_in_pieces(new) { handle.store(info) } else { handle.store_whole(info) }
 }
 
 /// The inode of a new file, with what it has from its maker and its directory.
 fn new_info(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     (ino, generation): (u32, u32),
     parent: &InodeInfo,
     new: &NewNode<'_>,
 ) -> Result<InodeInfo> {
-    let sb = change.fs.superblock();
+    let sb = handle.fs.superblock();
     let kind = new.kind.file_type();
     let mut inode = DiskInode::new(ino, kind.mode_bits() | new.mode & 0o7777, generation, sb);
     inode.set_uid(new.uid);
@@ -184,20 +184,20 @@ fn new_info(
     inode.set_mtime(now);
     inode.set_ctime(now);
     inode.set_crtime(now);
-    Ok(InodeInfo::new(inode, change.fs.inode_position(ino)?, sb.metadata_seed()))
+    Ok(InodeInfo::new(inode, handle.fs.inode_position(ino)?, sb.metadata_seed()))
 }
 
 /// Gives a new inode its contents and links.
-fn fill(change: &Change<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
+fn fill(handle: &Handle<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
     info.fields_mut().set_links(1);
     match new.kind {
-        NewKind::Regular => empty_map(change, info),
+        NewKind::Regular => empty_map(handle, info),
         NewKind::Directory => {
             info.fields_mut().set_links(2);
-            empty_map(change, info);
-            new_directory(change, info, parent.ino())?;
+            empty_map(handle, info);
+            new_directory(handle, info, parent.ino())?;
         }
-        NewKind::Symlink(target) => write_target(change, info, target)?,
+        NewKind::Symlink(target) => write_target(handle, info, target)?,
         NewKind::CharDevice(rdev) | NewKind::BlockDevice(rdev) => {
             info.fields_mut().set_device(DeviceNumber { major: rdev.major, minor: rdev.minor });
         }
@@ -207,7 +207,7 @@ fn fill(change: &Change<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &New
 }
 
 /// The target of a new symbolic link: in place of the map if it is short, else in a block.
-fn write_target(change: &Change<'_>, info: &mut InodeInfo, target: &[u8]) -> Result<()> {
+fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Result<()> {
     info.fields_mut().set_size(target.len() as u64);
     if target.len() < MAP_SIZE {
         let mut map = [0; MAP_SIZE];
@@ -215,16 +215,16 @@ fn write_target(change: &Change<'_>, info: &mut InodeInfo, target: &[u8]) -> Res
         info.fields_mut().set_map(&map);
         return Ok(());
     }
-    empty_map(change, info);
-    let run = allocate_for(change, info, 0, 1, false)?;
+    empty_map(handle, info);
+    let run = allocate_for(handle, info, 0, 1, false)?;
     let block = run.mapped().map(|mapped| mapped.start).ok_or(Errno::ENOSPC)?;
-    let mut buffer = change.fresh(block)?;
-    change.edit(&mut buffer, |bytes| bytes[..target.len()].copy_from_slice(target));
+    let mut buffer = handle.fresh(block)?;
+    handle.edit(&mut buffer, |bytes| bytes[..target.len()].copy_from_slice(target));
     Ok(())
 }
 
 /// Counts one more subdirectory.
-pub(crate) fn count_link(_change: &Change<'_>, dir: &mut InodeInfo) {
+pub(crate) fn count_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
     let links = dir.fields().links();
     // One stands for more than can be counted.
     let more = if links == 1 || links >= LINK_MAX { 1 } else { links + 1 };
@@ -232,7 +232,7 @@ pub(crate) fn count_link(_change: &Change<'_>, dir: &mut InodeInfo) {
 }
 
 /// Counts one subdirectory less.
-pub(crate) fn uncount_link(_change: &Change<'_>, dir: &mut InodeInfo) {
+pub(crate) fn uncount_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
     let links = dir.fields().links();
     if links > 2 {
         dir.fields_mut().set_links(links - 1);
@@ -241,28 +241,28 @@ pub(crate) fn uncount_link(_change: &Change<'_>, dir: &mut InodeInfo) {
 
 /// Stores a directory whose names have changed, unless the last change was within the same tick of the clock and its record says
 /// all that already. So its version counts the ticks in which it has changed: nobody sees it while the volume is in use here.
-pub(crate) fn touch_names(change: &Change<'_>, dir: &mut InodeInfo, now: Timespec) -> Result<()> {
+pub(crate) fn touch_names(handle: &Handle<'_>, dir: &mut InodeInfo, now: Timespec) -> Result<()> {
     let now = timestamp(now);
     if !dir.is_touched() && (dir.fields().mtime(), dir.fields().ctime()) == (now, now) {
-        change.note_sync(dir.fields());
+        handle.note_sync(dir.fields());
         return Ok(());
     }
     dir.fields_mut().set_mtime(now);
     dir.fields_mut().set_ctime(now);
     let version = dir.fields().version();
     dir.fields_mut().set_version(version.wrapping_add(1));
-    change.store(dir)
+    handle.store(dir)
 }
 
 /// Stores an inode that is another since `now`, unless its record says so already.
-pub(crate) fn touch_ctime(change: &Change<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
+pub(crate) fn touch_ctime(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     let now = timestamp(now);
     if !info.is_touched() && info.fields().ctime() == now {
-        change.note_sync(info.fields());
+        handle.note_sync(info.fields());
         return Ok(());
     }
     info.fields_mut().set_ctime(now);
-    change.store(info)
+    handle.store(info)
 }
 
 /// Whether a new inode gets something into its record before it is stored, such as attributes or what a directory holds, so that

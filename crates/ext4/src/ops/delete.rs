@@ -10,7 +10,7 @@ use crate::map::change::{UNMAP_CREDITS, unmap_blocks};
 use crate::map::run::LOGICAL_END;
 use crate::ops::create::NAME_CREDITS;
 use crate::time::{now_seconds, seconds, timestamp};
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::set::{free_attributes, free_values};
 
 /// Frees an inode that has no links and that nobody uses any more.
@@ -23,12 +23,12 @@ pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
     if has_attributes {
         free_values(fs, &mut info)?;
     }
-    fs.changing(NAME_CREDITS, 0, |change| {
+    fs.changing(NAME_CREDITS, 0, |handle| {
         if has_attributes {
-            free_attributes(change, &mut info)?;
+            free_attributes(handle, &mut info)?;
         }
-        change.writer.orphans.orphan_remove(change, &mut info)?;
-        give_back(change, &mut info, now_seconds())
+        handle.writer.orphans.orphan_remove(handle, &mut info)?;
+        give_back(handle, &mut info, now_seconds())
     })
 }
 
@@ -37,9 +37,9 @@ pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
 pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata: bool) -> Result<()> {
     let mut left = keep..LOGICAL_END;
     while !left.is_empty() {
-        left = fs.changing(UNMAP_CREDITS + 1, 0, |change| {
-            let left = unmap_blocks(change, info, left.clone(), metadata)?;
-            change.store(info)?;
+        left = fs.changing(UNMAP_CREDITS + 1, 0, |handle| {
+            let left = unmap_blocks(handle, info, left.clone(), metadata)?;
+            handle.store(info)?;
             Ok(left)
         })?;
     }
@@ -47,25 +47,25 @@ pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata
 }
 
 /// Gives back an inode that has no links, no blocks and no attributes any more.
-fn give_back(change: &Change<'_>, info: &mut InodeInfo, now: u32) -> Result<()> {
+fn give_back(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> {
     info.fields_mut().set_dtime(now);
     info.fields_mut().set_size(0);
-    change.store(info)?;
-    change.settle_freed(info)?;
-    change.writer.space.free_inode(change, info.ino(), info.is_directory())
+    handle.store(info)?;
+    handle.settle_freed(info)?;
+    handle.writer.space.free_inode(handle, info.ino(), info.is_directory())
 }
 
 /// Frees a file whose only name has been removed; false if there is more to it than this transaction has room for.
-pub(crate) fn free_with_name(change: &Change<'_>, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
-    if info.has_map(change.fs) && !info.is_map_empty(change.fs) {
-        let left = unmap_blocks(change, info, 0..LOGICAL_END, info.holds_metadata())?;
+pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
+    if info.has_map(handle.fs) && !info.is_map_empty(handle.fs) {
+        let left = unmap_blocks(handle, info, 0..LOGICAL_END, info.holds_metadata())?;
         if !left.is_empty() {
             return Ok(false);
         }
     }
     info.fields_mut().set_links(0);
     info.fields_mut().set_ctime(timestamp(now));
-    give_back(change, info, seconds(now.sec))?;
+    give_back(handle, info, seconds(now.sec))?;
     Ok(true)
 }
 

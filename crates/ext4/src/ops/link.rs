@@ -26,7 +26,7 @@ use crate::ops::create::{
 use crate::ops::delete::free_with_name;
 use crate::quota::accounts::Owners;
 use crate::time::timestamp;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 use crate::xattr::list::Need;
 
@@ -68,13 +68,13 @@ pub(crate) fn link_name(
         Ok((dir, blocks))
     };
     let demand = Demand::new(NAME_BLOCKS, rights);
-    let tid = fs.changing_sparingly(NAME_CREDITS, demand, exactly, |change, dir| {
+    let tid = fs.changing_sparingly(NAME_CREDITS, demand, exactly, |handle, dir| {
         let add = |dir: &mut Names<'_>| {
             check_new_name(fs, &dir.info, to.name)?;
-            change.admit_blocks(&dir.info, rights, || blocks_for_name(fs, &dir.info, to.name))?;
-            add_name(change, &mut dir.info, to.name, info.ino(), kind_of(&info))?;
-            touch_names(change, &mut dir.info, now)?;
-            dir.show(fs, change.tid());
+            handle.admit_blocks(&dir.info, rights, || blocks_for_name(fs, &dir.info, to.name))?;
+            add_name(handle, &mut dir.info, to.name, info.ino(), kind_of(&info))?;
+            touch_names(handle, &mut dir.info, now)?;
+            dir.show(fs, handle.tid());
             Ok::<_, Error>(())
         };
         match dir {
@@ -82,13 +82,13 @@ pub(crate) fn link_name(
             None => add(&mut Names::lock(to.dir))?,
         }
         if info.fields().links() == 0 {
-            change.writer.orphans.orphan_remove(change, &mut info)?;
+            handle.writer.orphans.orphan_remove(handle, &mut info)?;
         }
         let links = info.fields().links() + 1;
         info.fields_mut().set_links(links);
         info.fields_mut().set_ctime(timestamp(now));
-        change.store(&info)?;
-        Ok(change.tid())
+        handle.store(&info)?;
+        Ok(handle.tid())
     })?;
     publish_touched(fs, inode, &info, tid);
     Ok(())
@@ -105,23 +105,23 @@ pub(crate) fn unlink_name(
     let mut info = copy(inode);
     let is_last = is_last && info.fields().links() == 1;
     let to_free = if is_last { info.credits_to_free_at_once(fs)? } else { None };
-    let (tid, freed) = fs.changing(NAME_CREDITS + to_free.unwrap_or(0), 0, |change| {
+    let (tid, freed) = fs.changing(NAME_CREDITS + to_free.unwrap_or(0), 0, |handle| {
         {
             let mut dir = Names::lock(from.dir);
-            remove_name(change, &mut dir.info, from.name)?;
-            touch_names(change, &mut dir.info, now)?;
-            dir.show(fs, change.tid());
+            remove_name(handle, &mut dir.info, from.name)?;
+            touch_names(handle, &mut dir.info, now)?;
+            dir.show(fs, handle.tid());
         }
         if to_free.is_some() {
             // Before the number is free. There is nobody to look at anything else.
             inode.update(|attr| attr.nlink = 0);
-            if free_with_name(change, &mut info, now)? {
+            if free_with_name(handle, &mut info, now)? {
                 inode.private::<Node>().set_freed();
-                return Ok((change.tid(), true));
+                return Ok((handle.tid(), true));
             }
         }
-        drop_link(change, &mut info, now)?;
-        Ok((change.tid(), false))
+        drop_link(handle, &mut info, now)?;
+        Ok((handle.tid(), false))
     })?;
     if !freed {
         publish_touched(fs, inode, &info, tid);
@@ -135,16 +135,16 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
     if !is_empty_directory(fs, &info)? {
         return Err(Errno::ENOTEMPTY.into());
     }
-    let tid = fs.changing(NAME_CREDITS, 0, |change| {
+    let tid = fs.changing(NAME_CREDITS, 0, |handle| {
         {
             let mut dir = Names::lock(from.dir);
-            remove_name(change, &mut dir.info, from.name)?;
-            uncount_link(change, &mut dir.info);
-            touch_names(change, &mut dir.info, now)?;
-            dir.show(fs, change.tid());
+            remove_name(handle, &mut dir.info, from.name)?;
+            uncount_link(handle, &mut dir.info);
+            touch_names(handle, &mut dir.info, now)?;
+            dir.show(fs, handle.tid());
         }
-        drop_directory(change, &mut info, now)?;
-        Ok(change.tid())
+        drop_directory(handle, &mut info, now)?;
+        Ok(handle.tid())
     })?;
     publish(fs, inode, &info, tid)
 }
@@ -180,27 +180,27 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
         Owners::of_new(&from, new)
     });
     left.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
-    let operate = |change: &Change<'_>, moving: &mut Moving<'_>| {
+    let operate = |handle: &Handle<'_>, moving: &mut Moving<'_>| {
         check_rename(fs, moving, rename)?;
         if rename.target.is_none() {
             let dir = &moving.to_dir().info;
-            change.admit_blocks(dir, rename.rights, || blocks_for_name(fs, dir, rename.to.name))?;
+            handle.admit_blocks(dir, rename.rights, || blocks_for_name(fs, dir, rename.to.name))?;
         }
-        let amount = || Ok(change.amount(acls.blocks, 1));
-        left.map_or(Ok(()), |owners| change.admit(owners, rename.rights, amount))?;
+        let amount = || Ok(handle.amount(acls.blocks, 1));
+        left.map_or(Ok(()), |owners| handle.admit(owners, rename.rights, amount))?;
         if exchange {
-            exchange_names(change, moving, rename)?
+            exchange_names(handle, moving, rename)?
         } else {
-            move_name(change, moving, rename)?
+            move_name(handle, moving, rename)?
         }
-        moving.publish(fs, rename, change.tid());
+        moving.publish(fs, rename, handle.tid());
         Ok(())
     };
     // Where it is made it stays, for it is large.
     let demand = Demand::new(blocks, rename.rights);
-    fs.changing_sparingly(2 * NAME_CREDITS + acls.credits, demand, exactly, |change, moving| match moving {
-        Some(mut moving) => operate(change, &mut moving),
-        None => operate(change, &mut Moving::lock(rename)),
+    fs.changing_sparingly(2 * NAME_CREDITS + acls.credits, demand, exactly, |handle, moving| match moving {
+        Some(mut moving) => operate(handle, &mut moving),
+        None => operate(handle, &mut Moving::lock(rename)),
     })
 }
 
@@ -274,129 +274,129 @@ impl<'d> Moving<'d> {
 }
 
 /// Takes a link off a file, which becomes an orphan if it was the last.
-fn drop_link(change: &Change<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
+fn drop_link(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     let links = info.fields().links().saturating_sub(1);
     info.fields_mut().set_links(links);
     info.fields_mut().set_ctime(timestamp(now));
     if links == 0 {
-        change.writer.orphans.orphan_add(change, info)?;
+        handle.writer.orphans.orphan_add(handle, info)?;
     }
-    change.store(info)
+    handle.store(info)
 }
 
 /// Makes an orphan of a directory that is in no other any more.
-fn drop_directory(change: &Change<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
+fn drop_directory(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     info.fields_mut().set_links(0);
     info.fields_mut().set_ctime(timestamp(now));
-    change.writer.orphans.orphan_add(change, info)?;
-    change.store(info)
+    handle.writer.orphans.orphan_add(handle, info)?;
+    handle.store(info)
 }
 
-fn move_name(change: &Change<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+fn move_name(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
     let is_dir = moving.inode.is_directory();
     let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
-    move_entry(change, moving, rename)?;
+    move_entry(handle, moving, rename)?;
     if replaces_dir {
-        uncount_link(change, moving.destination());
+        uncount_link(handle, moving.destination());
     }
     if is_dir && moving.to.is_some() {
         let parent = moving.destination().ino();
-        set_parent(change, &mut moving.inode, parent)?;
-        uncount_link(change, &mut moving.from.info);
-        count_link(change, moving.destination());
+        set_parent(handle, &mut moving.inode, parent)?;
+        uncount_link(handle, &mut moving.from.info);
+        count_link(handle, moving.destination());
     }
-    touch_dirs(change, moving, rename.now)?;
+    touch_dirs(handle, moving, rename.now)?;
     match &mut moving.target {
-        Some(target) if replaces_dir => drop_directory(change, target, rename.now)?,
-        Some(target) => drop_link(change, target, rename.now)?,
+        Some(target) if replaces_dir => drop_directory(handle, target, rename.now)?,
+        Some(target) => drop_link(handle, target, rename.now)?,
         None => {}
     }
-    touch_moved(change, moving, rename)
+    touch_moved(handle, moving, rename)
 }
 
 /// Stores when an inode has been moved, if that changes: of a file in one step where it stands, and not in the copy.
-fn touch_moved(change: &Change<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+fn touch_moved(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
     let info = &mut moving.inode;
     if info.is_directory() {
-        return touch_ctime(change, info, rename.now);
+        return touch_ctime(handle, info, rename.now);
     }
     if rename.touches {
-        return change.touch(rename.inode, |fields, _| fields.set_ctime(timestamp(rename.now)));
+        return handle.touch(rename.inode, |fields, _| fields.set_ctime(timestamp(rename.now)));
     }
-    change.note_sync(info.fields());
+    handle.note_sync(info.fields());
     Ok(())
 }
 
 /// Takes the entry from one name to the other.
-fn move_entry(change: &Change<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+fn move_entry(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
     let (ino, kind) = (moving.inode.ino(), kind_of(&moving.inode));
     if moving.to.is_none() && moving.target.is_none() && rename.whiteout.is_none() {
         let entry = DirEntry { ino, kind, name: rename.to.name, offset: 0, hash: None };
-        if rename_in_place(change, &mut moving.from.info, rename.from.name, &entry)? {
+        if rename_in_place(handle, &mut moving.from.info, rename.from.name, &entry)? {
             return Ok(());
         }
     }
     // First of all: there may be no inode for it.
     let mut whiteout =
-        rename.whiteout.as_ref().map(|new| new_inode(change, &moving.from.info, new)).transpose()?;
+        rename.whiteout.as_ref().map(|new| new_inode(handle, &moving.from.info, new)).transpose()?;
     if let (Some(whiteout), Some(new)) = (&mut whiteout, &rename.whiteout) {
-        init_attributes(change, whiteout, new.acl, new.default_acl)?;
-        store_new(change, whiteout, new)?;
+        init_attributes(handle, whiteout, new.acl, new.default_acl)?;
+        store_new(handle, whiteout, new)?;
     }
     if moving.target.is_some() {
-        replace_name(change, moving.destination(), rename.to.name, ino, kind)?;
+        replace_name(handle, moving.destination(), rename.to.name, ino, kind)?;
     } else {
-        add_name(change, moving.destination(), rename.to.name, ino, kind)?;
+        add_name(handle, moving.destination(), rename.to.name, ino, kind)?;
     }
     match whiteout {
         Some(whiteout) => {
             replace_name(
-                change,
+                handle,
                 &mut moving.from.info,
                 rename.from.name,
                 whiteout.ino(),
                 kind_of(&whiteout),
             )?;
         }
-        None => drop(remove_name(change, &mut moving.from.info, rename.from.name)?),
+        None => drop(remove_name(handle, &mut moving.from.info, rename.from.name)?),
     }
     Ok(())
 }
 
-fn exchange_names(change: &Change<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
+fn exchange_names(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
     let Some(mut target) = moving.target.take() else { return Err(Errno::ENOENT.into()) };
     let (ino, kind) = (moving.inode.ino(), kind_of(&moving.inode));
-    replace_name(change, moving.destination(), rename.to.name, ino, kind)?;
-    replace_name(change, &mut moving.from.info, rename.from.name, target.ino(), kind_of(&target))?;
+    replace_name(handle, moving.destination(), rename.to.name, ino, kind)?;
+    replace_name(handle, &mut moving.from.info, rename.from.name, target.ino(), kind_of(&target))?;
     if moving.to.is_some() {
         let (from_ino, to_ino) = (moving.from.info.ino(), moving.destination().ino());
         if moving.inode.is_directory() {
-            set_parent(change, &mut moving.inode, to_ino)?;
+            set_parent(handle, &mut moving.inode, to_ino)?;
         }
         if target.is_directory() {
-            set_parent(change, &mut target, from_ino)?;
+            set_parent(handle, &mut target, from_ino)?;
         }
         match (moving.inode.is_directory(), target.is_directory()) {
             (true, false) => {
-                uncount_link(change, &mut moving.from.info);
-                count_link(change, moving.destination());
+                uncount_link(handle, &mut moving.from.info);
+                count_link(handle, moving.destination());
             }
             (false, true) => {
-                count_link(change, &mut moving.from.info);
-                uncount_link(change, moving.destination());
+                count_link(handle, &mut moving.from.info);
+                uncount_link(handle, moving.destination());
             }
             _ => {}
         }
     }
-    touch_dirs(change, moving, rename.now)?;
-    touch_moved(change, moving, rename)?;
+    touch_dirs(handle, moving, rename.now)?;
+    touch_moved(handle, moving, rename)?;
     target.fields_mut().set_ctime(timestamp(rename.now));
-    change.store(&target)?;
+    handle.store(&target)?;
     moving.target = Some(target);
     Ok(())
 }
 
-fn touch_dirs(change: &Change<'_>, moving: &mut Moving<'_>, now: Timespec) -> Result<()> {
-    touch_names(change, &mut moving.from.info, now)?;
-    moving.to.as_mut().map_or(Ok(()), |to| touch_names(change, &mut to.info, now))
+fn touch_dirs(handle: &Handle<'_>, moving: &mut Moving<'_>, now: Timespec) -> Result<()> {
+    touch_names(handle, &mut moving.from.info, now)?;
+    moving.to.as_mut().map_or(Ok(()), |to| touch_names(handle, &mut to.info, now))
 }

@@ -16,7 +16,7 @@ use crate::inode::read::SHOWN_FLAGS;
 use crate::ops::times::note_read_lazily;
 use crate::quota::accounts::Owners;
 use crate::time::timestamp;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::acl::set::plan_acl;
 use crate::xattr::list::Need;
 use crate::xattr::set::apply_plan;
@@ -70,20 +70,20 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
     let owners = counts.then(|| Owners::of(info.fields()).after(set));
     owners.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
-    let operate = |change: &Change<'_>| {
-        owners.map_or(Ok(()), |owners| change.admit_transfer(&info, owners, set.rights))?;
+    let operate = |handle: &Handle<'_>| {
+        owners.map_or(Ok(()), |owners| handle.admit_transfer(&info, owners, set.rights))?;
         if let Some(plan) = &plan {
-            change.admit_plan(&info, set.rights, plan)?;
+            handle.admit_plan(&info, set.rights, plan)?;
         }
         set_fields(info.fields_mut(), set);
         if let Some(flags) = flags {
             info.fields_mut().set_flags(flags);
         }
         match plan {
-            Some(plan) => apply_plan(change, &mut info, plan)?,
-            None => change.store(&info)?,
+            Some(plan) => apply_plan(handle, &mut info, plan)?,
+            None => handle.store(&info)?,
         }
-        Ok(change.tid())
+        Ok(handle.tid())
     };
     let tid = fs.changing(need.credits, Demand::new(need.blocks, set.rights), operate)?;
     if sets_only_times(set) {
@@ -97,8 +97,8 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
 }
 
 fn change_mode(fs: &Ext4, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> Result<()> {
-    fs.changing(1, 0, |change| {
-        change.touch(inode, |fields, _| {
+    fs.changing(1, 0, |handle| {
+        handle.touch(inode, |fields, _| {
             fields.set_permissions(mode);
             if let Some(ctime) = ctime {
                 fields.set_ctime(timestamp(ctime));

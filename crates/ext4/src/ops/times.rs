@@ -66,8 +66,8 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
     };
     let (at, sb) = (fs.inode_position(ino)?, fs.superblock());
     let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
-    fs.changing(1, 0, |change| {
-        change.edit_record(ino, at, |record, has_checksum| {
+    fs.changing(1, 0, |handle| {
+        handle.edit_record(ino, at, |record, has_checksum| {
             let Some(times) = lazy.take(ino) else { return Ok(()) };
             let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };
             let mut fields = decode(record, ino, sb, place)?;

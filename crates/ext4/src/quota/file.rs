@@ -14,7 +14,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, allocate_for};
 use crate::quota::accounts::{QuotaFile, Spot};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Blocks of the file that one more entry takes at most: those of the tree below the root, and a leaf.
 const MOST_BLOCKS: u32 = DEPTH;
@@ -88,66 +88,66 @@ impl QuotaFile {
 }
 
 /// Puts an entry into a quota file, which has none of that id.
-pub(crate) fn put_entry(change: &Change<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
+pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
     let at = file.place();
     let mut number = ROOT;
     for level in 0..DEPTH {
-        let mut block = file_block(change.fs, &file.info, number)?;
+        let mut block = file_block(handle.fs, &file.info, number)?;
         let next = quota::reference(block.bytes(), level, entry.id, &file.header, at)?;
         number = match next {
             Some(next) => next,
             None => {
                 let next =
-                    if level + 1 == DEPTH { roomy_leaf(change, file)? } else { new_block(change, file)? };
-                edit_file_block(change, &mut block, |bytes| {
+                    if level + 1 == DEPTH { roomy_leaf(handle, file)? } else { new_block(handle, file)? };
+                edit_file_block(handle, &mut block, |bytes| {
                     quota::set_reference(bytes, level, entry.id, next, at)
                 })?;
                 next
             }
         };
     }
-    let mut block = file_block(change.fs, &file.info, number)?;
-    let put = edit_file_block(change, &mut block, |bytes| leaf::put(bytes, entry, &file.header, at))?;
+    let mut block = file_block(handle.fs, &file.info, number)?;
+    let put = edit_file_block(handle, &mut block, |bytes| leaf::put(bytes, entry, &file.header, at))?;
     if let Some(next) = put.full {
         file.header.free_leaf = next;
         if next != 0 {
-            let mut next = file_block(change.fs, &file.info, next)?;
-            edit_file_block(change, &mut next, |bytes| leaf::become_first(bytes, at))?;
+            let mut next = file_block(handle.fs, &file.info, next)?;
+            edit_file_block(handle, &mut next, |bytes| leaf::become_first(bytes, at))?;
         }
     }
-    let mut head = file_block(change.fs, &file.info, 0)?;
-    edit_file_block(change, &mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
-    change.store(&file.info)?;
+    let mut head = file_block(handle.fs, &file.info, 0)?;
+    edit_file_block(handle, &mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
+    handle.store(&file.info)?;
     Ok(Spot { block: block.buffer.number(), offset: block.offset + put.offset })
 }
 
 /// A leaf that has room.
-fn roomy_leaf(change: &Change<'_>, file: &mut QuotaFile) -> Result<u32> {
+fn roomy_leaf(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     if file.header.free_leaf == 0 {
-        file.header.free_leaf = new_block(change, file)?;
+        file.header.free_leaf = new_block(handle, file)?;
     }
     Ok(file.header.free_leaf)
 }
 
 /// A block of the file that is not in use, filled with zeroes: a free one, or one more.
-fn new_block(change: &Change<'_>, file: &mut QuotaFile) -> Result<u32> {
+fn new_block(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     let at = file.place();
     if file.header.free_block != 0 {
         let number = file.header.free_block;
-        let mut block = file_block(change.fs, &file.info, number)?;
+        let mut block = file_block(handle.fs, &file.info, number)?;
         file.header.free_block = quota::next_free(block.bytes(), &file.header, at)?.unwrap_or(0);
-        clear_file_block(change, &mut block);
+        clear_file_block(handle, &mut block);
         return Ok(number);
     }
     let number = file.header.blocks;
     let start = u64::from(number) * BLOCK_SIZE as u64;
-    let run = file.info.run_at(change.fs, start)?;
+    let run = file.info.run_at(handle.fs, start)?;
     if run.mapped().is_some() {
-        clear_file_block(change, &mut file_block(change.fs, &file.info, number)?);
+        clear_file_block(handle, &mut file_block(handle.fs, &file.info, number)?);
     } else {
-        let run = allocate_for(change, &mut file.info, run.logical, 1, false)?;
+        let run = allocate_for(handle, &mut file.info, run.logical, 1, false)?;
         let block = run.mapped().ok_or_else(|| hole(file.info.ino()))?.start;
-        change.fresh(block)?;
+        handle.fresh(block)?;
     }
     file.header.blocks = number.checked_add(1).ok_or_else(|| hole(file.info.ino()))?;
     let size = file.info.size().max(start + BLOCK_SIZE as u64);
@@ -155,18 +155,18 @@ fn new_block(change: &Change<'_>, file: &mut QuotaFile) -> Result<u32> {
     Ok(number)
 }
 
-fn clear_file_block(change: &Change<'_>, block: &mut FileBlock) {
+fn clear_file_block(handle: &Handle<'_>, block: &mut FileBlock) {
     let within = block.offset..block.offset + BLOCK_SIZE;
-    change.edit(&mut block.buffer, |bytes| bytes[within].fill(0));
+    handle.edit(&mut block.buffer, |bytes| bytes[within].fill(0));
 }
 
 fn edit_file_block<R>(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     block: &mut FileBlock,
     edit: impl FnOnce(&mut [u8]) -> Result<R, Corrupt>,
 ) -> Result<R> {
     let within = block.offset..block.offset + BLOCK_SIZE;
-    Ok(change.edit(&mut block.buffer, |bytes| edit(&mut bytes[within]))?)
+    Ok(handle.edit(&mut block.buffer, |bytes| edit(&mut bytes[within]))?)
 }
 
 /// Block `number` of a quota file.

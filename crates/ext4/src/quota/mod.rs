@@ -2,13 +2,13 @@
 //!
 //! What counts for an inode is one inode and what `i_blocks` says, and one inode more for each value of an attribute that is in an
 //! inode of its own. So there is one place where space is counted: whoever stores an inode counts what its record says now
-//! against what it said before (`Change::settle`). The volume's own files and the inodes of values count for nobody.
+//! against what it said before (`Handle::settle`). The volume's own files and the inodes of values count for nobody.
 //!
 //! What ids have is in memory, as far as it has been needed, and is stored in the quota files when the transaction that
 //! changed it closes, as descriptors of groups are (`writer`). An id that has no entry in a file gets one in a change of its own,
 //! before the change that first counts something for it (`Ext4::open_accounts`): so counting takes no blocks.
 //!
-//! Limits are looked at before an operation changes anything (`Change::admit`); what is left for the operation is promised to it
+//! Limits are looked at before an operation changes anything (`Handle::admit`); what is left for the operation is promised to it
 //! until it has been counted, so that others do not take it meanwhile. As Linux does it, names and contents are asked for,
 //! but not what maps them, and `CAP_SYS_RESOURCE` is not limited.
 //!
@@ -37,7 +37,7 @@ use crate::quota::accounts::{
 };
 use crate::quota::file::{PUT_CREDITS, put_entry};
 use crate::time::now_seconds;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::ea_inode::is_old_ea_inode;
 use crate::xattr::list::Plan;
 
@@ -68,32 +68,32 @@ impl Book {
     }
 
     /// Puts an entry for an id into the file, if there is none.
-    fn open_account(&mut self, change: &Change<'_>, id: u32) -> Result<()> {
-        let account = self.account(change.fs, id)?;
+    fn open_account(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
+        let account = self.account(handle.fs, id)?;
         if account.spot.is_none() {
             let entry = account.entry;
-            let spot = put_entry(change, &mut self.file, &entry)?;
-            self.account(change.fs, id)?.spot = Some(spot);
+            let spot = put_entry(handle, &mut self.file, &entry)?;
+            self.account(handle.fs, id)?.spot = Some(spot);
         }
         Ok(())
     }
 
-    fn count(&mut self, change: &Change<'_>, id: u32, amount: Amount, now: u64) -> Result<()> {
+    fn count(&mut self, handle: &Handle<'_>, id: u32, amount: Amount, now: u64) -> Result<()> {
         let (space_grace, inode_grace) = (self.file.header.space_grace, self.file.header.inode_grace);
-        let account = self.account(change.fs, id)?;
+        let account = self.account(handle.fs, id)?;
         count(&mut account.entry.space, amount.bytes, space_grace, now);
         count(&mut account.entry.inodes, amount.inodes, inode_grace, now);
-        self.note_changed(change, id)
+        self.note_changed(handle, id)
     }
 
     /// Sees to it that an account is stored when the transaction closes. One that has no entry in the file, as it may be on a
     /// volume whose quotas were wrong before, is stored when it gets one.
-    fn note_changed(&mut self, change: &Change<'_>, id: u32) -> Result<()> {
-        let account = self.account(change.fs, id)?;
+    fn note_changed(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
+        let account = self.account(handle.fs, id)?;
         if let (None, Some(spot)) = (&account.unstored, account.spot) {
-            let mut buffer = change.fs.cache.read(spot.block)?;
+            let mut buffer = handle.fs.cache.read(spot.block)?;
             // Part of the transaction from now on, so that it is counted, and still there when it is changed.
-            change.edit(&mut buffer, |_| ());
+            handle.edit(&mut buffer, |_| ());
             account.unstored = Some(buffer.pin());
             self.unstored.push(id);
         }
@@ -121,17 +121,17 @@ impl Ext4 {
                 book.file.blocks_to_put(self)?
             };
             // The blocks are the volume's own metadata: owners can change on a full volume.
-            self.changing(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |change| {
+            self.changing(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |handle| {
                 let mut books = quotas.lock();
                 let book = books.iter_mut().find(|book| book.file.kind == kind);
-                book.map_or(Ok(()), |book| book.open_account(change, id))
+                book.map_or(Ok(()), |book| book.open_account(handle, id))
             })?;
         }
         Ok(())
     }
 }
 
-impl Change<'_> {
+impl Handle<'_> {
     /// Sees to it that `owners` may have `more`, which is asked only if there are limits. Before anything is changed.
     ///
     /// # Errors
@@ -237,14 +237,14 @@ impl Change<'_> {
         }
         let owners = Owners::of(fields);
         let Some(before) = before else { return self.count_for(owners, Amount::of(fields, 1)) };
-        let change = Amount::of(fields, 0).minus(Amount::of(&before.fields, 0));
+        let handle = Amount::of(fields, 0).minus(Amount::of(&before.fields, 0));
         if before.owners == owners {
-            return if change == Amount::default() { Ok(()) } else { self.count_for(owners, change) };
+            return if handle == Amount::default() { Ok(()) } else { self.count_for(owners, handle) };
         }
         let inodes = self.inodes_of(info)?;
         let (goes, comes) = (Amount::of(&before.fields, inodes), Amount::of(fields, inodes));
         self.count_each(|kind| match (before.owners.id(kind), owners.id(kind)) {
-            (old, new) if old == new => [(new, change), (0, Amount::default())],
+            (old, new) if old == new => [(new, handle), (0, Amount::default())],
             (old, new) => [(old, Amount::default().minus(goes)), (new, comes)],
         })
     }
@@ -323,17 +323,17 @@ impl Ext4 {
             let book = books.iter_mut().find(|book| book.file.kind == kind);
             book.ok_or_else(missing)?.file.blocks_to_put(self)?
         };
-        self.changing(PUT_CREDITS, blocks, |change| {
+        self.changing(PUT_CREDITS, blocks, |handle| {
             let mut books = quotas.lock();
             let book = books.iter_mut().find(|book| book.file.kind == kind).ok_or_else(missing)?;
-            book.open_account(change, id)?;
+            book.open_account(handle, id)?;
             let entry = &mut book.account(self, id)?.entry;
             let whole = |bytes: u64| bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
             (entry.space.soft, entry.space.hard) = (whole(limits.space.0), whole(limits.space.1));
             (entry.inodes.soft, entry.inodes.hard) = limits.inodes;
             // Whoever exceeds a soft limit that is new has the time of grace from now on.
             (entry.space.until, entry.inodes.until) = (0, 0);
-            book.count(change, id, Amount::default(), u64::from(now_seconds()))
+            book.count(handle, id, Amount::default(), u64::from(now_seconds()))
         })
     }
 }
@@ -361,18 +361,18 @@ mod tests {
         let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         fs.set_quota(Kind::User, 7, &Limits { space: (0, 10 << 10), inodes: (0, 0) }).unwrap();
         let (owners, rights) = (Owners([7, 0, 0]), SpaceRights::default());
-        fs.changing(8, 0, |change| {
-            let may = |blocks| change.admit(owners, rights, || Ok(change.amount(blocks, 0))).is_ok();
+        fs.changing(8, 0, |handle| {
+            let may = |blocks| handle.admit(owners, rights, || Ok(handle.amount(blocks, 0))).is_ok();
             assert!(may(6) && !may(5));
-            change.count_for(owners, change.amount(6, 0))?;
+            handle.count_for(owners, handle.amount(6, 0))?;
             assert!(may(4) && !may(1));
-            change.count_for(owners, Amount::default().minus(change.amount(6, 0)))
+            handle.count_for(owners, Amount::default().minus(handle.amount(6, 0)))
         })
         .unwrap();
         let entry = fs.quota(Kind::User, 7).unwrap().unwrap();
         assert_eq!((entry.space.used, entry.space.hard), (0, 10 << 10));
         // And what was promised and not counted is free again.
-        fs.changing(8, 0, |change| change.admit(owners, rights, || Ok(change.amount(10, 0)))).unwrap();
+        fs.changing(8, 0, |handle| handle.admit(owners, rights, || Ok(handle.amount(10, 0)))).unwrap();
         fs.close().unwrap();
     }
 }

@@ -22,7 +22,7 @@ use extern4_vfs::Errno;
 
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// What to change; `None` leaves a thing as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,18 +142,18 @@ impl Ext4 {
         let new = if is_new { NewUuid::on(self.current_superblock().features())? } else { NewUuid::Alone };
         let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
         if let Some(seed) = seed {
-            self.changing(1, 0, |change| change.edit_superblock(|raw| keep_seed(raw, seed)))?;
+            self.changing(1, 0, |handle| handle.edit_superblock(|raw| keep_seed(raw, seed)))?;
             // Durable before the UUID changes: at every moment checksums begin with the seed that
             // readers take.
             self.writer()?.transactions.sync()?;
         }
         let renames = new == NewUuid::ChangesDescriptors;
         let descriptors = if renames { sb.geometry().descriptor_blocks() } else { 0 };
-        self.changing(1 + descriptors, 0, |change| {
-            change.edit_superblock(|raw| tune.apply(raw))?;
+        self.changing(1 + descriptors, 0, |handle| {
+            handle.edit_superblock(|raw| tune.apply(raw))?;
             let blocks =
                 (0..descriptors).filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
-            blocks.into_iter().try_for_each(|(block, index)| seal_descriptors(change, block, index))
+            blocks.into_iter().try_for_each(|(block, index)| seal_descriptors(handle, block, index))
         })?;
         self.tune_backups(tune, seed)?;
         if renames { self.seal_descriptor_copies() } else { Ok(()) }
@@ -167,10 +167,10 @@ impl Ext4 {
             .collect();
         for blocks in backups.chunks(BACKUPS) {
             // OK: no more than `BACKUPS`.
-            self.changing(blocks.len() as u32, 0, |change| {
+            self.changing(blocks.len() as u32, 0, |handle| {
                 for block in blocks {
                     let mut buffer = self.cache.read(*block)?;
-                    change.edit(&mut buffer, |bytes| {
+                    handle.edit(&mut buffer, |bytes| {
                         // A backup that is damaged is for e2fsck to mend.
                         let at = || Place::new(Structure::Superblock);
                         let backup = RawSuperblock::read(bytes, at());
@@ -203,8 +203,8 @@ impl Ext4 {
             copies.filter(|(block, index)| Some(*block) != geometry.descriptor_block(*index)).collect();
         for copies in copies.chunks(BACKUPS) {
             // OK: no more than `BACKUPS`.
-            self.changing(copies.len() as u32, 0, |change| {
-                copies.iter().try_for_each(|(block, index)| seal_descriptors(change, *block, *index))
+            self.changing(copies.len() as u32, 0, |handle| {
+                copies.iter().try_for_each(|(block, index)| seal_descriptors(handle, *block, *index))
             })?;
         }
         Ok(())
@@ -213,12 +213,12 @@ impl Ext4 {
 
 /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy
 /// of that.
-fn seal_descriptors(change: &Change<'_>, block: u64, index: u32) -> Result<()> {
-    let sb = change.current_superblock();
+fn seal_descriptors(handle: &Handle<'_>, block: u64, index: u32) -> Result<()> {
+    let sb = handle.current_superblock();
     let geometry = sb.geometry();
-    let mut buffer = change.fs.cache.read(block)?;
+    let mut buffer = handle.fs.cache.read(block)?;
     let first = index * geometry.descriptors_per_block();
-    change.edit(&mut buffer, |bytes| {
+    handle.edit(&mut buffer, |bytes| {
         let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
         for (descriptor, group) in descriptors.zip(first..geometry.group_count()) {
             // A copy that was never written stays so.

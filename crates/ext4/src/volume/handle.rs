@@ -1,6 +1,6 @@
 //! One operation that changes the volume.
 //!
-//! A [`Change`] is open from an operation's first look at what it is going to change until all is done, and everything it does
+//! A [`Handle`] is open from an operation's first look at what it is going to change until all is done, and everything it does
 //! is part of one transaction. It has set aside the blocks that it may need before it began, so that it does not come upon a
 //! full volume half way: what fails in the middle of a change is damage or a device, and then nothing more is made durable
 //! ([`Ext4::changing`]).
@@ -14,7 +14,7 @@ use extern4_disk::geometry::Position;
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::journal::Tid;
 use extern4_disk::superblock::{ErrorPolicy, RawSuperblock, Superblock};
-use extern4_jbd2::Handle;
+use extern4_jbd2::Handle as JournalHandle;
 use extern4_sync::lock_order::{Rank, Ranked};
 use extern4_sync::primitive::AtomicU64;
 use extern4_vfs::{self as vfs, Errno};
@@ -30,10 +30,10 @@ use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
 /// An operation under way.
-pub(crate) struct Change<'f> {
+pub(crate) struct Handle<'f> {
     pub(crate) fs: &'f Ext4,
     pub(crate) writer: &'f Writer,
-    handle: Handle<'f>,
+    handle: JournalHandle<'f>,
     /// Blocks that were free and are nobody else's.
     pub(crate) reserved: Reserved<'f>,
     /// What quotas have left for it.
@@ -59,10 +59,10 @@ impl Ext4 {
         &self,
         credits: u32,
         demand: impl Into<Demand>,
-        operate: impl FnOnce(&Change<'_>) -> Result<R>,
+        operate: impl FnOnce(&Handle<'_>) -> Result<R>,
     ) -> Result<R> {
         let demand = demand.into();
-        self.changing_sparingly(credits, demand, || Ok(((), demand.blocks)), |change, _| operate(change))
+        self.changing_sparingly(credits, demand, || Ok(((), demand.blocks)), |handle, _| operate(handle))
     }
 
     /// The same for an operation that seldom needs all of `demand`, and has work to find out what it needs. When there are not so
@@ -72,17 +72,17 @@ impl Ext4 {
         credits: u32,
         demand: Demand,
         exactly: impl Fn() -> Result<(L, u32)>,
-        operate: impl FnOnce(&Change<'_>, Option<L>) -> Result<R>,
+        operate: impl FnOnce(&Handle<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
         let writer = self.writer()?;
         // In a block of its own, at whose end the change ends where it is: to move it takes longer than to begin it.
         let (result, asks_sync) = {
-            let (change, locked) = match writer.space.reserve(demand) {
+            let (handle, locked) = match writer.space.reserve(demand) {
                 Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
                 Err(_) => self.begin_exactly(writer, credits, demand.reserve, exactly)?,
             };
-            let result = operate(&change, locked);
-            let asks_sync = change.conclude(result.as_ref().err());
+            let result = operate(&handle, locked);
+            let asks_sync = handle.conclude(result.as_ref().err());
             (result, asks_sync)
         };
         let result = result?;
@@ -94,13 +94,13 @@ impl Ext4 {
 
     /// Opens a handle. Inlined, so that the change is made where it is to be.
     #[inline(always)]
-    fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Change<'f>> {
+    fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Handle<'f>> {
         let quotas = writer.quotas.as_deref();
         let ranked = Ranked::take(Rank::Handle);
         let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
         let promises = Promises::none(quotas);
         let (has_begun, asks_sync) = Default::default();
-        Ok(Change { fs: self, writer, handle, reserved, promises, has_begun, asks_sync, _ranked: ranked })
+        Ok(Handle { fs: self, writer, handle, reserved, promises, has_begun, asks_sync, _ranked: ranked })
     }
 
     /// Opens a handle and sets the blocks aside that are really needed, after a commit if that makes room.
@@ -110,28 +110,28 @@ impl Ext4 {
         credits: u32,
         reserve: ReserveUse,
         exactly: impl Fn() -> Result<(L, u32)>,
-    ) -> Result<(Change<'f>, Option<L>)> {
+    ) -> Result<(Handle<'f>, Option<L>)> {
         let mut has_waited = false;
         loop {
-            let mut change = self.begin(writer, credits, writer.space.reserve(0.into())?)?;
+            let mut handle = self.begin(writer, credits, writer.space.reserve(0.into())?)?;
             let (locked, blocks) = exactly()?;
             let demand = Demand { blocks, reserve };
             match writer.space.reserve(demand) {
                 Ok(reserved) => {
-                    change.reserved = reserved;
-                    return Ok((change, Some(locked)));
+                    handle.reserved = reserved;
+                    return Ok((handle, Some(locked)));
                 }
                 Err(_) if !has_waited && writer.space.commit_helps(demand) => has_waited = true,
                 Err(error) => return Err(error),
             }
             drop(locked);
-            drop(change);
+            drop(handle);
             writer.transactions.sync()?;
         }
     }
 }
 
-impl<'f> Change<'f> {
+impl<'f> Handle<'f> {
     /// Looks at how the operation has ended, before the change does. Which transaction is to be made durable now, if any is.
     fn conclude(&self, error: Option<&Error>) -> Option<Tid> {
         if let Some(error) = error {
@@ -359,7 +359,7 @@ fn as_orphan(fields: &Inode, next: u32) -> Inode {
     fields
 }
 
-impl Change<'_> {
+impl Handle<'_> {
     /// Changes the superblock.
     pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
         let mut sb = self.writer.superblock();

@@ -40,7 +40,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::deferred_checksum;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::ea_inode::{release_ea_inode, share_ea_inode};
 use crate::xattr::get::attribute_block_at;
 use crate::xattr::list::{Attribute, borrowed};
@@ -66,62 +66,62 @@ fn home_of(fs: &Ext4, ino: u32) -> u64 {
 /// Makes `list` the attributes in the inode's block: in one that has them already, or in the one that the inode has if
 /// nobody else does, or in a new one. `made` is the EA inode of an entry that is counted there already.
 pub(crate) fn change_block(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     list: &[Attribute],
     made: Option<u32>,
 ) -> Result<()> {
     if list.is_empty() {
-        return leave_block(change, info);
+        return leave_block(handle, info);
     }
-    let deleted = has_closed_block(change, info)?;
+    let deleted = has_closed_block(handle, info)?;
     let hash = hash::entries(list.iter().map(|attribute| attribute.as_attr().hash));
-    if !deleted && let Some(block) = join_block(change, list, hash)? {
-        leave_block(change, info)?;
-        put_block(change, info, block)?;
+    if !deleted && let Some(block) = join_block(handle, list, hash)? {
+        leave_block(handle, info)?;
+        put_block(handle, info, block)?;
         // The block has what it refers to counted.
-        return made.map_or(Ok(()), |ino| release_ea_inode(change, ino, Some(info)));
+        return made.map_or(Ok(()), |ino| release_ea_inode(handle, ino, Some(info)));
     }
     let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
     remove_one(&mut values, made);
-    if let Some((buffer, place)) = info.attribute_block(change.fs)?
-        && close(change, &buffer, place)?
+    if let Some((buffer, place)) = info.attribute_block(handle.fs)?
+        && close(handle, &buffer, place)?
     {
-        return change_in_place(change, info, buffer, &Contents { list, hash, values }, deleted);
+        return change_in_place(handle, info, buffer, &Contents { list, hash, values }, deleted);
     }
     // Before the old block is left, which may be all that keeps them.
     for ino in values {
-        share_ea_inode(change, ino, place_of(info))?;
+        share_ea_inode(handle, ino, place_of(info))?;
     }
-    let mut buffer = new_attr_block(change, info)?;
-    write_block(change, &mut buffer, list, hash)?;
-    change.writer.sharing.note(Count::BlocksMade);
-    open(change, &buffer);
-    leave_block(change, info)?;
-    put_block(change, info, buffer.number())
+    let mut buffer = new_attr_block(handle, info)?;
+    write_block(handle, &mut buffer, list, hash)?;
+    handle.writer.sharing.note(Count::BlocksMade);
+    open(handle, &buffer);
+    leave_block(handle, info)?;
+    put_block(handle, info, buffer.number())
 }
 
 /// Whether the inode is being deleted, and has its block closed for good.
-fn has_closed_block(change: &Change<'_>, info: &InodeInfo) -> Result<bool> {
+fn has_closed_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<bool> {
     if info.fields().links() > 0 {
         return Ok(false);
     }
-    let old = info.attribute_block(change.fs)?;
+    let old = info.attribute_block(handle.fs)?;
     Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
 }
 
 /// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
 /// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
 /// to its end. It is closed.
-fn new_attr_block(change: &Change<'_>, info: &InodeInfo) -> Result<Buffer> {
-    let geometry = change.fs.superblock().geometry();
-    let near = info.fields().xattr_block().unwrap_or_else(|| home_of(change.fs, info.ino()));
+fn new_attr_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<Buffer> {
+    let geometry = handle.fs.superblock().geometry();
+    let near = info.fields().xattr_block().unwrap_or_else(|| home_of(handle.fs, info.ino()));
     let group = geometry.group_of_block(near);
-    let behind = change.writer.sharing.behind(group, change.tid());
+    let behind = handle.writer.sharing.behind(group, handle.tid());
     let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
-    let block = change.writer.space.allocate(change, goal, 1)?.start;
-    change.writer.sharing.set_behind(group, change.tid(), block + 1);
-    let buffer = change.fresh(block)?;
+    let block = handle.writer.space.allocate(handle, goal, 1)?.start;
+    handle.writer.sharing.set_behind(group, handle.tid(), block + 1);
+    let buffer = handle.fresh(block)?;
     // Somebody may look at it who has found what was there before.
     buffer.sharers().reset();
     Ok(buffer)
@@ -129,7 +129,7 @@ fn new_attr_block(change: &Change<'_>, info: &InodeInfo) -> Result<Buffer> {
 
 /// Changes the block of one inode, which has been closed.
 fn change_in_place(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &InodeInfo,
     mut buffer: Buffer,
     new: &Contents<'_>,
@@ -139,84 +139,84 @@ fn change_in_place(
     for ino in &new.values {
         remove_one(&mut given_up, Some(*ino));
     }
-    change.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
-    write_block(change, &mut buffer, new.list, new.hash)?;
+    handle.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
+    write_block(handle, &mut buffer, new.list, new.hash)?;
     if !deleted {
-        open(change, &buffer);
+        open(handle, &buffer);
     }
-    given_up.into_iter().try_for_each(|ino| release_ea_inode(change, ino, Some(info)))
+    given_up.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, Some(info)))
 }
 
 /// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
-pub(crate) fn leave_block(change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
+pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let Some(block) = info.fields().xattr_block() else { return Ok(()) };
     let place = place_of(info).block(block);
-    let left = match leave_again(change, block) {
+    let left = match leave_again(handle, block) {
         Some(left) => left?,
-        None => leave_first(change, &mut attribute_block_at(change.fs, block, place)?, place)?,
+        None => leave_first(handle, &mut attribute_block_at(handle.fs, block, place)?, place)?,
     };
     if left == Put::Last {
-        free_attr_block(change, block, Some(info))?;
+        free_attr_block(handle, block, Some(info))?;
     }
     info.fields_mut().set_xattr_block(None);
-    charge_blocks(change, info, -1)
+    charge_blocks(handle, info, -1)
 }
 
 /// Frees an attribute block that no inode has any more, and gives up what it refers to. `owner`
 /// was the last to have it.
-fn free_attr_block(change: &Change<'_>, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
+fn free_attr_block(handle: &Handle<'_>, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
     let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
-    let values = values_of(&Attrs::in_block(&attribute_block_at(change.fs, block, place)?, place)?.1);
-    change.writer.space.free(change, block..block + 1, true)?;
-    values.into_iter().try_for_each(|ino| release_ea_inode(change, ino, owner))
+    let values = values_of(&Attrs::in_block(&attribute_block_at(handle.fs, block, place)?, place)?.1);
+    handle.writer.space.free(handle, block..block + 1, true)?;
+    values.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, owner))
 }
 
 /// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
 /// leaves it, if others have it.
-pub(crate) fn have_block_alone(change: &Change<'_>, info: &mut InodeInfo) -> Result<Option<Buffer>> {
-    let Some((mut buffer, place)) = info.attribute_block(change.fs)? else { return Ok(None) };
-    if leave_first(change, &mut buffer, place)? == Put::Last {
+pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<Option<Buffer>> {
+    let Some((mut buffer, place)) = info.attribute_block(handle.fs)? else { return Ok(None) };
+    if leave_first(handle, &mut buffer, place)? == Put::Last {
         return Ok(Some(buffer));
     }
-    let old = info.attributes(change.fs)?;
+    let old = info.attributes(handle.fs)?;
     for (ino, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
-        give_value_up(change, info, ino, size)?;
+        give_value_up(handle, info, ino, size)?;
     }
     info.fields_mut().set_xattr_block(None);
-    charge_blocks(change, info, -1)?;
-    change.store(info)?;
+    charge_blocks(handle, info, -1)?;
+    handle.store(info)?;
     Ok(None)
 }
 
 /// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
-fn leave_first(change: &Change<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
+fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
     let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
     let leave =
-        || Ok(if close(change, buffer, place)? { Put::Last } else { leave_in_change(change, buffer) });
-    change.writer.sharing.blocks.leave(hash, block, leave)
+        || Ok(if close(handle, buffer, place)? { Put::Last } else { leave_in_change(handle, buffer) });
+    handle.writer.sharing.blocks.leave(hash, block, leave)
 }
 
 /// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
-fn leave_again(change: &Change<'_>, block: u64) -> Option<Result<Put>> {
-    let left = change.fs.cache.with_found(block, |found| {
-        if !is_part(change, &found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
+fn leave_again(handle: &Handle<'_>, block: u64) -> Option<Result<Put>> {
+    let left = handle.fs.cache.with_found(block, |found| {
+        if !is_part(handle, &found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
             return None;
         }
-        change.note_begun();
+        handle.note_begun();
         let hash = found.look(xattr::stored_hash);
-        Some(change.writer.sharing.blocks.leave(hash, block, || Ok(found.sharers().put())))
+        Some(handle.writer.sharing.blocks.leave(hash, block, || Ok(found.sharers().put())))
     });
     left.flatten()
 }
 
 /// Whether it is an attribute block that is part of the transaction.
-fn is_part(change: &Change<'_>, found: &Found<'_>) -> bool {
+fn is_part(handle: &Handle<'_>, found: &Found<'_>) -> bool {
     // Relaxed: it says nothing about other memory.
-    change.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
+    handle.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
 }
 
 /// Takes a block that the inode has out of sharing; false if others have it.
-fn close(_change: &Change<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
+fn close(_change: &Handle<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
     let (sharers, seen) = (buffer.sharers(), buffer.sharers().snapshot());
     if !seen.is_known() {
         sharers.set(seen, Attrs::in_block(buffer, place)?.0.refcount);
@@ -225,14 +225,14 @@ fn close(_change: &Change<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
 }
 
 /// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
-fn leave_in_change(change: &Change<'_>, buffer: &mut Buffer) -> Put {
+fn leave_in_change(handle: &Handle<'_>, buffer: &mut Buffer) -> Put {
     let pin = buffer.pin();
     note_shared(buffer.flags());
-    edit_block(change, buffer, |_| pin.sharers().put())
+    edit_block(handle, buffer, |_| pin.sharers().put())
 }
 
 /// Lets others share a block that the inode has alone.
-fn open(change: &Change<'_>, buffer: &Buffer) {
+fn open(handle: &Handle<'_>, buffer: &Buffer) {
     // Relaxed: it is a hint.
     if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
         buffer.flags().fetch_and(!IS_SHARED, Relaxed);
@@ -240,53 +240,53 @@ fn open(change: &Change<'_>, buffer: &Buffer) {
     buffer.sharers().open();
     let hash = xattr::stored_hash(buffer);
     if hash != 0 {
-        change.writer.sharing.blocks.insert(hash, buffer.number());
+        handle.writer.sharing.blocks.insert(hash, buffer.number());
     }
 }
 
 /// Finds a block that holds `list`, whose hash that is, and joins those who have it.
-fn join_block(change: &Change<'_>, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
+fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
     if hash == 0 {
         return Ok(None);
     }
     let wanted = Wanted { list, hash };
     let mut last_of = Vec::new();
     let join = |block, is_there: &dyn Fn() -> bool| {
-        let again = join_again(change, block, &wanted);
+        let again = join_again(handle, block, &wanted);
         // An error is that of a block that is of no use.
-        let came = again.unwrap_or_else(|| join_first(change, block, is_there, &wanted).unwrap_or(Came::Not));
+        let came = again.unwrap_or_else(|| join_first(handle, block, is_there, &wanted).unwrap_or(Came::Not));
         if came == Came::Last {
             last_of.push(block);
         }
         came == Came::Joined
     };
-    let found = change.writer.sharing.blocks.find(hash, join);
+    let found = handle.writer.sharing.blocks.find(hash, join);
     // Now that nobody looks at what can be found.
-    last_of.into_iter().try_for_each(|block| free_unwanted(change, block))?;
+    last_of.into_iter().try_for_each(|block| free_unwanted(handle, block))?;
     Ok(found)
 }
 
 /// Joins those who have attribute block `block`, if it holds what is wanted. Done if it is part of the transaction; `None` for any other.
-fn join_again(change: &Change<'_>, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
-    let came = change.fs.cache.with_found(block, |found| {
-        if !is_part(change, &found) {
+fn join_again(handle: &Handle<'_>, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
+    let came = handle.fs.cache.with_found(block, |found| {
+        if !is_part(handle, &found) {
             return None;
         }
         let holds = || found.look(|bytes| wanted.is_held_by(bytes, block));
-        join_by(change, found.sharers(), found.flags(), block, wanted, holds)
+        join_by(handle, found.sharers(), found.flags(), block, wanted, holds)
     });
     came.flatten()
 }
 
 /// The same for any that can be found still.
 fn join_first(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     block: u64,
     is_there: &dyn Fn() -> bool,
     wanted: &Wanted<'_>,
 ) -> Result<Came> {
     let place = Place::new(Structure::Xattr).block(block);
-    let mut buffer = attribute_block_at(change.fs, block, place)?;
+    let mut buffer = attribute_block_at(handle.fs, block, place)?;
     let pin = buffer.pin();
     let seen = pin.sharers().snapshot();
     // Held now, so that what is noted is of the block's life, if it has not been given up.
@@ -295,28 +295,28 @@ fn join_first(
     }
     pin.sharers().set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
     let holds = || wanted.is_held_by(&pin.buffer(), block);
-    let came = join_by(change, pin.sharers(), buffer.flags(), block, wanted, holds);
+    let came = join_by(handle, pin.sharers(), buffer.flags(), block, wanted, holds);
     if came == Some(Came::Joined) {
-        edit_block(change, &mut buffer, |_| ());
+        edit_block(handle, &mut buffer, |_| ());
     }
     Ok(came.unwrap_or(Came::Not))
 }
 
 /// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
 fn join_by(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     sharers: &ClosableRefcount,
     flags: &AtomicU32,
     block: u64,
     wanted: &Wanted<'_>,
     holds: impl FnOnce() -> bool,
 ) -> Option<Came> {
-    let sharing = &change.writer.sharing;
+    let sharing = &handle.writer.sharing;
     match sharers.try_get(REFCOUNT_MAX) {
         TryGet::Unknown => return None,
         TryGet::Closed => return Some(Came::Not),
         TryGet::Got if holds() => {
-            change.note_begun();
+            handle.note_begun();
             note_shared(flags);
             sharing.note(Count::BlocksShared);
             return Some(Came::Joined);
@@ -332,31 +332,31 @@ fn join_by(
 
 /// Frees a block that others have left while this has looked at it.
 #[cold]
-fn free_unwanted(change: &Change<'_>, block: u64) -> Result<()> {
-    let hash = change.fs.cache.with(block, xattr::stored_hash)?;
-    change.writer.sharing.blocks.remove(hash, block);
-    free_attr_block(change, block, None)
+fn free_unwanted(handle: &Handle<'_>, block: u64) -> Result<()> {
+    let hash = handle.fs.cache.with(block, xattr::stored_hash)?;
+    handle.writer.sharing.blocks.remove(hash, block);
+    free_attr_block(handle, block, None)
 }
 
 /// The inode has `block` now, and had none.
-fn put_block(change: &Change<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
+fn put_block(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
     info.fields_mut().set_xattr_block(Some(block));
-    charge_blocks(change, info, 1)
+    charge_blocks(handle, info, 1)
 }
 
 /// Writes the attributes of one inode to its block.
-fn write_block(change: &Change<'_>, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
+fn write_block(handle: &Handle<'_>, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
     let header = Header { refcount: 1, hash };
     let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
-    edit_block(change, buffer, encode).map_err(|_| Errno::ENOSPC)?;
-    change.fs.note_verified(buffer, Verified::XattrBlock);
+    edit_block(handle, buffer, encode).map_err(|_| Errno::ENOSPC)?;
+    handle.fs.note_verified(buffer, Verified::XattrBlock);
     Ok(())
 }
 
 /// Changes an attribute block, and puts off its checksum and count.
-fn edit_block<R>(change: &Change<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+fn edit_block<R>(handle: &Handle<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
     let number = buffer.number();
-    change.edit_unsealed(buffer, |bytes, unsealed| {
+    handle.edit_unsealed(buffer, |bytes, unsealed| {
         deferred_checksum::put_off_attributes(unsealed, number);
         edit(bytes)
     })

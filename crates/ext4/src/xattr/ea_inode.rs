@@ -27,7 +27,7 @@ use crate::map::map_blocks::empty_map;
 use crate::map::run::RunKind;
 use crate::time::now_seconds;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::mbcache::Candidate;
 use crate::xattr::sharing::Count;
 
@@ -92,48 +92,48 @@ impl InodeInfo {
 
 /// An EA inode that holds `value` and counts one attribute more: one that there is, or a new one near its `owner`. `ENOSPC`, and
 /// nothing is changed, if no inode is free; blocks for it have been set aside.
-pub(crate) fn take_ea_inode(change: &Change<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
-    let hash = hash::ea_value(value, change.fs.superblock().checksum_seed());
-    let values = &change.writer.sharing.values;
+pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+    let hash = hash::ea_value(value, handle.fs.superblock().checksum_seed());
+    let values = &handle.writer.sharing.values;
     for found in values.candidates(hash) {
-        if let Some(ino) = join_ea_inode(change, &found, value)? {
+        if let Some(ino) = join_ea_inode(handle, &found, value)? {
             return Ok(ino);
         }
     }
-    let ino = make_ea_inode(change, owner, value)?;
+    let ino = make_ea_inode(handle, owner, value)?;
     values.insert(hash, ino.into());
     Ok(ino)
 }
 
 /// One attribute more refers to the value in the inode that was found, if it is there and equal: that inode.
-fn join_ea_inode(change: &Change<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
-    let sharing = &change.writer.sharing;
+fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
+    let sharing = &handle.writer.sharing;
     let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
     let _count = sharing.count_of(ino);
     if !found.is_in() {
         return Ok(None);
     }
-    let Ok(mut info) = ea_inode(change.fs, ino, Place::new(Structure::Xattr).ino(ino)) else {
+    let Ok(mut info) = ea_inode(handle.fs, ino, Place::new(Structure::Xattr).ino(ino)) else {
         return Ok(None);
     };
     let mut there = vec![0; value.len()];
     let count = info.fields().ea_refcount();
     let sizes_differ = info.size() != value.len() as u64;
-    if count == 0 || sizes_differ || info.read_ea_value(change.fs, &mut there).is_err() || there != value {
+    if count == 0 || sizes_differ || info.read_ea_value(handle.fs, &mut there).is_err() || there != value {
         sharing.note(Count::Differing);
         return Ok(None);
     }
     info.fields_mut().set_ea_refcount(count.saturating_add(1));
-    change.store(&info)?;
+    handle.store(&info)?;
     found.touch();
     sharing.note(Count::ValuesShared);
     Ok(Some(ino))
 }
 
-fn make_ea_inode(change: &Change<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
-    let sb = change.fs.superblock();
-    let (ino, _) = change.writer.space.allocate_inode(change, owner.ino(), false)?;
-    change.writer.space.clear_record(change, ino)?;
+fn make_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
+    let sb = handle.fs.superblock();
+    let (ino, _) = handle.writer.space.allocate_inode(handle, owner.ino(), false)?;
+    handle.writer.space.clear_record(handle, ino)?;
     let value_hash = hash::ea_value(value, sb.checksum_seed());
     let now = now_seconds();
     // With the generation of the owner and its number as the time it would be one as Lustre made them.
@@ -148,28 +148,28 @@ fn make_ea_inode(change: &Change<'_>, owner: &InodeInfo, value: &[u8]) -> Result
     inode.set_links(1);
     inode.set_flags(InodeFlags::EA_INODE);
     inode.set_size(value.len() as u64);
-    let mut info = InodeInfo::new(inode, change.fs.inode_position(ino)?, sb.metadata_seed());
-    empty_map(change, &mut info);
-    write_ea_value(change, &mut info, value)?;
-    change.store(&info)?;
+    let mut info = InodeInfo::new(inode, handle.fs.inode_position(ino)?, sb.metadata_seed());
+    empty_map(handle, &mut info);
+    write_ea_value(handle, &mut info, value)?;
+    handle.store(&info)?;
     Ok(ino)
 }
 
-fn write_ea_value(change: &Change<'_>, info: &mut InodeInfo, value: &[u8]) -> Result<()> {
-    let block_size = to_usize(change.fs.superblock().block_size());
+fn write_ea_value(handle: &Handle<'_>, info: &mut InodeInfo, value: &[u8]) -> Result<()> {
+    let block_size = to_usize(handle.fs.superblock().block_size());
     let mut rest = value;
     let mut logical = 0;
     while !rest.is_empty() {
         // OK: at most 64 blocks.
         let want = rest.len().div_ceil(block_size) as u32;
-        let run = allocate_for(change, info, logical, want, false)?;
+        let run = allocate_for(handle, info, logical, want, false)?;
         for block in run.mapped().filter(|blocks| !blocks.is_empty()).ok_or(Errno::EIO)? {
             let (chunk, behind) = rest.split_at(rest.len().min(block_size));
             if chunk.is_empty() {
                 break;
             }
-            let mut buffer = change.fresh(block)?;
-            change.edit(&mut buffer, |bytes| bytes[..chunk.len()].copy_from_slice(chunk));
+            let mut buffer = handle.fresh(block)?;
+            handle.edit(&mut buffer, |bytes| bytes[..chunk.len()].copy_from_slice(chunk));
             (rest, logical) = (behind, logical + 1);
         }
     }
@@ -177,21 +177,21 @@ fn write_ea_value(change: &Change<'_>, info: &mut InodeInfo, value: &[u8]) -> Re
 }
 
 /// One attribute more refers to the value in inode `ino`.
-pub(crate) fn share_ea_inode(change: &Change<'_>, ino: u32, place: Place) -> Result<()> {
-    let _count = change.writer.sharing.count_of(ino);
-    let mut info = ea_inode(change.fs, ino, place)?;
+pub(crate) fn share_ea_inode(handle: &Handle<'_>, ino: u32, place: Place) -> Result<()> {
+    let _count = handle.writer.sharing.count_of(ino);
+    let mut info = ea_inode(handle.fs, ino, place)?;
     let count = info.fields().ea_refcount().saturating_add(1);
     info.fields_mut().set_ea_refcount(count);
-    change.store(&info)
+    handle.store(&info)
 }
 
 /// One attribute less of `owner`, or of a block that it leaves, refers to the value in inode
 /// `ino`; it is freed if that was the last. Without an owner, the value is none of the old
 /// form.
-pub(crate) fn release_ea_inode(change: &Change<'_>, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
-    let _count = change.writer.sharing.count_of(ino);
-    let mut info = ea_inode(change.fs, ino, Place::new(Structure::Xattr).ino(ino))?;
-    let is_old = owner.is_some_and(|owner| is_old_ea_inode(change.fs, ino, owner));
+pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
+    let _count = handle.writer.sharing.count_of(ino);
+    let mut info = ea_inode(handle.fs, ino, Place::new(Structure::Xattr).ino(ino))?;
+    let is_old = owner.is_some_and(|owner| is_old_ea_inode(handle.fs, ino, owner));
     let count = if is_old { 1 } else { info.fields().ea_refcount() };
     let Some(count) = count.checked_sub(1) else {
         let what = "a value is referred to that nobody refers to";
@@ -199,17 +199,17 @@ pub(crate) fn release_ea_inode(change: &Change<'_>, ino: u32, owner: Option<&Ino
     };
     info.fields_mut().set_ea_refcount(count);
     if count > 0 {
-        return change.store(&info);
+        return handle.store(&info);
     }
-    change.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
-    let mut blocks = ea_blocks(change.fs, info.size());
+    handle.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
+    let mut blocks = ea_blocks(handle.fs, info.size());
     // In one change all the same: they are few.
     while !blocks.is_empty() {
-        blocks = unmap_blocks(change, &mut info, blocks, true)?;
+        blocks = unmap_blocks(handle, &mut info, blocks, true)?;
     }
     info.fields_mut().set_size(0);
     info.fields_mut().set_links(0);
     info.fields_mut().set_dtime(now_seconds());
-    change.store(&info)?;
-    change.writer.space.free_inode(change, ino, false)
+    handle.store(&info)?;
+    handle.writer.space.free_inode(handle, ino, false)
 }

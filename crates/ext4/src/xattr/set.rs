@@ -16,7 +16,7 @@ use crate::inode::inode_info::Node;
 use crate::inode::publish::publish_attributes;
 use crate::quota::accounts::Owners;
 use crate::time::timestamp;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::block::{change_block, have_block_alone, leave_block};
 use crate::xattr::ea_inode::{is_old_ea_inode, release_ea_inode, take_ea_inode};
 use crate::xattr::get::lists;
@@ -58,11 +58,11 @@ pub(crate) fn change_xattr(
     }
     let plan = info.plan(fs, &old, (index, rest), value)?;
     let need = plan.need(fs);
-    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |change| {
-        change.admit_plan(&info, rights, &plan)?;
+    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |handle| {
+        handle.admit_plan(&info, rights, &plan)?;
         info.fields_mut().set_ctime(timestamp(now));
-        apply_plan(change, &mut info, plan)?;
-        Ok(change.tid())
+        apply_plan(handle, &mut info, plan)?;
+        Ok(handle.tid())
     })?;
     publish_attributes(fs, inode, &info, tid)
 }
@@ -71,9 +71,9 @@ pub(crate) fn change_xattr(
 /// step and nothing moves, so attributes need not be locked.
 fn overwrite_value(fs: &Ext4, inode: &Inode, spot: Spot, value: &[u8], now: Timespec) -> Result<()> {
     // The record and the superblock.
-    fs.changing(2, 0, |change| {
-        note_attributes(change)?;
-        change.touch(inode, |fields, area| {
+    fs.changing(2, 0, |handle| {
+        note_attributes(handle)?;
+        handle.touch(inode, |fields, area| {
             fields.set_ctime(timestamp(now));
             spot.overwrite(area, value);
         })
@@ -87,12 +87,12 @@ pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
         return Ok(());
     }
     // Nobody is to come to share what is taken apart.
-    let _alone = fs.changing(2, 0, |change| have_block_alone(change, info))?;
+    let _alone = fs.changing(2, 0, |handle| have_block_alone(handle, info))?;
     while let Some((index, name)) = info.attributes(fs)?.first_elsewhere() {
         let plan = info.plan(fs, &info.attributes(fs)?, (index, &name), None)?;
         let need = plan.need(fs);
         // In the block that there is.
-        fs.changing(need.credits, 0, |change| apply_plan(change, info, plan))?;
+        fs.changing(need.credits, 0, |handle| apply_plan(handle, info, plan))?;
     }
     Ok(())
 }
@@ -103,87 +103,87 @@ pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
 /// # Errors
 /// `ENOSPC`, and nothing is changed, if it has no room.
 pub(crate) fn set_attribute(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     index: NameIndex,
     name: &[u8],
     value: Option<&[u8]>,
 ) -> Result<()> {
-    let plan = info.plan(change.fs, &info.attributes(change.fs)?, (index, name), value)?;
-    apply_plan(change, info, plan)
+    let plan = info.plan(handle.fs, &info.attributes(handle.fs)?, (index, name), value)?;
+    apply_plan(handle, info, plan)
 }
 
 /// Does what has been planned, and stores the inode.
-pub(crate) fn apply_plan(change: &Change<'_>, info: &mut InodeInfo, mut plan: Plan) -> Result<()> {
+pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Plan) -> Result<()> {
     let mut made_for_block = None;
     // First, for there may be no inode.
     if let Some(value) = plan.value.take() {
-        let ino = take_ea_inode(change, info, &value)?;
+        let ino = take_ea_inode(handle, info, &value)?;
         made_for_block = plan.is_value_of_block().then_some(ino);
         plan.made(ino);
         // OK: at most 64 KiB.
-        charge_value(change, info, value.len() as i64)?;
+        charge_value(handle, info, value.len() as i64)?;
     }
-    note_attributes(change)?;
+    note_attributes(handle)?;
     for &(ino, size, _) in &plan.given_up {
-        give_value_up(change, info, ino, size)?;
+        give_value_up(handle, info, ino, size)?;
     }
     if let Some(list) = &plan.block {
-        change_block(change, info, list, made_for_block)?;
+        change_block(handle, info, list, made_for_block)?;
     }
     match &plan.own {
-        Some(list) => change.store_with(info, |area| list::write_in_inode(list, area))??,
-        None => change.store(info)?,
+        Some(list) => handle.store_with(info, |area| list::write_in_inode(list, area))??,
+        None => handle.store(info)?,
     }
     // What a block refers to belongs to the block.
     for &(ino, ..) in plan.given_up.iter().filter(|(_, _, in_block)| !in_block) {
-        release_ea_inode(change, ino, Some(info))?;
+        release_ea_inode(handle, ino, Some(info))?;
     }
     Ok(())
 }
 
 /// Gives up all attributes of an inode that is deleted. The caller stores it. After [`free_values`] it changes
 /// four blocks of metadata: the attribute block, its bitmap and descriptor, and the record.
-pub(crate) fn free_attributes(change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
-    let old = info.attributes(change.fs)?;
+pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
+    let old = info.attributes(handle.fs)?;
     for (ino, size, in_block) in old.ea_inodes() {
-        give_value_up(change, info, ino, size)?;
+        give_value_up(handle, info, ino, size)?;
         if !in_block {
-            release_ea_inode(change, ino, Some(info))?;
+            release_ea_inode(handle, ino, Some(info))?;
         }
     }
-    leave_block(change, info)?;
+    leave_block(handle, info)?;
     if old.own.iter().any(|attribute| attribute.ea_inode().is_some()) {
-        change.store_with(info, |area| area.fill(0))?;
+        handle.store_with(info, |area| area.fill(0))?;
     }
     Ok(())
 }
 
 /// Counts `blocks` more for an inode, and for its owner: each who shares a block has it counted.
-pub(crate) fn charge_blocks(change: &Change<'_>, info: &mut InodeInfo, blocks: i64) -> Result<()> {
-    info.add_blocks(blocks, change.fs.superblock().block_size())
+pub(crate) fn charge_blocks(handle: &Handle<'_>, info: &mut InodeInfo, blocks: i64) -> Result<()> {
+    info.add_blocks(blocks, handle.fs.superblock().block_size())
 }
 
 /// Counts what a value of `size` bytes in EA inode `ino` takes no longer: an attribute of the
 /// inode with that value goes.
-pub(crate) fn give_value_up(change: &Change<'_>, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
-    if is_old_ea_inode(change.fs, ino, info) { Ok(()) } else { charge_value(change, info, -i64::from(size)) }
+pub(crate) fn give_value_up(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
+    if is_old_ea_inode(handle.fs, ino, info) { Ok(()) } else { charge_value(handle, info, -i64::from(size)) }
 }
 
 /// Counts what a value of `size` bytes in an EA inode takes, which each attribute with that value has counted; given up, if it
 /// is below 0.
-fn charge_value(change: &Change<'_>, info: &mut InodeInfo, size: i64) -> Result<()> {
-    let block_size = u64::from(change.fs.superblock().block_size());
+fn charge_value(handle: &Handle<'_>, info: &mut InodeInfo, size: i64) -> Result<()> {
+    let block_size = u64::from(handle.fs.superblock().block_size());
     // OK: at most 16 MiB.
-    charge_blocks(change, info, size.unsigned_abs().div_ceil(block_size) as i64 * size.signum())?;
-    change.count_for(Owners::of(info.fields()), change.amount(0, size.signum()))
+    charge_blocks(handle, info, size.unsigned_abs().div_ceil(block_size) as i64 * size.signum())?;
+    handle.count_for(Owners::of(info.fields()), handle.amount(0, size.signum()))
 }
 
 /// Says in the superblock that there are attributes.
-fn note_attributes(change: &Change<'_>) -> Result<()> {
+fn note_attributes(handle: &Handle<'_>) -> Result<()> {
     // As it was when the volume was opened: it is only set here, and setting it again does no harm.
-    if change.fs.superblock().features().compat.contains(Compat::EXT_ATTR) {
+    if handle.fs.superblock().features().compat.contains(Compat::EXT_ATTR) {
         return Ok(());
     }
-    change.edit_superblock(|raw| raw.s_feature_compat.set((raw.features().compat | Compat::EXT_ATTR).bits()))
+    handle.edit_superblock(|raw| raw.s_feature_compat.set((raw.features().compat | Compat::EXT_ATTR).bits()))
 }

@@ -29,7 +29,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// The superblock's flags that say whether hashes take bytes as signed or unsigned.
 const SIGNED_HASH: u32 = 1;
@@ -157,58 +157,58 @@ impl Way {
 }
 
 /// Adds an entry to a directory that has a tree.
-pub(crate) fn add_to_tree(change: &Change<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
-    let way = Way::to(change.fs, dir, entry.name)?;
-    if put_name(change, dir, way.leaf, entry)? {
+pub(crate) fn add_to_tree(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+    let way = Way::to(handle.fs, dir, entry.name)?;
+    if put_name(handle, dir, way.leaf, entry)? {
         return Ok(());
     }
-    let mut leaf = dir_block(change.fs, dir, way.leaf)?;
+    let mut leaf = dir_block(handle.fs, dir, way.leaf)?;
     let old = leaf.clone();
-    let mut names = way.names(change.fs, dir, &old)?;
+    let mut names = way.names(handle.fs, dir, &old)?;
     names.push((way.hash.of_entry(entry).major, *entry));
-    let Some((at, hash)) = halve(change, dir, &mut names) else {
-        fill_leaf(change, dir, &mut leaf, &names);
+    let Some((at, hash)) = halve(handle, dir, &mut names) else {
+        fill_leaf(handle, dir, &mut leaf, &names);
         return Ok(());
     };
-    if !way.has_room_for_leaf(change.fs, dir)? {
+    if !way.has_room_for_leaf(handle.fs, dir)? {
         return Err(Errno::ENOSPC.into());
     }
-    let steps = way.steps(&expect(change.fs, dir), dir)?;
+    let steps = way.steps(&expect(handle.fs, dir), dir)?;
     let (lower, upper) = names.split_at(at);
-    let (logical, mut new) = append_dir_block(change, dir)?;
-    fill_leaf(change, dir, &mut new, upper);
-    fill_leaf(change, dir, &mut leaf, lower);
-    insert_leaf(change, dir, way.version, steps, (hash, logical))
+    let (logical, mut new) = append_dir_block(handle, dir)?;
+    fill_leaf(handle, dir, &mut new, upper);
+    fill_leaf(handle, dir, &mut leaf, lower);
+    insert_leaf(handle, dir, way.version, steps, (hash, logical))
 }
 
 /// Makes a tree of a directory whose only block has no room for `entry`.
 pub(crate) fn make_tree(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     version: HashVersion,
     entry: &DirEntry<'_>,
 ) -> Result<()> {
-    let mut root = dir_block(change.fs, dir, 0)?;
+    let mut root = dir_block(handle.fs, dir, 0)?;
     let old = root.clone();
-    let hash = NameHash::new(change.fs, dir, version);
-    let layout = dir_layout(change.fs, dir);
+    let hash = NameHash::new(handle.fs, dir, version);
+    let layout = dir_layout(handle.fs, dir);
     let (_, parent) = dirent::dot_and_dotdot(&old, &layout, names_place(dir, &old))?;
     let hashed = |entry: DirEntry<'_>| hash.of_entry(&entry).major;
-    let entries = dir_entries(change.fs, dir, &old).skip(2).chain([Ok(*entry)]);
+    let entries = dir_entries(handle.fs, dir, &old).skip(2).chain([Ok(*entry)]);
     let mut names = entries.map(|it| it.map(|it| (hashed(it), it))).collect::<Result<Names<'_>, _>>()?;
-    let half = halve(change, dir, &mut names);
+    let half = halve(handle, dir, &mut names);
     let (lower, upper) = names.split_at(half.map_or(names.len(), |(at, _)| at));
-    let (first, mut leaf) = append_dir_block(change, dir)?;
-    fill_leaf(change, dir, &mut leaf, lower);
+    let (first, mut leaf) = append_dir_block(handle, dir)?;
+    fill_leaf(handle, dir, &mut leaf, lower);
     let mut entries = vec![(0, first)];
     if let Some((_, hash)) = half {
-        let (second, mut leaf) = append_dir_block(change, dir)?;
-        fill_leaf(change, dir, &mut leaf, upper);
+        let (second, mut leaf) = append_dir_block(handle, dir)?;
+        fill_leaf(handle, dir, &mut leaf, upper);
         entries.push((hash, second));
     }
     let limit = NodeEntries::root_limit(root.len(), layout.checksum);
     let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
-    change.edit(&mut root, |bytes| {
+    handle.edit(&mut root, |bytes| {
         bytes.fill(0);
         encode_dots(bytes, dir.ino(), parent, &layout);
     });
@@ -216,14 +216,14 @@ pub(crate) fn make_tree(
     dir.fields_mut().set_flags(flags);
     // Of its only block, which holds no names any more.
     dir.near = Near::default();
-    store_index_root(change, dir, &mut root, version, 0, &node)?;
-    say_how_hashed(change)
+    store_index_root(handle, dir, &mut root, version, 0, &node)?;
+    say_how_hashed(handle)
 }
 
 /// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry; `None` if
 /// all fit into one.
-fn halve(change: &Change<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
-    let layout = dir_layout(change.fs, dir);
+fn halve(handle: &Handle<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
+    let layout = dir_layout(handle.fs, dir);
     names.sort_by_key(|(hash, _)| *hash);
     let sizes: Vec<_> = names.iter().map(|(hash, it)| (*hash, layout.rec_len(it.name))).collect();
     let at = split_at(&sizes, names_len(to_usize(layout.block_size), &layout))?;
@@ -231,22 +231,22 @@ fn halve(change: &Change<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<
     Some((at, if last == first { first | 1 } else { first }))
 }
 
-fn fill_leaf(change: &Change<'_>, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
-    edit_names(change, dir, leaf, |bytes, layout| {
+fn fill_leaf(handle: &Handle<'_>, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
+    edit_names(handle, dir, leaf, |bytes, layout| {
         entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
     });
 }
 
 /// Enters a new leaf behind the one that `steps` lead to.
 fn insert_leaf(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &mut InodeInfo,
     version: HashVersion,
     mut steps: Vec<Step>,
     mut entry: (u32, u32),
 ) -> Result<()> {
     if steps.iter().all(Step::is_full) {
-        grow(change, dir, version, &mut steps)?;
+        grow(handle, dir, version, &mut steps)?;
     }
     // OK: at most 2, here and where it grows.
     let levels = (steps.len() - 1) as u8;
@@ -256,12 +256,12 @@ fn insert_leaf(
         let is_over = step.node.entries.len() > usize::from(step.node.limit);
         let upper = is_over.then(|| step.node.entries.split_off(half));
         match depth {
-            0 => store_index_root(change, dir, &mut step.block, version, levels, &step.node)?,
-            _ => store_node(change, dir, &mut step.block, &step.node)?,
+            0 => store_index_root(handle, dir, &mut step.block, version, levels, &step.node)?,
+            _ => store_node(handle, dir, &mut step.block, &step.node)?,
         }
         let Some(upper) = upper else { return Ok(()) };
         let hash = upper[0].0;
-        let (logical, _) = append_node(change, dir, upper)?;
+        let (logical, _) = append_node(handle, dir, upper)?;
         entry = (hash, logical);
     }
     // Not reached: the root had room, or has been given some.
@@ -269,69 +269,69 @@ fn insert_leaf(
 }
 
 /// Moves the entries of the root to a new node below it.
-fn grow(change: &Change<'_>, dir: &mut InodeInfo, version: HashVersion, steps: &mut Vec<Step>) -> Result<()> {
+fn grow(handle: &Handle<'_>, dir: &mut InodeInfo, version: HashVersion, steps: &mut Vec<Step>) -> Result<()> {
     let levels = steps.len();
     let root = &mut steps[0];
     let entries = std::mem::take(&mut root.node.entries);
-    let (logical, below) = append_node(change, dir, entries)?;
+    let (logical, below) = append_node(handle, dir, entries)?;
     let at = std::mem::take(&mut root.at);
     root.node.entries = vec![(0, logical)];
-    store_index_root(change, dir, &mut root.block, version, levels as u8, &root.node)?;
+    store_index_root(handle, dir, &mut root.block, version, levels as u8, &root.node)?;
     steps.insert(1, Step { at, ..below });
     Ok(())
 }
 
 /// A new node, and its number in the directory.
-fn append_node(change: &Change<'_>, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
-    let (logical, mut block) = append_dir_block(change, dir)?;
-    let checksum = change.fs.superblock().features().metadata_csum();
+fn append_node(handle: &Handle<'_>, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
+    let (logical, mut block) = append_dir_block(handle, dir)?;
+    let checksum = handle.fs.superblock().features().metadata_csum();
     let limit = NodeEntries::node_limit(block.len(), checksum);
     let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
-    change.edit(&mut block, entries::free_record);
-    store_node(change, dir, &mut block, &node)?;
+    handle.edit(&mut block, entries::free_record);
+    store_node(handle, dir, &mut block, &node)?;
     Ok((logical, Step { block, node, at: 0 }))
 }
 
-fn store_node(change: &Change<'_>, dir: &InodeInfo, block: &mut Buffer, node: &NodeEntries) -> Result<()> {
-    edit_node(change, dir, block, false, |bytes| node.encode(bytes))
+fn store_node(handle: &Handle<'_>, dir: &InodeInfo, block: &mut Buffer, node: &NodeEntries) -> Result<()> {
+    edit_node(handle, dir, block, false, |bytes| node.encode(bytes))
 }
 
 fn store_index_root(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &InodeInfo,
     block: &mut Buffer,
     version: HashVersion,
     levels: u8,
     node: &NodeEntries,
 ) -> Result<()> {
-    edit_node(change, dir, block, true, |bytes| Root::encode(version, levels, node, bytes))
+    edit_node(handle, dir, block, true, |bytes| Root::encode(version, levels, node, bytes))
 }
 
 /// Changes a root or another node and stores its checksum.
 fn edit_node(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     dir: &InodeInfo,
     block: &mut Buffer,
     is_root: bool,
     edit: impl FnOnce(&mut [u8]),
 ) -> Result<()> {
     let place = node_place(dir, block);
-    change.edit_unsealed(block, |bytes, unsealed| {
+    handle.edit_unsealed(block, |bytes, unsealed| {
         edit(bytes);
         // It may have been a block of names.
         *unsealed = Unsealed::default();
         dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
     })?;
-    change.fs.note_verified(block, Verified::HtreeNode);
+    handle.fs.note_verified(block, Verified::HtreeNode);
     Ok(())
 }
 
 /// Sees to it that the superblock says which kind of hashes there are, now that there are some.
-fn say_how_hashed(change: &Change<'_>) -> Result<()> {
-    if change.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
+fn say_how_hashed(handle: &Handle<'_>) -> Result<()> {
+    if handle.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
         return Ok(());
     }
-    change.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
+    handle.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
 }
 
 /// The version that the root of a new tree says, if the superblock's default is one that can be computed. Roots

@@ -12,7 +12,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::empty_map;
 use crate::mount::options::OpenOptions;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
@@ -77,14 +77,14 @@ fn open(image: &std::path::Path) -> Ext4 {
     Ext4::open_for_writing(Arc::new(device), &OpenOptions::default()).expect("the volume opens")
 }
 
-fn make_inode(change: &Change<'_>, parent: u32, kind: FileKind) -> Result<InodeInfo> {
-    let (ino, _) = change.writer.space.allocate_inode(change, parent, kind == FileKind::Directory)?;
-    change.writer.space.clear_record(change, ino)?;
-    let sb = change.fs.superblock();
+fn make_inode(handle: &Handle<'_>, parent: u32, kind: FileKind) -> Result<InodeInfo> {
+    let (ino, _) = handle.writer.space.allocate_inode(handle, parent, kind == FileKind::Directory)?;
+    handle.writer.space.clear_record(handle, ino)?;
+    let sb = handle.fs.superblock();
     let inode = Inode::new(ino, kind.mode_bits() | 0o755, ino ^ 0x5555, sb);
-    let mut info = InodeInfo::new(inode, change.fs.inode_position(ino)?, sb.metadata_seed());
+    let mut info = InodeInfo::new(inode, handle.fs.inode_position(ino)?, sb.metadata_seed());
     if matches!(kind, FileKind::Directory | FileKind::Regular) {
-        empty_map(change, &mut info);
+        empty_map(handle, &mut info);
     }
     Ok(info)
 }
@@ -103,24 +103,24 @@ impl Subject {
         let fs = open(&image);
         let mut root = fs.load_inode(ROOT_INO).expect("the root");
         let (dir, files) = fs
-            .changing(CREDITS, 200, |change| {
-                let mut dir = make_inode(change, ROOT_INO, FileKind::Directory)?;
+            .changing(CREDITS, 200, |handle| {
+                let mut dir = make_inode(handle, ROOT_INO, FileKind::Directory)?;
                 let all = dir.fields().flags() | flags;
                 dir.fields_mut().set_flags(all);
                 dir.fields_mut().set_links(2);
-                new_directory(change, &mut dir, ROOT_INO)?;
-                change.store(&dir)?;
-                add_name(change, &mut root, b"dir", dir.ino(), FileType::Directory)?;
+                new_directory(handle, &mut dir, ROOT_INO)?;
+                handle.store(&dir)?;
+                add_name(handle, &mut root, b"dir", dir.ino(), FileType::Directory)?;
                 let links = root.fields().links() + 1;
                 root.fields_mut().set_links(links);
-                change.store(&root)?;
+                handle.store(&root)?;
                 let mut files = Vec::new();
                 for index in 0..FILES {
                     let (kind, says) = match index % 2 {
                         0 => (FileKind::Regular, FileType::Regular),
                         _ => (FileKind::Fifo, FileType::Fifo),
                     };
-                    files.push((make_inode(change, dir.ino(), kind)?, says, 0));
+                    files.push((make_inode(handle, dir.ino(), kind)?, says, 0));
                 }
                 Ok((dir, files))
             })
@@ -198,9 +198,9 @@ impl Subject {
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let mut dir = self.dir.clone();
         check_new_name(self.fs(), &dir, name)?;
-        self.fs().changing(CREDITS, BLOCKS, |change| {
-            add_name(change, &mut dir, name, ino, kind)?;
-            change.store(&dir)
+        self.fs().changing(CREDITS, BLOCKS, |handle| {
+            add_name(handle, &mut dir, name, ino, kind)?;
+            handle.store(&dir)
         })?;
         // One that leaves its inode had no blocks, whatever its size was.
         let before = if self.dir.is_inline() { 0 } else { self.dir.len_blocks(self.fs()).expect("a size") };
@@ -215,9 +215,9 @@ impl Subject {
     fn remove(&mut self, name: &[u8]) {
         let asked = self.other_case(name);
         let mut dir = self.dir.clone();
-        let ino = self.fs().changing(CREDITS, 0, |change| {
-            let ino = remove_name(change, &mut dir, &asked)?;
-            change.store(&dir)?;
+        let ino = self.fs().changing(CREDITS, 0, |handle| {
+            let ino = remove_name(handle, &mut dir, &asked)?;
+            handle.store(&dir)?;
             Ok(ino)
         });
         self.dir = dir;
@@ -232,9 +232,9 @@ impl Subject {
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let mut dir = self.dir.clone();
         self.fs()
-            .changing(CREDITS, 0, |change| {
-                replace_name(change, &mut dir, &asked, ino, kind)?;
-                change.store(&dir)
+            .changing(CREDITS, 0, |handle| {
+                replace_name(handle, &mut dir, &asked, ino, kind)?;
+                handle.store(&dir)
             })
             .expect("a replacement");
         self.dir = dir;
@@ -259,9 +259,9 @@ impl Subject {
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let entry = DirEntry { ino, kind, name: &new, offset: 0, hash: None };
         let mut dir = self.dir.clone();
-        let stays = self.fs().changing(CREDITS, 0, |change| {
-            let stays = rename_in_place(change, &mut dir, &asked, &entry)?;
-            change.store(&dir)?;
+        let stays = self.fs().changing(CREDITS, 0, |handle| {
+            let stays = rename_in_place(handle, &mut dir, &asked, &entry)?;
+            handle.store(&dir)?;
             Ok(stays)
         });
         self.dir = dir;
@@ -335,15 +335,15 @@ impl Subject {
         let mut root = self.fs().load_inode(ROOT_INO).expect("the root");
         let fresh = lookup_name(self.fs(), &root, b"file-0").expect("a lookup").is_none();
         self.fs()
-            .changing(CREDITS, 50, |change| {
+            .changing(CREDITS, 50, |handle| {
                 for ((info, kind, links), name) in files.iter_mut().zip(home) {
                     if fresh {
-                        add_name(change, &mut root, &name, info.ino(), *kind)?;
+                        add_name(handle, &mut root, &name, info.ino(), *kind)?;
                     }
                     info.fields_mut().set_links(u16::try_from(*links + 1).expect("few links"));
-                    change.store(info)?;
+                    handle.store(info)?;
                 }
-                change.store(&root)
+                handle.store(&root)
             })
             .expect("the files are stored");
         self.files = files;
@@ -623,10 +623,10 @@ fn directories_inside_their_inode() {
         subject.check();
         subject.check_kernel();
         let mut dir = subject.dir.clone();
-        let moved = subject.fs().changing(CREDITS, 0, |change| {
-            set_parent(change, &mut dir, 11)?;
-            assert_eq!(dir.with_inline_dir(change.fs, |inline, _, _| Ok(inline.parent))?, 11);
-            set_parent(change, &mut dir, ROOT_INO)
+        let moved = subject.fs().changing(CREDITS, 0, |handle| {
+            set_parent(handle, &mut dir, 11)?;
+            assert_eq!(dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?, 11);
+            set_parent(handle, &mut dir, ROOT_INO)
         });
         moved.expect("another parent, and back");
         subject.dir = dir;
@@ -648,9 +648,9 @@ fn dotdot_is_set() {
         let mut subject = Subject::new("16M", &args, "", InodeFlags::empty());
         for _ in 0..2 {
             let mut dir = subject.dir.clone();
-            let moved = subject.fs().changing(CREDITS, 0, |change| {
-                set_parent(change, &mut dir, 11)?;
-                change.store(&dir)
+            let moved = subject.fs().changing(CREDITS, 0, |handle| {
+                set_parent(handle, &mut dir, 11)?;
+                handle.store(&dir)
             });
             moved.expect("another parent");
             let mut parent = 0;
@@ -660,9 +660,9 @@ fn dotdot_is_set() {
             });
             listed.expect("a listing");
             assert_eq!(parent, 11);
-            let moved = subject.fs().changing(CREDITS, 0, |change| {
-                set_parent(change, &mut dir, ROOT_INO)?;
-                change.store(&dir)
+            let moved = subject.fs().changing(CREDITS, 0, |handle| {
+                set_parent(handle, &mut dir, ROOT_INO)?;
+                handle.store(&dir)
             });
             moved.expect("the old parent");
             subject.dir = dir;
@@ -684,7 +684,7 @@ fn names_that_are_refused_change_nothing() {
     let mut subject = Subject::new("16M", &["-t", "ext4"], "", InodeFlags::empty());
     assert_eq!(subject.add(&[b'x'; 256]).unwrap_err().errno(), Errno::ENAMETOOLONG);
     let mut dir = subject.dir.clone();
-    let missing = subject.fs().changing(CREDITS, 0, |change| remove_name(change, &mut dir, b"name"));
+    let missing = subject.fs().changing(CREDITS, 0, |handle| remove_name(handle, &mut dir, b"name"));
     assert_eq!(missing.unwrap_err().errno(), Errno::ENOENT);
     subject.check();
 }

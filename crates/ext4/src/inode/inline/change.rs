@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::empty_map;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::list::{self, Attribute, borrowed, put_in_inode, take};
 
 impl InodeInfo {
@@ -31,8 +31,8 @@ impl InodeInfo {
 /// mapped.
 ///
 /// Of a directory the contents are what `i_block` holds and what the attribute holds, one behind the other.
-pub(crate) fn set_inline_data(change: &Change<'_>, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
-    if info.inline_room(change.fs)?.is_none_or(|room| data.len() > room) {
+pub(crate) fn set_inline_data(handle: &Handle<'_>, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
+    if info.inline_room(handle.fs)?.is_none_or(|room| data.len() > room) {
         return Ok(false);
     }
     let (head, tail) = data.split_at(data.len().min(HEAD_SIZE));
@@ -43,20 +43,20 @@ pub(crate) fn set_inline_data(change: &Change<'_>, info: &mut InodeInfo, data: &
     fields.set_map(&map);
     fields.set_size(data.len() as u64);
     fields.set_flags(flags);
-    let mut list = info.attributes(change.fs)?.own;
+    let mut list = info.attributes(handle.fs)?.own;
     put_in_inode(&mut list, data_attribute(tail));
-    change.store_with(info, |area| list::write_in_inode(&list, area))??;
+    handle.store_with(info, |area| list::write_in_inode(&list, area))??;
     Ok(true)
 }
 
 /// Makes an inode one whose contents are in blocks, of which it has none yet, and stores it. The size stays.
-pub(crate) fn clear_inline_data(change: &Change<'_>, info: &mut InodeInfo) -> Result<()> {
-    let mut list = info.attributes(change.fs)?.own;
+pub(crate) fn clear_inline_data(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
+    let mut list = info.attributes(handle.fs)?.own;
     take(&mut list, XATTR.0, XATTR.1);
     let flags = info.fields().flags() - InodeFlags::INLINE_DATA;
     info.fields_mut().set_flags(flags);
-    empty_map(change, info);
-    change.store_with(info, |area| list::write_in_inode(&list, area))?
+    empty_map(handle, info);
+    handle.store_with(info, |area| list::write_in_inode(&list, area))?
 }
 
 fn data_attribute(value: &[u8]) -> Attribute {
@@ -117,17 +117,17 @@ mod tests {
         for (number, len) in lens.into_iter().enumerate() {
             let mut info = load(number);
             let set = |info: &mut InodeInfo, len| {
-                fs.changing(1, 0, |change| set_inline_data(change, info, &vec![b'n'; len])).unwrap()
+                fs.changing(1, 0, |handle| set_inline_data(handle, info, &vec![b'n'; len])).unwrap()
             };
             assert!(!set(&mut info, room + 1));
             assert_eq!(info.read_contents(&fs, &mut [0; 200], 0).unwrap() as u64, load(number).size());
             assert!(set(&mut info, len), "{len} of {room}");
         }
         let mut info = load(5);
-        fs.changing(1, 0, |change| {
-            clear_inline_data(change, &mut info)?;
+        fs.changing(1, 0, |handle| {
+            clear_inline_data(handle, &mut info)?;
             info.fields_mut().set_size(0);
-            change.store(&info)
+            handle.store(&info)
         })
         .unwrap();
         fs.close().unwrap();

@@ -12,7 +12,7 @@ use crate::map::extents::tree::{Path, join, max_len, store_path};
 use crate::map::map_blocks::{MAX_RUNS, Quota, SHIFT_LEAVES, home_block};
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// How many nodes mapping `blocks` blocks from `logical` on allocates at most.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
@@ -76,13 +76,13 @@ pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
 
 /// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
 pub(crate) fn goal(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &InodeInfo,
     logical: u32,
     want: u32,
     unwritten: bool,
 ) -> Result<(u64, u32)> {
-    let path = Path::load(change.fs, info, logical)?;
+    let path = Path::load(handle.fs, info, logical)?;
     path.check_room()?;
     let extents = path.extents();
     let next = extents.partition_point(|extent| extent.logical <= logical);
@@ -93,7 +93,7 @@ pub(crate) fn goal(
     let end = extents.get(next).map_or(path.end(), |after| u64::from(after.logical));
     // The last block that could be numbered is none.
     let room = end.min(LOGICAL_END - 1).saturating_sub(logical.into());
-    let goal = before.map_or_else(|| home_block(change, info), |it| it.physical + u64::from(it.len_blocks));
+    let goal = before.map_or_else(|| home_block(handle, info), |it| it.physical + u64::from(it.len_blocks));
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     match want.min(room).min(max_len(unwritten)) {
         0 => Err(extern4_vfs::Errno::EFBIG.into()),
@@ -140,35 +140,35 @@ fn block(logical: u64) -> u32 {
 
 /// Maps runs, which all belong into one hole of one leaf. They are put in at once: one by one, they could have the leaf split
 /// more than once, and more nodes allocated than were reckoned with.
-pub(crate) fn insert_extents(change: &Change<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
+pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     let Some(first) = runs.first() else { return Ok(()) };
-    let mut path = Path::load(change.fs, info, first.logical)?;
+    let mut path = Path::load(handle.fs, info, first.logical)?;
     let mut extents = path.extents().to_vec();
     let at = extents.partition_point(|extent| extent.logical <= first.logical);
     extents.splice(at..at, runs.iter().filter_map(extent_of));
     path.set_extents(extents);
-    store_path(change, info, path)
+    store_path(handle, info, path)
 }
 
 /// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns what is left of the range:
 /// what a split of this leaf leaves of the room in the nodes above is known when the next one is reckoned with.
 pub(crate) fn mark_extents(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     blocks: Range<u64>,
     unwritten: bool,
 ) -> Result<Range<u64>> {
-    let mut path = Path::load(change.fs, info, block(blocks.start))?;
+    let mut path = Path::load(handle.fs, info, block(blocks.start))?;
     let left = path.end().min(blocks.end)..blocks.end;
     if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
         path.set_extents(marked(path.extents(), &blocks, unwritten));
-        store_path(change, info, path)?;
+        store_path(handle, info, path)?;
     }
     Ok(left)
 }
 
 pub(crate) fn unmap_extents(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     blocks: Range<u64>,
     metadata: bool,
@@ -176,19 +176,19 @@ pub(crate) fn unmap_extents(
 ) -> Result<Range<u64>> {
     let mut left = blocks.start..blocks.end.min(LOGICAL_END);
     while !left.is_empty() && !quota.is_spent() {
-        let mut path = Path::load(change.fs, info, block(left.end - 1))?;
+        let mut path = Path::load(handle.fs, info, block(left.end - 1))?;
         let is_deep = path.depth() > u32::from(MAX_DEPTH);
         let mut kept = path.extents().to_vec();
         let mut behind = Vec::new();
         let (mut done, mut freed) = (left.start.max(path.start()), 0);
         while let Some(extent) = kept.pop() {
-            let reach = extent.end().min(left.end).saturating_sub(quota.room(change.fs)).max(left.start);
+            let reach = extent.end().min(left.end).saturating_sub(quota.room(handle.fs)).max(left.start);
             let [before, inside, after] = parts(&extent, &(reach..left.end));
             behind.extend(after);
             if let Some(inside) = inside {
                 let gone = inside.physical..inside.physical + u64::from(inside.len_blocks);
-                quota.spend(change.fs, &gone);
-                change.writer.space.free(change, gone, metadata)?;
+                quota.spend(handle.fs, &gone);
+                handle.writer.space.free(handle, gone, metadata)?;
                 freed += i64::from(inside.len_blocks);
             }
             kept.extend(before);
@@ -204,10 +204,10 @@ pub(crate) fn unmap_extents(
         // A leaf without extents is of no use, though this is not what made it so.
         let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
         if freed > 0 || is_void {
-            info.add_blocks(-freed, change.fs.superblock().block_size())?;
+            info.add_blocks(-freed, handle.fs.superblock().block_size())?;
             kept.extend(behind.into_iter().rev());
             path.set_extents(kept);
-            store_path(change, info, path)?;
+            store_path(handle, info, path)?;
         }
         left.end = done;
         if is_deep {
@@ -220,7 +220,7 @@ pub(crate) fn unmap_extents(
 
 /// Moves extents to lower blocks, from the lowest on.
 pub(crate) fn shift_down(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     from: Range<u64>,
     by: u64,
@@ -230,7 +230,7 @@ pub(crate) fn shift_down(
         if left.is_empty() {
             break;
         }
-        let mut path = Path::load(change.fs, info, block(left.start))?;
+        let mut path = Path::load(handle.fs, info, block(left.start))?;
         let next = path.end();
         let move_down = |extent: &Extent| match u64::from(extent.logical) {
             // OK: the caller has made a hole of `by` blocks before the first that moves.
@@ -240,7 +240,7 @@ pub(crate) fn shift_down(
         let moved: Vec<Extent> = path.extents().iter().map(move_down).collect();
         if moved != path.extents() {
             path.set_extents(moved);
-            store_path(change, info, path)?;
+            store_path(handle, info, path)?;
         }
         left.start = next.max(left.start + 1);
     }
@@ -249,7 +249,7 @@ pub(crate) fn shift_down(
 
 /// Moves extents to higher blocks, from the highest on. One that begins before the range is cut where that begins.
 pub(crate) fn shift_up(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     from: Range<u64>,
     by: u64,
@@ -259,7 +259,7 @@ pub(crate) fn shift_up(
         if left.is_empty() {
             break;
         }
-        let mut path = Path::load(change.fs, info, block(left.end - 1))?;
+        let mut path = Path::load(handle.fs, info, block(left.end - 1))?;
         let mut moved = Vec::with_capacity(path.extents().len() + 1);
         for extent in path.extents() {
             let [before, inside, behind] = parts(extent, &left);
@@ -269,7 +269,7 @@ pub(crate) fn shift_up(
         left.end = if path.is_first() { left.start } else { path.start().max(left.start) };
         if moved != path.extents() {
             path.set_extents(moved);
-            store_path(change, info, path)?;
+            store_path(handle, info, path)?;
         }
     }
     Ok(left)

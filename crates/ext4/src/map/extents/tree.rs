@@ -16,7 +16,7 @@ use crate::map::extents::read::node_block;
 use crate::map::map_blocks::{allocate_map_block, home_block};
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// In place of the block of the root, which has none.
 const ROOT: u64 = 0;
@@ -197,13 +197,13 @@ fn indexes(node: &mut OwnedNode) -> &mut Vec<Index> {
 }
 
 /// Writes a leaf that has been changed, and whatever has to change above it.
-pub(crate) fn store_path(change: &Change<'_>, info: &mut InodeInfo, mut path: Path) -> Result<()> {
+pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: Path) -> Result<()> {
     while let Some(step) = path.steps.pop() {
-        let Some(parent) = path.steps.last_mut() else { return store_root(change, info, step.node) };
+        let Some(parent) = path.steps.last_mut() else { return store_root(handle, info, step.node) };
         // An only child that fits into the root takes its place.
         let small =
             parent.block == ROOT && len(&parent.node) == 1 && len(&step.node) <= usize::from(parent.node.max);
-        if !store_step(change, info, step, parent)? && !small {
+        if !store_step(handle, info, step, parent)? && !small {
             break;
         }
     }
@@ -211,32 +211,32 @@ pub(crate) fn store_path(change: &Change<'_>, info: &mut InodeInfo, mut path: Pa
 }
 
 /// Writes a node below the root; true, if its parent has changed by that.
-fn store_step(change: &Change<'_>, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
+fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
     let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
     let Some(key) = first(&step.node) else {
-        free_node(change, info, block)?;
+        free_node(handle, info, block)?;
         children.remove(at);
         return Ok(true);
     };
     let mut changed = std::mem::replace(&mut children[at].logical, key) != key;
     let (node, behind) = cut(step.node, step.end);
-    write_node(change, info, block, &node)?;
+    write_node(handle, info, block, &node)?;
     for (node, at) in behind.iter().zip(at + 1..) {
-        let child = new_node(change, info, block)?;
-        write_node(change, info, child, node)?;
+        let child = new_node(handle, info, block)?;
+        write_node(handle, info, child, node)?;
         children.insert(at, Index { logical: first(node).unwrap_or(key), child });
         changed = true;
     }
     Ok(changed)
 }
 
-fn store_root(change: &Change<'_>, info: &mut InodeInfo, mut root: OwnedNode) -> Result<()> {
-    pull_up(change, info, &mut root)?;
+fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedNode) -> Result<()> {
+    pull_up(handle, info, &mut root)?;
     if len(&root) == 0 {
         root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
     }
     if len(&root) > usize::from(root.max) {
-        push_down(change, info, &mut root)?;
+        push_down(handle, info, &mut root)?;
     }
     let mut bytes = *info.i_block();
     root.encode(&mut bytes);
@@ -245,50 +245,50 @@ fn store_root(change: &Change<'_>, info: &mut InodeInfo, mut root: OwnedNode) ->
 }
 
 /// Puts an only child whose entries fit into the root in the root's place.
-fn pull_up(change: &Change<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+fn pull_up(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
     while let Entries::Index(children) = &root.entries
         && let [Index { child, .. }] = children[..]
     {
         let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
-        let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(change.fs.blocks()) };
-        let node = Node::decode(&node_block(change.fs, info, child)?, expect, place)?.to_owned();
+        let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(handle.fs.blocks()) };
+        let node = Node::decode(&node_block(handle.fs, info, child)?, expect, place)?.to_owned();
         if len(&node) > usize::from(root.max) {
             break;
         }
-        free_node(change, info, child)?;
+        free_node(handle, info, child)?;
         *root = OwnedNode { max: root.max, ..node };
     }
     Ok(())
 }
 
 /// Puts the entries of a root that is too full into a node below it.
-fn push_down(change: &Change<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+fn push_down(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
     let depth = root.depth + 1;
     let logical = first(root).unwrap_or(0);
     // OK: at most 5461, with blocks of 64 KiB.
-    let max = ((change.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
-    let child = new_node(change, info, home_block(change, info))?;
-    write_node(change, info, child, &OwnedNode { max, ..root.clone() })?;
+    let max = ((handle.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
+    let child = new_node(handle, info, home_block(handle, info))?;
+    write_node(handle, info, child, &OwnedNode { max, ..root.clone() })?;
     *root = OwnedNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
     Ok(())
 }
 
 /// A new block for a node, near block `near`.
-fn new_node(change: &Change<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
-    let block = allocate_map_block(change, info, near)?;
-    change.fs.note_verified(&change.fresh(block)?, Verified::ExtentNode);
+fn new_node(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
+    let block = allocate_map_block(handle, info, near)?;
+    handle.fs.note_verified(&handle.fresh(block)?, Verified::ExtentNode);
     Ok(block)
 }
 
-fn free_node(change: &Change<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
-    change.writer.space.free(change, block..block + 1, true)?;
-    info.add_blocks(-1, change.fs.superblock().block_size())
+fn free_node(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
+    handle.writer.space.free(handle, block..block + 1, true)?;
+    info.add_blocks(-1, handle.fs.superblock().block_size())
 }
 
-fn write_node(change: &Change<'_>, info: &InodeInfo, block: u64, node: &OwnedNode) -> Result<()> {
+fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedNode) -> Result<()> {
     let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(block);
-    let mut buffer = change.fs.cache.read(block)?;
-    change.edit(&mut buffer, |bytes| {
+    let mut buffer = handle.fs.cache.read(block)?;
+    handle.edit(&mut buffer, |bytes| {
         node.encode(bytes);
         // What is behind the last entry is of no use, and may not be what it was in an older copy.
         let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);

@@ -12,7 +12,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::{MAX_RUNS, Quota, allocate_map_block, home_block};
 use crate::map::run::{Run, RunKind};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 
 /// Bytes of a block number.
 const POINTER: usize = 4;
@@ -34,19 +34,19 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
 }
 
 /// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
-pub(crate) fn goal(change: &Change<'_>, info: &InodeInfo, logical: u32, want: u32) -> Result<(u64, u32)> {
-    let arithmetic = change.fs.indirect_map();
+pub(crate) fn goal(handle: &Handle<'_>, info: &InodeInfo, logical: u32, want: u32) -> Result<(u64, u32)> {
+    let arithmetic = handle.fs.indirect_map();
     let path = arithmetic.path(logical).ok_or(Errno::EFBIG)?;
     // Numbers of blocks have 32 bits.
-    if u32::try_from(change.fs.blocks().end).is_err() {
+    if u32::try_from(handle.fs.blocks().end).is_err() {
         return Err(Errno::EFBIG.into());
     }
-    let hole = info.map(change.fs, logical)?;
+    let hole = info.map(handle.fs, logical)?;
     if hole.kind != RunKind::Hole {
         let what = "blocks were to be mapped twice";
         return Err(place(info).corrupt(CorruptKind::Mismatch { what }).into());
     }
-    let goal = match logical.checked_sub(1).map(|before| info.map(change.fs, before)).transpose()? {
+    let goal = match logical.checked_sub(1).map(|before| info.map(handle.fs, before)).transpose()? {
         Some(before) => before.mapped().map(|blocks| blocks.start + 1),
         None => None,
     };
@@ -56,7 +56,7 @@ pub(crate) fn goal(change: &Change<'_>, info: &InodeInfo, logical: u32, want: u3
     });
     let want = u64::from(want).min(room).max(1);
     // OK: no more than was wanted.
-    Ok((goal.unwrap_or_else(|| home_block(change, info)), want as u32))
+    Ok((goal.unwrap_or_else(|| home_block(handle, info)), want as u32))
 }
 
 fn place(info: &InodeInfo) -> Place {
@@ -130,54 +130,54 @@ fn clear_numbers(bytes: &mut [u8], indexes: Range<usize>) {
 }
 
 /// Maps a run, which does not go beyond the block of numbers that it begins in.
-pub(crate) fn insert_pointers(change: &Change<'_>, info: &mut InodeInfo, run: &Run) -> Result<()> {
+pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &Run) -> Result<()> {
     let Some(Range { start: physical, end }) = run.mapped() else { return Ok(()) };
     let blocks = end - physical;
-    let path = change.fs.indirect_map().path(run.logical).ok_or(Errno::EFBIG)?;
+    let path = handle.fs.indirect_map().path(run.logical).ok_or(Errno::EFBIG)?;
     if path.levels() == 0 {
-        edit_roots(change, info, |roots| {
+        edit_roots(handle, info, |roots| {
             (physical..physical + blocks).zip(path.root()..).for_each(|(it, at)| write_number(roots, at, it));
         });
         return Ok(());
     }
-    let mut way = Way::load(change.fs, info, &path)?.blocks;
+    let mut way = Way::load(handle.fs, info, &path)?.blocks;
     while let Some(&at) = path.offsets().get(way.len()) {
-        let block = allocate_map_block(change, info, physical + blocks)?;
-        change.fresh(block)?;
+        let block = allocate_map_block(handle, info, physical + blocks)?;
+        handle.fresh(block)?;
         match way.last() {
-            None => edit_roots(change, info, |roots| write_number(roots, path.root(), block)),
-            Some(&(parent, at)) => edit_numbers(change, parent, |bytes| write_number(bytes, at, block))?,
+            None => edit_roots(handle, info, |roots| write_number(roots, path.root(), block)),
+            Some(&(parent, at)) => edit_numbers(handle, parent, |bytes| write_number(bytes, at, block))?,
         }
         way.push((block, usize::from(at)));
     }
     let Some(&(last, at)) = way.last() else { return Ok(()) };
-    edit_numbers(change, last, |bytes| {
+    edit_numbers(handle, last, |bytes| {
         (physical..physical + blocks).zip(at..).for_each(|(it, at)| write_number(bytes, at, it));
     })
 }
 
-fn edit_roots(_change: &Change<'_>, info: &mut InodeInfo, edit: impl FnOnce(&mut [u8])) {
+fn edit_roots(_change: &Handle<'_>, info: &mut InodeInfo, edit: impl FnOnce(&mut [u8])) {
     let mut roots = *info.i_block();
     edit(&mut roots);
     info.fields_mut().set_map(&roots);
 }
 
-fn edit_numbers(change: &Change<'_>, block: u64, edit: impl FnOnce(&mut [u8])) -> Result<()> {
-    let mut buffer = change.fs.cache.read(block)?;
-    change.edit(&mut buffer, edit);
+fn edit_numbers(handle: &Handle<'_>, block: u64, edit: impl FnOnce(&mut [u8])) -> Result<()> {
+    let mut buffer = handle.fs.cache.read(block)?;
+    handle.edit(&mut buffer, edit);
     Ok(())
 }
 
 pub(crate) fn unmap_pointers(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     blocks: Range<u64>,
     metadata: bool,
     quota: &mut Quota,
 ) -> Result<Range<u64>> {
-    let mut left = blocks.start..blocks.end.min(change.fs.indirect_map().end());
+    let mut left = blocks.start..blocks.end.min(handle.fs.indirect_map().end());
     while !left.is_empty() && !quota.is_spent() {
-        left.end = unmap_last(change, info, &left, metadata, quota)?;
+        left.end = unmap_last(handle, info, &left, metadata, quota)?;
     }
     Ok(left)
 }
@@ -185,21 +185,21 @@ pub(crate) fn unmap_pointers(
 /// Takes the blocks at the end of a range away, as far as the same block of numbers names them. Returns the new
 /// end.
 fn unmap_last(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     left: &Range<u64>,
     metadata: bool,
     quota: &mut Quota,
 ) -> Result<u64> {
-    let arithmetic = change.fs.indirect_map();
+    let arithmetic = handle.fs.indirect_map();
     let last = left.end - 1;
     let path = u32::try_from(last).ok().and_then(|last| arithmetic.path(last)).ok_or(Errno::EFBIG)?;
-    let way = Way::load(change.fs, info, &path)?;
+    let way = Way::load(handle.fs, info, &path)?;
     let depth = way.depth();
     if depth < path.levels() {
         // The way ends in a number that is clear. A block of nothing but such is of no use.
         if let Some(&(_, at)) = way.blocks.last() {
-            clear_way(change, info, &path, &way, at..at, quota)?;
+            clear_way(handle, info, &path, &way, at..at, quota)?;
         }
         let span = arithmetic.span_blocks(path.levels() - depth);
         let start = (last + arithmetic.hole_blocks(&path, depth)).saturating_sub(span);
@@ -210,31 +210,31 @@ fn unmap_last(
     let indexes = at - at.min(most)..at + 1;
     let taken = match way.blocks.last() {
         None => {
-            let numbers = Pointers::decode(info.i_block(), change.fs.blocks(), place(info))?;
-            let taken = take(change.fs, &numbers, indexes, quota)?;
-            edit_roots(change, info, |roots| clear_numbers(roots, taken.indexes.clone()));
+            let numbers = Pointers::decode(info.i_block(), handle.fs.blocks(), place(info))?;
+            let taken = take(handle.fs, &numbers, indexes, quota)?;
+            edit_roots(handle, info, |roots| clear_numbers(roots, taken.indexes.clone()));
             taken
         }
         Some(&(block, _)) => {
-            let buffer = change.fs.cache.read(block)?;
-            let numbers = Pointers::decode(&buffer, change.fs.blocks(), place(info).block(block))?;
-            let taken = take(change.fs, &numbers, indexes, quota)?;
+            let buffer = handle.fs.cache.read(block)?;
+            let numbers = Pointers::decode(&buffer, handle.fs.blocks(), place(info).block(block))?;
+            let taken = take(handle.fs, &numbers, indexes, quota)?;
             drop(buffer);
-            clear_way(change, info, &path, &way, taken.indexes.clone(), quota)?;
+            clear_way(handle, info, &path, &way, taken.indexes.clone(), quota)?;
             taken
         }
     };
     for blocks in &taken.blocks {
-        change.writer.space.free(change, blocks.clone(), metadata)?;
+        handle.writer.space.free(handle, blocks.clone(), metadata)?;
         let count = blocks.end - blocks.start;
-        info.add_blocks(-count.cast_signed(), change.fs.superblock().block_size())?;
+        info.add_blocks(-count.cast_signed(), handle.fs.superblock().block_size())?;
     }
     Ok(left.end - taken.indexes.len() as u64)
 }
 
 /// Clears numbers in the last block of a way, and frees the blocks of it that become empty.
 fn clear_way(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     path: &Path,
     way: &Way,
@@ -243,20 +243,20 @@ fn clear_way(
 ) -> Result<()> {
     let mut indexes = indexes;
     for (nth, &(block, _)) in way.blocks.iter().enumerate().rev() {
-        let mut buffer = change.fs.cache.read(block)?;
+        let mut buffer = handle.fs.cache.read(block)?;
         if !is_clear_but(&buffer, &indexes) {
             if !indexes.is_empty() {
-                change.edit(&mut buffer, |bytes| clear_numbers(bytes, indexes));
+                handle.edit(&mut buffer, |bytes| clear_numbers(bytes, indexes));
             }
             return Ok(());
         }
-        quota.spend(change.fs, &(block..block + 1));
-        change.writer.space.free(change, block..block + 1, true)?;
-        info.add_blocks(-1, change.fs.superblock().block_size())?;
+        quota.spend(handle.fs, &(block..block + 1));
+        handle.writer.space.free(handle, block..block + 1, true)?;
+        info.add_blocks(-1, handle.fs.superblock().block_size())?;
         let above = nth.checked_sub(1).map_or(path.root(), |above| way.blocks[above].1);
         indexes = above..above + 1;
     }
-    edit_roots(change, info, |roots| clear_numbers(roots, indexes));
+    edit_roots(handle, info, |roots| clear_numbers(roots, indexes));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::inode::inode_info::Node;
 use crate::time::timestamp;
-use crate::volume::handle::Change;
+use crate::volume::handle::Handle;
 use crate::xattr::list::{Attribute, Attributes, Need, Plan};
 use crate::xattr::set::{apply_plan, set_attribute};
 
@@ -41,15 +41,15 @@ pub(crate) fn change_acl(
     }
     let plan = info.plan(fs, &old, (index(kind), b""), value.as_deref())?;
     let need = plan.need(fs);
-    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |change| {
-        change.admit_plan(&info, rights, &plan)?;
+    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |handle| {
+        handle.admit_plan(&info, rights, &plan)?;
         let fields = info.fields_mut();
         if let Some(mode) = mode {
             fields.set_permissions(mode);
         }
         fields.set_ctime(timestamp(now));
-        apply_plan(change, &mut info, plan)?;
-        Ok(change.tid())
+        apply_plan(handle, &mut info, plan)?;
+        Ok(handle.tid())
     })?;
     let attr = info.attr(fs)?;
     node.set_attributes(&info, tid);
@@ -103,14 +103,14 @@ pub(crate) fn room_for_acls(
 /// # Errors
 /// `ENOSPC` if they have no room, which [`room_for_acls`] says before anything is changed.
 pub(crate) fn init_attributes(
-    change: &Change<'_>,
+    handle: &Handle<'_>,
     info: &mut InodeInfo,
     acl: Option<&Acl>,
     default_acl: Option<&Acl>,
 ) -> Result<()> {
     for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
         if let Some(acl) = acl {
-            set_attribute(change, info, index(kind), b"", Some(&encode(acl)))?;
+            set_attribute(handle, info, index(kind), b"", Some(&encode(acl)))?;
         }
     }
     Ok(())
