@@ -43,5 +43,6 @@ mod xattr;
 
 pub use builder::{BuildOptions, Builder, Size};
 pub use error::{Error, Result};
+pub use output::NewFile;
 pub use planned::{Planned, Summary};
 pub use write::Progress;

@@ -1,4 +1,4 @@
-//! Image files: a volume becomes one under its final name only when it is complete.
+//! New files that get their names only when they are complete.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -33,8 +33,8 @@ impl Planned {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(output(path, io::ErrorKind::AlreadyExists.into()));
         }
-        let file = Unfinished::new(path).map_err(|error| output(path, error))?;
-        file.file.set_len(self.size_bytes()).map_err(|error| output(path, error))?;
+        let file = NewFile::new(path).map_err(|error| output(path, error))?;
+        file.file().set_len(self.size_bytes()).map_err(|error| output(path, error))?;
         let options = FileOptions { write: true, ..FileOptions::default() };
         let device = FileDevice::open_with(file.open_path(), &options)?;
         self.write_on_zeroes(&device, threads, progress)?;
@@ -47,15 +47,22 @@ fn output(path: &Path, source: io::Error) -> Error {
     Error::Output { path: path.to_owned(), source }
 }
 
-/// A file that is not complete yet.
-struct Unfinished {
+/// A file that is not complete yet. It has no name until [`finish`](Self::finish) gives it one,
+/// where the file system has such files; elsewhere it has another name, and is removed when it is
+/// dropped.
+#[derive(Debug)]
+pub struct NewFile {
     file: File,
     /// Its name for the time being, if it has one.
     name: Option<PathBuf>,
 }
 
-impl Unfinished {
-    fn new(path: &Path) -> io::Result<Self> {
+impl NewFile {
+    /// Makes a file that is to become `path`.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub fn new(path: &Path) -> io::Result<Self> {
         let directory =
             path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mode = Mode::from_raw_mode(0o666);
@@ -70,6 +77,11 @@ impl Unfinished {
         }
     }
 
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// A path that opens it.
     fn open_path(&self) -> PathBuf {
         match &self.name {
@@ -78,8 +90,12 @@ impl Unfinished {
         }
     }
 
-    /// Gives it its name.
-    fn finish(mut self, path: &Path, replace: bool) -> io::Result<()> {
+    /// Gives it its name, and makes that durable. Without `replace`, a file that has the name is an
+    /// error.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub fn finish(mut self, path: &Path, replace: bool) -> io::Result<()> {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
@@ -103,7 +119,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = std::fs::remove_file(name);

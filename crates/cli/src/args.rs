@@ -190,6 +190,8 @@ commands! {
     Mkfs = "mkfs" => mkfs;
     /// Build a volume from directories, tar archives and OCI images
     Build = "build" => build;
+    /// Write a tree of a volume to a tar archive
+    Export = "export" => export;
     /// Mount a volume on a directory
     Mount = "mount" => mount;
     /// Unmount volumes, and wait until everything is written

@@ -11,6 +11,7 @@ pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod df;
 pub(crate) mod du;
+pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod getfacl;
