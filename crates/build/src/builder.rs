@@ -143,7 +143,7 @@ impl Builder {
             };
             holes.find(inode, contents, size, open)?.map_err(|error| Error::Member {
                 path: crate::error::shown(&self.tree.path(*name)),
-                reason: error.to_string(),
+                reason: extern4_block::os_reason(&error),
             })?;
         }
         Ok(holes)

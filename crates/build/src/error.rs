@@ -25,7 +25,7 @@ pub enum Error {
         reason: String,
     },
     /// The tree does not fit into a volume of the size that was asked for.
-    #[error("the tree needs {needed} bytes of blocks for files, and a volume of {size} bytes has {free}")]
+    #[error("the tree needs {needed} bytes, and a volume of {size} bytes has {free} for files")]
     NoRoom {
         /// Bytes of the volume.
         size: u64,
@@ -35,7 +35,7 @@ pub enum Error {
         free: u64,
     },
     /// The image file cannot be made.
-    #[error("'{}': {source}", path.display())]
+    #[error("'{}': {}", path.display(), extern4_block::os_reason(source))]
     Output {
         /// The file.
         path: std::path::PathBuf,

@@ -49,6 +49,8 @@ pub struct Summary {
     pub size: u64,
     /// Bytes of the volume that are free.
     pub free: u64,
+    /// Bytes of the journal; 0 without one.
+    pub journal: u64,
 }
 
 impl Planned {
@@ -88,12 +90,13 @@ impl Planned {
         self.plan.superblock()
     }
 
-    /// Messages for the user about things that are left out or different.
+    /// Messages for the user about things that are left out. A volume that is too small for a
+    /// journal has none, which [`Summary::journal`] says.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let attrs = self.tree.xattrs.left_out.iter();
         let attrs = attrs
             .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"));
-        attrs.chain(self.plan.warnings().iter().cloned())
+        attrs
     }
 
     /// Counts what is in the volume.
@@ -105,6 +108,7 @@ impl Planned {
             extents: self.layout.extents,
             size: self.size_bytes(),
             free: self.superblock().free_blocks() * size,
+            journal: self.plan.journal_blocks() * size,
             ..Summary::default()
         };
         for &inode in &self.order.inodes {

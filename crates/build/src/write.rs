@@ -334,7 +334,7 @@ impl Worker<'_> {
                 path: shown(path),
                 reason: "the file became shorter while it was read".to_owned(),
             },
-            _ => Error::Member { path: shown(path), reason: error.to_string() },
+            _ => Error::Member { path: shown(path), reason: extern4_block::os_reason(&error) },
         })?;
         opened.check_unchanged(path)?;
         self.pad();

@@ -214,5 +214,9 @@ fn show(volume: &Planned) -> io::Result<()> {
         summary.bytes,
         count(summary.extents, "extent", "extents"),
     )?;
-    writeln!(out, "A volume of {} bytes, of which {} are free", summary.size, summary.free)
+    let journal = match summary.journal {
+        0 => "without a journal".to_owned(),
+        bytes => format!("with a journal of {bytes} bytes"),
+    };
+    writeln!(out, "A volume of {} bytes {journal}, {} bytes are free", summary.size, summary.free)
 }

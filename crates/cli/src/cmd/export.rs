@@ -14,6 +14,8 @@ use crate::app::{App, Target, host_reason};
 use crate::place::Place;
 use crate::status::Status;
 
+/// The directory for files that a check finds without a name.
+const LOST_FOUND: &str = "lost+found";
 /// Bytes that go to the archive by one call.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -113,7 +115,12 @@ impl<W: Write> Export<W> {
     fn tree(&mut self, target: &Target) -> Result<(), Failure> {
         let top = target.session().at(target.path())?;
         self.member(&top, Path::new("."), Vec::new(), target.path())?;
-        let mut levels = vec![(top.clone(), Vec::new(), sorted(&top)?)];
+        let mut entries = sorted(&top)?;
+        if target.path() == Path::new("/") && is_empty(&top, LOST_FOUND)? {
+            // Every volume has its own.
+            entries.retain(|entry| entry.file_name() != LOST_FOUND);
+        }
+        let mut levels = vec![(top, Vec::new(), entries)];
         while let Some((session, path, entries)) = levels.last_mut() {
             let Some(entry) = entries.pop() else {
                 levels.pop();
@@ -217,6 +224,12 @@ fn entry(kind: Kind, path: Vec<u8>, metadata: &Metadata) -> Entry {
         mtime: Time { secs: mtime.sec, nanos: mtime.nsec },
         xattrs: Vec::new(),
     }
+}
+
+/// Whether there is a directory with this name, and nothing is in it.
+fn is_empty(session: &Session, name: &str) -> extern4::Result<bool> {
+    let is_directory = session.exists(name)? && session.symlink_metadata(name)?.is_dir();
+    Ok(is_directory && session.read_dir(name)?.next().is_none())
 }
 
 /// The names in a directory, the last first.

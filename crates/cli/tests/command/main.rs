@@ -5,6 +5,7 @@
 mod attributes;
 mod block_mount;
 mod bmap;
+mod building;
 mod copying;
 mod copying_into;
 mod demo;

@@ -1,0 +1,96 @@
+//! Volumes that `build` makes, and archives that `export` writes.
+
+use std::fs;
+use std::process::Stdio;
+
+use extern4_testkit::tools::{Need, can_run, e2fsck, temporary};
+
+use crate::run::{command, extern4_in, failed, ok, tool};
+
+#[test]
+fn a_directory_an_archive_and_a_pipe_give_the_same_bytes() {
+    if !can_run(&[Need::Tool("e2fsck"), Need::Tool("tar"), Need::Tool("zstd")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/a/b")).expect("directories");
+    fs::write(at.join("tree/a/file"), vec![7; 300_000]).expect("a file");
+    fs::hard_link(at.join("tree/a/file"), at.join("tree/a/b/link")).expect("a link");
+    std::os::unix::fs::symlink("a/file", at.join("tree/to")).expect("a link");
+    tool(at, "tar", ["--format=pax", "-cf", "tree.tar", "-C", "tree", "."]);
+    tool(at, "zstd", ["-q", "tree.tar"]);
+    for (image, source) in [("one.img", "tree"), ("two.img", "tree.tar"), ("three.img", "tree.tar.zst")] {
+        let said = ok(extern4_in(at, ["build", "--no-journal", image, source]));
+        let said = String::from_utf8(said).expect("UTF-8");
+        assert!(said.starts_with("1 file, 3 directories, 1 other, 300000 bytes"), "{said}");
+    }
+    let input = fs::File::open(at.join("tree.tar")).expect("an archive");
+    let mut piped = command();
+    piped.current_dir(at).args(["build", "-q", "--no-journal", "four.img", "-"]).stdin(Stdio::from(input));
+    ok(piped.output().expect("the command"));
+    e2fsck(&at.join("one.img")).expect("a sound volume");
+    let one = fs::read(at.join("one.img")).expect("an image");
+    for other in ["two.img", "three.img", "four.img"] {
+        assert!(fs::read(at.join(other)).expect("an image") == one, "{other} differs");
+    }
+    // And back.
+    ok(extern4_in(at, ["export", "one.img", "-o", "out.tar"]));
+    ok(extern4_in(at, ["build", "-q", "--no-journal", "again.img", "out.tar"]));
+    assert!(fs::read(at.join("again.img")).expect("an image") == one);
+    ok(extern4_in(at, ["export", "again.img", "-o", "again.tar.zst"]));
+    tool(at, "zstd", ["-dq", "again.tar.zst"]);
+    assert_eq!(fs::read(at.join("again.tar")).expect("a tar"), fs::read(at.join("out.tar")).expect("a tar"));
+    tool(at, "tar", ["-df", "out.tar", "-C", "tree"]);
+}
+
+#[test]
+fn what_cannot_be_built_is_named_and_leaves_nothing() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    fs::write(at.join("tree/file"), vec![7; 300_000]).expect("a file");
+    tool(at, "tar", ["-cf", "tree.tar", "tree"]);
+    let whole = fs::read(at.join("tree.tar")).expect("an archive");
+    fs::write(at.join("cut.tar"), &whole[..10_000]).expect("an archive");
+    fs::write(at.join("text"), "no archive at all").expect("a file");
+    let build = |args: &[&str], code| failed(&extern4_in(at, [&["build", "out.img"], args].concat()), code);
+    let said = build(&["cut.tar"], 1);
+    assert!(said.contains("cut.tar") && said.contains("tree/file"), "{said}");
+    assert!(build(&["text"], 1).contains("text"));
+    assert!(build(&["missing"], 1).contains("missing"));
+    assert!(build(&["--size", "300K", "tree"], 1).contains("the tree needs"));
+    build(&["--size", "large", "tree"], 2);
+    build(&["--owner", "root", "tree"], 2);
+    assert!(build(&["-O", "bigalloc", "tree"], 1).contains("bigalloc"));
+    build(&["tree:/../up"], 2);
+    assert!(!at.join("out.img").exists());
+    fs::write(at.join("out.img"), "mine").expect("a file");
+    assert!(build(&["tree"], 1).contains("--force"));
+    assert_eq!(fs::read(at.join("out.img")).expect("a file"), b"mine");
+    ok(extern4_in(at, ["build", "-q", "--force", "out.img", "tree"]));
+    let export = |args: &[&str], code| failed(&extern4_in(at, [&["export", "out.img"], args].concat()), code);
+    assert!(export(&["-o", "tree.tar"], 1).contains("--force"));
+    assert_eq!(fs::read(at.join("tree.tar")).expect("an archive"), whole);
+    let names = fs::read_dir(at).expect("a directory").map(|entry| entry.expect("a name").file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().ends_with("partial")).count(), 0);
+}
+
+#[test]
+fn sources_lie_over_each_other() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("lower/etc")).expect("directories");
+    fs::create_dir_all(at.join("upper/etc")).expect("directories");
+    fs::write(at.join("lower/etc/a"), "lower").expect("a file");
+    fs::write(at.join("lower/etc/b"), "lower").expect("a file");
+    fs::write(at.join("upper/etc/b"), "upper").expect("a file");
+    ok(extern4_in(at, ["build", "-q", "out.img", "lower", "upper", "upper/etc:/srv/deep"]));
+    let read = |path: &str| ok(extern4_in(at, ["cat", &format!("out.img:{path}")]));
+    assert_eq!(read("/etc/a"), b"lower");
+    assert_eq!(read("/etc/b"), b"upper");
+    assert_eq!(read("/srv/deep/b"), b"upper");
+    let said = ok(extern4_in(at, ["build", "--dry-run", "none.img", "lower"]));
+    assert!(String::from_utf8(said).expect("UTF-8").contains("A volume of"));
+    assert!(!at.join("none.img").exists());
+}
