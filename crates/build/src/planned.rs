@@ -93,10 +93,11 @@ impl Planned {
     /// Messages for the user about things that are left out. A volume that is too small for a
     /// journal has none, which [`Summary::journal`] says.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let attrs = self.tree.xattrs.left_out.iter();
-        let attrs = attrs
-            .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"));
-        attrs
+        self.tree
+            .xattrs
+            .left_out
+            .iter()
+            .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"))
     }
 
     /// Counts what is in the volume.

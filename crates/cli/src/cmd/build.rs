@@ -21,8 +21,8 @@ pub(crate) struct Args {
     /// The image file to make
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// The trees to put into it, each over those before: a directory, a tar archive, - for an archive on
-    /// standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
+    /// The trees to put into it, each over those before: a directory, a tar archive, - for an
+    /// archive on standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
     sources: Vec<Argument>,
     /// The size: auto for the smallest that works, +SIZE for that and so much more, or the size

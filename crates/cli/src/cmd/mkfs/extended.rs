@@ -55,7 +55,8 @@ pub(crate) fn parse(text: &str) -> Result<Extended, String> {
             },
             "mmp_update_interval" => extended.mmp_interval = Some(number(name, value)?),
             "mount_opts" => extended.mount_options = Some(value.unwrap_or("").to_owned()),
-            // Tables and journal are zeroed at once by the file system below or by the device, without writing them.
+            // Tables and journal are zeroed at once by the file system below or by the device,
+            // without writing them.
             "lazy_itable_init"
             | "lazy_journal_init"
             | "discard"
