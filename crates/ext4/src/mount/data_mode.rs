@@ -1,4 +1,4 @@
-//! Which contents of files go through the journal (`data=`).
+//! The data mode of a mount: whether contents of files go through the journal (`data=`).
 
 use extern4_disk::superblock::{DefaultMountOptions, Superblock};
 

@@ -1,4 +1,4 @@
-//! Which volumes can be read, and which can be changed.
+//! The features that this crate reads and writes, and the refusal of all others.
 
 use extern4_disk::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use extern4_disk::superblock::{CreatorOs, RawSuperblock, State, Superblock};

@@ -1,4 +1,4 @@
-//! What a volume that was opened for reading keeps to be made writable.
+//! The state that lets a volume opened for reading be made writable.
 
 use std::sync::{Arc, PoisonError};
 

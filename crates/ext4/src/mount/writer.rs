@@ -63,7 +63,7 @@ fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVers
     }
 }
 
-/// What a writer is made of, besides the volume and its journal.
+/// The parts of a writer besides the volume and its journal.
 pub(crate) struct Parts {
     pub(crate) kept: Kept,
     pub(crate) quotas: Option<Quotas>,

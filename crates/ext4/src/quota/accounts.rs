@@ -1,4 +1,5 @@
-//! What users, groups and projects have, in memory: accounts, and what operations under way may still count.
+//! Quota accounts of users, groups and projects in memory, and the promises made to operations under
+//! way.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::volume::group::Groups;
 use crate::volume::inode_table::ReadAheadWindows;
 
-/// What every reader and every change of a volume needs: where its blocks are and what they hold.
+/// The device, geometry, group descriptors and buffers of a volume.
 pub struct Volume {
     /// What file contents are read from: the device, or the device with its journal replayed over it.
     pub(crate) device: Arc<dyn BlockDevice>,
