@@ -1,7 +1,7 @@
 //! Collects the sources of a volume, and decides its size and its identity.
 
 use extern4_mkfs::{Config, Draft, Options};
-use extern4_tree::{Entry, Kind, Result as TreeResult, Sink, Source, Time};
+use extern4_tree::{Entry, Kind, Manifest, Result as TreeResult, Sink, Source, Time};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
@@ -73,12 +73,31 @@ impl Builder {
     /// # Errors
     /// [`Error::Source`].
     pub fn add(&mut self, source: Box<dyn Source>, prefix: &[u8]) -> Result<()> {
-        let number = u16::try_from(self.layers.len())
-            .map_err(|_| extern4_tree::Error::Sink("there are more than 65536 sources".into()))?;
+        let number = self.next_layer()?;
         let mut overlay = Overlay { builder: self, number, prefix };
         source.scan(&mut overlay)?;
         self.layers.push(Layer { source, prefix: prefix.into() });
         Ok(())
+    }
+
+    /// Changes the tree as a manifest says: it adds entries, such as devices, and sets owners, modes
+    /// and attributes of those that are there.
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub fn amend(&mut self, manifest: Manifest) -> Result<()> {
+        let number = self.next_layer()?;
+        for amendment in manifest.amendments() {
+            self.tree.amend(&amendment.path, number, |entry| manifest.apply(amendment, entry))?;
+        }
+        self.warnings.extend_from_slice(manifest.warnings());
+        self.layers.push(Layer { source: Box::new(manifest), prefix: Box::default() });
+        Ok(())
+    }
+
+    fn next_layer(&self) -> Result<u16> {
+        let number = u16::try_from(self.layers.len());
+        Ok(number.map_err(|_| extern4_tree::Error::Sink("there are more than 65536 sources".into()))?)
     }
 
     /// Messages of the sources about things that they left out or altered.

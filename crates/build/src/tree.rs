@@ -350,6 +350,53 @@ impl Tree {
         Ok(())
     }
 
+    /// Changes an entry as `change` says, which gets the one that the tree has and gives the one that
+    /// it is to have. An entry that only changes its facts keeps its contents and its other names.
+    pub(crate) fn amend(
+        &mut self,
+        path: &[u8],
+        source: u16,
+        change: impl FnOnce(Option<Entry>) -> Result<Option<Entry>>,
+    ) -> Result<()> {
+        let inode = match split(path) {
+            None => Some(0),
+            Some((parent, text)) => {
+                let parent = self.directory(parent, false, path)?;
+                let name = parent.and_then(|parent| self.find(parent, text));
+                name.map(|name| self.names[name as usize].inode)
+            }
+        };
+        let old = inode.map(|inode| self.entry(inode, path));
+        let kind = old.as_ref().map(|entry| entry.kind.clone());
+        match (change(old)?, inode) {
+            (None, _) => Ok(()),
+            (Some(entry), Some(inode)) if Some(&entry.kind) == kind.as_ref() => self.set_facts(inode, &entry),
+            (Some(entry), _) => self.insert(entry, source),
+        }
+    }
+
+    fn entry(&self, inode: u32, path: &[u8]) -> Entry {
+        let node = &self.nodes[inode as usize];
+        let kind = match &node.body {
+            Body::Directory { .. } => Kind::Directory,
+            Body::File { contents, .. } => Kind::File(contents.clone()),
+            Body::Symlink(target) => Kind::Symlink(target.to_vec()),
+            &Body::CharDevice { major, minor } => Kind::CharDevice { major, minor },
+            &Body::BlockDevice { major, minor } => Kind::BlockDevice { major, minor },
+            Body::Fifo => Kind::Fifo,
+            Body::Socket => Kind::Socket,
+        };
+        Entry {
+            path: path.to_vec(),
+            kind,
+            mode: node.mode,
+            uid: node.uid,
+            gid: node.gid,
+            mtime: node.mtime,
+            xattrs: self.xattrs.with_full_names(node.xattrs),
+        }
+    }
+
     /// Takes a path away: a whiteout.
     pub(crate) fn remove(&mut self, path: &[u8]) -> Result<()> {
         let Some((parent, text)) = split(path) else { return self.clear(path) };

@@ -8,6 +8,7 @@ use extern4_acl::Acl;
 use extern4_disk::acl;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::{self, Attr, Header, NameIndex, Value, hash};
+use extern4_disk::{Place, Structure};
 use hashbrown::HashTable;
 
 /// The longest name behind its prefix in bytes.
@@ -113,6 +114,23 @@ impl Sets {
     pub(crate) fn attributes(&self, set: Set) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
         let set = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
         set.iter().map(|attr| (attr.index.0, attr.name.as_slice(), attr.value.as_slice()))
+    }
+
+    /// The attributes of a set as `getxattr` gives them.
+    pub(crate) fn with_full_names(&self, set: Set) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let place = Place::new(Structure::Xattr);
+        let set = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
+        let full = |attr: &Attribute| {
+            let name = [attr.index.prefix()?, &attr.name].concat();
+            let value = match attr.index {
+                NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => {
+                    acl::decode(&attr.value, place).ok()?.to_xattr()
+                }
+                _ => attr.value.clone(),
+            };
+            Some((name, value))
+        };
+        set.iter().filter_map(full).collect()
     }
 
     /// Divides a set between an inode with `room` bytes for attributes and a block.

@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file or directory of the host could not be read or written.
-    #[error("'{name}': {source}")]
+    #[error("'{name}': {}", reason(source))]
     Io {
         /// The file.
         name: String,
@@ -108,6 +108,15 @@ impl Error {
             io::ErrorKind::PermissionDenied => Self::Unreadable { name },
             _ => Self::Io { name, source },
         }
+    }
+}
+
+/// The text of an error of the host, without its number.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        None => text,
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
 use extern4_mkfs::Options;
+use extern4_tree::Manifest;
 
 use self::source::Argument;
 use super::mkfs;
@@ -65,6 +66,10 @@ pub(crate) struct Args {
     /// The latest time that a file can have, in seconds since 1970; SOURCE_DATE_EPOCH by default
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     source_date_epoch: Option<i64>,
+    /// A manifest of entries to add and of owners, modes and attributes to set: in the form of
+    /// mtree(5), or a list of gen_init_cpio
+    #[arg(long, value_name = "FILE")]
+    manifest: Vec<PathBuf>,
     /// Leave out what is on other file systems than a source's directory itself
     #[arg(long, short = 'x')]
     one_file_system: bool,
@@ -124,6 +129,9 @@ fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
     for argument in &args.sources {
         let source = argument.open(args.one_file_system, &args.out)?;
         builder.add(source, argument.prefix())?;
+    }
+    for manifest in &args.manifest {
+        builder.amend(Manifest::open(manifest)?)?;
     }
     for warning in builder.warnings() {
         app.note(warning);

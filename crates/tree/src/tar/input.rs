@@ -110,7 +110,7 @@ impl<'a> Input<'a> {
     fn error(&self, error: io::Error) -> Error {
         let reason = match error.kind() {
             io::ErrorKind::UnexpectedEof => "the archive ends in the middle".to_owned(),
-            _ => error.to_string(),
+            _ => crate::error::reason(&error),
         };
         Error::Archive { archive: self.name.to_owned(), position: self.taken, reason }
     }
