@@ -85,7 +85,7 @@ impl Ext4 {
     }
 
     /// The superblock as it stands now.
-    pub(crate) fn current_superblock(&self) -> Superblock {
+    pub fn current_superblock(&self) -> Superblock {
         self.writer.get().map_or_else(|| self.superblock().clone(), |writer| writer.superblock().clone())
     }
 

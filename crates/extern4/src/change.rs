@@ -37,10 +37,10 @@ impl Session {
         self.open_with(path, flags, 0o644)
     }
 
-    /// Opens a file as `open(2)` does with these flags; `mode` is that of a file which is made, before the umask.
-    pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u16) -> Result<File> {
+    /// Opens a file as `open(2)` does with these flags. A file that is made gets `mode`, less the umask.
+    pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u32) -> Result<File> {
         let path = path.as_ref();
-        let how = OpenHow { flags, mode, resolve: self.resolve() };
+        let how = OpenHow { flags, mode: permissions(mode), resolve: self.resolve() };
         let open = self.vfs().open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))?;
         Ok(File::new(open))
     }
@@ -51,7 +51,8 @@ impl Session {
     }
 
     /// Makes a directory with a mode, less the umask.
-    pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u16) -> Result<()> {
+    pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
+        let mode = permissions(mode);
         self.run("make the directory", path.as_ref(), |path| self.vfs().mkdir(path, mode).map(drop))
     }
 
@@ -81,7 +82,8 @@ impl Session {
     }
 
     /// Makes a device node, pipe or socket with a mode, less the umask.
-    pub fn make_node(&self, path: impl AsRef<Path>, kind: NewKind<'_>, mode: u16) -> Result<()> {
+    pub fn make_node(&self, path: impl AsRef<Path>, kind: NewKind<'_>, mode: u32) -> Result<()> {
+        let mode = permissions(mode);
         self.run("make", path.as_ref(), |path| self.vfs().mknod(path, kind, mode).map(drop))
     }
 
@@ -133,26 +135,68 @@ impl Session {
 
     /// Sets the permission bits, set-id bits and sticky bit.
     pub fn set_permissions(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        // OK: twelve bits are what there is.
-        let mode = (mode & 0o7777) as u16;
+        let mode = permissions(mode);
         self.run("change the mode of", path.as_ref(), |path| self.vfs().chmod(path, mode, How::FOLLOW))
     }
 
-    /// Sets owner and group, of a symbolic link itself; `None` leaves one as it is.
+    /// Sets owner and group, symbolic links followed; `None` leaves one as it is.
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.run("change the owner of", path.as_ref(), |path| self.vfs().chown(path, uid, gid, How::NOFOLLOW))
+        self.chown_how(path.as_ref(), uid, gid, How::FOLLOW)
     }
 
-    /// Sets the times of last reading and last change, of a symbolic link itself.
-    pub fn set_times(&self, path: impl AsRef<Path>, read: SetTime, changed: SetTime) -> Result<()> {
-        self.run("set the times of", path.as_ref(), |path| {
-            self.vfs().utimens(path, read, changed, How::NOFOLLOW)
-        })
+    /// Sets owner and group of `path` itself, even if it is a symbolic link.
+    pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.chown_how(path.as_ref(), uid, gid, How::NOFOLLOW)
+    }
+
+    fn chown_how(&self, path: &Path, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
+        self.run("change the owner of", path, |path| self.vfs().chown(path, uid, gid, how))
+    }
+
+    /// Sets the access time and the modification time, symbolic links followed.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use extern4::SetTime;
+    ///
+    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
+    /// let session = volume.superuser();
+    /// let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+    /// session.set_times("/etc/hostname", SetTime::Omit, time)?;
+    /// assert_eq!(session.metadata("/etc/hostname")?.modified(), time);
+    /// # drop(session);
+    /// # volume.close()
+    /// # }
+    /// ```
+    pub fn set_times(
+        &self,
+        path: impl AsRef<Path>,
+        accessed: impl Into<SetTime>,
+        modified: impl Into<SetTime>,
+    ) -> Result<()> {
+        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), How::FOLLOW)
+    }
+
+    /// Sets the access time and the modification time of `path` itself, even if it is a symbolic link.
+    pub fn lset_times(
+        &self,
+        path: impl AsRef<Path>,
+        accessed: impl Into<SetTime>,
+        modified: impl Into<SetTime>,
+    ) -> Result<()> {
+        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), How::NOFOLLOW)
+    }
+
+    fn set_times_how(&self, path: &Path, times: (SetTime, SetTime), how: How) -> Result<()> {
+        self.run("set the times of", path, |path| self.vfs().utimens(path, times.0, times.1, how))
     }
 
     /// Sets owner, group, mode and times together, of a symbolic link itself: all that are there, or after an error none. Does
-    /// in one step what [`chown`](Self::chown), [`set_permissions`](Self::set_permissions) and
-    /// [`set_times`](Self::set_times) do in three.
+    /// in one step what [`lchown`](Self::lchown), [`set_permissions`](Self::set_permissions) and
+    /// [`lset_times`](Self::lset_times) do in three.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -187,7 +231,7 @@ impl Session {
         })
     }
 
-    /// Sets an extended attribute, of a symbolic link itself.
+    /// Sets an extended attribute, symbolic links followed.
     pub fn setxattr(
         &self,
         path: impl AsRef<Path>,
@@ -195,18 +239,45 @@ impl Session {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        let name = name.as_ref().as_bytes();
-        self.run("set an attribute of", path.as_ref(), |path| {
-            self.vfs().set_xattr(path, name, value, flags, How::NOFOLLOW)
-        })
+        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, How::FOLLOW)
     }
 
-    /// Removes an extended attribute, of a symbolic link itself.
+    /// Sets an extended attribute of `path` itself, even if it is a symbolic link.
+    pub fn lsetxattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<()> {
+        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, How::NOFOLLOW)
+    }
+
+    fn set_xattr_how(
+        &self,
+        path: &Path,
+        name: &OsStr,
+        value: &[u8],
+        flags: XattrFlags,
+        how: How,
+    ) -> Result<()> {
+        let set = |path: &[u8]| self.vfs().set_xattr(path, name.as_bytes(), value, flags, how);
+        self.run("set an attribute of", path, set)
+    }
+
+    /// Removes an extended attribute, symbolic links followed.
     pub fn removexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
-        let name = name.as_ref().as_bytes();
-        self.run("remove an attribute of", path.as_ref(), |path| {
-            self.vfs().remove_xattr(path, name, How::NOFOLLOW)
-        })
+        self.remove_xattr_how(path.as_ref(), name.as_ref(), How::FOLLOW)
+    }
+
+    /// Removes an extended attribute of `path` itself, even if it is a symbolic link.
+    pub fn lremovexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
+        self.remove_xattr_how(path.as_ref(), name.as_ref(), How::NOFOLLOW)
+    }
+
+    fn remove_xattr_how(&self, path: &Path, name: &OsStr, how: How) -> Result<()> {
+        let name = name.as_bytes();
+        self.run("remove an attribute of", path, |path| self.vfs().remove_xattr(path, name, how))
     }
 
     /// Sets or removes an ACL; setting the access ACL sets the permission bits with it.
@@ -222,4 +293,10 @@ impl Session {
     ) -> Result<()> {
         operate(bytes(path)).map_err(|e| Error::vfs(action, path, e))
     }
+}
+
+/// The bits of `mode` that a file keeps: permissions, set-id bits and sticky bit.
+fn permissions(mode: u32) -> u16 {
+    // OK: twelve bits fit.
+    (mode & 0o7777) as u16
 }

@@ -105,6 +105,16 @@ impl Metadata {
         system_time(self.0.mtime)
     }
 
+    /// Last read, as the standard library's type.
+    pub fn accessed(&self) -> SystemTime {
+        system_time(self.0.atime)
+    }
+
+    /// Creation, as the standard library's type; `None` where the volume does not keep it.
+    pub fn created(&self) -> Option<SystemTime> {
+        self.0.btime.map(system_time)
+    }
+
     /// Inode flags, as `lsattr` shows them.
     pub fn flags(&self) -> FileFlags {
         self.0.flags

@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Makes a file that nobody looks for, in the directory of `path`.
-    fn create_beside(&self, path: &Path, name: &OsStr, mode: u16) -> Result<(File, PathBuf)> {
+    fn create_beside(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
         let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
         for attempt in 0u32.. {
             let mut beside = OsString::from(".");
@@ -97,7 +97,7 @@ impl Session {
         let (old, new) = (old.as_ref(), new.as_ref());
         let found = self.metadata(old)?;
         // Only whoever is privileged may give files away; for others the new one is their own.
-        let given = self.chown(new, Some(found.uid()), Some(found.gid())).is_ok();
+        let given = self.lchown(new, Some(found.uid()), Some(found.gid())).is_ok();
         self.keep_xattrs(old, new)?;
         let acl = self.acl(old, AclKind::Access)?;
         // The directory may have given the new file an ACL, whose mask the mode would set.
@@ -133,7 +133,7 @@ impl Session {
                 continue;
             }
             let Some(value) = self.getxattr(old, &name)? else { continue };
-            match self.setxattr(new, &name, &value, XattrFlags::empty()) {
+            match self.lsetxattr(new, &name, &value, XattrFlags::empty()) {
                 Err(error) if error.errno() == Errno::EPERM => {}
                 set => set?,
             }

@@ -1,6 +1,8 @@
 //! An open volume.
 
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use extern4_block as block;
 use extern4_block::partition::{Partition, Table};
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
+use extern4_ext4::tune::Tune;
 use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, OnLoss, Unsupported};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
@@ -634,6 +637,46 @@ impl Volume {
 
     pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
         self.namespace.superblock()
+    }
+
+    /// The label: at most 16 bytes, of any encoding.
+    pub fn label(&self) -> OsString {
+        OsString::from_vec(self.ext4.current_superblock().label().to_vec())
+    }
+
+    /// Changes the label, durably when this returns.
+    ///
+    /// ```
+    /// # fn main() -> extern4::Result<()> {
+    /// # let sample = extern4_testkit::sample::image();
+    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
+    /// volume.set_label("backup")?;
+    /// volume.set_uuid(*b"sixteen bytes of")?;
+    /// assert_eq!((volume.label(), volume.uuid()), ("backup".into(), *b"sixteen bytes of"));
+    /// # volume.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `EINVAL` for a label that is longer or has a NUL byte, and `EROFS` for a volume that is open for reading.
+    pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
+        let set = self.superblock().fs().set_label(label.as_ref().as_bytes());
+        set.map_err(|e| Error::from_vfs("label", e))
+    }
+
+    /// The UUID.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.ext4.current_superblock().uuid()
+    }
+
+    /// Changes the UUID, durably when this returns. A volume with `metadata_csum` gets the feature `metadata_csum_seed` with it.
+    ///
+    /// # Errors
+    /// `EROFS` for a volume that is open for reading, and an error where structures of the volume depend on the old UUID.
+    pub fn set_uuid(&self, uuid: [u8; 16]) -> Result<()> {
+        let tune = Tune { uuid: Some(uuid), ..Tune::default() };
+        self.ext4.tune(&tune).map_err(|e| Error::from_vfs("change the UUID of", e.into()))?;
+        self.sync()
     }
 
     /// Totals and free space.

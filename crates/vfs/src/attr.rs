@@ -1,5 +1,7 @@
 //! Attributes of inodes and totals of file systems, as `stat` and `statfs` return them.
 
+use std::time::{Duration, SystemTime};
+
 /// The type of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileType {
@@ -57,6 +59,23 @@ pub struct Timespec {
     pub sec: i64,
     /// Nanoseconds, 0 to 999,999,999, counted forward from `sec` also before the epoch.
     pub nsec: u32,
+}
+
+impl From<SystemTime> for Timespec {
+    fn from(time: SystemTime) -> Self {
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        match time.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => Self { sec: seconds(after), nsec: after.subsec_nanos() },
+            Err(error) => {
+                let before = error.duration();
+                match before.subsec_nanos() {
+                    0 => Self { sec: -seconds(before), nsec: 0 },
+                    // Nanoseconds count forward.
+                    nsec => Self { sec: -seconds(before) - 1, nsec: 1_000_000_000 - nsec },
+                }
+            }
+        }
+    }
 }
 
 /// A device number.

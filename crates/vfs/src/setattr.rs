@@ -1,6 +1,8 @@
 //! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes
 //! and ACLs.
 
+use std::time::SystemTime;
+
 use extern4_acl::{Acl, AclError, AclKind, XattrNamespace};
 use extern4_sync::lock_order::Ordered;
 
@@ -30,6 +32,18 @@ pub enum SetTime {
     Omit,
     /// This moment.
     At(Timespec),
+}
+
+impl From<Timespec> for SetTime {
+    fn from(time: Timespec) -> Self {
+        Self::At(time)
+    }
+}
+
+impl From<SystemTime> for SetTime {
+    fn from(time: SystemTime) -> Self {
+        Self::At(time.into())
+    }
 }
 
 /// Attributes to be set together; `None` leaves one as it is.

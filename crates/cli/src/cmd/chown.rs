@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         };
         let Some(target) = app.target(&place) else { continue };
         if args.no_dereference && !args.recursive {
-            if let Err(error) = target.session().chown(target.path(), *owner, *group) {
+            if let Err(error) = target.session().lchown(target.path(), *owner, *group) {
                 app.error(&place, &error);
             }
             continue;
@@ -94,9 +94,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         change(&target, args.recursive, app, |session, path, found| {
             // Below a directory, a link is meant itself.
             if args.recursive && found.is_symlink() {
-                return session.chown(path, *owner, *group);
+                return session.lchown(path, *owner, *group);
             }
-            session.chown(followed(session, path)?, *owner, *group)
+            session.lchown(followed(session, path)?, *owner, *group)
         });
     }
     Ok(())

@@ -67,10 +67,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn set(args: &Args, session: &Session, path: &Path) -> extern4::Result<()> {
     let path = if args.no_dereference { path.into() } else { followed(session, path)? };
     if let Some(name) = &args.remove {
-        return session.removexattr(path, name);
+        return session.lremovexattr(path, name);
     }
     let value = args.value.as_ref().map_or(&[][..], |value| &value.0);
-    session.setxattr(path, args.name.as_deref().unwrap_or_default(), value, XattrFlags::empty())
+    session.lsetxattr(path, args.name.as_deref().unwrap_or_default(), value, XattrFlags::empty())
 }
 
 /// A file and what it gets.
@@ -103,7 +103,7 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
         for record in &records {
             let path = target.path().join(&record.path);
             for (name, value) in &record.attributes {
-                if let Err(error) = target.session().setxattr(&path, name, value, XattrFlags::empty()) {
+                if let Err(error) = target.session().lsetxattr(&path, name, value, XattrFlags::empty()) {
                     attribute_failed(&target.volume.place(&path), name, Some(&error), app);
                 }
             }

@@ -110,7 +110,7 @@ fn touch(
         }
         Err(error) => return Err(error),
     }
-    session.set_times(followed(session, path)?, access, modification)
+    session.lset_times(followed(session, path)?, access, modification)
 }
 
 #[cfg(test)]

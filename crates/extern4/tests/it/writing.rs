@@ -1,11 +1,13 @@
 //! Changing volumes through the library, and who may.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use extern4::{
     Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, NewKind, OpenFlags, Session,
-    Shutdown, Volume, XattrFlags,
+    SetTime, Shutdown, Timespec, Volume, XattrFlags,
 };
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, LoopDevice, Need};
@@ -354,4 +356,43 @@ fn what_was_synced_is_there_if_nobody_closes() {
     let volume = open(&image);
     assert_eq!(volume.superuser().read("/kept").unwrap(), b"kept");
     judge(volume, &image);
+}
+
+#[test]
+fn calls_follow_links_and_their_l_forms_do_not() {
+    let sample = extern4_testkit::sample::image();
+    let volume = Volume::options().write(true).open(&sample.path).expect("it opens");
+    let root = volume.superuser();
+    root.write_file("/target", "x").expect("a file");
+    root.symlink("target", "/alias").expect("a link");
+    let owners = |path: &str| {
+        let found = root.symlink_metadata(path).expect("it is there");
+        (found.uid(), found.gid())
+    };
+    root.chown("/alias", Some(7), Some(8)).expect("its owner");
+    assert_eq!((owners("/target"), owners("/alias")), ((7, 8), (0, 0)));
+    root.lchown("/alias", Some(9), None).expect("its owner");
+    assert_eq!((owners("/target"), owners("/alias")), ((7, 8), (9, 0)));
+
+    let (first, second) = (Timespec { sec: 100, nsec: 5 }, Timespec { sec: -2, nsec: 500_000_000 });
+    let before = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
+    root.set_times("/alias", first, SetTime::Omit).expect("its times");
+    root.lset_times("/alias", SetTime::Omit, before).expect("its times");
+    assert_eq!(root.metadata("/alias").expect("it is there").atime(), first);
+    let link = root.symlink_metadata("/alias").expect("it is there");
+    assert_eq!((link.mtime(), link.modified()), (second, before));
+    assert_ne!(root.metadata("/alias").expect("it is there").modified(), before);
+    assert!(link.created().is_some_and(|created| created > before));
+
+    let none = XattrFlags::empty();
+    root.setxattr("/alias", "user.note", b"1", none).expect("an attribute");
+    root.lsetxattr("/alias", "trusted.note", b"2", none).expect("an attribute");
+    let names = |names: Vec<OsString>| names.join(OsStr::new(" "));
+    assert_eq!(names(root.listxattr("/alias").expect("names")), "user.note");
+    assert_eq!(names(root.llistxattr("/alias").expect("names")), "trusted.note");
+    root.removexattr("/alias", "user.note").expect("it goes");
+    root.lremovexattr("/alias", "trusted.note").expect("it goes");
+    assert!(root.listxattr("/target").expect("names").is_empty());
+    drop(root);
+    volume.close().expect("it closes");
 }

@@ -254,7 +254,7 @@ impl<'a> IntoVolume<'a> {
     fn enter(&self, named: PathBuf, shown: PathBuf, node: Node, spot: &Spot<'_>) -> Result<Level, Failure> {
         let keep = self.keeps_attributes();
         let mode = if keep { 0o700 } else { node.mode & 0o777 & !UMASK | 0o700 };
-        let made = match spot.directory.create_dir_with(spot.name, u16::try_from(mode).unwrap_or(0o700)) {
+        let made = match spot.directory.create_dir_with(spot.name, mode) {
             Ok(()) => true,
             _ if spot.name == "." => false,
             Err(error) if error.errno() == Errno::EEXIST => {
@@ -380,7 +380,7 @@ impl<'a> IntoVolume<'a> {
         if matches!(found.body, Ok(Body::Open(_) | Body::Read(_))) && self.image == Some(node.id) {
             return Err(Failure::Says("the image is not copied into itself"));
         }
-        let mode = u16::try_from(node.mode & 0o777).unwrap_or(0);
+        let mode = node.mode & 0o777;
         match std::mem::replace(&mut found.body, Ok(Body::Nothing))? {
             Body::Read(range) => {
                 let data = bytes.get(range).unwrap_or_default();
@@ -451,7 +451,6 @@ impl<'a> IntoVolume<'a> {
             return Ok(spot.directory.open_with(spot.name, OpenFlags::WRITE | OpenFlags::TRUNC, 0)?);
         }
         let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
-        let mode = u16::try_from(mode).unwrap_or(0o600);
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
         self.make(node, spot, |directory, name| directory.open_with(name, flags, mode))
     }
@@ -534,11 +533,11 @@ impl<'a> IntoVolume<'a> {
             |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
         );
         let mut mode = node.mode & 0o7777;
-        match directory.chown(&name, Some(node.uid), Some(node.gid)) {
+        match directory.lchown(&name, Some(node.uid), Some(node.gid)) {
             Ok(()) => {}
             Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
                 // A user may give a file to a group of his own.
-                let _ = directory.chown(&name, None, Some(node.gid));
+                let _ = directory.lchown(&name, None, Some(node.gid));
                 self.lost.owner();
                 // A set-id bit for another owner than it was meant for is a hole.
                 mode &= !0o6000;
@@ -548,7 +547,7 @@ impl<'a> IntoVolume<'a> {
         let xattrs = xattrs?;
         if self.args.archive {
             for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
-                if let Err(error) = directory.setxattr(&name, attribute, value, XattrFlags::empty()) {
+                if let Err(error) = directory.lsetxattr(&name, attribute, value, XattrFlags::empty()) {
                     let error = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
                     self.lost.xattr(named, attribute, error, directory.cred().uid() == 0);
                 }
@@ -575,7 +574,7 @@ impl<'a> IntoVolume<'a> {
                 }
             }
         }
-        directory.set_times(&name, SetTime::At(node.atime), SetTime::At(node.mtime))?;
+        directory.lset_times(&name, SetTime::At(node.atime), SetTime::At(node.mtime))?;
         Ok(())
     }
 

@@ -76,7 +76,7 @@ pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
 
 fn restore(session: &Session, path: &Path, record: &Restored) -> extern4::Result<()> {
     if record.owner.is_some() || record.group.is_some() {
-        session.chown(path, record.owner, record.group)?;
+        session.lchown(path, record.owner, record.group)?;
         // The group's bits are the ACL's mask, and are set with it.
         session.set_permissions(path, record.flags | u32::from(record.access.equiv_mode().0))?;
     }
