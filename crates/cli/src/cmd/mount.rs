@@ -6,35 +6,34 @@ mod memory;
 mod open;
 mod options;
 mod remount;
+mod serve;
 mod service;
 mod signals;
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use extern4::{Backup, Volume};
 use extern4_disk::feature::RoCompat;
-use extern4_fuse::{Claim, Config, MountOptions, Mounted, Server, device_name, serve};
-use rustix::process::{getegid, geteuid};
-use tracing::{debug, info, warn};
+use extern4_fuse::{Claim, MountOptions, Mounted, device_name};
+use rustix::process::geteuid;
+use tracing::{debug, info};
 
 use self::log::Log;
 use self::open::Opened;
 use self::options::{Options, Words};
 pub(crate) use self::signals::outlive_size_limit;
 use crate::app::{App, host_reason};
-use crate::control::{Control, Journaling, Setting};
 use crate::mount_table::Entry;
 use crate::place::{Image, Place};
 use crate::status::Status;
-use crate::text::{counted, escape};
+use crate::text::escape;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -79,191 +78,153 @@ pub(crate) struct Args {
     with_parent: Option<u32>,
 }
 
+/// Serves the volume until it is unmounted: reads the options, prepares the host, mounts, serves. A step that fails reports the
+/// failure and returns `None`.
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let mut lists = args.options.clone();
-    let mut options = Options::of(&lists);
-    options.journal = options.journal.or_else(|| app.opening().journal.clone());
-    options.superblock = options.superblock.or(app.opening().superblock.map(Backup::Block));
-    let Some(image) = options.image(&args.place.image) else {
-        app.fail_at(Status::Usage, &args.place, "it says already where the volume is");
-        return Ok(());
-    };
-    let image = &image;
-    if args.place.path.as_os_str() != "/" {
-        app.fail_at(Status::Usage, &args.place, "name the image alone");
-        return Ok(());
-    }
-    if options.remount {
-        if app.refuses_opening("the volume is open already") {
-            return Ok(());
-        }
-        remount::remount(&args.dir, &args.options, app);
-        return Ok(());
-    }
-    if options.fsname.is_some() && options.fuseblk == Some(true) {
-        app.fail(Status::Usage, "fsname: the mount table names the block device of a fuseblk mount");
-        return Ok(());
-    }
-    if options.nofail && !image.file.exists() {
-        return Ok(());
-    }
+    let Some(request) = Request::read(args, app) else { return Ok(()) };
     if !args.foreground && !args.detach {
         return daemon::start(&args.dir, app);
     }
-    if let Some(mount) = Entry::dead_at(&args.dir) {
-        app.fail_at(Status::Failed, args.dir.display(), open::dead(&mount));
-        return Ok(());
-    }
-    if let Some(mode) = options.mkdir
-        && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
-    {
-        app.fail_at(Status::Failed, args.dir.display(), host_reason(&error));
-        return Ok(());
-    }
-    if let Some(parent) = args.with_parent
-        && !end_with(parent)?
-    {
-        app.fail(Status::Failed, format_args!("process {parent}, which was to be waited for, has ended"));
-        return Ok(());
-    }
-    let Ok(metrics) = args.metrics.map(|address| serve_metrics(address, app)).transpose() else {
-        return Ok(());
-    };
-    if !start_log(args, app) {
-        return Ok(());
-    }
-    let nowhere = match daemon::nowhere() {
-        Ok(nowhere) => nowhere,
-        Err(error) => {
-            let reason = host_reason(&error);
-            app.fail(
-                Status::Failed,
-                format_args!("too few file descriptors for a mount (ulimit -n): {reason}"),
-            );
-            return Ok(());
+    let Some(host) = Host::prepare(args, &request.options, app)? else { return Ok(()) };
+    let Some(made) = Made::open_and_mount(args, request, app) else { return Ok(()) };
+    serve::until_unmounted(args, host, made, app);
+    Ok(())
+}
+
+/// The wishes of the command line.
+struct Request {
+    image: Image,
+    /// The options as they were written.
+    lists: Vec<Words>,
+    options: Options,
+}
+
+impl Request {
+    /// Reads and checks the options; `None` also if there is nothing to mount, as after a remount.
+    fn read(args: &Args, app: &mut App) -> Option<Self> {
+        let lists = args.options.clone();
+        let mut options = Options::of(&lists);
+        options.journal = options.journal.or_else(|| app.opening().journal.clone());
+        options.superblock = options.superblock.or(app.opening().superblock.map(Backup::Block));
+        let Some(image) = options.image(&args.place.image) else {
+            app.fail_at(Status::Usage, &args.place, "it says already where the volume is");
+            return None;
+        };
+        if args.place.path.as_os_str() != "/" {
+            app.fail_at(Status::Usage, &args.place, "name the image alone");
+            return None;
         }
-    };
-    let Some(Opened { volume, claim }) = open::open(image, &mut options, &mut lists, app) else {
-        return Ok(());
-    };
-    app.warn_of(image, &volume);
-    if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
-        app.fail_at(Status::Failed, image, format_args!("the volume has more than sizelimit={most} bytes"));
-        return Ok(());
+        if options.remount {
+            if !app.refuses_opening("the volume is open already") {
+                remount::remount(&args.dir, &args.options, app);
+            }
+            return None;
+        }
+        if options.fsname.is_some() && options.fuseblk == Some(true) {
+            app.fail(Status::Usage, "fsname: the mount table names the block device of a fuseblk mount");
+            return None;
+        }
+        let is_missing = options.nofail && !image.file.exists();
+        (!is_missing).then_some(Self { image, lists, options })
     }
-    if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
-        app.note_at(image, "it has no quotas, and none are kept: tune2fs -O quota makes them");
+}
+
+/// The things of the host that serving needs.
+struct Host {
+    metrics: Option<TcpListener>,
+    /// `/dev/null`, for the standard streams of a process in the background.
+    nowhere: File,
+}
+
+impl Host {
+    /// Checks and makes the directory, and opens the listener, the log and the spare file descriptors.
+    fn prepare(args: &Args, options: &Options, app: &mut App) -> io::Result<Option<Self>> {
+        if let Some(mount) = Entry::dead_at(&args.dir) {
+            app.fail_at(Status::Failed, args.dir.display(), open::dead(&mount));
+            return Ok(None);
+        }
+        if let Some(mode) = options.mkdir
+            && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
+        {
+            app.fail_at(Status::Failed, args.dir.display(), host_reason(&error));
+            return Ok(None);
+        }
+        if let Some(parent) = args.with_parent
+            && !end_with(parent)?
+        {
+            app.fail(Status::Failed, format_args!("process {parent}, which was to be waited for, has ended"));
+            return Ok(None);
+        }
+        let Ok(metrics) = args.metrics.map(|address| serve_metrics(address, app)).transpose() else {
+            return Ok(None);
+        };
+        if !start_log(args, app) {
+            return Ok(None);
+        }
+        match daemon::nowhere() {
+            Ok(nowhere) => Ok(Some(Self { metrics, nowhere })),
+            Err(error) => {
+                let reason = host_reason(&error);
+                app.fail(
+                    Status::Failed,
+                    format_args!("too few file descriptors for a mount (ulimit -n): {reason}"),
+                );
+                Ok(None)
+            }
+        }
     }
-    // Found out now: once it is mounted, it cannot be looked at before it is served.
-    let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
-    let dir = escape(dir.as_os_str().as_bytes());
-    let mounted = Arc::new(OnceLock::new());
-    let made = signals::end_on_signals(&mounted)
-        .and_then(|ending| Ok((ending, mount(image, &volume, claim, &args.dir, &options)?)));
-    let (ending, (device, mount)) = match made {
-        Ok(made) => made,
-        Err(error) => {
+}
+
+/// A mount that is not served yet.
+struct Made {
+    request: Request,
+    volume: Volume,
+    /// The directory, resolved and quoted, for messages.
+    dir: String,
+    device: OwnedFd,
+    mount: Mounted,
+    /// Set when serving begins; the thread for signals waits for it.
+    mounted: Arc<OnceLock<Mounted>>,
+    /// Held while a signal unmounts.
+    ending: Arc<Mutex<()>>,
+}
+
+impl Made {
+    fn open_and_mount(args: &Args, mut request: Request, app: &mut App) -> Option<Self> {
+        let Request { image, lists, options } = &mut request;
+        let Opened { volume, claim } = open::open(image, options, lists, app)?;
+        app.warn_of(image, &volume);
+        if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
             app.fail_at(
                 Status::Failed,
-                args.dir.display(),
-                format_args!("cannot mount: {}", host_reason(&error)),
+                image,
+                format_args!("the volume has more than sizelimit={most} bytes"),
             );
-            if let Err(error) = close(&volume) {
-                app.error(image, &error);
+            return None;
+        }
+        if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
+            app.note_at(&*image, "it has no quotas, and none are kept: tune2fs -O quota makes them");
+        }
+        // Resolved before the mount: a mount that is not served yet does not answer.
+        let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
+        let dir = escape(dir.as_os_str().as_bytes()).to_string();
+        let mounted = Arc::new(OnceLock::new());
+        let made = signals::end_on_signals(&mounted)
+            .and_then(|ending| Ok((ending, mount(image, &volume, claim, &args.dir, options)?)));
+        match made {
+            Ok((ending, (device, mount))) => {
+                Some(Self { request, volume, dir, device, mount, mounted, ending })
             }
-            return Ok(());
-        }
-    };
-    let log = Box::new(|message: &str| warn!("{message}"));
-    let closed = Arc::new(OnceLock::new());
-    let (last, closing) = (volume.clone(), Arc::clone(&closed));
-    let destroy = Box::new(move |server: &Server| {
-        server.forget_all();
-        closing.get_or_init(|| close(&last));
-    });
-    let journaling = Journaling::chosen(&volume, options.data, options.commit_interval());
-    let journaling = journaling.filter(|_| !options.noload);
-    let setting = Setting { options: words(&lists, &options, &volume), journaling };
-    let only = options.only();
-    let Options { opens, writeback, idmap, lifetime, transport, owner, fakeroot, memory, .. } = options;
-    let (max_known, max_ring_bytes) = (memory.known, memory.requests_bytes);
-    let config = Config {
-        opens,
-        writeback,
-        idmap,
-        lifetime,
-        transport,
-        owner,
-        only,
-        fakeroot: fakeroot.then(|| (geteuid().as_raw(), getegid().as_raw())),
-        max_known,
-        max_ring_bytes,
-        destroy,
-        log,
-    };
-    let server = Arc::new(Server::new(volume.namespace(), config));
-    let mounted = mounted.get_or_init(|| mount);
-    let note = |what: &str, error: &io::Error| {
-        app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
-    };
-    let (mut control, mut is_ready) = (None, false);
-    let ready = || {
-        control = Control::start(&args.dir, &server, &volume, image, setting, metrics, note);
-        info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
-        // In the background it is another process than the one that was started.
-        service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
-        if args.detach {
-            daemon::detach(&nowhere);
-        }
-        is_ready = true;
-    };
-    let served = serve(&server, device, ready);
-    // The serving ends before the last step of an unmount that is forced.
-    drop(ending.lock());
-    service::tell("STOPPING=1");
-    let waiting = control.map(Control::end);
-    // Who was at the terminal knows that it is mounted, and may have gone since.
-    if is_ready {
-        app.switch_to_log();
-    }
-    let failed = served.is_err();
-    if let Err(error) = served {
-        app.fail_at(Status::Failed, &dir, host_reason(&error));
-    }
-    open::say_ending();
-    server.forget_all();
-    let mut lost = None;
-    if server.is_broken() {
-        lost = Some("what was not durable when the fault was met is lost".to_owned());
-    } else if server.has_lost() {
-        lost = Some("some of what programs wrote could not be written; the log tells what".to_owned());
-    }
-    if let Some(why) = &lost {
-        app.fail_at(Status::Failed, image, why);
-    }
-    for operation in server.operations() {
-        let times = counted(operation.times.count(), "time", "times");
-        debug!("{}: {times}, {}", operation.name, counted(operation.errors, "error", "errors"));
-    }
-    drop(server);
-    if failed {
-        // Now that nothing is left of the way to the kernel, which would wait for an answer.
-        mounted.clear();
-    }
-    // Where the kernel waited for it, it is done already.
-    if let Err(error) = closed.get_or_init(|| close(&volume)) {
-        app.error(image, error);
-        if !volume.ext4().is_halted() {
-            lost.get_or_insert_with(|| error.to_string());
+            Err(error) => {
+                let why = format!("cannot mount: {}", host_reason(&error));
+                app.fail_at(Status::Failed, args.dir.display(), why);
+                if let Err(error) = close(&volume) {
+                    app.error(&*image, &error);
+                }
+                None
+            }
         }
     }
-    if let Some(waiting) = waiting {
-        waiting.tell(lost.as_deref());
-    }
-    if is_ready {
-        info!("{image} is no longer mounted on {dir}");
-    }
-    Ok(())
 }
 
 /// Has this process told to end when its parent does, if that is process `parent`; false if that has ended already.
@@ -271,15 +232,6 @@ fn end_with(parent: u32) -> io::Result<bool> {
     // What the signal does before it is listened to is right, too.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     Ok(std::os::unix::process::parent_id() == parent)
-}
-
-/// The options as words, with what the volume says where they say nothing.
-fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
-    let usual = volume.ext4().superblock().error_policy();
-    match options::errors_name(usual).filter(|_| options.errors.is_none()) {
-        Some(errors) => format!("errors={errors},{}", options::text(lists)),
-        None => options::text(lists),
-    }
 }
 
 /// Listens where metrics are to be served. A failure is reported.

@@ -299,7 +299,18 @@ mod tests {
     #[test]
     fn unknown_words_are_named() {
         let why = |text| parse(text).err().unwrap_or_default();
-        assert!(why("ro,quickly").contains("'quickly' is not known"));
+        assert!(why("ro,quickly").contains("'quickly' is not known; extern4 mount --help"));
+        for (wrong, near) in [
+            ("nodirtime", "nodiratime"),
+            ("noatim", "noatime"),
+            ("comit=5", "commit"),
+            ("fakerot", "fakeroot"),
+            ("dta=ordered", "data"),
+            ("allow-other", "allow_other"),
+        ] {
+            let expected = format!("'{wrong}' is not known; did you mean '{near}'?");
+            assert_eq!(why(wrong), expected);
+        }
         for bad in [
             "commit=soon",
             "journal_path=",

@@ -328,5 +328,18 @@ pub(super) fn effect_of(word: &str) -> Result<Effect, String> {
     if FREE.iter().any(|prefix| word.starts_with(prefix)) {
         return Ok(Arc::new(|_| {}));
     }
-    Err(format!("'{word}' is not known; extern4 mount --help lists the options"))
+    Err(match nearest(key) {
+        Some(near) => format!("'{word}' is not known; did you mean '{near}'?"),
+        None => format!("'{word}' is not known; extern4 mount --help lists the options"),
+    })
+}
+
+/// The known word that is spelled most like `wrong`, if one is close.
+fn nearest(wrong: &str) -> Option<&'static str> {
+    let known = WORDS.iter().map(|(word, _)| word.split('=').next().unwrap_or(word));
+    let known = known.chain(VALUES.iter().map(|(key, _)| *key)).chain(TUNING.iter().copied());
+    let (likeness, near) = known
+        .map(|word| (strsim::jaro_winkler(wrong, word), word))
+        .max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (likeness > 0.8).then_some(near)
 }

@@ -1,0 +1,133 @@
+//! Serving a mount, from the first request to the end of the volume.
+
+use std::io;
+use std::process;
+use std::sync::{Arc, OnceLock};
+
+use extern4::Volume;
+use extern4_fuse::{Config, Server};
+use rustix::process::{getegid, geteuid};
+use tracing::{debug, info, warn};
+
+use super::options::{self, Options, Words};
+use super::{Args, Host, Made, Request, close, daemon, open, service};
+use crate::app::{App, host_reason};
+use crate::control::{Control, Journaling, Setting};
+use crate::status::Status;
+use crate::text::counted;
+
+/// The result of closing the volume, once it is closed. The kernel's last request closes it; without that request, the end of
+/// [`until_unmounted`] does.
+type Closed = Arc<OnceLock<extern4::Result<()>>>;
+
+/// Serves the mount until it ends, and closes the volume. Failures are reported.
+pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App) {
+    let Made { request: Request { image, lists, options }, volume, dir, device, mount, mounted, ending } =
+        made;
+    let closed = Closed::default();
+    let setting = setting(&lists, &options, &volume);
+    let server = Arc::new(Server::new(volume.namespace(), config(&options, &volume, &closed)));
+    let mounted = mounted.get_or_init(|| mount);
+    let note = |what: &str, error: &io::Error| {
+        app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
+    };
+    let (mut control, mut is_ready) = (None, false);
+    let ready = || {
+        control = Control::start(&args.dir, &server, &volume, &image, setting, host.metrics, note);
+        info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
+        // In the background this is another process than the one that the service manager started.
+        service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
+        if args.detach {
+            daemon::detach(&host.nowhere);
+        }
+        is_ready = true;
+    };
+    let served = extern4_fuse::serve(&server, device, ready);
+    // Serving ends before the last step of a forced unmount.
+    drop(ending.lock());
+    service::tell("STOPPING=1");
+    let waiting = control.map(Control::end);
+    // The user at the terminal knows that the volume is mounted, and may have left.
+    if is_ready {
+        app.switch_to_log();
+    }
+    let failed = served.is_err();
+    if let Err(error) = served {
+        app.fail_at(Status::Failed, &dir, host_reason(&error));
+    }
+    open::say_ending();
+    server.forget_all();
+    let mut lost = loss(&server);
+    if let Some(why) = &lost {
+        app.fail_at(Status::Failed, &image, why);
+    }
+    for operation in server.operations() {
+        let times = counted(operation.times.count(), "time", "times");
+        debug!("{}: {times}, {}", operation.name, counted(operation.errors, "error", "errors"));
+    }
+    drop(server);
+    if failed {
+        // The server's end of the device is closed: otherwise the kernel would wait for an answer.
+        mounted.clear();
+    }
+    if let Err(error) = closed.get_or_init(|| close(&volume)) {
+        app.error(&image, error);
+        if !volume.ext4().is_halted() {
+            lost.get_or_insert_with(|| error.to_string());
+        }
+    }
+    if let Some(waiting) = waiting {
+        waiting.tell(lost.as_deref());
+    }
+    if is_ready {
+        info!("{image} is no longer mounted on {dir}");
+    }
+}
+
+/// The reason why data was lost, if any was.
+fn loss(server: &Server) -> Option<String> {
+    if server.is_broken() {
+        Some("what was not durable when the fault was met is lost".to_owned())
+    } else if server.has_lost() {
+        Some("some of what programs wrote could not be written; the log tells what".to_owned())
+    } else {
+        None
+    }
+}
+
+/// The options that reach the FUSE server.
+fn config(options: &Options, volume: &Volume, closed: &Closed) -> Config {
+    let (last, closing) = (volume.clone(), Arc::clone(closed));
+    Config {
+        opens: options.opens,
+        writeback: options.writeback,
+        idmap: options.idmap,
+        lifetime: options.lifetime,
+        transport: options.transport,
+        owner: options.owner,
+        only: options.only(),
+        fakeroot: options.fakeroot.then(|| (geteuid().as_raw(), getegid().as_raw())),
+        max_known: options.memory.known,
+        max_ring_bytes: options.memory.requests_bytes,
+        destroy: Box::new(move |server: &Server| {
+            server.forget_all();
+            closing.get_or_init(|| close(&last));
+        }),
+        log: Box::new(|message: &str| warn!("{message}")),
+    }
+}
+
+/// The settings that `stats` shows and a remount is compared with.
+fn setting(lists: &[Words], options: &Options, volume: &Volume) -> Setting {
+    let journaling = Journaling::chosen(volume, options.data, options.commit_interval());
+    Setting { options: words(lists, options, volume), journaling: journaling.filter(|_| !options.noload) }
+}
+
+/// The options as words; the volume's own error policy is added where they name none.
+fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
+    let usual = volume.ext4().superblock().error_policy();
+    match options::errors_name(usual).filter(|_| options.errors.is_none()) {
+        Some(errors) => format!("errors={errors},{}", options::text(lists)),
+        None => options::text(lists),
+    }
+}
