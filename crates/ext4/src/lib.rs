@@ -53,7 +53,7 @@ mod xattr;
 pub use dir::htree::read::HtreeEntry;
 pub use error::{Error, InUse, Result, Unsupported};
 pub use extern4_disk::superblock::ErrorPolicy;
-pub use extern4_jbd2::Stats as JournalStats;
+pub use extern4_jbd2::{DEFAULT_COMMIT_INTERVAL, Stats as JournalStats};
 pub use fs::Ext4;
 pub use map::run::{Run, RunKind};
 pub use mount::data_mode::DataMode;

@@ -41,7 +41,9 @@ pub use dir::{DirEntry, ReadDir, Walk};
 pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
-pub use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, JournalStats, SharingStats};
+pub use extern4_ext4::{
+    Backup, DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy, Ext4, JournalStats, SharingStats,
+};
 pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{
     Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,

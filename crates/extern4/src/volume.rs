@@ -143,7 +143,7 @@ impl OpenOptions {
     }
 
     /// The longest time that a change is in memory only, unless the device is slower: a transaction is committed so long after its
-    /// first change; 5 seconds by default.
+    /// first change; [`DEFAULT_COMMIT_INTERVAL`](crate::DEFAULT_COMMIT_INTERVAL) otherwise.
     pub fn commit_interval(&mut self, interval: Duration) -> &mut Self {
         self.ext4.commit_interval = Some(interval);
         self

@@ -47,4 +47,4 @@ pub use journal::Journal;
 pub use map::{JournalMap, Run};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transactions::{Aborter, Closing, Observer, Options, Transactions};
+pub use transactions::{Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Observer, Options, Transactions};

@@ -112,6 +112,9 @@ impl<'c> Closing<'c> {
     }
 }
 
+/// The commit interval where none is asked for; Linux has the same.
+pub const DEFAULT_COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How transactions are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -122,7 +125,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(5) }
+        Self { interval: DEFAULT_COMMIT_INTERVAL }
     }
 }
 

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use extern4::{DataMode, Volume};
+use extern4::{DEFAULT_COMMIT_INTERVAL, DataMode, Volume};
 use extern4_disk::superblock::DefaultMountOptions;
-
-/// The longest time that a change is in memory only, unless a mount says otherwise; the same as Linux has.
-const USUAL: Duration = Duration::from_secs(5);
 
 /// How the journal is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +29,7 @@ impl Journaling {
 
     /// The seconds of an interval, if one is asked for, or of the usual one.
     pub(crate) fn seconds(interval: Option<Duration>) -> u64 {
-        interval.unwrap_or(USUAL).as_secs()
+        interval.unwrap_or(DEFAULT_COMMIT_INTERVAL).as_secs()
     }
 }
 
