@@ -37,7 +37,8 @@ impl Session {
         self.open_with(path, flags, 0o644)
     }
 
-    /// Opens a file as `open(2)` does with these flags. A file that is made gets `mode`, less the umask.
+    /// Opens a file as `open(2)` does with these flags. A file that is made gets `mode`, less the
+    /// umask.
     pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u32) -> Result<File> {
         let path = path.as_ref();
         let how = OpenHow { flags, mode: permissions(mode), resolve: self.resolve() };
@@ -180,7 +181,8 @@ impl Session {
         self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), How::FOLLOW)
     }
 
-    /// Sets the access time and the modification time of `path` itself, even if it is a symbolic link.
+    /// Sets the access time and the modification time of `path` itself, even if it is a symbolic
+    /// link.
     pub fn lset_times(
         &self,
         path: impl AsRef<Path>,

@@ -658,7 +658,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `EINVAL` for a label that is longer or has a NUL byte, and `EROFS` for a volume that is open for reading.
+    /// `EINVAL` for a label that is longer or has a NUL byte, and `EROFS` for a volume that is open
+    /// for reading.
     pub fn set_label(&self, label: impl AsRef<OsStr>) -> Result<()> {
         let set = self.superblock().fs().set_label(label.as_ref().as_bytes());
         set.map_err(|e| Error::from_vfs("label", e))
@@ -669,10 +670,12 @@ impl Volume {
         self.ext4.current_superblock().uuid()
     }
 
-    /// Changes the UUID, durably when this returns. A volume with `metadata_csum` gets the feature `metadata_csum_seed` with it.
+    /// Changes the UUID, durably when this returns. A volume with `metadata_csum` gets the feature
+    /// `metadata_csum_seed` with it.
     ///
     /// # Errors
-    /// `EROFS` for a volume that is open for reading, and an error where structures of the volume depend on the old UUID.
+    /// `EROFS` for a volume that is open for reading, and an error where structures of the volume
+    /// depend on the old UUID.
     pub fn set_uuid(&self, uuid: [u8; 16]) -> Result<()> {
         let tune = Tune { uuid: Some(uuid), ..Tune::default() };
         self.ext4.tune(&tune).map_err(|e| Error::from_vfs("change the UUID of", e.into()))?;

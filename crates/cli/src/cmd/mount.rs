@@ -78,7 +78,8 @@ pub(crate) struct Args {
     with_parent: Option<u32>,
 }
 
-/// Serves the volume until it is unmounted: reads the options, prepares the host, mounts, serves. A step that fails reports the
+/// Serves the volume until it is unmounted: reads the options, prepares the host, mounts, serves. A
+/// step that fails reports the
 /// failure and returns `None`.
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(request) = Request::read(args, app) else { return Ok(()) };
@@ -137,7 +138,8 @@ struct Host {
 }
 
 impl Host {
-    /// Checks and makes the directory, and opens the listener, the log and the spare file descriptors.
+    /// Checks and makes the directory, and opens the listener, the log and the spare file
+    /// descriptors.
     fn prepare(args: &Args, options: &Options, app: &mut App) -> io::Result<Option<Self>> {
         if let Some(mount) = Entry::dead_at(&args.dir) {
             app.fail_at(Status::Failed, args.dir.display(), open::dead(&mount));

@@ -16,7 +16,8 @@ use crate::control::{Control, Journaling, Setting};
 use crate::status::Status;
 use crate::text::counted;
 
-/// The result of closing the volume, once it is closed. The kernel's last request closes it; without that request, the end of
+/// The result of closing the volume, once it is closed. The kernel's last request closes it;
+/// without that request, the end of
 /// [`until_unmounted`] does.
 type Closed = Arc<OnceLock<extern4::Result<()>>>;
 
