@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test lint bench bench-mount static lab lab-page prove-mount soak ci
+.PHONY: run test lint bench bench-mount bench-build static lab lab-page prove-mount soak ci
 .DEFAULT_GOAL := test
 # Where rustup puts cargo, as scripts/setup looks for it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -26,6 +26,9 @@ bench:
 
 bench-mount:
 	$(MAKE) bench ROWS=mount-
+
+bench-build:
+	$(MAKE) bench ROWS=build-
 
 # One file that needs no library.
 static:

@@ -8,6 +8,7 @@
 //! what they are of.
 
 mod buffer;
+mod build;
 mod image;
 mod metadata;
 mod mount;
@@ -31,6 +32,7 @@ pub(crate) use search::search_loop;
 pub(crate) use walk::{Call, call_loop};
 pub(crate) use write::write_loop;
 
+use build::{Builder, Tree};
 use image::Rival;
 use metadata::Change;
 use mount::{Memory, Transport, Work};
@@ -138,6 +140,15 @@ macro_rules! xattr_cell {
     };
 }
 
+/// The row of an image that is built.
+macro_rules! build {
+    ($name:literal, $goal:literal, $tree:expr, $rival:ident) => {
+        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
+            bench.build($name, $goal, $tree, Builder::$rival)
+        })
+    };
+}
+
 /// The row of a change of names or attributes.
 macro_rules! change {
     ($name:literal, $change:ident) => {
@@ -149,7 +160,7 @@ macro_rules! change {
 
 /// All rows.
 const ROWS: &[&[Spec]] =
-    &[LIBRARY_ROWS, mount_rows!(Ring, "mount-ring-"), mount_rows!(Device, "mount-device-")];
+    &[LIBRARY_ROWS, BUILD_ROWS, mount_rows!(Ring, "mount-ring-"), mount_rows!(Device, "mount-device-")];
 
 /// Those of the library, and of the command but for its mount.
 const LIBRARY_ROWS: &[Spec] = &[
@@ -252,6 +263,18 @@ const LIBRARY_ROWS: &[Spec] = &[
     ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {
         bench.copy_tree(Rival::Fuse2fs)
     }),
+];
+
+/// Those of images that are built from a tree, and exported.
+const BUILD_ROWS: &[Spec] = &[
+    build!("build-share-vs-mke2fs", 30.0, Tree::Share, Mke2fs),
+    build!("build-share-vs-kernel", 5.0, Tree::Share, Kernel),
+    build!("build-tar-vs-kernel", 3.0, Tree::Tar("tar"), Kernel),
+    build!("build-tar-zst-vs-kernel", 2.0, Tree::Tar("tar.zst"), Kernel),
+    build!("build-100000-files-vs-mke2fs", 20.0, Tree::Small, Mke2fs),
+    build!("build-100000-files-vs-kernel", 4.0, Tree::Small, Kernel),
+    ("build-empty-20gb-vs-mke2fs", &[Need::Program("mke2fs")], Bench::mkfs),
+    ("build-export-tar-vs-kernel", &[Need::Mounts], Bench::export),
 ];
 
 /// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal

@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// How long `command` runs; it has to succeed.
-fn time(command: &mut Command) -> Result<Duration> {
+pub(super) fn time(command: &mut Command) -> Result<Duration> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();
     let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
