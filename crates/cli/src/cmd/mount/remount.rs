@@ -61,7 +61,7 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     {
         return Ok(Found::Contradiction(why));
     }
-    // Without a journal there is neither. Source: ext4_remount() of fs/ext4/super.c, which ignores both then.
+    // Without a journal there is neither. The kernel's mount ignores both then, as tried with mount(8).
     if let Some(now) = &report.journaling
         && let Some(why) = data_contradiction(now, options).or_else(|| commit_contradiction(now, options))
     {
