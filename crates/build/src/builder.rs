@@ -80,8 +80,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Changes the tree as a manifest says: it adds entries, such as devices, and sets owners, modes
-    /// and attributes of those that are there.
+    /// Changes the tree as a manifest says: it adds entries, such as devices, and sets owners,
+    /// modes and attributes of those that are there.
     ///
     /// # Errors
     /// [`Error::Source`].

@@ -350,8 +350,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes an entry as `change` says, which gets the one that the tree has and gives the one that
-    /// it is to have. An entry that only changes its facts keeps its contents and its other names.
+    /// Changes an entry as `change` says, which gets the one that the tree has and gives the one
+    /// that it is to have. An entry that only changes its facts keeps its contents and its other
+    /// names.
     pub(crate) fn amend(
         &mut self,
         path: &[u8],

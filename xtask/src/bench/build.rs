@@ -37,7 +37,7 @@ pub(super) enum Builder {
 pub(super) enum Tree {
     /// `/usr/share`.
     Share,
-    /// The same as a tar archive, with the end of its name.
+    /// A tar archive of it, with the end of its name.
     Tar(&'static str),
     /// Many small files.
     Small,
