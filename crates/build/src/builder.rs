@@ -12,6 +12,8 @@ use crate::tree::{Body, Order, Tree};
 
 /// Bytes of the volume for each further inode where there is to be free space.
 const INODE_RATIO: u64 = 16_384;
+/// The size of a volume that is asked for numbers.
+const PROBE_BYTES: u64 = 1 << 30;
 /// The most that the size of a volume can be: 2^48 blocks are more than any tree needs.
 const MOST_BLOCKS_LOG: u32 = 44;
 
@@ -148,10 +150,19 @@ impl Builder {
         }
     }
 
+    /// A volume that is large enough for any options, to ask for numbers that do not depend on the
+    /// size.
+    fn probe(&self, order: &Order) -> Result<Draft> {
+        let mut options = self.options.volume.clone();
+        let inodes = order.inodes.len() as u64 + options.inodes.unwrap_or(0);
+        let bytes = PROBE_BYTES + inodes * INODE_RATIO;
+        options.size = Some(bytes);
+        Ok(Draft::new(&options, &self.options.config, bytes)?)
+    }
+
     fn find_holes(&self, order: &Order) -> Result<Holes> {
         let mut holes = Holes::default();
-        let draft = Draft::new(&self.options.volume, &self.options.config, 1 << 30)?;
-        let size = draft.superblock().block_size().into();
+        let size = self.probe(order)?.superblock().block_size().into();
         for &inode in &order.inodes {
             let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
             let Layer { source, prefix } = &self.layers[usize::from(*source)];
@@ -208,7 +219,7 @@ impl Planning {
 
     /// The smallest volume that the tree fits in, and `slack` bytes more.
     fn smallest(self, slack: u64) -> Result<Planned> {
-        let probe = self.draft(1 << 30, None)?;
+        let probe = self.builder.probe(&self.order)?;
         let placer = Placer {
             tree: &self.builder.tree,
             order: &self.order,

@@ -1,8 +1,8 @@
 //! The places of all files: which blocks each of them has.
 //!
 //! Directories come first, then blocks of extended attributes and long symbolic links, then the
-//! contents of files in the order of their paths. Everything follows each other without gaps but
-//! for the groups' metadata.
+//! contents of files in the order of their paths. They follow each other. A file that does not fit
+//! between the metadata of two groups goes behind it, and smaller files fill the gap.
 
 use std::collections::HashMap;
 
@@ -93,38 +93,64 @@ impl Layout {
     }
 }
 
-/// Free blocks, taken from the first on.
+/// Free blocks, each run of which is taken from its first block on.
 #[derive(Debug)]
 struct Cursor {
-    runs: Vec<(u64, u64)>,
+    runs: Vec<Free>,
+    /// The runs before this one are full.
     at: usize,
-    /// Blocks of `runs[at]` that are taken.
-    taken: u64,
     used: u64,
 }
 
-impl Cursor {
-    fn free(&self) -> u64 {
-        self.runs[self.at..].iter().map(|(_, len)| len).sum::<u64>() - self.taken
+#[derive(Debug)]
+struct Free {
+    start: u64,
+    len: u64,
+    taken: u64,
+}
+
+impl Free {
+    fn left(&self) -> u64 {
+        self.len - self.taken
     }
 
-    /// Takes blocks, in pieces where other things are in between. False if there are too few.
+    fn take(&mut self, len: u64) -> u64 {
+        self.taken += len;
+        self.start + self.taken - len
+    }
+}
+
+impl Cursor {
+    fn new(runs: impl Iterator<Item = (u64, u64)>) -> Self {
+        let runs = runs.map(|(start, len)| Free { start, len, taken: 0 }).collect();
+        Self { runs, at: 0, used: 0 }
+    }
+
+    fn free(&self) -> u64 {
+        self.runs.iter().map(Free::left).sum()
+    }
+
+    /// Takes blocks from the first run that has room for all of them, or in pieces if there is
+    /// none. False if there are too few.
     fn take(&mut self, mut len: u64, mut give: impl FnMut(u64, u64)) -> bool {
         self.used += len;
-        while len > 0 {
-            let Some(&(start, have)) = self.runs.get(self.at) else { return false };
-            let part = len.min(have - self.taken);
-            if part > 0 {
-                give(start + self.taken, part);
-            }
-            self.taken += part;
+        while self.runs.get(self.at).is_some_and(|run| run.left() == 0) {
+            self.at += 1;
+        }
+        let runs = &mut self.runs[self.at..];
+        if let Some(run) = runs.iter_mut().find(|run| run.left() >= len) {
+            give(run.take(len), len);
+            return true;
+        }
+        for run in runs.iter_mut().filter(|run| run.left() > 0) {
+            let part = len.min(run.left());
+            give(run.take(part), part);
             len -= part;
-            if self.taken == have {
-                self.at += 1;
-                self.taken = 0;
+            if len == 0 {
+                return true;
             }
         }
-        true
+        false
     }
 }
 
@@ -149,7 +175,7 @@ impl Placer<'_> {
 
     /// Gives all files blocks that are free in a draft, and takes these.
     pub(crate) fn place(&self, draft: &mut Draft) -> Result<Layout> {
-        let mut cursor = Cursor { runs: draft.free_runs().collect(), at: 0, taken: 0, used: 0 };
+        let mut cursor = Cursor::new(draft.free_runs());
         let free = cursor.free();
         let mut layout = Layout { starts: vec![0; self.tree.nodes()], ..Layout::default() };
         let fits = self.place_directories(draft, &mut cursor, &mut layout)?
@@ -164,18 +190,15 @@ impl Placer<'_> {
             });
         }
         layout.used = cursor.used;
-        for &(start, len) in &cursor.runs[..cursor.at] {
-            draft.take(start, len);
-        }
-        if let Some(&(start, _)) = cursor.runs.get(cursor.at) {
-            draft.take(start, cursor.taken);
+        for run in &cursor.runs {
+            draft.take(run.start, run.taken);
         }
         Ok(layout)
     }
 
     /// Blocks that the tree needs at least: all but those of maps.
     pub(crate) fn least_blocks(&self, draft: &Draft) -> Result<u64> {
-        let mut cursor = Cursor { runs: vec![(1, u64::MAX / 2)], at: 0, taken: 0, used: 0 };
+        let mut cursor = Cursor::new(std::iter::once((1, u64::MAX / 2)));
         let mut layout = Layout { starts: vec![0; self.tree.nodes()], ..Layout::default() };
         self.place_directories(draft, &mut cursor, &mut layout)?;
         self.place_xattrs(draft, &mut cursor, &mut layout)?;

@@ -5,6 +5,7 @@ mod source;
 use std::io::{self, Write as _};
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
@@ -12,16 +13,17 @@ use extern4_mkfs::Options;
 use extern4_tree::Manifest;
 
 use self::source::Argument;
-use super::mkfs;
+use super::mkfs::{self, Failure};
 use super::tune::{Uuid, random, uuid};
 use crate::app::App;
+use crate::place::{Part, Place};
 use crate::status::Status;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The image file to make
-    #[arg(value_name = "OUT")]
-    out: PathBuf,
+    /// The image file to make, or a device or partition to fill
+    #[arg(value_name = "OUT", value_parser = Place::parser())]
+    out: Place,
     /// The trees to put into it, each over those before: a directory, a tar archive, - for an
     /// archive on standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
@@ -97,14 +99,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// Why no volume was built.
-enum Failure {
-    /// The options are wrong.
-    Usage(String),
-    /// Anything else.
-    Failed(String),
-}
-
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
@@ -121,13 +115,68 @@ impl From<extern4_tree::Error> for Failure {
 }
 
 fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
-    if !args.force && !args.dry_run && args.out.symlink_metadata().is_ok() {
-        let reason = format!("'{}': File exists (--force replaces it)", args.out.display());
-        return Err(Failure::Failed(reason));
+    match out_of(args)? {
+        Out::File => {
+            let volume = plan(args, args.size, app)?;
+            if !args.dry_run {
+                volume.write_file(&args.out.image.file, args.force, threads(args), &go_on)?;
+            }
+            Ok(volume)
+        }
+        Out::Device { is_device } => {
+            let target = mkfs::device(&args.out.image, is_device, args.force || args.dry_run)?;
+            let size = match args.size {
+                Size::Auto => Size::Bytes(target.size_bytes()),
+                size => size,
+            };
+            let volume = plan(args, size, app)?;
+            let (wanted, have) = (volume.size_bytes(), target.size_bytes());
+            if wanted > have {
+                let reason = format!("'{}': {wanted} bytes are more than its {have}", args.out.image);
+                return Err(Failure::Failed(reason));
+            }
+            if !args.dry_run {
+                volume.write(&*target, threads(args), &go_on)?;
+            }
+            Ok(volume)
+        }
     }
-    let mut builder = Builder::new(options(args)?);
+}
+
+/// The kind of place that the volume goes to.
+enum Out {
+    /// A new file.
+    File,
+    /// A device, or a partition.
+    Device { is_device: bool },
+}
+
+fn out_of(args: &Args) -> Result<Out, Failure> {
+    let image = &args.out.image;
+    let refused = |reason: &str| Err(Failure::Failed(format!("'{image}': {reason}")));
+    if args.out.path.as_os_str() != "/" {
+        return Err(Failure::Usage(format!("'{}': name the image alone", args.out)));
+    }
+    let Ok(found) = image.file.symlink_metadata() else {
+        return match image.part {
+            Part::Whole => Ok(Out::File),
+            _ => refused("No such file or directory"),
+        };
+    };
+    let kind = std::fs::metadata(&image.file).map_or(found.file_type(), |found| found.file_type());
+    match () {
+        () if kind.is_block_device() => Ok(Out::Device { is_device: true }),
+        () if image.part != Part::Whole => Ok(Out::Device { is_device: false }),
+        () if !kind.is_file() && !found.is_symlink() => refused("it is neither a file nor a block device"),
+        () if !args.force && !args.dry_run => refused("File exists (--force replaces it)"),
+        () => Ok(Out::File),
+    }
+}
+
+fn plan(args: &Args, size: Size, app: &App) -> Result<Planned, Failure> {
+    let mut builder = Builder::new(options(args, size)?);
     for argument in &args.sources {
-        let source = argument.open(args.one_file_system, &args.out)?;
+        let source = argument.open(args.one_file_system, &args.out.image.file)?;
         builder.add(source, argument.prefix())?;
     }
     for manifest in &args.manifest {
@@ -140,15 +189,19 @@ fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
     for warning in volume.warnings() {
         app.note(warning);
     }
-    if !args.dry_run {
-        let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
-        let threads = threads.map_or(1, NonZero::get);
-        volume.write_file(&args.out, args.force, threads, &|_| ControlFlow::Continue(()))?;
-    }
     Ok(volume)
 }
 
-fn options(args: &Args) -> Result<BuildOptions, Failure> {
+fn threads(args: &Args) -> usize {
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+    threads.map_or(1, NonZero::get)
+}
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
     let mut features = args.features.clone();
     if args.no_journal {
         features.push("^has_journal".to_owned());
@@ -171,7 +224,7 @@ fn options(args: &Args) -> Result<BuildOptions, Failure> {
             ..Options::default()
         },
         config: mkfs::config().map_err(|error| Failure::Usage(error.to_string()))?,
-        size: args.size,
+        size,
         uuid,
         hash_seed: None,
         latest: match args.source_date_epoch {

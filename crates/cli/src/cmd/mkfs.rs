@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// Why no volume was made.
-enum Failure {
+pub(super) enum Failure {
     /// The options are wrong.
     Usage(String),
     /// Anything else.
@@ -229,7 +229,7 @@ fn image_size(image: &Image) -> Result<u64, Failure> {
 }
 
 /// Opens what is to become a volume. It must be empty, or `force` say that what it holds can go.
-fn device(image: &Image, is_device: bool, force: bool) -> Result<Box<dyn BlockDevice>, Failure> {
+pub(super) fn device(image: &Image, is_device: bool, force: bool) -> Result<Box<dyn BlockDevice>, Failure> {
     let mut options = Volume::options();
     options.write(true);
     part(&mut options, image);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use extern4_testkit::tools::{Need, can_run, e2fsck, temporary};
+use extern4_testkit::tools::{LoopDevice, Need, can_run, e2fsck, temporary};
 
 use crate::run::{command, extern4_in, failed, ok, tool};
 
@@ -119,4 +119,27 @@ fn a_manifest_adds_devices_and_sets_owners() {
     fs::write(at.join("wrong"), "nod /x\n").expect("a list");
     let wrong = extern4_in(at, ["build", "--manifest", "wrong", "no.img", "tree"]);
     assert!(failed(&wrong, 1).contains("wrong, line 1"));
+}
+
+#[test]
+fn a_device_is_filled() {
+    if !can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    fs::write(at.join("tree/file"), "text").expect("a file");
+    fs::write(at.join("disk"), vec![0xa5; 24 << 20]).expect("a file");
+    let device = LoopDevice::attach(&at.join("disk"));
+    let path = device.path.to_str().expect("a name in UTF-8").to_owned();
+    assert!(failed(&extern4_in(at, ["build", &path, "tree"]), 1).contains("--force"));
+    let small = failed(&extern4_in(at, ["build", "--force", "--size", "32M", &path, "tree"]), 1);
+    assert!(small.contains("more than its 25165824"), "{small}");
+    let said = String::from_utf8(ok(extern4_in(at, ["build", "--force", &path, "tree"]))).expect("UTF-8");
+    assert!(said.contains("A volume of 25165824 bytes with a journal of 4194304 bytes"), "{said}");
+    drop(device);
+    e2fsck(&at.join("disk")).expect("a sound volume");
+    assert_eq!(ok(extern4_in(at, ["cat", "disk:/file"])), b"text");
+    assert!(failed(&extern4_in(at, ["build", "tree", "tree"]), 1).contains("neither a file"));
 }
