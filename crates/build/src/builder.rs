@@ -110,7 +110,7 @@ impl Builder {
     /// Decides the size of the volume and the place of everything in it.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] and [`Error::NoInodes`] if the tree does not fit; options that are wrong;
+    /// [`Error::NoRoom`] if the tree does not fit; options that are wrong;
     /// a source that cannot be read.
     pub fn plan(mut self) -> Result<Planned> {
         if self.tree.leave_out(LOST_FOUND) {
