@@ -1,5 +1,5 @@
 //! Volumes on which a user walks who owns little of them: `extern4-vfs` over memory, with
-//! production's walk or one that makes another search check ([`Check`](extern4_vfs::lab::Check)),
+//! production's walk or one that makes another search check ([`Check`]),
 //! so that nothing but the check differs.
 
 mod production;

@@ -1,9 +1,10 @@
 //! Opening a volume.
 //!
-//! Opening reads the superblock, refuses what cannot be read by name, and asks the journal whether it holds anything.
-//! It looks at nothing else: descriptors, inodes and directories are read when they are needed. If the volume was not
-//! cleanly unmounted, its journal is replayed into memory first and everything below is read through that; the device
-//! itself is never written. Opening for writing replays the journal onto the device.
+//! Opening reads the superblock, refuses what cannot be read by name, and asks the journal whether
+//! it holds anything. It looks at nothing else: descriptors, inodes and directories are read when
+//! they are needed. If the volume was not cleanly unmounted, its journal is replayed into memory
+//! first and everything below is read through that; the device itself is never written. Opening for
+//! writing replays the journal onto the device.
 
 pub(crate) mod data_mode;
 pub(crate) mod fast_commit;
@@ -52,8 +53,9 @@ impl Ext4 {
     /// Opens the volume on `device` for reading.
     ///
     /// # Errors
-    /// [`Error::NotExt`](crate::Error::NotExt) if there is no ext superblock, [`Unsupported`] with its name for
-    /// whatever cannot be read, a corrupt superblock, or a device that fails.
+    /// [`Error::NotExt`](crate::Error::NotExt) if there is no ext superblock,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) with its name for whatever cannot be read,
+    /// a corrupt superblock, or a device that fails.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble_upgradable(device, options)?;
         if !options.shared {
@@ -75,7 +77,8 @@ impl Ext4 {
     /// Opens the volume on `device` for reading and writing. [`close`](Self::close) ends that.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Unsupported`] for what can be read but not safely changed.
+    /// As [`open`](Self::open); [`Error::Unsupported`](crate::Error::Unsupported) for what can be
+    /// read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let counted = Arc::new(CountedDevice::new(device));
         let fs = Self::assemble_writable(&(Arc::clone(&counted) as _), options)?;
@@ -114,8 +117,8 @@ impl Ext4 {
         }
     }
 
-    /// Replays the journal onto the device and empties it. Returns the volume as it stands then, and
-    /// the journal if there is one to be used.
+    /// Replays the journal onto the device and empties it. Returns the volume as it stands then,
+    /// and the journal if there is one to be used.
     pub(crate) fn recover(self, options: &OpenOptions) -> Result<(Self, Option<VolumeJournal>)> {
         let (mut fs, mut journal) = (self, None);
         if options.ignore_journal {
@@ -192,7 +195,8 @@ impl Ext4 {
         Err(Place::new(Structure::Inode).ino(ROOT_INO).corrupt(CorruptKind::Mismatch { what }).into())
     }
 
-    /// Ends writing: everything is written to where it belongs, and the volume is clean. Nothing may be in use any more.
+    /// Ends writing: everything is written to where it belongs, and the volume is clean. Nothing
+    /// may be in use any more.
     ///
     /// # Errors
     /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
@@ -213,13 +217,15 @@ impl Ext4 {
         self.writer.get().and_then(Writer::unfreed).map_or(Ok(()), Err)
     }
 
-    /// Whether all changes were ended because a caller asked for that ([`FileSystem::halt`](extern4_vfs::FileSystem::halt)).
+    /// Whether all changes were ended because a caller asked for that
+    /// ([`FileSystem::halt`](extern4_vfs::FileSystem::halt)).
     pub fn is_halted(&self) -> bool {
         // Relaxed: see there.
         self.is_halted.load(Relaxed)
     }
 
-    /// Closes the volume for users that have gone without doing so. Does nothing in a forked child, or if nothing can be changed any more.
+    /// Closes the volume for users that have gone without doing so. Does nothing in a forked child,
+    /// or if nothing can be changed any more.
     pub(crate) fn close_unused(&self) {
         let Some(writer) = self.writer.get().filter(|_| self.close_when_unused) else { return };
         // Relaxed: as in `close`.
