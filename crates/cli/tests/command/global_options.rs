@@ -56,6 +56,8 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["recover", "disk.img"], [Refused, Works, ReadOnly]),
     (&["tune", "disk.img", "--label", "new"], [Works, Works, ReadOnly]),
     (&["mkfs", "made.img", "1M"], [Refused, Refused, Refused]),
+    (&["build", "built.img", "."], [Refused, Refused, Refused]),
+    (&["export", "disk.img:/dir", "-F", "-o", "out.tar"], [Works, Works, Works]),
     // What they do works is for the tests of mounts.
     (&["mount", "disk.img", "mnt"], [Refused, Works, Works]),
     (&["umount", "mnt"], [Refused, Refused, Refused]),
