@@ -1,10 +1,11 @@
-//! The standard library's atomics with a note of each access: the methods that this workspace uses.
+//! The standard library's atomics with a record of each access: the methods that this workspace
+//! uses.
 
 use std::sync::atomic::{self as real, Ordering};
 
 use super::{Kind, note, note_full_fence};
 
-/// An access by a read-modify-write, also one that fails: it has had the line for itself.
+/// Records a read-modify-write, also one that fails: it needs the line exclusively, too.
 macro_rules! rmw {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
         note($self, Kind::Rmw);
@@ -12,10 +13,10 @@ macro_rules! rmw {
     }};
 }
 
-/// What every atomic can do.
+/// The methods that every atomic has.
 macro_rules! accesses {
     ($value:ty) => {
-        /// Loads.
+        /// Loads the value.
         #[inline]
         #[track_caller]
         pub fn load(&self, order: Ordering) -> $value {
@@ -23,7 +24,7 @@ macro_rules! accesses {
             self.0.load(order)
         }
 
-        /// Stores.
+        /// Stores `value`.
         #[inline]
         #[track_caller]
         pub fn store(&self, value: $value, order: Ordering) {
@@ -32,14 +33,14 @@ macro_rules! accesses {
             self.0.store(value, order);
         }
 
-        /// Exchanges.
+        /// Stores `value`, and returns the old one.
         #[inline]
         #[track_caller]
         pub fn swap(&self, value: $value, order: Ordering) -> $value {
             rmw!(self.swap(value, order))
         }
 
-        /// Exchanges if it is `current`.
+        /// Stores the new value if the old one is `current`.
         #[inline]
         #[track_caller]
         pub fn compare_exchange(
@@ -52,7 +53,7 @@ macro_rules! accesses {
             rmw!(self.compare_exchange(current, new, success, failure))
         }
 
-        /// Exchanges if it is `current`, or fails for no reason.
+        /// Stores the new value if the old one is `current`; may fail without a reason.
         #[inline]
         #[track_caller]
         pub fn compare_exchange_weak(
@@ -65,12 +66,12 @@ macro_rules! accesses {
             rmw!(self.compare_exchange_weak(current, new, success, failure))
         }
 
-        /// The value, of which there is no other user.
+        /// Returns the value, of which there is no other user.
         pub fn get_mut(&mut self) -> &mut $value {
             self.0.get_mut()
         }
 
-        /// The value, of which there is no other user.
+        /// Returns the value, of which there is no other user.
         pub fn into_inner(self) -> $value {
             self.0.into_inner()
         }
@@ -79,14 +80,14 @@ macro_rules! accesses {
 
 macro_rules! bits {
     ($value:ty) => {
-        /// And.
+        /// Stores the bitwise and with `value`, and returns the old value.
         #[inline]
         #[track_caller]
         pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
             rmw!(self.fetch_and(value, order))
         }
 
-        /// Or.
+        /// Stores the bitwise or with `value`, and returns the old value.
         #[inline]
         #[track_caller]
         pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
@@ -97,13 +98,13 @@ macro_rules! bits {
 
 macro_rules! integer {
     ($name:ident, $value:ty) => {
-        /// As of the standard library, noted.
+        /// The standard library's type, with a record of each access.
         #[derive(Debug, Default)]
         #[repr(transparent)]
         pub struct $name(real::$name);
 
         impl $name {
-            /// As of the standard library.
+            /// Returns a new one, as in the standard library.
             pub const fn new(value: $value) -> Self {
                 Self(real::$name::new(value))
             }
@@ -111,28 +112,29 @@ macro_rules! integer {
             accesses!($value);
             bits!($value);
 
-            /// Adds, wrapping.
+            /// Adds `value`, wrapping, and returns the old value.
             #[inline]
             #[track_caller]
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 rmw!(self.fetch_add(value, order))
             }
 
-            /// Subtracts, wrapping.
+            /// Subtracts `value`, wrapping, and returns the old value.
             #[inline]
             #[track_caller]
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 rmw!(self.fetch_sub(value, order))
             }
 
-            /// Raises.
+            /// Stores the greater of the value and `value`, and returns the old one.
             #[inline]
             #[track_caller]
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 rmw!(self.fetch_max(value, order))
             }
 
-            /// Exchanges for what `change` makes of it, until nobody has come between.
+            /// Stores what `change` returns for the value, and retries if another thread has
+            /// changed the value meanwhile.
             #[inline]
             #[track_caller]
             pub fn fetch_update(
@@ -151,13 +153,13 @@ integer!(AtomicU32, u32);
 integer!(AtomicU64, u64);
 integer!(AtomicUsize, usize);
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each access.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct AtomicBool(real::AtomicBool);
 
 impl AtomicBool {
-    /// As of the standard library.
+    /// Returns a new one, as in the standard library.
     pub const fn new(value: bool) -> Self {
         Self(real::AtomicBool::new(value))
     }
@@ -166,12 +168,12 @@ impl AtomicBool {
     bits!(bool);
 }
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each access.
 #[repr(transparent)]
 pub struct AtomicPtr<T>(real::AtomicPtr<T>);
 
 impl<T> AtomicPtr<T> {
-    /// As of the standard library.
+    /// Returns a new one, as in the standard library.
     pub const fn new(value: *mut T) -> Self {
         Self(real::AtomicPtr::new(value))
     }
@@ -185,7 +187,7 @@ impl<T> std::fmt::Debug for AtomicPtr<T> {
     }
 }
 
-/// As of the standard library, noted where it is more than an order to the compiler.
+/// The standard library's function. Records a fence that is more than an order to the compiler.
 #[inline]
 pub fn fence(order: Ordering) {
     if order == Ordering::SeqCst {

@@ -1,21 +1,24 @@
-//! Atomics and locks that record each access, so that a test can tell which cache lines an operation loads, stores to and
-//! changes by locked instructions.
+//! Atomics and locks that record each access. A test can then tell which cache lines an operation
+//! loads, stores to and changes by locked instructions.
 //!
-//! [`atomic`] and [`lock`] are the standard library's types, and record each access with its cache line while [`record`]
-//! runs on the thread. `extern4-sync` takes its primitives from here if its feature `audit` is set. Two operations whose
-//! footprints have no [`conflicts`] run on two CPUs without waiting for a line that the other one changed. Nothing is
-//! timed, so the number of CPUs does not matter.
+//! [`atomic`] and [`lock`] are the standard library's types. They record each access with its cache
+//! line while [`record`] runs on the thread. `extern4-sync` takes its primitives from here if its
+//! feature `audit` is set. Two operations whose footprints have no [`conflicts`] run on two CPUs
+//! without waiting for a line that the other one changed. Nothing is timed, so the number of CPUs
+//! does not matter.
 //!
 //! The record holds:
-//! 1. Accesses to these atomics and locks, in order and with their place in the source ([`Access`]). Unlocking counts as
-//!    one access with locking. The caller records other locks by [`note_lock`].
-//! 2. No plain loads, as of a name or a pointer inside a box. They conflict with plain stores only. Those need exclusive
-//!    access, or share a line with an atomic that is stored to; so tests also check which lines an operation stores to.
-//!    A warm operation stores to two: the thread's record of its pin and its slot of a counter, each alone on its lines.
-//! 3. No counts of [`std::sync::Arc`], and no [`std::sync::OnceLock`]. The counts are locked instructions, and
-//!    [`locked_instructions`] reads each instruction that the CPU executes.
+//! 1. Accesses to these atomics and locks, in order and with their place in the source
+//!    ([`Access`]). Unlocking counts as one access with locking. The caller records other locks by
+//!    [`note_lock`].
+//! 2. No plain loads, as of a name or a pointer inside a box. They conflict with plain stores only.
+//!    Those stores need exclusive access, or share a line with an atomic that is stored to. So
+//!    tests also check which lines an operation stores to. A warm operation stores to two: the
+//!    thread's epoch record and its slot of a counter, each alone on its lines.
+//! 3. No counts of [`std::sync::Arc`], and no [`std::sync::OnceLock`]. The counts are locked
+//!    instructions, and [`locked_instructions`] reads each instruction that the CPU executes.
 //!
-//! Not for production: each access costs a look at a thread local.
+//! Not for production: each access reads a thread-local variable.
 
 #![deny(unsafe_code)]
 
@@ -35,18 +38,18 @@ pub use step::locked_instructions;
 /// Bytes in a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// The number of a cache line: its address by [`LINE_BYTES`].
+/// The number of a cache line: its address divided by [`LINE_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(usize);
 
 impl Line {
-    /// Where a value stands, or begins.
+    /// Returns the line in which a value begins.
     pub fn of<T: ?Sized>(value: &T) -> Self {
         Self(std::ptr::from_ref(value).addr() / LINE_BYTES)
     }
 }
 
-/// What is done to a line.
+/// The kind of an access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A load.
@@ -57,14 +60,14 @@ pub enum Kind {
     Rmw,
     /// A lock is taken; it is one read-modify-write.
     Lock,
-    /// A lock is taken that others may take, too, at that time.
+    /// A shared lock is taken; it is one read-modify-write.
     LockShared,
-    /// It is released. That is not counted as another access.
+    /// A lock is released. This does not count as another access.
     Unlock,
 }
 
 impl Kind {
-    /// Needs the line for itself.
+    /// Returns whether the access needs the line exclusively.
     pub fn writes(self) -> bool {
         self != Self::Load
     }
@@ -75,13 +78,13 @@ impl Kind {
 pub struct Access {
     /// The line.
     pub line: Line,
-    /// What was done to it.
+    /// The kind of the access.
     pub kind: Kind,
-    /// Where in the source: the call of the atomic's or the lock's method.
+    /// The place in the source that called the method of the atomic or the lock.
     pub site: &'static Location<'static>,
 }
 
-/// Accesses, by kind.
+/// The numbers of accesses, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     /// Loads.
@@ -93,13 +96,13 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// There is a store among them, or what may be one.
+    /// Returns whether a store is among them, or an operation that may be one.
     pub fn write(self) -> bool {
         self.stores + self.rmws > 0
     }
 }
 
-/// What an operation did to shared memory.
+/// The accesses of an operation to shared memory.
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     lines: BTreeMap<Line, Uses>,
@@ -112,12 +115,12 @@ pub struct Footprint {
 pub struct Conflict {
     /// The line.
     pub line: Line,
-    /// What the two operations did to it.
+    /// The accesses of the two operations to it.
     pub uses: [Uses; 2],
 }
 
 impl Footprint {
-    /// Sums up `trace`.
+    /// Returns the footprint of `trace`.
     fn of(trace: Vec<Access>, full_fences: u64) -> Self {
         let mut lines = BTreeMap::<Line, Uses>::new();
         for access in &trace {
@@ -132,32 +135,32 @@ impl Footprint {
         Self { lines, trace, full_fences }
     }
 
-    /// All accesses, in order.
+    /// Returns all accesses, in order.
     pub fn trace(&self) -> &[Access] {
         &self.trace
     }
 
-    /// The accesses to a line.
+    /// Returns the accesses to a line.
     pub fn accesses(&self, line: Line) -> impl Iterator<Item = &Access> {
         self.trace.iter().filter(move |access| access.line == line && access.kind != Kind::Unlock)
     }
 
-    /// The lines and what was done to each.
+    /// Returns the lines, and the accesses to each.
     pub fn lines(&self) -> impl Iterator<Item = (Line, Uses)> {
         self.lines.iter().map(|(&line, &uses)| (line, uses))
     }
 
-    /// What was done to a line.
+    /// Returns the accesses to a line.
     pub fn uses(&self, line: Line) -> Uses {
         self.lines.get(&line).copied().unwrap_or_default()
     }
 
-    /// The lines that were written.
+    /// Returns the lines that were written.
     pub fn written(&self) -> impl Iterator<Item = Line> {
         self.lines().filter(|(_, uses)| uses.write()).map(|(line, _)| line)
     }
 
-    /// All accesses together.
+    /// Returns the sum of all accesses.
     pub fn total(&self) -> Uses {
         self.lines.values().fold(Uses::default(), |sum, uses| Uses {
             loads: sum.loads + uses.loads,
@@ -166,14 +169,15 @@ impl Footprint {
         })
     }
 
-    /// Locked instructions that the accesses stand for, unlocking and fences among them: what the CPU executes beyond that takes
-    /// no notes.
+    /// Returns the locked instructions that the accesses stand for, including unlocking and fences.
+    /// Code that records nothing may execute more.
     pub fn locked_instructions(&self) -> u64 {
         let locked = |access: &&Access| !matches!(access.kind, Kind::Load | Kind::Store);
         self.trace.iter().filter(locked).count() as u64 + self.full_fences
     }
 
-    /// Sequentially consistent fences, which cost what a locked instruction costs.
+    /// Returns the number of sequentially consistent fences, each of which costs as much as a
+    /// locked instruction.
     pub fn full_fences(&self) -> u64 {
         self.full_fences
     }
@@ -192,8 +196,8 @@ impl fmt::Display for Footprint {
     }
 }
 
-/// The lines that one of two operations writes and the other uses. None means that the operations, run at once by two
-/// threads, do not slow each other down.
+/// Returns the lines that one of two operations writes and the other uses. If there is none, the
+/// operations do not slow each other down when two threads run them at the same time.
 pub fn conflicts(one: &Footprint, other: &Footprint) -> Vec<Conflict> {
     let both = one.lines().map(|(line, uses)| Conflict { line, uses: [uses, other.uses(line)] });
     let clash = |[one, other]: [Uses; 2]| {
@@ -208,17 +212,17 @@ thread_local! {
     static FULL_FENCES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What `act` returns and what it did to shared memory, on this thread. The notes allocate, so allocations are counted
-/// another time.
+/// Runs `act`, and returns its result and its accesses to shared memory on this thread. The
+/// recording allocates, so tests count allocations in a separate run.
 pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
-    /// Ends the recording also where `act` panics.
+    /// Ends the recording, also if `act` panics.
     struct Recording;
     impl Drop for Recording {
         fn drop(&mut self) {
             RECORDING.set(false);
         }
     }
-    // Room for most, so that the notes themselves hardly call the allocator.
+    // Large enough for most operations, so that the recording itself rarely calls the allocator.
     SO_FAR.replace(Vec::with_capacity(4096));
     FULL_FENCES.set(0);
     RECORDING.set(true);
@@ -228,13 +232,14 @@ pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
     (result, Footprint::of(SO_FAR.take(), FULL_FENCES.get()))
 }
 
-/// Notes that a lock which is not of this crate is taken: a locked instruction on the line where it stands.
+/// Records that a lock which is not of this crate is taken: a locked instruction on the lock's
+/// line.
 #[track_caller]
 pub fn note_lock<T: ?Sized>(lock: &T) {
     note(lock, Kind::Rmw);
 }
 
-/// Notes an access to `at`.
+/// Records an access to `at`.
 #[inline]
 #[track_caller]
 fn note<T: ?Sized>(at: &T, kind: Kind) {
@@ -244,7 +249,7 @@ fn note<T: ?Sized>(at: &T, kind: Kind) {
 #[inline]
 fn note_access(access: Access) {
     if RECORDING.get() {
-        // A thread that is ending has nothing to note any more.
+        // A thread that is ending records nothing any more.
         let _ = SO_FAR.try_with(|so_far| so_far.borrow_mut().push(access));
     }
 }

@@ -1,4 +1,4 @@
-//! The standard library's locks with a note of each locking and unlocking.
+//! The standard library's locks, with a record of each locking and unlocking.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{Access, Kind, Line, note, note_access};
 
-/// A lock that is held: notes that it no longer is. Declared before the guard of the standard library, so that the note comes first.
+/// A held lock, which records the unlocking when it is dropped. It is declared before the standard
+/// library's guard, so that the record comes first.
 #[derive(Debug)]
 struct Held {
     line: Line,
@@ -28,12 +29,12 @@ impl Drop for Held {
     }
 }
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each locking and unlocking.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each locking and unlocking.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized> {
     held: Held,
@@ -41,44 +42,44 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// As of the standard library.
+    /// Returns a new one, as in the standard library.
     pub const fn new(value: T) -> Self {
         Self(std::sync::Mutex::new(value))
     }
 
-    /// The value, of which there is no other user.
+    /// Returns the value, of which there is no other user.
     pub fn into_inner(self) -> LockResult<T> {
         self.0.into_inner()
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks.
+    /// Locks, and waits for the lock if need be.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         let held = Held::new(self, Kind::Lock);
         wrap(self.0.lock(), |guard| MutexGuard { held, guard })
     }
 
-    /// Locks if nobody else has.
+    /// Locks, if no other thread has the lock.
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         let held = Held::new(self, Kind::Lock);
         try_wrap(self.0.try_lock(), |guard| MutexGuard { held, guard })
     }
 
-    /// The value, of which there is no other user.
+    /// Returns the value, of which there is no other user.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         self.0.get_mut()
     }
 }
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each locking and unlocking.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct RwLock<T: ?Sized>(std::sync::RwLock<T>);
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each locking and unlocking.
 #[derive(Debug)]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     #[expect(dead_code, reason = "notes when it is dropped")]
@@ -86,7 +87,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
     guard: std::sync::RwLockReadGuard<'a, T>,
 }
 
-/// As of the standard library, noted.
+/// The standard library's type, with a record of each locking and unlocking.
 #[derive(Debug)]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     #[expect(dead_code, reason = "notes when it is dropped")]
@@ -95,35 +96,35 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 }
 
 impl<T> RwLock<T> {
-    /// As of the standard library.
+    /// Returns a new one, as in the standard library.
     pub const fn new(value: T) -> Self {
         Self(std::sync::RwLock::new(value))
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Locks shared.
+    /// Locks shared, and waits for the lock if need be.
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         let held = Held::new(self, Kind::LockShared);
         wrap(self.0.read(), |guard| RwLockReadGuard { held, guard })
     }
 
-    /// Locks shared, if nobody has it exclusive or waits to.
+    /// Locks shared, if no thread has it exclusively or waits for that.
     #[track_caller]
     pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
         let held = Held::new(self, Kind::LockShared);
         try_wrap(self.0.try_read(), |guard| RwLockReadGuard { held, guard })
     }
 
-    /// Locks exclusive, if nobody has it.
+    /// Locks exclusively, if no other thread has it.
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         let held = Held::new(self, Kind::Lock);
         try_wrap(self.0.try_write(), |guard| RwLockWriteGuard { held, guard })
     }
 
-    /// Locks exclusive.
+    /// Locks exclusively, and waits for the lock if need be.
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
         let held = Held::new(self, Kind::Lock);
@@ -131,23 +132,25 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-/// As of the standard library. Nothing is noted of itself; who waits unlocks meanwhile.
+/// The standard library's type. Its own accesses are not recorded, nor is it recorded that a
+/// waiting thread unlocks meanwhile.
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// As of the standard library.
+    /// Returns a new one, as in the standard library.
     pub const fn new() -> Self {
         Self(std::sync::Condvar::new())
     }
 
-    /// Waits.
+    /// Waits for a notification.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         let (held, guard) = (guard.held, guard.guard);
         wrap(self.0.wait(guard), |guard| MutexGuard { held, guard })
     }
 
-    /// Waits, but not for ever. Whether it was as long as it may is told, too.
+    /// Waits for a notification, but no longer than `timeout`. Also returns whether the time ran
+    /// out.
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -157,18 +160,18 @@ impl Condvar {
         wrap(self.0.wait_timeout(guard, timeout), |(guard, result)| (MutexGuard { held, guard }, result))
     }
 
-    /// Wakes one.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 }
 
-/// A result with what is made of the guard in it, poisoned or not.
+/// Applies `make` to the guard in a result, poisoned or not.
 fn wrap<G, H>(result: LockResult<G>, make: impl FnOnce(G) -> H) -> LockResult<H> {
     match result {
         Ok(guard) => Ok(make(guard)),

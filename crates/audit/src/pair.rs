@@ -1,15 +1,18 @@
-//! Two operations on two threads, for their [`conflicts`](super::conflicts); also while many other threads sleep.
+//! Runs two operations on two threads, to find their [`conflicts`](super::conflicts); also while
+//! many other threads sleep.
 
 use std::sync::Barrier;
 use std::sync::mpsc::channel;
 
 use super::{Footprint, record};
 
-/// Calls before the one that is recorded: they take what a thread takes once, and make everything warm.
+/// The number of calls before the recorded one: they do what a thread does only once, and warm
+/// everything up.
 const WARM_UP: usize = 3;
 
-/// What two operations do to shared memory, each on a thread of its own, both threads alive and both operations warm.
-/// They are recorded one after the other: operations that wait for nobody use the same lines in any order.
+/// Returns the footprints of two operations, each on a thread of its own, with both threads alive
+/// and both operations warm. They run one after the other: operations that wait for no other thread
+/// use the same lines in any order.
 pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
     let warm_up = |act: &dyn Fn()| (0..WARM_UP).for_each(|_| act());
     let (warm, is_warm) = channel::<()>();
@@ -17,7 +20,8 @@ pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
     std::thread::scope(|scope| {
         let theirs = scope.spawn(move || {
             warm_up(&other);
-            // A channel whose other end is gone means that the other side has panicked, which the test then sees.
+            // If the other end of a channel is gone, the other side has panicked, and the test
+            // fails for that.
             let _ = warm.send(());
             let _ = may_go.recv();
             record(other).1
@@ -32,8 +36,8 @@ pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
 
 /// Calls `act` on a new thread while `count` other threads sleep that have each called `start`.
 ///
-/// Where `start` takes a thread's number, `act` and the threads that it starts have higher numbers, unless threads of
-/// other tests gave back theirs.
+/// If `start` takes a thread's number, `act` and the threads that it starts have higher numbers,
+/// unless threads of other tests gave back theirs.
 pub fn among_sleepers<R: Send>(count: usize, start: impl Fn() + Sync, act: impl FnOnce() -> R + Send) -> R {
     let (ready, end) = (Barrier::new(count + 1), Barrier::new(count + 1));
     std::thread::scope(|scope| {

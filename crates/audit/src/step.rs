@@ -1,13 +1,16 @@
-//! Counts the locked instructions that the CPU executes, by stepping through the code one instruction at a time.
+//! Counts the locked instructions that the CPU executes, by stepping through the code one
+//! instruction at a time.
 //!
-//! With the trap flag set, the CPU raises a debug exception after each instruction, which the kernel delivers as
-//! SIGTRAP: the handler looks at the instruction that comes next. Nothing is left out, be it in this workspace, in the
-//! standard library or in the C library; a system call is one instruction.
+//! With the trap flag set, the CPU raises a debug exception after each instruction, and the kernel
+//! delivers it as SIGTRAP. The handler looks at the instruction that comes next. Nothing is left
+//! out, be it in this workspace, in the standard library or in the C library. A system call is one
+//! instruction.
 
 #![allow(unsafe_code)]
 
-/// What `act` returns, and how many locked instructions it executed on this thread: those with the prefix, and
-/// exchanges with memory, which need none. `None` where there is no way to tell, and `act` has not run then.
+/// Runs `act`, and returns its result and the number of locked instructions that it executed on
+/// this thread. These are instructions with the prefix, and exchanges with memory, which need none.
+/// Returns `None`, without running `act`, on systems where this cannot step.
 pub fn locked_instructions<R>(act: impl FnOnce() -> R) -> Option<(R, u64)> {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     return Some(x86::count(act));
@@ -31,7 +34,7 @@ mod x86 {
     }
 
     pub(super) fn count<R>(act: impl FnOnce() -> R) -> (R, u64) {
-        /// Ends the stepping also where `act` panics.
+        /// Ends the stepping, also if `act` panics.
         struct Stepping;
         impl Drop for Stepping {
             fn drop(&mut self) {
@@ -42,7 +45,8 @@ mod x86 {
         install();
         LOCKED.set(0);
         let stepping = Stepping;
-        // SAFETY: sets the trap flag and changes no other; the handler for what comes of it is installed.
+        // SAFETY: sets the trap flag and changes no other; the handler of the signal that follows
+        // is installed.
         unsafe { asm!("pushfq", "or qword ptr [rsp], {trap}", "popfq", trap = const 0x100_i32) };
         let result = act();
         drop(stepping);
@@ -82,9 +86,11 @@ mod x86 {
             // SAFETY: so far there were prefixes only, so the instruction goes on.
             match unsafe { at.read() } {
                 LOCK => return true,
-                // Other prefixes: operand and address size, repetition, segments, and the widening of registers.
+                // Other prefixes: operand and address size, repetition, segments, and the widening
+                // of registers.
                 0x66 | 0x67 | 0xF2 | 0xF3 | 0x26 | 0x2E | 0x36 | 0x3E | 0x64 | 0x65 | 0x40..=0x4F => {}
-                // SAFETY: an exchange has a second byte, whose highest two bits are set if it is between registers.
+                // SAFETY: an exchange has a second byte, whose highest two bits are set if it is
+                // between registers.
                 opcode => return EXCHANGES.contains(&opcode) && unsafe { at.add(1).read() } < 0xC0,
             }
             // SAFETY: as above.
