@@ -1,9 +1,10 @@
-//! What a hit in the buffer cache costs, in nanoseconds and allocations, on one thread and on two.
+//! The cost of a hit in the buffer cache, in nanoseconds and allocations, on one thread and on two.
 //!
-//! `cargo bench -p extern4-block`. Each figure is the median of the rounds, with the fastest and slowest beside it;
-//! the threads of a round all look at the same blocks. Time is the threads' CPU time, so that other programs on the
-//! machine disturb it less; a row that waits for locks looks better than it is. The last row is the shape that the cache replaces: one lock and
-//! a count a lookup.
+//! `cargo bench -p extern4-block`. Each figure is the median of the rounds, followed by the fastest
+//! and the slowest. The threads of a round all look at the same blocks. Time is the threads' CPU
+//! time, so that other programs on the machine disturb it less. A row that waits for locks
+//! therefore looks better than it is. The last row is the structure that the cache replaces: one
+//! lock, and one reference count taken for each lookup.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -32,16 +33,16 @@ fn cpu_time() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-// SAFETY: every call is passed on as it came.
+// SAFETY: each call goes to the system's allocator with the arguments it came with.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract of `System`'s method.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract of `System`'s method.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -49,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `lookup` over blocks on `threads` threads at once, and prints what one call takes.
+/// Runs `lookup` over blocks on `threads` threads at once, and prints the time of one call.
 fn measure(name: &str, threads: usize, lookup: impl Fn(u64) -> u8 + Sync) {
     let mut rounds = Vec::new();
     let mut allocations = 0u64;
@@ -57,7 +58,7 @@ fn measure(name: &str, threads: usize, lookup: impl Fn(u64) -> u8 + Sync) {
         let barrier = Barrier::new(threads);
         let times: Vec<_> = thread::scope(|scope| {
             let run = || {
-                // A thread's first pin makes its record of the epoch.
+                // A thread's first pin creates its epoch record.
                 drop(rcu::pin());
                 barrier.wait();
                 let before = ALLOCATIONS.get();

@@ -1,26 +1,32 @@
 //! The buffer cache: blocks of one volume, kept in memory.
 //!
 //! # Invariants
-//! 1. A block has at most one live buffer, and that is the one that lookups find, for as long as anybody holds it.
-//! 2. A miss puts an empty placeholder into the table first. The thread that made it reads the device; all others
-//!    wait for it. No thread waits for another's read before it has finished its own.
+//! 1. A block has at most one live buffer. Lookups find that buffer for as long as any thread holds
+//!    it.
+//! 2. A miss inserts an empty placeholder into the table first. The thread that inserted it reads
+//!    the device, and all other threads wait for it. No thread waits for another thread's read
+//!    before it has finished its own.
 //! 3. Nothing is allocated, initialised or read under a lock.
-//! 4. A failed read takes its placeholder out of the table before it wakes the waiters with the error, so that a later
-//!    lookup tries again.
+//! 4. A failed read removes its placeholder from the table before it wakes the waiters with the
+//!    error. A later lookup therefore tries again.
 //! 5. A block outside the volume is refused before the table is touched.
-//! 6. Buffers that nobody holds are evicted when the contents exceed the memory they may have.
-//! 7. The bytes of an [`Image`] never change while anybody else can see it: who changes a block that others look at works
-//!    on a copy, which then takes its place. So a [`Buffer`], and the snapshot of a [`Pin`], stay what they are.
-//! 8. Who changes a block keeps a [`Pin`] of it until the new contents stand on the device.
+//! 6. The cache evicts buffers that no thread holds when the contents exceed its memory limit.
+//! 7. The bytes of an [`Image`] never change while another thread can see it. A change of a block
+//!    that others look at works on a copy, which then replaces the image. So a [`Buffer`], and the
+//!    snapshot of a [`Pin`], never change.
+//! 8. A thread that changes a block keeps a [`Pin`] of it until the new contents are on the device.
 //!
 //! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that
-//! other CPUs read, as `tests/footprint.rs` shows: [`BufferCache::with`] and [`BufferCache::peek`]
-//! look at the buffer under an RCU guard. Only [`BufferCache::read`], whose buffer may be kept,
-//! counts itself in the buffer. The table and its orderings are [`extern4_sync::rcu_arc_map`].
+//! other CPUs read: `tests/footprint.rs` checks this. [`BufferCache::with`] and
+//! [`BufferCache::peek`] look at the buffer under an RCU guard. Only [`BufferCache::read`], whose
+//! caller may keep the buffer, takes a reference to it. The table and its orderings are
+//! [`extern4_sync::rcu_arc_map`].
 //!
-//! A block that has been changed is read and changed under a lock of its own, until it is evicted; but one that is read again
-//! and again shows what it has been changed to, and is read as any other until the next change (`changed`), and one of which threads
-//! change different parts by turns has a lock for each part (`parts`).
+//! A changed block is read and changed under a lock of its own, until it is evicted. There are two
+//! exceptions:
+//! - A block that is read again and again publishes a snapshot of its contents. Readers use that
+//!   without the lock until the next change (`changed`).
+//! - A block in which different threads change different parts has a lock for each part (`parts`).
 
 mod buffer;
 mod changed;
@@ -46,25 +52,28 @@ pub use self::changed::{Image, Unsealed};
 use self::buffer::Block;
 use crate::{BlockDevice, Error, Op, Result};
 
-/// Blocks that one device read fetches at most.
+/// The most blocks that one device read fetches.
 const MAX_BATCH: usize = 256;
-/// Blocks that a cache may hold, however little memory it is given: enough for the blocks of one deep lookup.
+/// Blocks that a cache may always hold, even with less memory: enough for the blocks of one deep
+/// lookup.
 const MIN_BLOCKS: usize = capacity(32, 2);
-/// Buffers evicted together, so that the cost of handing them over to RCU is shared.
+/// Buffers evicted together, so that they share the cost of the handover to RCU.
 const EVICT_BATCH: usize = capacity(16, 1);
-/// Buckets that a miss looks at to make room. If all it meets is in use, the cache is over its bound until the next
-/// miss, which looks further on; as a miss adds one entry and this many buckets hold half as many, it stays within
-/// one part in 500 of the bound.
+/// Buckets that a miss looks at to make room. If all buffers it meets are in use, the cache is over
+/// its bound until the next miss, which continues further on. A miss adds one entry, and this many
+/// buckets hold half as many entries. So the cache stays within one part in 500 of the bound.
 const EVICT_BUCKETS: usize = capacity(1024, 8);
 
-/// What a [`BufferCache`] caches and how much of it.
+/// The size of a volume's blocks, their number, and the memory that a [`BufferCache`] may use for
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
     /// Bytes in a block: a power of two from 512 to 65536.
     pub block_size: u32,
-    /// Blocks in the volume; any block from this on is refused.
+    /// Blocks in the volume. The cache refuses any block from this number on.
     pub block_count: u64,
-    /// Bytes of block contents to keep. Buffers that are held are kept beyond it.
+    /// Bytes of block contents to keep. Buffers in use do not count against this: the cache keeps
+    /// them beyond it.
     pub memory_bytes: usize,
 }
 
@@ -79,9 +88,9 @@ pub struct CacheStats {
     pub waits: u64,
     /// Buffers allocated.
     pub allocations: u64,
-    /// Buffers given up to stay inside the memory bound.
+    /// Buffers evicted to stay inside the memory bound.
     pub evictions: u64,
-    /// Reads sent to the device; one may fetch several blocks.
+    /// Reads sent to the device. One read may fetch several blocks.
     pub device_reads: u64,
     /// Buffers in the cache now.
     pub resident: u64,
@@ -104,10 +113,11 @@ pub struct BufferCache {
     /// Buffers to keep.
     capacity: usize,
     table: RcuArcMap<Block>,
-    /// Entries in the table. Up by who inserts one, down by who takes it out.
+    /// Entries in the table. The thread that inserts an entry increments it, and the thread that
+    /// removes one decrements it.
     resident: Padded<AtomicUsize>,
     counts: PerCpu<Counts>,
-    /// Apart from the other counts, so that a hit executes no locked instruction.
+    /// Hits, kept apart from the other counts, so that a hit executes no locked instruction.
     hits: ThreadCounter<1>,
 }
 
@@ -146,8 +156,9 @@ impl BufferCache {
         self.options.block_count
     }
 
-    /// Block `block` if it is in memory, and not just being changed, for as long as the guard lives. Never reads and never
-    /// waits.
+    /// Returns block `block` for as long as the guard lives, if it is in memory and readable
+    /// without its lock. Never reads and never waits. A block changed since it was loaded has to be
+    /// published first (`changed`).
     #[inline]
     pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
         let found = self.table.get(block, guard).map(RcuRef::get).filter(|found| found.is_ready())?;
@@ -156,15 +167,16 @@ impl BufferCache {
         Some(bytes)
     }
 
-    /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a block. `f` must
-    /// not wait for anything, since on a hit it runs in a read section of RCU, and if the block has been changed, perhaps under its lock: nor
-    /// may it change the block.
+    /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a
+    /// block. On a hit, `f` runs in an RCU read section, and perhaps under the lock of a changed
+    /// block. So `f` must not wait for anything, nor change the block.
     #[inline]
     pub fn with<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         self.with_flags(block, |bytes, _| f(bytes))
     }
 
-    /// The same, with the block's [flags](Buffer::flags).
+    /// Calls `f` with block `block` and its [flags](Buffer::flags), under the rules of
+    /// [`with`](Self::with).
     #[inline]
     pub fn with_flags<R>(&self, block: u64, f: impl FnOnce(&[u8], &AtomicU32) -> R) -> Result<R> {
         let guard = rcu::pin();
@@ -177,7 +189,8 @@ impl BufferCache {
         Ok(f(&buffer, buffer.flags()))
     }
 
-    /// The same with bytes `range` of a block of which [parts](Self::change_part_tagged) of that length may be changed.
+    /// Calls `f`, under the rules of [`with`](Self::with), with bytes `range` of a block whose
+    /// [parts](Self::change_part_tagged) of that length may be changed.
     #[inline]
     pub fn with_part<R>(&self, block: u64, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let guard = rcu::pin();
@@ -189,14 +202,15 @@ impl BufferCache {
         Ok(f(&self.read(block)?[range]))
     }
 
-    /// Calls `f`, as [`with`](Self::with) does, with block `block` if that is in memory; `None` otherwise. A block that has been changed
-    /// is in memory until its new contents stand on the device, so who does not find it here finds its newest contents there.
+    /// Calls `f`, as [`with`](Self::with) does, with block `block` if that is in memory; `None`
+    /// otherwise. A changed block stays in memory until its new contents are on the device. So a
+    /// caller that does not find a block here finds its newest contents on the device.
     pub fn with_cached<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.with_found(block, |found| found.look(f))
     }
 
-    /// Calls `f` with block `block` if that is in memory; `None` otherwise. `f` runs in a read section of RCU: it must not
-    /// wait for anything that waits for such.
+    /// Calls `f` with block `block` if that is in memory; `None` otherwise. `f` runs in an RCU read
+    /// section: it must not wait for anything that waits for read sections.
     #[inline]
     pub fn with_found<R>(&self, block: u64, f: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let guard = &rcu::pin();
@@ -205,9 +219,10 @@ impl BufferCache {
         Some(f(Found { block, guard }))
     }
 
-    /// Reads block `block` from the device once more if it is in memory, after it has been [written](Self::write) past the cache: as
-    /// after a load, nothing is known of it and nothing put off. No change of it waits to be written, and nobody writes it at the same
-    /// time.
+    /// Reads block `block` from the device again if it is in memory, after it has been
+    /// [written](Self::write) past the cache. As after a load, its flags are clear and no change is
+    /// put off. The caller ensures that no change of the block waits to be written, and that no
+    /// thread writes it at the same time.
     pub fn reload(&self, block: u64) -> Result<()> {
         if self.with_cached(block, |_| ()).is_none() {
             return Ok(());
@@ -223,8 +238,9 @@ impl BufferCache {
         Ok(())
     }
 
-    /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`; gives `change` back otherwise. Who
-    /// gave it the tag keeps a [`Pin`] of it as long as it has it, so it takes no count to change it.
+    /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`;
+    /// returns `change` otherwise. The caller that set the tag keeps a [`Pin`] of the block for as
+    /// long as the block has the tag. So the change takes no reference.
     #[inline]
     pub fn change_tagged<R, F: FnOnce(&mut [u8], &mut Unsealed) -> R>(
         &self,
@@ -238,9 +254,13 @@ impl BufferCache {
         }
     }
 
-    /// The same for bytes `range` of a block whose parts, of that length, have nothing to do with each other: several are changed at the
-    /// same time. What `change` says is put off, it says by bits that are the part's own, and what is the same for all parts; who seals the
-    /// block is told what all have said, put together by `or`.
+    /// Changes bytes `range` of block `block`, as [`change_tagged`](Self::change_tagged) does for
+    /// all of it. The parts of that length in the block are independent of each other, and threads
+    /// may change several at the same time.
+    ///
+    /// Each part records its own put-off work in bits of its own, and the work common to all parts
+    /// in common bits. The thread that seals the block gets the bits of all parts, combined by
+    /// `or`.
     #[inline]
     pub fn change_part_tagged<R, F: FnOnce(&mut [u8], &mut Unsealed) -> R>(
         &self,
@@ -258,11 +278,11 @@ impl BufferCache {
     #[inline]
     fn tagged<'g>(&'g self, block: u64, tag: u64, guard: &'g Guard) -> Option<&'g Block> {
         let found = self.table.get(block, guard).map(RcuRef::get)?;
-        // Relaxed: whoever gives tags says when they count.
+        // Relaxed: the code that sets tags defines when they count.
         (found.is_ready() && found.tag.load(Relaxed) == tag).then_some(found)
     }
 
-    /// The buffer of block `block`, read from the device if need be.
+    /// Returns the buffer of block `block`, read from the device if need be.
     pub fn read(&self, block: u64) -> Result<Buffer> {
         self.check(block)?;
         let (held, mine) = self.find_or_insert(block);
@@ -274,8 +294,8 @@ impl BufferCache {
         finish(held)
     }
 
-    /// A buffer of block `block` that holds zeroes, whatever stands on the device: for a block that is new to whoever owns it now.
-    /// The zeroes are a change, which the caller has to write as any other.
+    /// Returns a buffer of block `block` that holds zeroes, whatever the device holds: for a newly
+    /// allocated block. The zeroes are a change, which the caller has to write like any other.
     pub fn fresh(&self, block: u64) -> Result<Buffer> {
         self.check(block)?;
         let (held, mine) = self.find_or_insert(block);
@@ -292,8 +312,9 @@ impl BufferCache {
         Ok(buffer)
     }
 
-    /// The buffer of block `block`, for who is about to change it to `bytes`: if it is not in memory, it is not read for that, but
-    /// holds them already.
+    /// Returns the buffer of block `block`, for a caller that is about to overwrite it with
+    /// `bytes`. If the block is not in memory, the cache does not read it: the buffer already holds
+    /// `bytes`.
     pub fn read_as(&self, block: u64, bytes: &[u8]) -> Result<Buffer> {
         self.check(block)?;
         let (held, mine) = self.find_or_insert(block);
@@ -303,21 +324,22 @@ impl BufferCache {
         finish(held)
     }
 
-    /// Writes `bytes` to the device from block `block` on, past the cache: contents that nobody reads through it, and
-    /// [`Image`]s of blocks that somebody does.
+    /// Writes `bytes` to the device from block `block` on, past the cache. They are contents that
+    /// no thread reads through the cache, or [`Image`]s of blocks that are in the cache.
     pub fn write(&self, block: u64, bytes: &[u8]) -> Result<()> {
         self.write_bytes(block.saturating_mul(self.block_size().into()), bytes)
     }
 
-    /// The same from byte `offset` of the volume on.
+    /// Writes `bytes` to the device from byte `offset` of the volume on, past the cache.
     ///
-    /// Whether others who write some of the same bytes come before or after, or between, says [`BlockDevice::writes_whole`].
+    /// Concurrent writes to common bytes take effect one after the other only if
+    /// [`BlockDevice::writes_whole`] says so.
     pub fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.write_at(bytes, offset)
     }
 
-    /// The buffers of a run of blocks, in order. Adjacent ones that are missing are read together. All are held at
-    /// once, so the caller bounds the run.
+    /// Returns the buffers of a run of blocks, in order. One device read fetches adjacent missing
+    /// blocks. All buffers are held at once, so the caller bounds the run.
     pub fn read_many(&self, blocks: Range<u64>) -> Result<Vec<Buffer>> {
         if let Some(last) = blocks.end.checked_sub(1) {
             self.check(last)?;
@@ -337,9 +359,9 @@ impl BufferCache {
         all.into_iter().map(finish).collect()
     }
 
-    /// Reads those of `blocks` that are not in memory, in as few device reads as it takes, but not more than a
-    /// quarter of the cache. Blocks outside the volume and failing reads are passed over: who needs the block learns
-    /// of it.
+    /// Reads those of `blocks` that are not in memory, in as few device reads as possible. Reads at
+    /// most a quarter of the cache. Skips blocks outside the volume and ignores failed reads: a
+    /// later lookup of such a block reports the error.
     pub fn read_ahead(&self, blocks: Range<u64>) {
         let end = blocks.end.min(self.options.block_count);
         let missing: Vec<_> = (blocks.start..end)
@@ -351,7 +373,8 @@ impl BufferCache {
         self.load(&missing);
     }
 
-    /// Counts since the cache was made. Lookups that run at the same time may or may not be in them.
+    /// Returns the counts since the cache was made. They may or may not include lookups that run at
+    /// the same time.
     pub fn stats(&self) -> CacheStats {
         let sum =
             |count: fn(&Counts) -> &AtomicU64| self.counts.iter().map(|cpu| count(cpu).load(Relaxed)).sum();
@@ -380,7 +403,8 @@ impl BufferCache {
         }
     }
 
-    /// The entry of `block`, and whether the caller has just made it and so has to [`load`](Self::load) it.
+    /// Returns the entry of `block`, and whether the caller has just made it. The caller then has
+    /// to [`load`](Self::load) it.
     fn find_or_insert(&self, block: u64) -> (RcuArc<Block>, bool) {
         let found = self.table.get(block, &rcu::pin()).and_then(RcuRef::try_upgrade);
         if let Some(held) = found {
@@ -393,7 +417,7 @@ impl BufferCache {
         (held, mine)
     }
 
-    /// Counts one entry more, and evicts others if that is too many.
+    /// Counts one more entry, and evicts others if the table is over its capacity.
     fn make_room(&self) {
         self.counts.local().allocations.fetch_add(1, Relaxed);
         let resident = self.resident.fetch_add(1, Relaxed) + 1;
@@ -406,9 +430,10 @@ impl BufferCache {
         self.counts.local().evictions.fetch_add(evicted as u64, Relaxed);
     }
 
-    /// Fills the placeholders `run`, which the caller made and which are in rising order.
+    /// Reads the blocks of `placeholders`, which the caller made and which are in rising order.
     fn load(&self, placeholders: &[RcuArc<Block>]) {
-        // Should the device panic, the waiters must not wait for ever.
+        // If the device panics, this fails the placeholders, so that the waiters do not wait for
+        // ever.
         let _abandon = Abandon { cache: self, placeholders };
         self.counts.local().misses.fetch_add(placeholders.len() as u64, Relaxed);
         let adjacent = |a: &RcuArc<Block>, b: &RcuArc<Block>| a.number + 1 == b.number;
@@ -422,7 +447,7 @@ impl BufferCache {
         match self.read_images(run[0].number, &mut images) {
             Ok(()) => run.iter().zip(images).for_each(|(held, image)| self.publish(held, Ok(image))),
             Err(error) if run.len() == 1 => self.publish(&run[0], Err(error)),
-            // One bad block must not fail its neighbours: each is read alone.
+            // One bad block must not fail its neighbours, so each block is read alone.
             Err(_) => run.chunks(1).for_each(|alone| self.load_run(alone)),
         }
     }
@@ -450,7 +475,8 @@ impl BufferCache {
         }
     }
 
-    /// Ends a load. After an error, the placeholder leaves the table before anybody learns of it.
+    /// Ends a load. After an error, this removes the placeholder from the table before any waiter
+    /// learns of the error.
     fn publish(&self, held: &RcuArc<Block>, result: Result<Bytes>) {
         if result.is_err() && self.table.remove(held.number, held) {
             self.resident.fetch_sub(1, Relaxed);
@@ -460,7 +486,7 @@ impl BufferCache {
     }
 }
 
-/// Waits for the read of `held`, if it is not done.
+/// Waits until the read of `held` has finished, and returns its buffer or error.
 fn finish(held: RcuArc<Block>) -> Result<Buffer> {
     match held.image.wait() {
         Ok(_) => Ok(Buffer::new(held)),
@@ -468,7 +494,7 @@ fn finish(held: RcuArc<Block>) -> Result<Buffer> {
     }
 }
 
-/// Fails those placeholders that a load leaves empty, which it does only by a panic.
+/// On drop, fails the placeholders that a load left empty, which happens only by a panic.
 struct Abandon<'a> {
     cache: &'a BufferCache,
     placeholders: &'a [RcuArc<Block>],
@@ -683,7 +709,7 @@ mod tests {
         (8..256).for_each(|block| drop(small.read(block).unwrap()));
         assert_eq!(small.read(7).unwrap()[5], 1);
         drop(pin);
-        // Which of those that nobody uses goes first is chance.
+        // The cache evicts unused buffers in arbitrary order.
         let is_read_anew = || {
             (8..256).for_each(|block| drop(small.read(block).unwrap()));
             small.read(7).unwrap()[5] == 7

@@ -1,6 +1,6 @@
-//! What can go wrong between a caller and the bytes of a device.
+//! Errors of devices, partition tables and the buffer cache.
 //!
-//! Errors are cheap to clone: a failed read is handed to every thread that waited for it.
+//! Errors are cheap to clone: every thread that waited for a failed read gets a copy of its error.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use crate::partition::Fault;
 /// The result of a device or cache operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a device was asked to do.
+/// An operation of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Read bytes.
@@ -39,23 +39,24 @@ impl fmt::Display for Op {
     }
 }
 
-/// A device or cache operation that failed. Offsets and lengths are bytes from the start of the device asked.
+/// A device or cache operation that failed. Offsets and lengths are bytes from the start of the
+/// device asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation on an open device.
     #[error("cannot {op} {len} bytes at offset {offset}: {}", os_reason(source))]
     Io {
-        /// What was asked.
+        /// The operation that failed.
         op: Op,
-        /// Where it failed.
+        /// Start of the part that failed.
         offset: u64,
-        /// Bytes that were still to do.
+        /// Bytes not yet done.
         len: u64,
         /// The system's answer.
         source: Arc<io::Error>,
     },
-    /// A read met the end of the device's data: an image that is shorter than it was when it was opened.
+    /// A read met the end of the device's data. The image has become shorter since it was opened.
     #[error("the device ends at offset {offset}, {missing} bytes short")]
     UnexpectedEnd {
         /// Where the data ended.
@@ -66,7 +67,7 @@ pub enum Error {
     /// A range does not lie inside the device.
     #[error("cannot {op} {len} bytes at offset {offset}: the device has {size} bytes")]
     OutOfRange {
-        /// What was asked.
+        /// The operation that failed.
         op: Op,
         /// Start of the range.
         offset: u64,
@@ -83,10 +84,10 @@ pub enum Error {
         /// Blocks in the volume.
         block_count: u64,
     },
-    /// A change was asked of a device that is open for reading.
+    /// A change was requested on a device that is open for reading.
     #[error("cannot {op} at offset {offset}: the device is read-only")]
     ReadOnly {
-        /// What was asked.
+        /// The operation that failed.
         op: Op,
         /// Start of the range.
         offset: u64,
@@ -112,7 +113,7 @@ pub enum Error {
     Busy {
         /// The file.
         path: PathBuf,
-        /// How it is used, as the end of a sentence.
+        /// How the file is in use, as the end of a sentence.
         reason: String,
     },
     /// A cache was asked for with a block size that is not a power of two from 512 to 65536.
@@ -121,14 +122,14 @@ pub enum Error {
     /// A disk says that it has a GPT, but neither copy of it can be used.
     #[error("the partition table is damaged: {primary}; its backup: {backup}")]
     PartitionTable {
-        /// What is wrong with the first copy.
+        /// The fault of the first copy.
         primary: Box<Fault>,
-        /// What is wrong with the copy at the end.
+        /// The fault of the copy at the end.
         backup: Box<Fault>,
     },
 }
 
-/// What the operating system says, without the number that Rust appends.
+/// Returns the operating system's message, without the number that Rust appends.
 pub fn os_reason(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
@@ -138,12 +139,12 @@ pub fn os_reason(error: &io::Error) -> String {
 }
 
 impl Error {
-    /// An [`Error::Io`] of `op` at `offset` with `len` bytes to do.
+    /// Returns an [`Error::Io`] of `op` at `offset`, with `len` bytes not done.
     pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
         Self::Io { op, offset, len, source: Arc::new(source) }
     }
 
-    /// Why, without the name of the file: for messages in which that stands already.
+    /// Returns the reason without the name of the file, for messages that already have the name.
     pub fn reason(&self) -> String {
         match self {
             Self::Open { source, .. } => os_reason(source),
@@ -152,7 +153,7 @@ impl Error {
         }
     }
 
-    /// The operating system's error, where one is behind this.
+    /// Returns the operating system's error, if this has one.
     pub fn io_source(&self) -> Option<&io::Error> {
         match self {
             Self::Io { source, .. } | Self::Open { source, .. } => Some(source),

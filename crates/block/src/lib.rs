@@ -1,9 +1,10 @@
 //! Block devices, partition tables and the buffer cache.
 //!
-//! A [`BlockDevice`] is an array of bytes that any thread may read and write at any offset: an image file, a block
-//! special file, memory, or another device seen through a window, an overlay or a fault injector. [`BufferCache`]
-//! keeps blocks of one volume in memory: at most one buffer a block, one device read however many threads ask for
-//! it, and bounded memory. [`partition`] finds the volumes of a partitioned disk.
+//! A [`BlockDevice`] is an array of bytes that any thread may read and write at any offset. It may
+//! be an image file, a block special file, memory, or another device behind a window, an overlay or
+//! a fault injector. [`BufferCache`] keeps blocks of one volume in memory. It has at most one
+//! buffer for a block, reads it from the device once however many threads ask for it, and bounds
+//! its memory. [`partition`] finds the volumes of a partitioned disk.
 //!
 //! Nothing here knows a file system's format. Only this crate calls [`BlockDevice::write_at`].
 #![forbid(unsafe_code)]

@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::{BlockDevice, Result};
 
-/// Bytes that one request carries at most.
+/// The most bytes that one request carries.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// Writes blocks to a device, past any cache: those that follow one another go out together.
+/// Writes blocks to a device, past any cache. One request carries blocks that follow one another.
 ///
-/// Nothing is known to have been written before [`BlockWriter::finish`] returns; what was not is lost if the writer
-/// is dropped.
+/// The blocks are certain to be written only when [`BlockWriter::finish`] returns. If the writer is
+/// dropped, the blocks not yet written are lost.
 #[must_use = "blocks are written by `finish`"]
 pub struct BlockWriter<'d> {
     device: &'d dyn BlockDevice,
@@ -26,10 +26,10 @@ impl<'d> BlockWriter<'d> {
         Self { device, block_size, first: 0, staged: Vec::new() }
     }
 
-    /// Writes `contents`, one block, as block `block`, now or later.
+    /// Writes `contents`, which is one block, as block `block`, now or later.
     ///
     /// # Errors
-    /// Those of the device, of this or an earlier block.
+    /// Errors of the device, for this block or an earlier one.
     pub fn push(&mut self, block: u64, contents: &[u8]) -> Result<()> {
         // OK: a length in memory fits into 64 bits.
         let staged_blocks = self.staged.len() as u64 / u64::from(self.block_size);
@@ -44,18 +44,18 @@ impl<'d> BlockWriter<'d> {
         Ok(())
     }
 
-    /// Writes what has not been written yet. It is durable after the device's next flush.
+    /// Writes the blocks not yet written. They are durable after the device's next flush.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn finish(mut self) -> Result<()> {
         if self.staged.is_empty() { Ok(()) } else { self.write_staged() }
     }
 
-    /// Writes `bytes` at byte `offset` of `device`, at once: a part of a block.
+    /// Writes `bytes`, a part of a block, at byte `offset` of `device`, at once.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn write_bytes(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
         device.write_at(bytes, offset)
     }

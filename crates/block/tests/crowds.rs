@@ -1,5 +1,5 @@
-//! Crowds: eight threads on one buffer cache, in schedules that shuttle chooses. The table below it is explored by loom,
-//! in the tests of `extern4-sync` that have the same names.
+//! Tests with eight threads on one buffer cache, in schedules that shuttle chooses. Loom explores
+//! the table below the cache, in the tests of `extern4-sync` that have the same names.
 #![cfg(feature = "shuttle")]
 
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ const THREADS: usize = 8;
 const SIZE: usize = 512;
 const BLOCKS: usize = 4;
 
-/// A device of which each block is full of its number. Others run while it reads.
+/// A device in which each byte of a block is the block's number. Other threads run while it reads.
 #[derive(Debug, Default)]
 struct Numbered {
     /// Reads of each block.
@@ -97,7 +97,7 @@ impl BlockDevice for Numbered {
     }
 }
 
-/// A device of which so many reads fail, and a cache that keeps so many of its blocks.
+/// Returns a device whose first `faults` reads fail, and a cache that keeps `kept` of its blocks.
 fn device_and_cache(faults: u64, kept: usize) -> (Arc<Numbered>, BufferCache) {
     let device = Arc::new(Numbered { faults: AtomicU64::new(faults), ..Numbered::default() });
     let options =
@@ -110,7 +110,8 @@ fn check(block: &[u8], number: u64) {
     assert!(block.len() == SIZE && block.iter().all(|&byte| u64::from(byte) == number), "block {number}");
 }
 
-/// There is room for all blocks, so that each is read once, however many ask, and in whatever way.
+/// The cache has room for all blocks, so each block is read once, however many threads ask for it,
+/// and by whatever method.
 #[test]
 fn crowds_buf_insert_vs_insert() {
     crowd(
@@ -140,7 +141,8 @@ fn crowds_buf_insert_vs_insert() {
     );
 }
 
-/// Fewer buffers than blocks: what somebody holds is the one that all find, and what a guard protects can be looked at.
+/// The cache has fewer buffers than blocks. All threads find the buffer that one of them holds, and
+/// a guard protects what `peek` returns.
 #[test]
 fn crowds_buf_evict_vs_lookup() {
     crowd(
@@ -173,7 +175,8 @@ fn crowds_buf_evict_vs_lookup() {
     );
 }
 
-/// Who is told of a failure finds no trace of it afterwards: the next read asks the device again.
+/// A thread that gets an error finds no trace of it afterwards: its next read asks the device
+/// again.
 #[test]
 fn crowds_buf_load_fail_waiters() {
     const FAULTS: u64 = 2;
@@ -181,7 +184,7 @@ fn crowds_buf_load_fail_waiters() {
         THREADS,
         || device_and_cache(FAULTS, 2),
         |(_, cache), _| {
-            // It fails so often at most, whoever is told.
+            // At most `FAULTS` reads fail, whichever threads get the errors.
             let mut tries = (0..=FAULTS).map(|_| cache.read(1));
             check(&tries.find_map(Result::ok).expect("a failure is not kept"), 1);
         },
@@ -193,7 +196,7 @@ fn crowds_buf_load_fail_waiters() {
     );
 }
 
-/// Buffers outlive the cache, and go with the last who holds one.
+/// Buffers outlive the cache, and are freed with their last reference.
 #[test]
 fn crowds_buf_teardown_vs_retired() {
     crowd(
@@ -216,8 +219,8 @@ fn crowds_buf_teardown_vs_retired() {
     );
 }
 
-/// Threads change parts of one block, each its own, while others want all of it: nothing that was changed is lost, and who looks at the
-/// whole finds what was changed before.
+/// Threads change parts of one block, each its own, while other threads look at all of it. No
+/// change is lost, and a thread that looks at the whole finds all earlier changes.
 #[test]
 fn crowds_part_vs_whole() {
     const PART: usize = SIZE / THREADS;

@@ -1,7 +1,8 @@
-//! What a hit in the buffer cache does to shared memory: no allocation, no lock, no locked instruction, and no store
-//! to a line that another thread's hit uses.
+//! The effect of a hit in the buffer cache on shared memory. A hit makes no allocation, takes no
+//! lock, and executes no locked instruction. It stores to no line that another thread's hit uses.
 //!
-//! `cargo test -p extern4-block --features audit --test footprint -- --nocapture` prints the figures.
+//! `cargo test -p extern4-block --features audit --test footprint -- --nocapture` prints the
+//! figures.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn cache() -> BufferCache {
 
 type Act<'a> = (&'static str, Box<dyn Fn() + Sync + 'a>);
 
-/// The ways to look at a block in memory.
+/// Returns the ways to look at a block in memory.
 fn hits(cache: &BufferCache) -> Vec<Act<'_>> {
     let with = |block| {
         black_box(cache.with(block, |bytes| bytes[9]).unwrap());
@@ -62,7 +63,7 @@ fn a_hit_allocates_nothing_and_executes_no_locked_instruction() {
         let (_, footprint) = record(&hit);
         println!("{name:<28} {footprint}");
         assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
-        // The thread's record of its pin, and its slot of the count of hits.
+        // The lines of the thread's epoch record and of its slot of the count of hits.
         assert!(footprint.written().count() <= 2, "{name}: {footprint:?}");
         if let Some((_, locked)) = locked_instructions(&hit) {
             assert_eq!(locked, 0, "{name}");
@@ -83,7 +84,7 @@ fn hits_on_two_threads_share_no_line_that_one_writes() {
     }
 }
 
-/// The same eyes see what other calls do, so that the zeroes above mean something.
+/// Checks that the tools see what other calls do, so that the zeroes above mean something.
 #[test]
 fn a_buffer_that_is_held_and_a_miss_are_seen() {
     let cache = cache();

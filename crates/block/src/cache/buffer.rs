@@ -1,4 +1,4 @@
-//! Blocks in memory, and the two ways to keep one there.
+//! Blocks in memory, and the handles that keep one there: [`Buffer`] and [`Pin`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -17,17 +17,18 @@ use crate::{Error, Result};
 pub(super) struct Block {
     pub(super) number: u64,
     pub(super) flags: AtomicU32,
-    /// Empty while the block is being read. Nobody but the cache sees it empty or failed.
+    /// The bytes read from the device, or the error. Empty while the block is being read. Only the
+    /// cache sees it empty or failed.
     pub(super) image: OnceLock<Result<Bytes, Box<Error>>>,
-    /// What it has been changed to since.
+    /// The newest contents, once the block has been changed.
     pub(super) changed: std::sync::OnceLock<Box<Changed>>,
     pub(super) tag: AtomicU64,
-    /// Made when somebody asks for it.
+    /// Made at the first use.
     sharers: std::sync::OnceLock<Box<ClosableRefcount>>,
 }
 
 impl Block {
-    /// One that is about to be read.
+    /// Returns a block that is about to be read.
     pub(super) fn empty(number: u64) -> Self {
         Self {
             number,
@@ -44,7 +45,7 @@ impl Block {
         self.sharers.get_or_init(|| Box::new(ClosableRefcount::new()))
     }
 
-    /// Closes it to those who share it, if anybody may.
+    /// Closes the count of sharers, if it has been used.
     pub(super) fn reset_sharers(&self) {
         if let Some(sharers) = self.sharers.get() {
             sharers.reset();
@@ -55,7 +56,7 @@ impl Block {
         matches!(self.image.get(), Some(Ok(_)))
     }
 
-    /// What was read from the device.
+    /// Returns the bytes that were read from the device.
     #[inline]
     fn loaded(&self) -> &[u8] {
         match self.image.get() {
@@ -64,13 +65,13 @@ impl Block {
         }
     }
 
-    /// Hands its newest contents to `change`.
+    /// Calls `change` with the newest contents.
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
         self.to_change().change(change)
     }
 
-    /// Hands these bytes of its newest contents to `change`.
+    /// Calls `change` with bytes `range` of the newest contents.
     #[inline]
     pub(super) fn change_part<R>(
         &self,
@@ -83,19 +84,19 @@ impl Block {
     #[inline]
     fn to_change(&self) -> &Changed {
         self.changed.get().unwrap_or_else(|| {
-            // Looked at before, since models may switch threads where it is.
+            // Computed before `get_or_init`, since models may switch threads in `loaded`.
             let loaded = self.loaded();
             self.changed.get_or_init(|| Box::new(Changed::new(loaded)))
         })
     }
 
-    /// What it has been changed to, if it has.
+    /// Returns the newest contents, if the block has been changed.
     #[inline]
     fn changed(&self) -> Option<Glance> {
         Some(self.changed.get()?.lend())
     }
 
-    /// The newest contents, where nothing is waited for to look at them.
+    /// Returns the newest contents, if they can be read without the block's lock.
     #[inline]
     pub(super) fn shown<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
         match self.changed.get() {
@@ -104,7 +105,7 @@ impl Block {
         }
     }
 
-    /// Hands these bytes of the newest contents to `look`, which is not to wait for anything.
+    /// Calls `look` with bytes `range` of the newest contents. `look` must not wait for anything.
     #[inline]
     pub(super) fn look_part<R>(
         &self,
@@ -118,7 +119,7 @@ impl Block {
         }
     }
 
-    /// Hands the newest contents to `look`, which is not to wait for anything.
+    /// Calls `look` with the newest contents. `look` must not wait for anything.
     #[inline]
     pub(super) fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
         match self.changed.get() {
@@ -136,12 +137,12 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A block held in memory for as long as this lives, as it stood when it was read or last changed through this. Derefs to its
-/// bytes.
+/// A reference to a block in memory, with the contents that the block had when this was made or
+/// last changed through this. Derefs to its bytes.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     held: RcuArc<Block>,
-    /// None if the block had not been changed since it was loaded.
+    /// `None` if the block had not been changed since it was loaded.
     newest: Option<Glance>,
 }
 
@@ -156,14 +157,17 @@ impl Buffer {
         self.held.number
     }
 
-    /// Bits that belong to the caller and live as long as the block is in memory: all clear after a load. A user that
-    /// verified the block's checksum notes it here, so that it does so once a load.
+    /// Returns bits for the caller's use, which live as long as the block is in memory and are
+    /// clear after a load. A caller that verified the block's checksum sets a bit here, and so
+    /// verifies it once for each load.
     pub fn flags(&self) -> &AtomicU32 {
         &self.held.flags
     }
 
-    /// Who shares the block: for the caller, as long as the block is in memory. Not known after a load. When the
-    /// block is made anew it is renewed, so that it is closed, if anybody has asked for it before.
+    /// Returns a count of the block's sharers for the caller's use, which lives as long as the
+    /// block is in memory. The count is unknown after a load.
+    /// [`BufferCache::fresh`](super::BufferCache::fresh) resets it to closed if it has been used
+    /// before.
     pub fn sharers(&self) -> &ClosableRefcount {
         self.held.sharers()
     }
@@ -172,28 +176,29 @@ impl Buffer {
         self.held.reset_sharers();
     }
 
-    /// A number that belongs to who changes the block, and lives as long as the block is in memory: 0 after a load.
+    /// Returns a number for the use of the caller that changes the block. It lives as long as the
+    /// block is in memory, and is 0 after a load.
     pub fn tag(&self) -> &AtomicU64 {
         &self.held.tag
     }
 
-    /// Changes the newest contents of the block, which are then what this derefs to. The caller sees to it that they reach the
-    /// device, and keeps a [`Pin`] until then. Changes of one block exclude each other; what else they may not meet is for the
-    /// caller's locks.
+    /// Changes the newest contents of the block; this then derefs to them. The caller has to write
+    /// them to the device, and keeps a [`Pin`] until then. Changes of one block exclude each other.
+    /// The caller's locks exclude anything else that must not run at the same time.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
-        // Not to be in one's own way.
+        // Drops this buffer's own reference to the image, which would force a copy.
         self.newest = None;
         let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.lend()));
         self.newest = Some(newest);
         result
     }
 
-    /// What is put off until the block is written.
+    /// Returns what a change has put off until the block is written.
     pub fn unsealed(&self) -> Unsealed {
         self.newest.as_ref().map_or_else(Unsealed::default, |newest| newest.unsealed)
     }
 
-    /// Keeps the block in memory.
+    /// Returns a pin, which keeps the block in memory.
     pub fn pin(&self) -> Pin {
         Pin(self.held.clone())
     }
@@ -211,7 +216,7 @@ impl Deref for Buffer {
     }
 }
 
-/// A block that stays in memory as long as this lives, whatever it is changed to.
+/// A reference that keeps a block in memory, whatever the block is changed to.
 #[derive(Clone, Debug)]
 pub struct Pin(RcuArc<Block>);
 
@@ -221,29 +226,29 @@ impl Pin {
         self.0.number
     }
 
-    /// As [`Buffer::sharers`].
+    /// Returns the block's count of sharers, as [`Buffer::sharers`] does.
     pub fn sharers(&self) -> &ClosableRefcount {
         self.0.sharers()
     }
 
-    /// As [`Buffer::tag`].
+    /// Returns the block's tag, as [`Buffer::tag`] does.
     pub fn tag(&self) -> &AtomicU64 {
         &self.0.tag
     }
 
-    /// The newest contents. Who changes the block later leaves this as it is.
+    /// Returns the newest contents. Later changes of the block do not affect them.
     pub fn snapshot(&self) -> Image {
         self.0.changed().map_or_else(|| Image::new(self.0.loaded().into()), |newest| newest.image)
     }
 
-    /// Calls `seal` to do what has been put off until the block is written, if anything has.
+    /// Calls `seal` to complete what has been put off until the block is written, if anything has.
     pub fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
         if let Some(changed) = self.0.changed.get() {
             changed.seal(seal);
         }
     }
 
-    /// The block as it stands now.
+    /// Returns a buffer with the contents of the block now.
     pub fn buffer(&self) -> Buffer {
         Buffer::new(self.0.clone())
     }
@@ -257,19 +262,19 @@ pub struct Found<'g> {
 }
 
 impl Found<'_> {
-    /// As [`Buffer::flags`].
+    /// Returns the block's flags, as [`Buffer::flags`] does.
     #[inline]
     pub fn flags(&self) -> &AtomicU32 {
         &self.block.flags
     }
 
-    /// As [`Buffer::sharers`].
+    /// Returns the block's count of sharers, as [`Buffer::sharers`] does.
     #[inline]
     pub fn sharers(&self) -> &ClosableRefcount {
         self.block.sharers()
     }
 
-    /// As [`Buffer::tag`].
+    /// Returns the block's tag, as [`Buffer::tag`] does.
     #[inline]
     pub fn tag(&self) -> &AtomicU64 {
         &self.block.tag

@@ -1,4 +1,5 @@
-//! What a block has been changed to: under a lock of its own, lent to who keeps it, and shown to who reads it often.
+//! The contents of a changed block, under a lock of their own. They are lent as images to buffers
+//! and pins, and published to threads that read them often.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -14,45 +15,51 @@ use super::parts::{Part, Parts};
 /// The contents of a block at one moment.
 pub type Image = Arc<Bytes>;
 
-/// What whoever changes a block puts off until it is written, such as a checksum over all of it: all zeroes if nothing. What the
-/// numbers say is between him and the one who writes the block, who [seals](super::Pin::seal) it first.
+/// Work that changes of a block put off until it is written, such as a checksum over all of it. All
+/// zeroes if there is none. The caller that changes the block and the one that writes it define the
+/// numbers. The writer [seals](super::Pin::seal) the block first.
 pub type Unsealed = [u32; 4];
 
-/// So often threads have changed parts of a block by turns when the parts are taken out; few in models.
+/// Alternations between threads that change parts of a block before the parts are taken out; few in
+/// models.
 const TURNS: u32 = capacity(4, 1);
 
 /// A block that has been changed since it was loaded.
 #[derive(Debug)]
 pub(super) struct Changed {
     newest: Latch<Newest>,
-    /// Threads change parts of it by turns, and some of these may be out. Changes under the lock; to others it says where to look first, and
-    /// no more, so Relaxed.
+    /// Whether threads change parts of it in alternation, and some parts may be out. A thread
+    /// changes it under the lock. Without the lock it is only a hint where to look first, so
+    /// Relaxed is enough.
     is_divided: AtomicBool,
     parts: OnceLock<Box<Parts>>,
-    /// What `newest` says.
+    /// A published copy of `newest`, or none.
     snapshot: RcuSnapshot<Image>,
 }
 
-/// What a block has been changed to.
+/// The newest contents of a changed block.
 #[derive(Debug)]
 pub(super) struct Newest {
     bytes: Contents,
     unsealed: Unsealed,
-    /// Who has changed a part of it last, and how often that was another than before, since it was sealed.
+    /// The thread that last changed a part.
     last: usize,
+    /// Changes of parts by another thread than the one before, since the block was last sealed or
+    /// its parts put back.
     turns: u32,
 }
 
 /// The bytes of a block that has been changed.
 #[derive(Debug)]
 enum Contents {
-    /// Nobody else has seen them since they were changed, which is known without a count.
+    /// Bytes that no other thread has seen since the last change. No reference count is needed to
+    /// know this.
     Own(Bytes),
-    /// Others may look at them.
+    /// Bytes that other threads may be looking at.
     Lent(Image),
 }
 
-/// A look at [`Newest`].
+/// An image of [`Newest`] at one moment, with the work put off by then.
 #[derive(Clone, Debug)]
 pub(super) struct Glance {
     pub(super) image: Image,
@@ -73,12 +80,13 @@ impl Changed {
 
     #[inline]
     fn lock_divided(&self) -> LatchGuard<'_, Newest> {
-        // Nobody looks at the newest contents under the lock but who changes them, so if a change panics there is nothing half
-        // done that others must not see: they are what the caller's structures have to deal with.
+        // A poisoned lock is used as it is. Only a thread that changes the contents looks at them
+        // under the lock. After a panic, the caller's structures have to deal with a half-done
+        // change.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks all of it, no part of which is out then.
+    /// Locks the whole block, after it has put back the parts that were out.
     #[inline]
     fn lock(&self) -> LatchGuard<'_, Newest> {
         let mut newest = self.lock_divided();
@@ -102,13 +110,14 @@ impl Changed {
         }
     }
 
-    /// The part that is bytes `range`, if parts may be out.
+    /// Returns the part that is bytes `range`, locked, if parts may be out.
     #[inline]
     fn part(&self, range: &Range<usize>) -> Option<LatchGuard<'_, Part>> {
         if self.is_divided() { self.parts.get()?.lock(range) } else { None }
     }
 
-    /// Hands bytes `range` to `change`, which is of a block whose parts, of that length, have nothing to do with each other.
+    /// Calls `change` with bytes `range` of a block whose parts, of that length, are independent of
+    /// each other.
     #[inline]
     pub(super) fn change_part<R>(
         &self,
@@ -123,7 +132,7 @@ impl Changed {
         self.change_part_first(range, change)
     }
 
-    /// The same where the part is in its block, as far as is known.
+    /// Changes the part in its block, or takes it out, for a caller that did not find it out.
     fn change_part_first<R>(
         &self,
         range: Range<usize>,
@@ -144,13 +153,13 @@ impl Changed {
                 let (bytes, unsealed) = part.out(range.len()).expect("it is out by now");
                 return change(bytes, unsealed);
             }
-            // Of another length than the parts.
+            // The range has another length than the parts.
             self.join(&mut newest);
         }
         newest.edit(|bytes, unsealed| change(&mut bytes[range], unsealed))
     }
 
-    /// Hands them to `look`.
+    /// Calls `look` with bytes `range` of the newest contents.
     #[inline]
     pub(super) fn look_part<R>(
         &self,
@@ -165,14 +174,14 @@ impl Changed {
         }
         let newest = self.lock_divided();
         if let Some(mut part) = self.part(&range) {
-            // It may have gone out meanwhile.
+            // Another thread may have taken the part out meanwhile.
             return look(part.out(range.len()).map_or(&newest.bytes[range], |(bytes, _)| bytes));
         }
         drop(newest);
         self.look(guard, |bytes| look(&bytes[range]))
     }
 
-    /// Hands the contents to `change`, and shows them no more.
+    /// Calls `change` with the newest contents, after it has withdrawn their published copy.
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
         let mut newest = self.lock();
@@ -180,19 +189,19 @@ impl Changed {
         change(&mut newest)
     }
 
-    /// Lets somebody look at them as they are now.
+    /// Returns an image of the newest contents.
     #[inline]
     pub(super) fn lend(&self) -> Glance {
         self.lock().lend()
     }
 
-    /// The contents, if they are shown.
+    /// Returns the published copy of the contents, if there is one.
     #[inline]
     pub(super) fn shown<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
         Some(self.snapshot.get(guard)?)
     }
 
-    /// Hands them to `seal`, with what has been put off, if anything has.
+    /// Calls `seal` with the newest contents and the work put off, if there is any.
     pub(super) fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
         let mut newest = self.lock();
         newest.turns = 0;
@@ -202,7 +211,7 @@ impl Changed {
         }
     }
 
-    /// Hands them to `look`, without the lock if they are shown.
+    /// Calls `look` with the newest contents: without the lock if a copy is published.
     #[inline]
     pub(super) fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
         if let Some(image) = self.snapshot.get(guard) {
@@ -215,14 +224,16 @@ impl Changed {
 }
 
 impl Newest {
-    /// Notes that the thread changes a part, and tells whether threads have done that by turns for a while.
+    /// Notes that this thread changes a part. Returns whether threads have alternated in that often
+    /// enough.
     fn is_another_turn(&mut self) -> bool {
         let thread = thread_number();
         self.turns += u32::from(std::mem::replace(&mut self.last, thread) != thread);
         self.turns >= TURNS
     }
 
-    /// Hands the bytes, which nobody else looks at, to `change`: a copy of them, if somebody does.
+    /// Calls `change` with the bytes if no other thread looks at them, and with a copy of them
+    /// otherwise. The copy then replaces them.
     #[inline]
     pub(super) fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         let bytes = match &mut self.bytes {
@@ -232,7 +243,7 @@ impl Newest {
         change(bytes, &mut self.unsealed)
     }
 
-    /// Lets somebody look at it as it is now.
+    /// Returns an image of the contents now.
     pub(super) fn lend(&mut self) -> Glance {
         Glance { image: self.bytes.lend(), unsealed: self.unsealed }
     }
@@ -248,7 +259,8 @@ impl Contents {
         image
     }
 
-    /// The bytes themselves, once nobody looks at them any more; until then a copy of them.
+    /// Returns the bytes themselves if no other thread holds the image any more, and otherwise a
+    /// copy.
     #[cold]
     fn take_back(&mut self) -> &mut Bytes {
         let bytes = match std::mem::replace(self, Self::Own(Bytes::default())) {

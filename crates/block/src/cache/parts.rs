@@ -1,14 +1,18 @@
 //! Parts of a block, each under a lock of its own.
 //!
-//! Some blocks are tables of things that have nothing to do with each other, such as the records of inodes. Threads that change different
-//! records of one would wait for each other, and write lines that the others need. So where threads change such a block by turns its parts
-//! are taken *out*: the newest bytes of a part that is out stand here, under its own lock, until somebody wants all of the block. He puts
-//! the parts back first. A block that one thread changes stays whole, for that takes less.
+//! Some blocks are tables of independent records, such as inode tables. Threads that change
+//! different records of one block would wait for each other, and write cache lines that the others
+//! need. So when threads alternate in changing such a block, its parts are taken *out*. The newest
+//! bytes of a part that is out are here, under the part's own lock, until a thread needs the whole
+//! block. That thread puts the parts back first. A block that only one thread changes stays whole,
+//! because that costs less.
 //!
 //! # Locks
-//! That of the block, then those of its parts. Who finds a part that is not out gives up its lock before he takes the block's. A part goes
-//! out, and comes back, with both held. So with the block's lock held, and every part back, the block is what stands under that lock; and
-//! as long as a part is out, its bytes there are nobody's.
+//! The block's lock ranks before the locks of its parts. A thread that finds a part not out gives
+//! up the part's lock before it takes the block's. It takes a part out, or puts it back, with both
+//! locks held. So a thread that holds the block's lock and has put every part back sees the whole
+//! block under that lock. While a part is out, its bytes in the block are stale and no thread uses
+//! them.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -29,41 +33,43 @@ pub(super) struct Parts {
     parts: Box<[Padded<Latch<Part>>]>,
 }
 
-/// One of them.
+/// One part of a block.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     is_out: bool,
     unsealed: Unsealed,
-    /// Empty until it goes out for the first time.
+    /// Its bytes while it is out, aligned. Empty until it is taken out for the first time.
     memory: Box<[u8]>,
     /// Where in it the part begins.
     start: usize,
 }
 
 impl Parts {
-    /// Parts of `len` bytes of a block of `block_len` bytes, none of them out. Both are powers of two.
+    /// Returns the parts, of `len` bytes each, of a block of `block_len` bytes, none of them out.
+    /// Both lengths are powers of two.
     pub(super) fn new(block_len: usize, len: usize) -> Self {
         let parts = std::iter::repeat_with(|| Padded(Latch::new(Part::default())));
         Self { len, parts: parts.take(block_len / len).collect() }
     }
 
-    /// The part that is these bytes of the block; `None` if none is.
+    /// Returns the part that is bytes `range` of the block, locked; `None` if no part is.
     #[inline]
     pub(super) fn lock(&self, range: &Range<usize>) -> Option<LatchGuard<'_, Part>> {
         let is_one = range.len() == self.len && range.start & (self.len - 1) == 0;
         let part = self.parts.get(range.start >> self.len.trailing_zeros()).filter(|_| is_one)?;
-        // Whatever has panicked, as with the block's lock.
+        // A poisoned lock is used as it is, like the block's.
         Some(part.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts back what is out. Locks: the block's.
+    /// Puts back the parts that are out. Locks: the caller holds the block's.
     pub(super) fn put_back(&self, newest: &mut Newest) {
         for (at, part) in self.parts.iter().enumerate() {
             let mut part = part.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((ours, put_off)) = part.out(self.len) {
                 newest.edit(|bytes, unsealed| {
                     bytes[at * self.len..][..self.len].copy_from_slice(ours);
-                    // Each says of itself what it has put off, and no more of others than is so.
+                    // Each part records its own put-off work in its own bits, and keeps the bits
+                    // that it took along when it went out. So `or` adds nothing that is not so.
                     unsealed.iter_mut().zip(put_off).for_each(|(all, said)| *all |= *said);
                 });
             }
@@ -73,13 +79,14 @@ impl Parts {
 }
 
 impl Part {
-    /// Its bytes and what it has put off, if it is out.
+    /// Returns its bytes and the work it has put off, if it is out.
     #[inline]
     pub(super) fn out(&mut self, len: usize) -> Option<(&mut [u8], &mut Unsealed)> {
         self.is_out.then(|| (&mut self.memory[self.start..][..len], &mut self.unsealed))
     }
 
-    /// Takes it out of the block, where it holds `bytes`. Locks: the block's, too.
+    /// Takes it out of the block, where it holds `bytes`. Locks: the caller holds the block's and
+    /// this part's.
     pub(super) fn take_out(&mut self, bytes: &[u8], unsealed: Unsealed) {
         if self.memory.is_empty() {
             self.memory = vec![0; bytes.len() + ALIGN].into();

@@ -1,4 +1,4 @@
-//! A device that counts what is written to it.
+//! A device that counts the bytes written to it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use super::BlockDevice;
 use super::wrapper::DeviceWrapper;
 use crate::{Op, Result};
 
-/// A device, and how many bytes have been written to it. Counting writes no memory that threads share.
+/// A device, and how many bytes have been written to it. To count, a thread writes no memory that
+/// threads share.
 #[derive(Debug)]
 pub struct CountedDevice {
     base: Arc<dyn BlockDevice>,
@@ -17,12 +18,12 @@ pub struct CountedDevice {
 }
 
 impl CountedDevice {
-    /// Counts from now on.
+    /// Returns a device that counts the bytes written to `base` from now on.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self { base, written: ThreadCounter::new() }
     }
 
-    /// The bytes that have been written, zeroes included.
+    /// Returns the number of bytes that have been written, zeroes included.
     pub fn bytes_written(&self) -> u64 {
         let [bytes] = self.written.sum();
         bytes

@@ -1,9 +1,10 @@
-//! A device that can lose power at any moment, for tests of what survives.
+//! A device that can lose power at any moment, for tests of what survives a crash.
 //!
-//! It remembers every write and flush since it was made. A *moment* is a number of those requests; the states that a
-//! crash may leave behind at a moment are, sector by sector (512 bytes, the unit that a disk writes whole): what the
-//! sector held at the last flush, or any version of it that was written since. So writes that no flush has followed
-//! may be lost, kept or torn, in any order. A discard writes nonsense.
+//! It remembers every write and flush since it was made. A *moment* is a number of those requests.
+//! A crash at a moment leaves each sector (512 bytes, the unit that a disk writes whole) in one of
+//! several states. A sector holds its contents at the last flush, or any version written since. So
+//! writes that no flush has followed may be lost, kept or torn, in any order. A discard writes
+//! nonsense.
 //!
 //! ```text
 //! write flush write write | write flush        the moment 4
@@ -20,9 +21,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{BlockDevice, check_range, check_span, read_each_at};
 use crate::{MemoryDevice, Op, Result};
 
-/// Bytes that a disk writes whole or not at all.
+/// The bytes that a disk writes whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
-/// What is read where something was discarded.
+/// The byte that reads return after a discard.
 const DISCARDED: u8 = 0xd1;
 
 /// One request that changed something, or made it durable.
@@ -31,7 +32,8 @@ enum Event {
     Flush,
 }
 
-/// A version of a sector, or of a part of it, that was written and not flushed at the moment of a crash.
+/// A version of a sector, or of a part of it, that was written and not flushed at the moment of a
+/// crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingSector {
     /// The request that wrote it, counted from the first.
@@ -40,47 +42,51 @@ pub struct PendingSector {
     pub sector: u64,
 }
 
-/// A device in memory that remembers what was done to it.
+/// A device in memory that remembers its writes and flushes.
 pub struct CrashDevice {
     size: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// What reads see.
+    /// The contents that reads see.
     now: Vec<u8>,
     events: Vec<Event>,
-    /// What was durable at a moment that is a flush, and that moment. It only goes forward, so that exploring a long
-    /// history in order costs each write once; `initial` is to begin anew.
+    /// The durable contents after the first `durable_at` requests, of which the last is a flush.
+    /// `durable_at` normally only grows, so that a test that explores a long history in order
+    /// applies each write once.
     durable: Vec<u8>,
     durable_at: usize,
+    /// The contents at the start, for a test that goes back to an earlier moment.
     initial: Vec<u8>,
 }
 
 impl CrashDevice {
-    /// A device with these contents, all durable.
+    /// Returns a device with these contents, all durable.
     pub fn new(bytes: Vec<u8>) -> Self {
         let (now, durable) = (bytes.clone(), bytes.clone());
         let state = State { now, events: Vec::new(), durable, durable_at: 0, initial: bytes };
         Self { size: state.now.len() as u64, state: Mutex::new(state) }
     }
 
-    /// The moment now: the number of writes and flushes so far.
+    /// Returns the present moment: the number of writes and flushes so far.
     pub fn moment(&self) -> usize {
         self.lock().events.len()
     }
 
-    /// Whether the last request before `moment` was a flush, so that there is nothing a crash could lose.
+    /// Returns whether the last request before `moment` was a flush, so that a crash could lose
+    /// nothing.
     pub fn is_flushed(&self, moment: usize) -> bool {
         moment == 0 || matches!(self.lock().events.get(moment - 1), Some(Event::Flush))
     }
 
-    /// Flushes before `moment`.
+    /// Returns the number of flushes before `moment`.
     pub fn flushes(&self, moment: usize) -> usize {
         self.lock().events.iter().take(moment).filter(|event| matches!(event, Event::Flush)).count()
     }
 
-    /// What a crash could lose at `moment`, in the order in which it was written.
+    /// Returns the sectors that a crash at `moment` could lose, in the order in which they were
+    /// written.
     pub fn pending(&self, moment: usize) -> Vec<PendingSector> {
         let state = self.lock();
         let moment = moment.min(state.events.len());
@@ -96,8 +102,8 @@ impl CrashDevice {
         pending
     }
 
-    /// What the device holds after a crash at `moment`: all that was flushed, and of what was
-    /// [pending](Self::pending) the sectors that `keep` wants.
+    /// Returns the device after a crash at `moment`: everything flushed, and those of the
+    /// [pending](Self::pending) sectors for which `keep` returns true.
     pub fn crash(&self, moment: usize, mut keep: impl FnMut(PendingSector) -> bool) -> MemoryDevice {
         let mut state = self.lock();
         let moment = moment.min(state.events.len());
@@ -133,7 +139,7 @@ impl CrashDevice {
 }
 
 impl State {
-    /// Makes `durable` what it was at the flush `moment`.
+    /// Sets `durable` to the contents at the flush `moment`.
     fn advance(&mut self, moment: usize) {
         if moment < self.durable_at {
             self.durable.copy_from_slice(&self.initial);
@@ -148,12 +154,13 @@ impl State {
     }
 }
 
-/// The number of requests up to the last flush among the first `moment`, that flush included.
+/// Returns the number of requests up to the last flush among the first `moment`, including that
+/// flush.
 fn last_flush(events: &[Event], moment: usize) -> usize {
     events[..moment].iter().rposition(|event| matches!(event, Event::Flush)).map_or(0, |at| at + 1)
 }
 
-/// The sectors that `len` bytes at `offset` touch.
+/// Returns the sectors that `len` bytes at `offset` touch.
 fn sectors(offset: usize, len: usize) -> Range<usize> {
     offset / SECTOR_BYTES..(offset + len).div_ceil(SECTOR_BYTES)
 }
@@ -193,7 +200,8 @@ impl BlockDevice for CrashDevice {
         self.write(Op::Write, offset, buf.to_vec())
     }
 
-    /// Not said, although it is so: tests of callers that have to exclude writers run on this device.
+    /// Returns false, although writes are whole: tests of callers that have to exclude writers run
+    /// on this device.
     fn writes_whole(&self) -> bool {
         false
     }
@@ -205,7 +213,7 @@ impl BlockDevice for CrashDevice {
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
         let len = check_span(Op::Discard, &range, self.size)?;
-        // What it holds then is not said, so nothing that makes sense.
+        // The contents after a discard are unspecified, so this writes bytes that make no sense.
         self.write(Op::Discard, range.start, vec![DISCARDED; len as usize])
     }
 

@@ -1,4 +1,4 @@
-//! A device that fails on purpose, for tests of what lies above.
+//! A device that fails on purpose, for tests of the layers above.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,50 +12,51 @@ use super::flush::Flushes;
 use super::{BlockDevice, read_each_at};
 use crate::{Error, Op, Result};
 
-/// What happens to a request that a [`Fault`] strikes.
+/// The effect of a [`Fault`] on a request that it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It fails as the operating system would with this error number, and does nothing.
+    /// The request fails with this error number of the operating system, and does nothing.
     Error(i32),
-    /// Only the first bytes, as many as this, are read or written; then it fails: a read as
-    /// [`Error::UnexpectedEnd`], anything else with `EIO`.
+    /// Only this many bytes, the first ones, are read or written; then the request fails. A read
+    /// fails with [`Error::UnexpectedEnd`], any other request with `EIO`.
     Short(u64),
-    /// It succeeds, but after this time.
+    /// The request succeeds, but after this time.
     Delay(Duration),
 }
 
-/// A rule about which requests go wrong, and how.
+/// A rule that says which requests go wrong, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The operation it is about.
+    /// The operation that the rule applies to.
     pub op: Op,
-    /// Only requests that touch a byte of this range. A flush has no range and is struck whatever stands here.
+    /// The rule applies only to requests that touch a byte of this range. A flush has no range: the
+    /// rule applies to it whatever this is.
     pub range: Range<u64>,
-    /// Requests of this kind to let pass first.
+    /// Number of such requests to let pass first.
     pub after: u64,
-    /// Requests to strike after that.
+    /// Number of requests to strike after those.
     pub times: u64,
-    /// What happens to them.
+    /// The effect on them.
     pub effect: Effect,
 }
 
 impl Fault {
-    /// Every `op` anywhere, from the first one on, for ever.
+    /// Strikes every `op` anywhere, from the first one on, for ever.
     pub fn every(op: Op, effect: Effect) -> Self {
         Self { op, range: 0..u64::MAX, after: 0, times: u64::MAX, effect }
     }
 
-    /// Only the `n`-th `op` from now on, counted from 0.
+    /// Strikes only the `n`-th `op` from now on, counted from 0.
     pub fn nth(op: Op, n: u64, effect: Effect) -> Self {
         Self { after: n, times: 1, ..Self::every(op, effect) }
     }
 
-    /// Every `op` that touches `range`.
+    /// Strikes every `op` that touches `range`.
     pub fn within(op: Op, range: Range<u64>, effect: Effect) -> Self {
         Self { range, ..Self::every(op, effect) }
     }
 
-    /// Whether the request is struck; counts it if the rule is about it.
+    /// Returns whether the rule strikes the request; counts the request if the rule applies to it.
     fn strike(&mut self, op: Op, range: &Range<u64>) -> bool {
         let touches = op == Op::Flush || (range.start < self.range.end && self.range.start < range.end);
         if op != self.op || !touches {
@@ -71,7 +72,7 @@ impl Fault {
     }
 }
 
-/// A device that passes everything on, except what its faults strike.
+/// A device that passes every request on, unless one of its faults strikes it.
 #[derive(Debug)]
 pub struct FaultDevice {
     base: Arc<dyn BlockDevice>,
@@ -80,17 +81,18 @@ pub struct FaultDevice {
 }
 
 impl FaultDevice {
-    /// A device over `base` without a fault yet.
+    /// Returns a device over `base`, without a fault.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self { base, faults: Mutex::default(), flushes: Flushes::default() }
     }
 
-    /// Adds a fault. Of several that strike one request, the earliest added has its effect; all count it.
+    /// Adds a fault. If several strike one request, the earliest added has its effect, and all
+    /// count the request.
     pub fn inject(&self, fault: Fault) {
         self.lock().push(fault);
     }
 
-    /// Takes all faults away, and what is left of them.
+    /// Removes all faults and their consequences.
     pub fn heal(&self) {
         self.lock().clear();
         self.flushes.heal();
@@ -110,7 +112,8 @@ impl FaultDevice {
         effect
     }
 
-    /// Does `request` on the first bytes of `range` that the faults leave: all of them if none strikes.
+    /// Runs `request` on as many of the first bytes of `range` as the faults permit: all of them if
+    /// none strikes.
     fn run(&self, op: Op, range: Range<u64>, request: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         match self.effect(op, &range) {
@@ -135,7 +138,8 @@ impl FaultDevice {
     }
 }
 
-/// The range of a request. One that overflows ends early here, and is refused by the device below.
+/// Returns the range of a request. A range that overflows ends early here, and the device below
+/// refuses it.
 fn span(offset: u64, len: usize) -> Range<u64> {
     offset..offset.saturating_add(len as u64)
 }
@@ -161,7 +165,8 @@ impl BlockDevice for FaultDevice {
         })
     }
 
-    /// One request for each buffer, so that a fault strikes single blocks of a vectored read.
+    /// Reads each buffer by its own request, so that a fault can strike single blocks of a vectored
+    /// read.
     fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
         read_each_at(self, bufs, offset)
     }
@@ -192,7 +197,7 @@ impl BlockDevice for FaultDevice {
         self.base.prefetch(range);
     }
 
-    /// None: bytes read past the device would escape its faults.
+    /// Returns `None`: bytes read past the device would escape its faults.
     fn file_range(&self, _range: Range<u64>) -> Option<(&File, u64)> {
         None
     }

@@ -1,9 +1,12 @@
 //! A device in a file: an image, or a block special file, or a window of one.
 //!
-//! The file is opened read-only unless writing is asked for. A writer holds the advisory locks of its part of the file alone,
-//! and readers share them (`lock`), so nobody reads what another program writes unless it says that it does not mind. What the
-//! kernel has in use, as a mounted device or through a loop device, is not written. The size is taken once at the opening; an image that shrinks later gives
-//! [`Error::UnexpectedEnd`], never stale or zero bytes.
+//! The file is opened read-only unless the caller asks for writing. A writer holds the advisory
+//! locks of its part of the file alone, and readers share them (`lock`). So no reader sees the
+//! writes of another program unless it sets [`FileOptions::shared`]. A file that the kernel has in
+//! use, as a mounted device or through a loop device, is not opened for writing.
+//!
+//! The size is read once, at the opening. If an image shrinks later, a read beyond its end fails
+//! with [`Error::UnexpectedEnd`], and never returns stale or zero bytes.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
@@ -27,19 +30,21 @@ use super::lock::{self, PATIENCE, Refused};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
 
-/// Slices that one `preadv` takes: Linux's UIO_MAXIOV.
+/// The most slices that one `preadv` takes: Linux's UIO_MAXIOV.
 const MAX_SLICES: usize = 1024;
 
 /// How to open a [`FileDevice`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Open for writing too.
+    /// Open for writing, too.
     pub write: bool,
-    /// Read even while another program writes: what is read may be half of a change.
+    /// Read even while another program writes. The bytes read may then be half of a change.
     pub shared: bool,
-    /// The kernel holds the block device for the caller, as it does for a mount, so `O_EXCL` would refuse the caller itself.
+    /// The kernel already holds the block device for the caller, as it does for a mount. `O_EXCL`
+    /// would then refuse the caller itself.
     pub claimed: bool,
-    /// Byte of the file at which the device starts. Who opens a part of a file leaves other parts to others.
+    /// Byte of the file at which the device starts. A caller that opens a part of a file leaves the
+    /// other parts to other programs.
     pub offset_bytes: u64,
     /// Length of the device; the rest of the file if absent.
     pub len_bytes: Option<u64>,
@@ -60,26 +65,29 @@ pub struct FileDevice {
     flushes: Flushes,
 }
 
-/// Why a range was neither discarded nor zeroed by the system.
+/// Why the system neither discarded nor zeroed a range.
 enum Refusal {
     /// The file or the system cannot do it.
     Unsupported,
-    /// The system caches changes of these pages and does not drop them: this process does not hold the block device itself.
+    /// The system caches changes of these pages and does not drop them, because this process does
+    /// not hold the block device exclusively.
     Cached,
     /// The device failed.
     Failed(Error),
 }
 
-/// What the mount table shows as the type of a mount that a process of ours serves, with a loop device that nothing is read through.
+/// The type that the mount table shows for a mount that an extern4 process serves, with a loop
+/// device that no process reads through.
 const SERVED: &str = " - fuseblk.extern4 ";
 
-/// The loop device that the kernel reads the part of the file through that is opened, or some of it, if there is one.
+/// Returns the loop device through which the kernel uses the opened part of the file, or some of
+/// it, if there is one.
 fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     let end = |start: u64, len: Option<u64>| len.map_or(u64::MAX, |len| start.saturating_add(len));
     let wanted_end = end(options.offset_bytes, options.len_bytes);
     for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
         let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
-        // Where a number cannot be read, the device stands for the whole file.
+        // If a number cannot be read, the loop device counts as one for the whole file.
         let number = |name: &str| -> Option<u64> {
             let text = std::fs::read_to_string(entry.path().join("loop").join(name)).ok()?;
             text.trim_end().parse().ok().filter(|number| *number > 0)
@@ -98,22 +106,24 @@ fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     None
 }
 
-/// Whether a loop device is mounted as one of ours. Who serves it has the locks; if he was killed, nobody uses it any more.
+/// Returns whether a loop device belongs to a mount that extern4 serves. The server has the locks.
+/// If it was killed, no process uses the loop device any more.
 fn is_served(device: &Path) -> bool {
     let Ok(number) = std::fs::read_to_string(device.join("dev")) else { return false };
     let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
     let number = format!(" {} ", number.trim_end());
-    // proc_pid_mountinfo(5); what stands before and after these has no such words in it.
+    // The format is that of proc_pid_mountinfo(5); its other fields never contain these words.
     String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(SERVED))
 }
 
-/// Whether the kernel lets nobody write to a block device.
+/// Returns whether the kernel refuses all writes to a block device.
 fn is_write_protected(device: &Metadata) -> bool {
     let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
     std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|ro| ro.trim_ascii() == b"1")
 }
 
-/// [`loop_device_of`], but for one that is about to end: that is a moment after its mount has.
+/// Returns [`loop_device_of`], but not a loop device that is about to detach: it does so a moment
+/// after its mount has ended.
 fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     let start = Instant::now();
     loop {
@@ -133,25 +143,27 @@ impl FileDevice {
 
     /// Opens `path`, or the part of it that `options` name.
     ///
-    /// Refuses what is neither a regular file nor a block special file, and a window that the file does not hold. What others have in
-    /// use is [`Error::Busy`].
+    /// Refuses a file that is neither a regular file nor a block special file, and a window beyond
+    /// the end of the file. If another program or the kernel has the file in use, the error is
+    /// [`Error::Busy`].
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self> {
         Self::open_as(path.as_ref(), path.as_ref(), options)
     }
 
-    /// Opens `file`, which people know as `path`.
+    /// Opens `file`, which messages call `path`.
     fn open_as(file: &Path, path: &Path, options: &FileOptions) -> Result<Self> {
         let refused = |reason: String| Error::Refused { path: path.to_owned(), reason };
         let busy = |reason: &str| Error::Busy { path: path.to_owned(), reason: reason.to_owned() };
         let failed = |source: io::Error| Error::Open { path: path.to_owned(), source: Arc::new(source) };
 
-        // Without O_NONBLOCK the opening of a FIFO would wait for a writer before it can be refused.
+        // Without O_NONBLOCK, opening a FIFO would wait for a writer before this can refuse it.
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         if options.write
             && !options.claimed
             && std::fs::metadata(file).is_ok_and(|found| found.file_type().is_block_device())
         {
-            // Nobody else may have it so, a mounted file system included.
+            // With O_EXCL, the kernel refuses a device that is in use exclusively, such as by a
+            // mounted file system.
             flags |= OFlags::EXCL;
         }
         let file = OpenOptions::new()
@@ -163,7 +175,7 @@ impl FileDevice {
         let found = file.metadata().map_err(failed)?;
         let kind = found.file_type();
         if options.write && kind.is_block_device() && is_write_protected(&found) {
-            // The kernel says so only to who writes.
+            // The kernel reports write protection only when a process writes.
             return Err(failed(OsErrno::ROFS.into()));
         }
         if !kind.is_file() && !kind.is_block_device() {
@@ -190,7 +202,7 @@ impl FileDevice {
             return Err(busy(&format!("the kernel has it in use, through {device}")));
         }
 
-        // The end by seeking, since a block special file's metadata has no length.
+        // Seeking finds the end, since a block special file's metadata has no length.
         let file_len = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
         let start = options.offset_bytes;
         let room = file_len.checked_sub(start).ok_or_else(|| {
@@ -218,30 +230,31 @@ impl FileDevice {
         })
     }
 
-    /// The file as it was named at the opening.
+    /// Returns the path of the file at the opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Byte of the file at which the device starts.
+    /// Returns the byte of the file at which the device starts.
     pub fn offset_bytes(&self) -> u64 {
         self.start
     }
 
-    /// Unlocks the file, so that others can open it although this is not dropped yet. The caller neither reads nor writes it any more.
-    /// A block device that was opened with `O_EXCL` stays locked as long as the kernel refuses it to others.
+    /// Unlocks the file, so that others can open it before this is dropped. The caller neither
+    /// reads nor writes this device any more. A block device opened with `O_EXCL` stays locked as
+    /// long as the kernel refuses it to others.
     pub fn unlock(&self) {
         if !self.is_exclusive {
             lock::release(&self.file);
         }
     }
 
-    /// Opens the same file for writing, whatever its name is by now, and the same part of it. A
-    /// writer has the locks alone, so this device gives up its own first, and takes them again if
-    /// that fails ([`lock_again`](Self::lock_again)).
+    /// Opens the same part of the same file for writing, whatever its name is by now. A writer has
+    /// the locks alone, so this device gives up its own first. If the opening fails, it takes them
+    /// again ([`lock_again`](Self::lock_again)).
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// Errors of [`open_with`](Self::open_with).
     pub fn open_for_writing(&self) -> Result<Self> {
         let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         self.unlock();
@@ -254,7 +267,7 @@ impl FileDevice {
     }
 
     /// Takes the locks again that [`unlock`](Self::unlock) gave up. If another program has the file
-    /// for writing by now, this device stays without.
+    /// open for writing by now, this device stays unlocked.
     pub fn lock_again(&self) {
         let _ = lock::take(&self.file, &self.options);
     }
@@ -295,14 +308,15 @@ impl FileDevice {
 
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        // A forked child shares the locks, which are its parent's.
+        // A forked child shares the locks of its parent, and must not give them up.
         if self.opener.is_here() {
             lock::release(&self.file);
         }
     }
 }
 
-/// What is left to do after a system call moved no bytes or failed: `Ok` to try again.
+/// Returns the bytes that a system call moved, 0 if it is to be tried again, or the error if it
+/// moved none or failed.
 fn check_progress(op: Op, done: io::Result<usize>, offset: u64, left: u64) -> Result<usize> {
     match done {
         Ok(0) if op == Op::Read => Err(Error::UnexpectedEnd { offset, missing: left }),
@@ -366,8 +380,10 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
-    /// Of files POSIX says so (2.9.7, "Thread Interactions with Regular File Operations"), and Linux's file systems hold a lock of the
-    /// file's over a write. That one is divided is an error of the host's, or its disk is full. Of block devices nobody says so.
+    /// Returns true for a regular file. POSIX promises whole writes (2.9.7, "Thread Interactions
+    /// with Regular File Operations"), and Linux's file systems hold a lock of the file during a
+    /// write. Only an error of the host, or a full disk, divides a write. Nothing promises this for
+    /// block devices.
     fn writes_whole(&self) -> bool {
         self.is_regular
     }
@@ -400,7 +416,7 @@ impl BlockDevice for FileDevice {
     fn prefetch(&self, range: Range<u64>) {
         let Ok(len) = check_span(Op::Read, &range, self.size) else { return };
         let Some(len) = std::num::NonZeroU64::new(len) else { return };
-        // A hint: a file that cannot be advised is read all the same.
+        // A hint: if the kernel cannot take the advice, reads still work.
         let _ = rustix::fs::fadvise(&self.file, self.start + range.start, Some(len), Advice::WillNeed);
     }
 
@@ -412,7 +428,7 @@ impl BlockDevice for FileDevice {
     fn forget(&self, range: Range<u64>) {
         let Ok(len) = check_span(Op::Read, &range, self.size) else { return };
         let len = std::num::NonZeroU64::new(len);
-        // What cannot be forgotten is not cached, or is in memory only.
+        // If this fails, the range is not cached, or its file is in memory only.
         let _ = rustix::fs::fadvise(&self.file, self.start + range.start, len, Advice::DontNeed);
     }
 
@@ -425,7 +441,7 @@ impl BlockDevice for FileDevice {
 mod tests {
     use super::*;
 
-    /// A file in the temporary directory, gone when this is dropped.
+    /// A file in the temporary directory. Dropping this removes it.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -594,7 +610,7 @@ mod tests {
         let device = scratch.writable();
         assert!(try_lock(nix::libc::F_RDLCK).is_err() && other.try_lock_shared().is_err());
         drop(device);
-        // Whoever has a part open keeps others from having the whole.
+        // A process that has a part open prevents others from opening the whole.
         let part = FileOptions { offset_bytes: 2048, ..write };
         let part = FileDevice::open_with(&scratch.0, &part).unwrap();
         assert!(other.try_lock().is_err() && other.try_lock_shared().is_ok());

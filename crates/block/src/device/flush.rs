@@ -1,8 +1,9 @@
-//! Flushes of a medium that tells of an error once.
+//! Flushes of a medium that reports an error only once.
 //!
-//! Where the operating system could not write what it was given, it says so to one of those who flush, and then counts the bytes as
-//! written (`fsync(2)`). So who is told that his flush has succeeded must not believe it before those that were under way meanwhile are
-//! through, for one of them may have been told of his bytes; and once one has failed, none succeeds any more.
+//! If the operating system could not write some bytes, it reports that to one of the callers that
+//! flush. It then counts the bytes as written (`fsync(2)`). So a caller whose flush has succeeded
+//! first waits for the flushes that were under way at the same time. One of them may have got the
+//! error for this caller's bytes. Once a flush has failed, no later flush succeeds.
 
 use extern4_sync::primitive::{Condvar, Mutex, MutexGuard};
 
@@ -12,17 +13,17 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Flushes {
     state: Mutex<State>,
-    /// One is through.
+    /// Notified when a flush has ended.
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many have begun.
+    /// The number of flushes that have begun.
     begun: u64,
-    /// The numbers of those that are under way, of which there are few.
+    /// The numbers of the flushes under way, of which there are few.
     under_way: Vec<u64>,
-    /// Why the first failed that did.
+    /// The error of the first flush that failed.
     failed: Option<Error>,
 }
 
@@ -31,11 +32,11 @@ impl Flushes {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Flushes by `flush`, which makes durable what was written before it is called, unless it or another says that it could not.
-    /// Locks: none is held while `flush` runs.
+    /// Flushes by calling `flush`, which makes durable the bytes written before the call, unless it
+    /// or a concurrent flush reports an error. Locks: none is held while `flush` runs.
     ///
     /// # Errors
-    /// The first that a flush of this device had, be it one that began earlier and ends later.
+    /// The first error of a flush of this device, even of one that began earlier and ends later.
     pub fn flush(&self, flush: impl FnOnce() -> Result<()>) -> Result<()> {
         let number = self.begin()?;
         let result = flush();
@@ -45,7 +46,7 @@ impl Flushes {
             state.failed.get_or_insert(error);
         }
         self.ended.notify_all();
-        // Those that begin from now on have nothing to be told of what this one was for.
+        // Flushes that begin from now on cannot get the error for the bytes of this one.
         let last = state.begun;
         while state.under_way.iter().any(|other| *other <= last) {
             state = self.ended.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -64,7 +65,7 @@ impl Flushes {
         Ok(number)
     }
 
-    /// What failed is forgotten.
+    /// Forgets the failure, so that flushes can succeed again.
     pub(crate) fn heal(&self) {
         self.state().failed = None;
     }
@@ -79,7 +80,7 @@ mod tests {
     use crate::Op;
 
     impl Flushes {
-        /// Begins a flush that has this result when it is told to go on.
+        /// Begins a flush that returns `result` after a message on the returned channel.
         fn begin_one<'scope>(
             &'scope self,
             scope: &'scope Scope<'scope, '_>,
@@ -99,7 +100,7 @@ mod tests {
             (go, flush)
         }
 
-        /// Waits until there are so many whose device has not answered.
+        /// Waits until `count` flushes are under way.
         fn are_under_way(&self, count: usize) {
             while self.state().under_way.len() != count {
                 yield_now();
@@ -111,7 +112,7 @@ mod tests {
         Err(Error::io(Op::Flush, 0, 0, rustix::io::Errno::IO.into()))
     }
 
-    /// One is told of the error, the other is told of none.
+    /// One flush gets the error from the device, the other one succeeds there.
     #[test]
     fn who_flushes_beside_one_that_fails_hears_of_it() {
         for fails_last in [false, true] {

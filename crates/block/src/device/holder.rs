@@ -1,4 +1,4 @@
-//! Which process has a file: for people who are refused it, and only as far as the system tells them.
+//! Finds the process that has a file open, for messages to users. The system does not always tell.
 
 use std::fs::{File, Metadata, read, read_dir, read_to_string};
 use std::os::unix::fs::MetadataExt as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, makedev, minor, statx};
 
-/// `process 123 (name)`, `this process`, or `another program` where that is not known.
+/// Returns `process 123 (name)`, `this process`, or `another program` where that is not known.
 pub(super) fn of(file: &File) -> String {
     let found = file.metadata().ok();
     let pid = found.and_then(|found| locker(&found).or_else(|| opener(&found)));
@@ -20,7 +20,8 @@ pub(super) fn of(file: &File) -> String {
     }
 }
 
-/// Finds the process that holds a lock of it, by proc_locks(5). Locks of open file descriptions belong to no process and name none.
+/// Finds the process that holds a lock of the file, by proc_locks(5). Locks of open file
+/// descriptions belong to no process, so they do not help here.
 fn locker(found: &Metadata) -> Option<u32> {
     let (major, minor) = (major(found.dev()), minor(found.dev()));
     let id = format!("{major:02x}:{minor:02x}:{}", found.ino());
@@ -32,7 +33,7 @@ fn locker(found: &Metadata) -> Option<u32> {
     })
 }
 
-/// Finds another process that has it open.
+/// Finds another process that has the file open.
 fn opener(found: &Metadata) -> Option<u32> {
     let processes = read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -42,7 +43,7 @@ fn opener(found: &Metadata) -> Option<u32> {
 fn has_open(pid: u32, found: &Metadata) -> bool {
     let Ok(files) = read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else { return false };
     files.flatten().any(|file| {
-        // A file system that is asked for nothing but this answers at once.
+        // A file system answers at once if nothing but the inode number is asked for.
         let other = statx(CWD, file.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
         other.is_ok_and(|other| {
             other.stx_ino == found.ino() && makedev(other.stx_dev_major, other.stx_dev_minor) == found.dev()

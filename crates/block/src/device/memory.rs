@@ -1,7 +1,7 @@
 //! A device in memory.
 //!
-//! One lock guards the bytes: readers share it, a writer excludes them. Tests and small volumes made in memory use
-//! this; it is not a cache.
+//! One lock guards the bytes: readers share it, and a writer excludes them. Tests use this device,
+//! and so do small volumes made in memory. It is not a cache.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,28 +21,28 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A writable device of `size` zero bytes.
+    /// Returns a writable device of `size` zero bytes.
     pub fn zeroed(size: usize) -> Self {
         Self::new(vec![0; size])
     }
 
-    /// A writable device with these contents.
+    /// Returns a writable device with these contents.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self { size: bytes.len() as u64, bytes: RwLock::new(bytes), read_only: false }
     }
 
-    /// A device with these contents that refuses changes.
+    /// Returns a device with these contents that refuses changes.
     pub fn read_only(bytes: Vec<u8>) -> Self {
         Self { read_only: true, ..Self::new(bytes) }
     }
 
-    /// The contents, given back.
+    /// Returns the contents.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // A panic cannot leave the bytes half changed in a way that matters more than a torn write does, so a poisoned
-    // lock is used as it is.
+    // A panic can leave the bytes half changed, but that is no worse than a torn write. So a
+    // poisoned lock is used as it is.
     fn bytes(&self) -> RwLockReadGuard<'_, Vec<u8>> {
         self.bytes.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for MemoryDevice {
     }
 }
 
-/// A checked range of the device as indices: it lies inside a `Vec`, so it fits `usize`.
+/// Returns a checked range of the device as indices. It lies inside a `Vec`, so it fits `usize`.
 fn indices(start: u64, end: u64) -> Range<usize> {
     start as usize..end as usize
 }

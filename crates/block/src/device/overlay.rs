@@ -1,8 +1,8 @@
 //! A device whose changes stay in memory.
 //!
-//! Reads see the device below with the changes laid over it; nothing is ever written below. A journal is replayed
-//! this way on a volume that is open for reading only. Changes are kept block by block, in as much memory as the
-//! blocks that were written take.
+//! Reads see the device below with the changes laid over it. Nothing is ever written below. Journal
+//! recovery uses this on a volume that is open for reading only. The device keeps changes block by
+//! block, in as much memory as the written blocks need.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +16,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
 
-/// Changed blocks by their number. The last one is short where the device does not end with a whole block.
+/// Changed blocks by their number. The last block is short if the device does not end with a whole
+/// block.
 type Changes = BTreeMap<u64, Box<[u8]>>;
 
 /// A device over another one, which it never changes.
@@ -27,8 +28,8 @@ pub struct OverlayDevice {
 }
 
 impl OverlayDevice {
-    /// A device that reads as `base` does until it is written. Changes are kept in units of `block_size` bytes: best
-    /// the unit in which they are written; a power of two from 512 to 65536.
+    /// Returns a device that reads as `base` does until it is written. It keeps changes in units of
+    /// `block_size` bytes: a power of two from 512 to 65536, best the unit of the writes.
     pub fn new(base: Arc<dyn BlockDevice>, block_size: u32) -> Result<Self> {
         if !block_size.is_power_of_two() || !(512..=65536).contains(&block_size) {
             return Err(Error::BlockSize(block_size));
@@ -36,12 +37,12 @@ impl OverlayDevice {
         Ok(Self { base, block_size: u64::from(block_size), changes: RwLock::default() })
     }
 
-    /// Blocks that were written.
+    /// Returns the number of blocks that were written.
     pub fn changed_blocks(&self) -> usize {
         self.changes().len()
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
     }
@@ -50,7 +51,7 @@ impl OverlayDevice {
         self.changes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The numbers of the blocks that hold a byte of `range`, which is not empty.
+    /// Returns the numbers of the blocks that hold a byte of `range`, which is not empty.
     fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.block_size..(range.end - 1) / self.block_size + 1
     }
@@ -121,8 +122,8 @@ impl BlockDevice for OverlayDevice {
             covered
         };
         if !covered {
-            // The device below is read without the lock. It never changes, and a block that is changed meanwhile is
-            // laid over it afterwards.
+            // This thread reads the device below without the lock, because that device never
+            // changes. It then lays over it the blocks that were changed meanwhile.
             self.base.read_at(buf, offset)?;
             self.patch(&self.changes(), buf, offset);
         }
@@ -156,7 +157,7 @@ impl BlockDevice for OverlayDevice {
         Ok(())
     }
 
-    /// A write changes all its blocks under one lock.
+    /// Returns true: a write changes all its blocks under one lock.
     fn writes_whole(&self) -> bool {
         true
     }
@@ -185,7 +186,8 @@ impl BlockDevice for OverlayDevice {
         self.base.prefetch(range);
     }
 
-    /// The file below, unless a block of the range was changed. A later change does not show in the file.
+    /// Returns the file below, unless a block of the range was changed. A later change does not
+    /// show in the file.
     fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
         let len = check_span(Op::Read, &range, self.size_bytes()).ok()?;
         if len > 0 && self.changes().range(self.blocks_of(&range)).next().is_some() {
@@ -194,7 +196,7 @@ impl BlockDevice for OverlayDevice {
         self.base.file_range(range)
     }
 
-    /// The blocks that were changed stay: they exist here only.
+    /// Drops only the cache below. The changed blocks stay, because they exist only here.
     fn forget(&self, range: Range<u64>) {
         self.base.forget(range);
     }

@@ -1,4 +1,4 @@
-//! A device that keeps a log of what it was asked, for tests and benchmarks that count I/O.
+//! A device that logs its requests, for tests and benchmarks that count I/O.
 
 use std::mem;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use super::BlockDevice;
 use super::wrapper::DeviceWrapper;
 use crate::{Op, Result};
 
-/// One operation that a device was asked for, whether it succeeded or not.
+/// One request to a device, whether it succeeded or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What was asked.
+    /// The operation.
     pub op: Op,
     /// First byte of the range; 0 for a flush.
     pub offset: u64,
@@ -19,12 +19,12 @@ pub struct Request {
     pub len: u64,
 }
 
-/// Requests of a log, added up.
+/// The sums of the requests of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Read requests; a vectored read is one.
     pub reads: u64,
-    /// Bytes asked for by reads.
+    /// Bytes requested by reads.
     pub bytes_read: u64,
     /// Write requests, those that write zeroes included.
     pub writes: u64,
@@ -36,8 +36,8 @@ pub struct RequestCounts {
     pub discards: u64,
 }
 
-/// A device that passes everything on and records each request. It does not record hints and calls of
-/// [`BlockDevice::file_range`].
+/// A device that passes everything on and records each request. It does not record hints and calls
+/// of [`BlockDevice::file_range`].
 #[derive(Debug)]
 pub struct RecordDevice {
     base: Arc<dyn BlockDevice>,
@@ -45,22 +45,22 @@ pub struct RecordDevice {
 }
 
 impl RecordDevice {
-    /// A device that records what is asked of `base`.
+    /// Returns a device that records the requests to `base`.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self { base, log: Mutex::default() }
     }
 
-    /// Everything asked so far, in the order in which it was begun.
+    /// Returns all requests so far, in the order in which they began.
     pub fn log(&self) -> Vec<Request> {
         self.lock().clone()
     }
 
-    /// Everything asked so far; the log starts anew.
+    /// Returns all requests so far, and empties the log.
     pub fn take_log(&self) -> Vec<Request> {
         mem::take(&mut *self.lock())
     }
 
-    /// The requests so far, added up.
+    /// Returns the sums of the requests so far.
     pub fn counts(&self) -> RequestCounts {
         let mut counts = RequestCounts::default();
         for request in self.lock().iter() {

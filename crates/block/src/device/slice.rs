@@ -1,7 +1,7 @@
-//! A window of another device: a partition, say.
+//! A window of another device, such as a partition.
 //!
-//! Errors name offsets of the window's own, as the rest of the crate does, except those of the operating system,
-//! which come from the device below with its offsets.
+//! Errors hold offsets in the window. The exceptions are errors of the operating system, which come
+//! from the device below with its offsets.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,13 +21,14 @@ pub struct SliceDevice {
 }
 
 impl SliceDevice {
-    /// The `len_bytes` bytes of `base` from `start_bytes` on, which must lie inside it.
+    /// Returns the window of `len_bytes` bytes of `base` from `start_bytes` on, which must lie
+    /// inside it.
     pub fn new(base: Arc<dyn BlockDevice>, start_bytes: u64, len_bytes: u64) -> Result<Self> {
         check_range(Op::Read, start_bytes, len_bytes, base.size_bytes())?;
         Ok(Self { base, start: start_bytes, size: len_bytes })
     }
 
-    /// `range` in the device below, if it lies inside the window.
+    /// Returns `range` as a range of the device below, if it lies inside the window.
     fn below(&self, op: Op, range: &Range<u64>) -> Result<Range<u64>> {
         check_span(op, range, self.size)?;
         Ok(self.start + range.start..self.start + range.end)

@@ -1,27 +1,28 @@
-//! A device whose place another takes while it is in use.
+//! A device that another one can replace while it is in use.
 
 use std::sync::{Arc, OnceLock};
 
 use super::BlockDevice;
 use super::wrapper::DeviceWrapper;
 
-/// A device, and later one that follows it and holds the same bytes: so a volume that is open for
-/// reading can be written to without opening it again.
+/// A device, and later a second one that replaces it and holds the same bytes. So a volume that is
+/// open for reading can become writable without being opened again.
 #[derive(Debug)]
 pub struct SuccessiveDevice {
     first: Arc<dyn BlockDevice>,
-    /// The first stays, for a reader may be in the middle of it.
+    /// The first device stays, because a reader may still be using it.
     second: OnceLock<Arc<dyn BlockDevice>>,
 }
 
 impl SuccessiveDevice {
-    /// Answers as `first` does.
+    /// Returns a device that passes requests to `first`.
     pub fn new(first: Arc<dyn BlockDevice>) -> Self {
         Self { first, second: OnceLock::new() }
     }
 
-    /// Answers as `second` does from now on. It reads as the first device does, and has its size.
-    /// False if a second device is there already, which stays.
+    /// Passes requests to `second` from now on. The caller ensures that it has the bytes and the
+    /// size of the first device. Returns false, and changes nothing, if there is a second device
+    /// already.
     pub fn follow(&self, second: Arc<dyn BlockDevice>) -> bool {
         self.second.set(second).is_ok()
     }

@@ -9,26 +9,30 @@ use std::ops::Range;
 use super::{BlockDevice, total_len};
 use crate::{Op, Result};
 
-/// A device that passes every request and every question on to another device, and may observe or refuse requests.
+/// A device that passes every request and every question on to another device, and may observe or
+/// refuse requests.
 ///
-/// Its implementation of [`BlockDevice`] is the blanket one below, which forwards each method. A wrapper therefore cannot
-/// lose a method. A device that changes ranges, contents or answers implements [`BlockDevice`] itself, all of it.
+/// Its implementation of [`BlockDevice`] is the blanket one below, which forwards each method. A
+/// wrapper therefore cannot lose a method. A device that changes ranges, contents or answers
+/// implements [`BlockDevice`] itself, all of it.
 pub trait DeviceWrapper: Send + Sync + fmt::Debug {
     /// The device below.
     type Inner: BlockDevice + ?Sized;
 
-    /// The device that requests go to now.
+    /// Returns the device that requests go to now.
     fn inner(&self) -> &Self::Inner;
 
-    /// Called before a request is passed on: a read, write, flush, discard or zeroing, not a hint. A vectored read is one
-    /// request, and a flush has the range `0..0`. The request fails with the error that this returns.
+    /// Called before a request is passed on: a read, write, flush, discard or zeroing, not a hint.
+    /// A vectored read is one request, and a flush has the range `0..0`. If this returns an error,
+    /// the request fails with it.
     #[inline]
     fn before_request(&self, _op: Op, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 }
 
-/// The range of `len` bytes at `offset`. The device below refuses a range whose end does not fit.
+/// Returns the range of `len` bytes at `offset`. The device below refuses a range whose end does
+/// not fit.
 fn range_at(offset: u64, len: u64) -> Range<u64> {
     offset..offset.saturating_add(len)
 }

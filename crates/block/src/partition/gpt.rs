@@ -1,8 +1,8 @@
 //! The GUID partition table.
 //!
-//! A header in sector 1, with the entries it points to; a copy of the header in the last sector, with entries of its
-//! own. Each header holds a checksum of itself and one of its entries. Sectors have 512 or 4096 bytes; which, an image
-//! does not say, so both are tried.
+//! A header in sector 1 points to the entries. The last sector holds a copy of the header, with
+//! entries of its own. Each header holds a checksum of itself and one of its entries. Sectors have
+//! 512 or 4096 bytes. An image does not say which, so the reader tries both.
 
 use std::array;
 
@@ -13,7 +13,7 @@ use crate::{BlockDevice, Error, Result};
 const HEADER_BYTES: usize = 92;
 /// Bytes of an entry that the specification defines; a table may have longer ones.
 const ENTRY_BYTES: u32 = 128;
-/// Bytes of entries that are read at most: 8192 partitions, where tables have room for 128.
+/// The most bytes of entries that are read: 8192 partitions, where usual tables have room for 128.
 const MAX_ENTRIES_BYTES: u64 = 1 << 20;
 
 /// A header that matches its checksum and fits the device.
@@ -27,27 +27,28 @@ struct Header {
     alternate: u64,
 }
 
-/// The GPT of `device`, which has a protective MBR. The sector size is `hint` if there is a table of that size.
+/// Returns the GPT of `device`, which has a protective MBR. Tries sectors of the size `hint` first.
 pub(super) fn read(device: &dyn BlockDevice, hint: Sector) -> Result<Table> {
     read_sized(device, hint).or_else(|faults| read_sized(device, hint.other()).map_err(|_| faults)).map_err(
         |(primary, backup)| Error::PartitionTable { primary: Box::new(primary), backup: Box::new(backup) },
     )
 }
 
-/// The GPT of `device`, whose first sector holds no MBR: that may be what was overwritten.
+/// Returns the GPT of `device`, whose first sector holds no MBR: it may have been overwritten.
 pub(super) fn read_unprotected(device: &dyn BlockDevice, hint: Sector) -> Option<Table> {
     let mut table = read(device, hint).ok()?;
     table.faults.insert(0, Fault::Unprotected);
     Some(table)
 }
 
-/// The GPT of `device` if its sectors have this size; else what is wrong with its two copies.
+/// Returns the GPT of `device` if its sectors have this size; else the faults of its two copies.
 fn read_sized(device: &dyn BlockDevice, sector: Sector) -> Result<Table, (Fault, Fault)> {
     let primary = match read_copy(device, sector, 1) {
         Ok(table) => return Ok(with_backup(device, sector, table)),
         Err(fault) => fault,
     };
-    // The last sector, unless the first header is whole and knows better: a disk may have grown since.
+    // The backup is in the last sector. If it is not, a valid first header may name another one:
+    // the disk may have grown since.
     let last = sector.count(device).saturating_sub(1);
     let alternate = read_header(device, sector, 1).map_or(last, |header| header.alternate);
     let backup = read_copy(device, sector, last).or_else(|fault| match alternate {
@@ -63,7 +64,7 @@ fn read_sized(device: &dyn BlockDevice, sector: Sector) -> Result<Table, (Fault,
     }
 }
 
-/// Notes in a table, which was read from the first header, that the device ends before the second.
+/// Records in a table, read from the first header, if the device ends before the second header.
 fn with_backup(device: &dyn BlockDevice, sector: Sector, mut table: Table) -> Table {
     let sectors = sector.count(device);
     let lba = read_header(device, sector, 1).map_or(0, |header| header.alternate);
@@ -73,7 +74,7 @@ fn with_backup(device: &dyn BlockDevice, sector: Sector, mut table: Table) -> Ta
     table
 }
 
-/// The table whose header is in sector `lba`.
+/// Returns the table whose header is in sector `lba`.
 fn read_copy(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Table, Fault> {
     let header = read_header(device, sector, lba)?;
     let entries = read_entries(device, &header)?;
@@ -128,7 +129,7 @@ fn read_header(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Hea
         entries_checksum: le32(&bytes, 88),
         alternate: le64(&bytes, 32),
     };
-    // A header that was copied from elsewhere describes another place.
+    // A header copied from another place holds another sector number.
     let here = le64(&bytes, 24) == lba;
     let entry_size_fits = header.entry_bytes >= ENTRY_BYTES && header.entry_bytes.is_power_of_two();
     if !here || !entry_size_fits || header.entries_bytes() > MAX_ENTRIES_BYTES {
@@ -160,7 +161,7 @@ fn guid(bytes: &[u8], at: usize) -> Guid {
     Guid(array::from_fn(|i| bytes[at + i]))
 }
 
-/// The name in UTF-16, up to its first NUL.
+/// Decodes the name in UTF-16, up to its first NUL.
 fn name(bytes: &[u8]) -> String {
     let units = bytes.chunks_exact(2).map(|pair| u16::from(pair[0]) | u16::from(pair[1]) << 8);
     char::decode_utf16(units.take_while(|&unit| unit != 0))
@@ -168,7 +169,7 @@ fn name(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The CRC-32 of ISO 3309, as zlib and Ethernet compute it.
+/// Returns the CRC-32 of ISO 3309, as zlib and Ethernet compute it.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -202,7 +203,8 @@ mod tests {
         name: &'static str,
     }
 
-    /// A header with its entries, both with right checksums, at `lba` of a disk with sectors of `size` bytes.
+    /// Writes a header with its entries, both with right checksums, at `lba` of a disk with sectors
+    /// of `size` bytes.
     fn put(disk: &MemoryDevice, size: u64, lba: u64, entries_lba: u64, specs: &[Spec]) {
         let mut entries = vec![0; 128 * 128];
         for (entry, spec) in entries.chunks_exact_mut(128).zip(specs) {

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// A GUID as its 16 bytes stand on the disk.
+/// The 16 bytes of a GUID, in the order in which the disk holds them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Guid(pub [u8; 16]);
 
 impl Guid {
-    /// The GUID of zeroes: an unused entry.
+    /// The GUID of zeroes, which marks an unused entry.
     pub const ZERO: Self = Self([0; 16]);
 
-    /// The GUID written `a-b-c-d-e`, where `d` and `e` are one number here.
+    /// Returns the GUID written `a-b-c-d-e`, where `d` and `e` are one number here.
     const fn from_fields(a: u32, b: u16, c: u16, de: u64) -> Self {
         let (a, b, c, de) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes(), de.to_be_bytes());
         Self([
@@ -20,7 +20,8 @@ impl Guid {
     }
 }
 
-/// The common partition types, from the Discoverable Partitions Specification and the UEFI specification.
+/// The common partition types, from the Discoverable Partitions Specification and the UEFI
+/// specification.
 pub(super) const KINDS: &[(Guid, &str)] = &[
     (Guid::from_fields(0x0fc63daf, 0x8483, 0x4772, 0x8e79_3d69d8477de4), "Linux"),
     (Guid::from_fields(0x0657fd6d, 0xa4ab, 0x43c4, 0x84e5_0933c84b4f4f), "Linux swap"),

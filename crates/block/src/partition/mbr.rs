@@ -1,10 +1,13 @@
-//! The master boot record, and the chain of extended boot records that holds the logical partitions.
+//! The master boot record, and the chain of extended boot records that holds the logical
+//! partitions.
 //!
-//! A record is the first 512 bytes of a sector: four entries of 16 bytes from byte 446 on, and the signature 55 AA at
-//! byte 510. An entry is: boot flag, first CHS (3 bytes), type, last CHS (3 bytes), first sector, number of sectors;
-//! the CHS values are ignored. A primary entry of an extended type points to the first extended boot record. In each
-//! of those the first entry is a logical partition, counted from that record, and the second points to the next
-//! record, counted from the first one.
+//! A record is the first 512 bytes of a sector. It has four entries of 16 bytes from byte 446 on,
+//! and the signature 55 AA at byte 510. An entry is: boot flag, first CHS (3 bytes), type, last CHS
+//! (3 bytes), first sector, number of sectors. The reader ignores the CHS values.
+//!
+//! A primary entry of an extended type points to the first extended boot record. In each extended
+//! boot record, the first entry is a logical partition, counted from that record. The second entry
+//! points to the next record, counted from the first extended boot record.
 
 use super::{DiskId, Fault, Kind, Partition, Sector, Table, le32};
 use crate::{BlockDevice, Result};
@@ -16,7 +19,8 @@ const ENTRIES: usize = 446;
 const SIGNATURE: usize = 510;
 /// The type of the entry that covers a disk with a GPT.
 const PROTECTIVE: u8 = 0xee;
-/// Extended boot records that are followed at most; Linux names no more than 256 partitions of a disk.
+/// The most extended boot records that the reader follows. Linux names no more than 256 partitions
+/// of a disk.
 const MAX_LOGICAL: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -36,7 +40,7 @@ impl Entry {
         self.is_used() && Kind::Mbr(self.kind).is_extended()
     }
 
-    /// First and last sector, if the entry counts from sector `base`.
+    /// Returns the first and last sector, if the entry counts from sector `base`.
     fn sectors(self, base: u64) -> (u64, u64) {
         let first = base.saturating_add(u64::from(self.first));
         // OK: only used entries get here, and those have a sector.
@@ -51,7 +55,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record in sector `lba`, or `None` if that has no signature or is not in the device.
+    /// Returns the record in sector `lba`, or `None` if it has no signature or is not in the
+    /// device.
     pub(super) fn read(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Option<Self>> {
         let Some((offset, _)) = sector.span(device, lba, lba) else { return Ok(None) };
         let mut bytes = [0; RECORD_BYTES];
@@ -71,25 +76,25 @@ impl Record {
         Ok(Some(Self { disk_signature: le32(&bytes, DISK_SIGNATURE), entries }))
     }
 
-    /// Whether the record only says that the disk has a GPT.
+    /// Returns whether the record only says that the disk has a GPT.
     pub(super) fn is_protective(&self) -> bool {
         self.entries.iter().any(|entry| entry.kind == PROTECTIVE)
     }
 
-    /// Whether the record names partitions besides the entry for the GPT.
+    /// Returns whether the record names partitions other than the entry for the GPT.
     pub(super) fn is_hybrid(&self) -> bool {
         self.entries.iter().any(|entry| entry.is_used() && entry.kind != PROTECTIVE)
     }
 
-    /// Whether this is a table and not the boot sector of a volume: boot flags have two legal values, and a table
-    /// has an entry.
+    /// Returns whether this is a table and not the boot sector of a volume. Boot flags have two
+    /// legal values, and a table has an entry.
     pub(super) fn is_plausible(&self) -> bool {
         self.entries.iter().all(|entry| entry.boot & 0x7f == 0)
             && self.entries.iter().any(|entry| entry.is_used())
     }
 }
 
-/// The table whose master boot record is `mbr`.
+/// Returns the table whose master boot record is `mbr`.
 pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> Table {
     let (mut partitions, mut faults) = (Vec::new(), Vec::new());
     let mut add = |partition: Result<Partition, Fault>| match partition {
@@ -115,15 +120,15 @@ pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> T
     Table { id: DiskId::Mbr(mbr.disk_signature), sector_bytes: sector.0, partitions, faults }
 }
 
-/// Calls `f` with each logical partition of the container that starts at sector `start`, and the sector that the
-/// entry counts from. A fault ends the chain.
+/// Calls `f` with each logical partition of the container that starts at sector `start`, and the
+/// sector that the entry counts from. A fault ends the chain.
 fn for_each_logical(
     device: &dyn BlockDevice,
     sector: Sector,
     start: u64,
     mut f: impl FnMut(u64, Entry),
 ) -> Result<(), Fault> {
-    // The chain may run backwards, so that only the memory of where it has been tells a loop.
+    // The chain may run backwards, so only a list of the records passed shows a loop.
     let mut passed = Vec::new();
     let mut next = Some(start);
     while let Some(lba) = next {
@@ -137,7 +142,8 @@ fn for_each_logical(
         let record = Record::read(device, sector, lba)
             .map_err(|source| Fault::Unreadable { lba, source: Box::new(source) })?
             .ok_or(Fault::NoExtendedRecord { lba })?;
-        // The last two entries are unused, and hold anything in records that other systems made.
+        // The last two entries are unused. In records that other systems wrote they may hold
+        // anything.
         let [first, second, ..] = record.entries;
         for entry in [first, second].into_iter().filter(|entry| entry.is_used() && !entry.is_extended()) {
             f(lba, entry);
@@ -225,7 +231,7 @@ mod tests {
         assert!(matches!(table.faults[..], [Fault::Overlap { first: 2, second: 1 }]), "{:?}", table.faults);
     }
 
-    /// Sectors of 4 KiB, found by a volume that starts there, or by an extended boot record.
+    /// A volume or an extended boot record shows that sectors have 4 KiB.
     #[test]
     fn long_sectors_are_found_by_what_stands_there() {
         let disk = MemoryDevice::zeroed(1000 * 4096);

@@ -1,20 +1,21 @@
-//! Partition tables: where on a disk the volumes are.
+//! Partition tables, which say where on a disk the volumes are.
 //!
-//! Reads the MBR with its chain of logical partitions, and the GPT. What a damaged table still says is used, and what
-//! was passed over is told in [`Table::faults`]; only a GPT of which neither copy holds is an error. Partitions are
-//! numbered as Linux names them: by their slot, logical ones from 5.
+//! Reads the MBR with its chain of logical partitions, and the GPT. The reader uses what a damaged
+//! table still says, and reports what it passed over in [`Table::faults`]. Only a GPT without a
+//! valid copy is an error. Partitions have Linux's numbers: primary ones by their slot, logical
+//! ones from 5.
 //!
-//! An image that was not copied whole may lack a part of a partition, and of a GPT the copy at its
-//! end. Such partitions are listed; [`Partition::is_cut_off`] tells.
+//! An image that was not copied whole may lack a part of a partition, and the GPT's copy at the
+//! end. The table lists such partitions, and [`Partition::is_cut_off`] tells them.
 //!
-//! No table says how long its sectors are. A GPT shows it by the place of its header. For an MBR,
+//! No table says how long its sectors are. For a GPT, the place of its header shows it. For an MBR,
 //! [`Table::read_with`] asks the caller where volumes start.
 //!
-//! A volume that fills a disk without a table may have bytes of a boot loader that look like an MBR. Who opens a disk
-//! should look for the volume first, and for a table after.
+//! A volume that fills a disk without a table may have a boot loader that looks like an MBR. A
+//! caller that opens a disk should look for a volume first, and for a table after that.
 //!
-//! Sources: the UEFI specification, chapter 5 (GPT, protective MBR, legacy MBR), and the layout of extended boot
-//! records as fdisk(8) and sfdisk(8) write them.
+//! Sources: the UEFI specification, chapter 5 (GPT, protective MBR, legacy MBR), and the layout of
+//! extended boot records as fdisk(8) and sfdisk(8) write them.
 
 use std::fmt;
 
@@ -37,28 +38,28 @@ pub struct Partition {
     pub len_bytes: u64,
     /// How many bytes of it the device has.
     pub held_bytes: u64,
-    /// What the table says it holds.
+    /// The type that the table gives it.
     pub kind: Kind,
-    /// Its name in a GPT. Unpaired surrogates are replaced.
+    /// Its name in a GPT, with unpaired surrogates replaced.
     pub name: Option<String>,
     /// Its own identifier in a GPT.
     pub id: Option<Guid>,
 }
 
 impl Partition {
-    /// The first byte behind it.
+    /// Returns the byte after its last one.
     fn end(&self) -> u64 {
-        // OK: the sum has been checked when the partition was read.
+        // OK: the sum was checked when the partition was read.
         self.start_bytes + self.len_bytes
     }
 
-    /// Whether the device ends before the partition does.
+    /// Returns whether the device ends before the partition does.
     pub fn is_cut_off(&self) -> bool {
         self.held_bytes < self.len_bytes
     }
 }
 
-/// What a table says a partition holds.
+/// The type of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The type byte of an MBR.
@@ -68,12 +69,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether this is an MBR's container of logical partitions.
+    /// Returns whether this is an MBR's container of logical partitions.
     pub fn is_extended(self) -> bool {
         matches!(self, Self::Mbr(0x05 | 0x0f | 0x85))
     }
 
-    /// What people call the common kinds.
+    /// Returns the usual name of a common type.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Mbr(0x82) => "Linux swap",
@@ -120,22 +121,22 @@ pub struct Table {
     pub sector_bytes: u32,
     /// The partitions, in the order of their numbers.
     pub partitions: Vec<Partition>,
-    /// What was passed over, and what is odd about the partitions.
+    /// Faults that made the reader pass over something, and oddities of the partitions.
     pub faults: Vec<Fault>,
 }
 
 impl Table {
-    /// The table of `device`, or `None` if it has none.
+    /// Returns the table of `device`, or `None` if it has none.
     pub fn read(device: &dyn BlockDevice) -> Result<Option<Self>> {
         Self::read_with(device, &|_| false)
     }
 
-    /// The table of `device`, or `None` if it has none. `has_volume` tells whether a volume starts
-    /// at a byte of it.
+    /// Returns the table of `device`, or `None` if it has none. `has_volume` returns whether a
+    /// volume starts at a byte of the device.
     ///
-    /// The sectors of an MBR have the length that the device says, unless volumes or extended boot
-    /// records stand only where sectors of the other common length put them: an image does not say
-    /// from which disk it was copied.
+    /// The sectors of an MBR have the length that the device says, with one exception. If volumes
+    /// or extended boot records are found only with sectors of the other common length, that length
+    /// counts. An image does not say from which disk it was copied.
     pub fn read_with(device: &dyn BlockDevice, has_volume: &dyn Fn(u64) -> bool) -> Result<Option<Self>> {
         let sector = Sector(device.sector_bytes());
         let Some(mbr) = mbr::Record::read(device, sector, 0)? else {
@@ -156,7 +157,7 @@ impl Table {
         Ok(Some(if is_other { other } else { table }.checked()))
     }
 
-    /// Whether something stands where the table says that it does.
+    /// Returns whether a volume or an extended boot record is where the table says.
     fn is_confirmed(&self, has_volume: &dyn Fn(u64) -> bool) -> bool {
         let extended = self.partitions.iter().any(|partition| partition.kind.is_extended());
         let has_record =
@@ -164,7 +165,7 @@ impl Table {
         has_record || self.partitions.iter().any(|partition| has_volume(partition.start_bytes))
     }
 
-    /// Notes which partitions are cut off, and which overlap.
+    /// Records which partitions are cut off, and which overlap.
     fn checked(mut self) -> Self {
         let cut_off = self.partitions.iter().filter(|partition| partition.is_cut_off());
         self.faults.extend(cut_off.map(|partition| Fault::CutOff {
@@ -189,7 +190,7 @@ impl Table {
         self
     }
 
-    /// The fault that left out the partition of this number.
+    /// Returns the fault for which the partition of this number was left out.
     pub fn left_out(&self, number: u32) -> Option<&Fault> {
         self.faults.iter().find(|fault| match fault {
             Fault::Range { number: of, .. } | Fault::Empty { number: of } => *of == number,
@@ -197,7 +198,7 @@ impl Table {
         })
     }
 
-    /// The partition of this number.
+    /// Returns the partition of this number.
     pub fn partition(&self, number: u32) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.number == number)
     }
@@ -215,7 +216,7 @@ pub enum Fault {
         /// Why not.
         source: Box<Error>,
     },
-    /// A partition ends before it starts, or behind the last byte that can be counted.
+    /// A partition ends before it starts, or after the last byte that can be addressed.
     #[error("partition {number} cannot go from sector {first} to {last}")]
     Range {
         /// The partition's number.
@@ -253,13 +254,13 @@ pub enum Fault {
         /// The other one.
         second: u32,
     },
-    /// The MBR of a disk with a GPT names partitions, too. Like Linux, this crate goes by the GPT.
+    /// The MBR of a disk with a GPT names partitions, too. Like Linux, this crate uses the GPT.
     #[error("the MBR names partitions, too (a hybrid MBR); the GPT is what counts")]
     Hybrid,
     /// A disk has a GPT, but no MBR that says so.
     #[error("there is no protective MBR, without which Linux does not look for this GPT")]
     Unprotected,
-    /// The second header of a GPT is behind the end of the device.
+    /// The second header of a GPT is after the end of the device.
     #[error("the backup of the GPT should be in sector {lba}, and the disk has {sectors}: it may be cut off")]
     NoBackup {
         /// Where the first header says it is.
@@ -273,7 +274,7 @@ pub enum Fault {
         /// The sector.
         lba: u64,
     },
-    /// The chain of extended boot records comes back to one that it has passed.
+    /// The chain of extended boot records returns to a record that it has passed.
     #[error("the chain of logical partitions returns to sector {lba}")]
     Loop {
         /// The sector it returns to.
@@ -291,7 +292,8 @@ pub enum Fault {
         /// The sector.
         lba: u64,
     },
-    /// A GPT header whose fields cannot be: its own size or place, or the size or place of its entries.
+    /// A GPT header has impossible fields: its own size or place, or the size or place of its
+    /// entries.
     #[error("the GPT header in sector {lba} contradicts itself or the device")]
     BadHeader {
         /// The sector.
@@ -324,17 +326,18 @@ pub enum Fault {
 struct Sector(u32);
 
 impl Sector {
-    /// The byte at which sector `lba` starts, if there is such a number.
+    /// Returns the byte at which sector `lba` starts, if it fits 64 bits.
     fn offset(self, lba: u64) -> Option<u64> {
         lba.checked_mul(u64::from(self.0))
     }
 
-    /// Whole sectors in `device`.
+    /// Returns the number of whole sectors in `device`.
     fn count(self, device: &dyn BlockDevice) -> u64 {
         device.size_bytes() / u64::from(self.0)
     }
 
-    /// The bytes of sectors `first..=last`, if they all lie inside `device`: offset and length.
+    /// Returns offset and length of sectors `first..=last` in bytes, if they all lie inside
+    /// `device`.
     fn span(self, device: &dyn BlockDevice, first: u64, last: u64) -> Option<(u64, u64)> {
         if first > last || last >= self.count(device) {
             return None;
@@ -342,12 +345,12 @@ impl Sector {
         Some((self.offset(first)?, self.offset(last - first + 1)?))
     }
 
-    /// The other common length of a sector.
+    /// Returns the other common length of a sector.
     fn other(self) -> Self {
         Self(if self.0 == 512 { 4096 } else { 512 })
     }
 
-    /// The partition of sectors `first..=last`, or the fault that there cannot be such a one.
+    /// Returns the partition of sectors `first..=last`, or the fault that its range is impossible.
     fn partition(
         self,
         device: &dyn BlockDevice,
@@ -366,12 +369,12 @@ impl Sector {
     }
 }
 
-/// The little-endian number in the first bytes of `bytes` from `at` on.
+/// Returns the little-endian number in the four bytes of `bytes` from `at` on.
 fn le32(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// As [`le32`], of eight bytes.
+/// Returns the little-endian number in the eight bytes of `bytes` from `at` on.
 fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
 }

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 const SIZE: u64 = 512;
 const EIO: i32 = 5;
 
-/// A device of which each block holds its number in every four bytes.
+/// Returns a device in which each block holds its number in every four bytes.
 fn numbered(blocks: u32) -> Arc<MemoryDevice> {
     let bytes = (0..blocks).flat_map(|block| block.to_le_bytes().repeat(SIZE as usize / 4)).collect();
     Arc::new(MemoryDevice::new(bytes))
@@ -61,7 +61,7 @@ fn threads_that_miss_together_read_once() {
 fn a_failed_read_reaches_every_waiter_and_is_tried_again() {
     let faults = Arc::new(FaultDevice::new(numbered(4)));
     faults.inject(Fault::nth(Op::Read, 0, Effect::Error(EIO)));
-    // The slow device keeps the first reader inside until the others wait for it.
+    // The slow device keeps the first reader waiting until the others wait for it.
     let cache = &cache(Arc::new(Slow(faults.clone())), 64);
     let failed = &AtomicUsize::new(0);
     let barrier = &Barrier::new(4);
@@ -128,7 +128,8 @@ fn memory_stays_bounded_and_what_is_used_stays() {
     }
     let stats = cache.stats();
     assert!(stats.evictions >= 4096 - 257);
-    // Block 100 was read twice at most: before it was first looked at, and never again while it was in use.
+    // Block 100 was read twice at most: before it was first looked at, and never again while it was
+    // in use.
     assert!(stats.misses <= 4096 + 1, "{stats:?}");
     let guard = rcu::pin();
     assert!(std::ptr::eq(cache.peek(7, &guard).unwrap(), &*kept), "a held block has a second buffer");
@@ -175,8 +176,8 @@ fn threads_see_one_buffer_a_block_while_others_evict() {
     assert!(cache.stats().resident <= 32 + 4 * 5, "{:?}", cache.stats());
 }
 
-/// Threads count in parts of one block, each in its own, beside some who want the block as a whole, and one who counts in the last part
-/// by changing the block.
+/// Some threads count in parts of one block, each in its own, while others read the whole block.
+/// One more thread counts in the last part by changing the whole block.
 #[test]
 fn parts_of_a_block_are_changed_side_by_side() {
     const THREADS: usize = 4;
@@ -230,7 +231,7 @@ fn parts_of_a_block_are_changed_side_by_side() {
     cache.with(0, |bytes| (0..THREADS).for_each(|index| assert_eq!(counted(bytes, index), TIMES))).unwrap();
     assert_eq!(sealed.load(Relaxed), 0b1000_1111);
     assert_eq!(cache.change_part_tagged(0, 6, part(0), |_, _| ()).err().map(drop), Some(()), "another tag");
-    // Of another length than the parts that are out.
+    // The range has another length than the parts that are out.
     let twice = |bytes: &mut [u8], _: &mut Unsealed| (counted(bytes, 0), counted(bytes, 1));
     assert_eq!(cache.change_part_tagged(0, 7, 0..2 * PART, twice).ok(), Some((TIMES, TIMES)));
 }

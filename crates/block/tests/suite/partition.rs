@@ -1,4 +1,5 @@
-//! Partition tables that sfdisk and sgdisk wrote, read by us and by sfdisk, and the same with bytes turned over.
+//! Partition tables written by sfdisk and sgdisk, read by this crate and by sfdisk; and the same
+//! tables with bytes changed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +16,7 @@ struct Disk {
     rows: Vec<Row>,
 }
 
-/// A partition as sfdisk tells it: number, first sector, sectors, type, identifier, name.
+/// A partition as sfdisk lists it: number, first sector, sectors, type, identifier, name.
 type Row = (u32, u64, u64, String, Option<String>, Option<String>);
 
 impl Disk {
@@ -63,7 +64,7 @@ fn parse_row(row: &str) -> Row {
     )
 }
 
-/// Text in which each byte beyond ASCII stands as `\xc3`, put back.
+/// Decodes text in which each byte beyond ASCII is written like `\xc3`.
 fn unescape(text: &str) -> String {
     let mut parts = text.split("\\x");
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
