@@ -1,4 +1,5 @@
-//! Measures what `checksum::crc32c` chooses between, at the sizes that ext4 has: numbers, inodes, blocks.
+//! Measures the functions that `checksum::crc32c` chooses between, at the sizes that ext4 has:
+//! numbers, inodes, blocks.
 //!
 //! `cargo run --release -p extern4-disk --example crc_speed`
 
@@ -34,7 +35,7 @@ fn crc32c_crate(seed: u32, data: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, data)
 }
 
-/// Nanoseconds of one call.
+/// Returns the nanoseconds of one call.
 fn measure(function: fn(u32, &[u8]) -> u32, data: &[u8]) -> f64 {
     let calls = 20_000_000 / (data.len() + 60);
     let run = || {

@@ -1,7 +1,7 @@
-//! How long the views on the read path take: `cargo run --release -p extern4-disk --example view_speed`.
+//! Measures the views on the read path: `cargo run --release -p extern4-disk --example view_speed`.
 //!
-//! Prints nanoseconds for a name of a full directory block, for a hash, and for checking and searching a full node of
-//! extents.
+//! Prints nanoseconds for a name of a full directory block, for a hash, and for checking and
+//! searching a full node of extents.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use extern4_disk::{Place, Structure};
 
 const BLOCK: usize = 4096;
 
-/// Times `work` in five hundred short windows, most of which nobody else interrupts, and prints the best per unit of its
-/// result.
+/// Times `work` in five hundred short windows, most of them free of interrupts by other processes.
+/// Prints the best time per unit of its result.
 fn measure(what: &str, mut work: impl FnMut() -> usize) {
     let mut window = || {
         let (start, mut units) = (Instant::now(), 0);

@@ -1,6 +1,7 @@
 //! POSIX ACLs as an ext4 volume stores them.
 //!
-//! The form is a version and a list of entries. An entry without a user or group id is four bytes long.
+//! The form is a version and a list of entries. An entry without a user or group id has only four
+//! bytes.
 //!
 //! ```text
 //! | version 4 | tag 2, perm 2 | tag 2, perm 2, id 4 | ...
@@ -37,7 +38,7 @@ pub struct RawAclEntryShort {
 const _: () = assert!(size_of::<RawAclHeader>() == 4);
 const _: () = assert!(size_of::<RawAclEntryShort>() == 4);
 
-/// Reads the form that the volume stores.
+/// Decodes the form that the volume stores.
 ///
 /// # Errors
 /// Bytes that are no valid ACL.
@@ -72,7 +73,7 @@ pub fn decode(bytes: &[u8], place: Place) -> Result<Acl, Corrupt> {
     })
 }
 
-/// The form that the volume stores.
+/// Returns the form that the volume stores.
 pub fn encode(acl: &Acl) -> Vec<u8> {
     let mut bytes = RawAclHeader { a_version: VERSION.into() }.as_bytes().to_vec();
     for entry in acl.entries() {

@@ -1,10 +1,12 @@
 //! Block and inode bitmaps: a bit for each cluster and each inode of a group, set if in use.
 //!
-//! Bits stand in the order of their bytes, the lowest bit of a byte first. A bitmap fills a block of its own; the
-//! bits that a group has no clusters or inodes for are set. With `metadata_csum` its checksum is in the group
-//! descriptor. A group with [`GroupFlags::BLOCK_UNINIT`] or [`GroupFlags::INODE_UNINIT`] has no bitmap on the volume:
-//! what stands in its place means nothing. [`initial_block_bitmap`] computes what a block bitmap would say then; an
-//! inode bitmap would be empty.
+//! Bits stand in the order of their bytes, the lowest bit of a byte first. A bitmap fills a block
+//! of its own; the bits that a group has no clusters or inodes for are set. With `metadata_csum`
+//! its checksum is in the group descriptor.
+//!
+//! A group with [`GroupFlags::BLOCK_UNINIT`] or [`GroupFlags::INODE_UNINIT`] has no bitmap on the
+//! volume: the bytes in its place mean nothing. [`initial_block_bitmap`] computes the missing block
+//! bitmap; a missing inode bitmap counts as empty.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/bitmaps.rst` and `checksums.rst`.
 //!
@@ -30,7 +32,7 @@ pub struct Bitmap<'a> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// The first `len` bits of `bytes`; `None` if there are not so many.
+    /// Returns the first `len` bits of `bytes`; `None` if `bytes` holds fewer.
     pub fn new(bytes: &'a [u8], len: u32) -> Option<Self> {
         let need = usize::try_from(len.div_ceil(8)).ok()?;
         (bytes.len() >= need).then_some(Self { bytes, len })
@@ -39,8 +41,8 @@ impl<'a> Bitmap<'a> {
     /// Validates the block bitmap of `group`: a bit for each of its clusters.
     ///
     /// # Errors
-    /// [`CorruptKind::Checksum`] if the volume has `metadata_csum` and the one in `descriptor` does not match,
-    /// [`CorruptKind::Truncated`] if `bytes` is no whole bitmap.
+    /// [`CorruptKind::Checksum`] if the volume has `metadata_csum` and the one in `descriptor` does
+    /// not match, [`CorruptKind::Truncated`] if `bytes` is no whole bitmap.
     pub fn decode_blocks(
         bytes: &'a [u8],
         group: u32,
@@ -78,12 +80,12 @@ impl<'a> Bitmap<'a> {
         sized(bytes, len, at)
     }
 
-    /// The first `len` bits of it, or all if there are not so many.
+    /// Returns the first `len` bits of the bitmap, or all if it has fewer.
     pub const fn cut(self, len: u32) -> Self {
         Self { len: if len < self.len { len } else { self.len }, ..self }
     }
 
-    /// Bits of the bitmap.
+    /// Returns the number of bits of the bitmap.
     pub const fn len(&self) -> u32 {
         self.len
     }
@@ -98,17 +100,17 @@ impl<'a> Bitmap<'a> {
         (index < self.len).then(|| self.word(index / WORD_BITS) & 1 << (index % WORD_BITS) != 0)
     }
 
-    /// Bits that are set.
+    /// Returns the number of bits that are set.
     pub fn count_set(&self) -> u32 {
         (0..self.words()).map(|index| self.word(index).count_ones()).sum()
     }
 
-    /// Bits that are clear.
+    /// Returns the number of bits that are clear.
     pub fn count_clear(&self) -> u32 {
         self.len - self.count_set()
     }
 
-    /// The bits that are set, ascending.
+    /// Returns the bits that are set, ascending.
     pub fn set_bits(&self) -> impl Iterator<Item = u32> + use<'a> {
         let bitmap = *self;
         let mut next = 0;
@@ -119,7 +121,7 @@ impl<'a> Bitmap<'a> {
         })
     }
 
-    /// The runs of clear bits, ascending and as long as can be.
+    /// Returns the runs of clear bits, ascending, each as long as possible.
     pub fn clear_runs(&self) -> impl Iterator<Item = Range<u32>> + use<'a> {
         let bitmap = *self;
         let mut next = 0;
@@ -130,23 +132,23 @@ impl<'a> Bitmap<'a> {
         })
     }
 
-    /// The first set bit from `from` on.
+    /// Returns the first set bit from `from` on.
     pub fn next_set(&self, from: u32) -> Option<u32> {
         self.find(from, |word| word)
     }
 
-    /// The first clear bit from `from` on.
+    /// Returns the first clear bit from `from` on.
     pub fn next_clear(&self, from: u32) -> Option<u32> {
         self.find(from, |word| !word).filter(|index| *index < self.len)
     }
 
-    /// Whether all bits of the block behind the last of the group are set, as they should be.
+    /// Whether all bits of the block after the last one of the group are set, as the format asks.
     pub fn is_padded(&self) -> bool {
         let bits = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_mul(8);
         Self { bytes: self.bytes, len: bits }.next_clear(self.len).is_none()
     }
 
-    /// The first bit from `from` on that is set in the words as `view` shows them.
+    /// Returns the first bit from `from` on that is set in the words after `view` has mapped them.
     fn find(&self, from: u32, view: impl Fn(u64) -> u64) -> Option<u32> {
         find(from, self.words(), |index| view(self.word(index)))
     }
@@ -155,7 +157,7 @@ impl<'a> Bitmap<'a> {
         self.len.div_ceil(WORD_BITS)
     }
 
-    /// Bits `64 * index` and up; those beyond the end are clear.
+    /// Returns the 64 bits from bit `64 * index` on; those beyond the end are clear.
     fn word(&self, index: u32) -> u64 {
         let start = usize::try_from(index).unwrap_or(usize::MAX).saturating_mul(WORD_BYTES);
         let rest = self.bytes.get(start..).unwrap_or_default();
@@ -170,13 +172,14 @@ impl<'a> Bitmap<'a> {
     }
 }
 
-/// Two bitmaps of the same group seen as one, in which a bit is set if it is set in either. Searched word by word, however many
-/// runs there are.
+/// Two bitmaps of the same group seen as one, in which a bit is set if it is set in either. A
+/// search goes word by word, so its cost does not depend on the number of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Union<'a>(pub Bitmap<'a>, pub Bitmap<'a>);
 
 impl Union<'_> {
-    /// Bits of the first bitmap; those of the second beyond them do not count.
+    /// Returns the number of bits of the first bitmap; the view ignores bits of the second beyond
+    /// them.
     pub const fn len(&self) -> u32 {
         self.0.len
     }
@@ -186,17 +189,17 @@ impl Union<'_> {
         self.0.len == 0
     }
 
-    /// The first `len` bits, or all if there are not so many.
+    /// Returns the first `len` bits, or all if there are fewer.
     pub const fn cut(self, len: u32) -> Self {
         Self(self.0.cut(len), self.1)
     }
 
-    /// The first set bit from `from` on.
+    /// Returns the first set bit from `from` on.
     pub fn next_set(&self, from: u32) -> Option<u32> {
         self.find(from, |word| word)
     }
 
-    /// The first bit from `from` on that is clear in both.
+    /// Returns the first bit from `from` on that is clear in both bitmaps.
     pub fn next_clear(&self, from: u32) -> Option<u32> {
         self.find(from, |word| !word)
     }
@@ -208,7 +211,7 @@ impl Union<'_> {
     }
 }
 
-/// The first bit from `from` on that is set in one of so many words.
+/// Returns the first bit from `from` on that is set in the first `words` words that `word` returns.
 fn find(from: u32, words: u32, word: impl Fn(u32) -> u64) -> Option<u32> {
     let first = from / WORD_BITS;
     let mut mask = u64::MAX << (from % WORD_BITS);
@@ -222,9 +225,11 @@ fn find(from: u32, words: u32, word: impl Fn(u32) -> u64) -> Option<u32> {
     None
 }
 
-/// The checksum of a bitmap whose group has `len` clusters or inodes if it is not the last; under the volume's seed.
+/// Returns the checksum of a bitmap under the seed `volume`. `len` is the number of clusters or
+/// inodes of every group but the last.
 ///
-/// It covers whole bytes, and no more of the block than `len` bits. `None` if `bytes` is shorter.
+/// The checksum covers `len` bits of the block, rounded up to whole bytes. `None` if `bytes` is
+/// shorter.
 pub fn compute_checksum(bytes: &[u8], len: u32, volume: ChecksumSeed) -> Option<u32> {
     let covered = usize::try_from(len.div_ceil(8)).ok()?;
     bytes.get(..covered).map(|covered| volume.checksum(covered))
@@ -252,10 +257,12 @@ fn truncated(bytes: &[u8], len: u32, at: Place) -> Corrupt {
     at.corrupt(CorruptKind::Truncated { need: len.div_ceil(8).into(), have: bytes.len() as u64 })
 }
 
-/// The block bitmap of a group whose own is not initialized: only its fixed metadata is in use.
+/// Returns the block bitmap of a group whose own is not initialized: only its fixed metadata is in
+/// use.
 ///
-/// This is the superblock and the descriptors at its start, and its bitmaps and inode table as far as they are in the
-/// group itself. `None` if the volume has no such group.
+/// The fixed metadata is the superblock and the descriptors at the group's start. The group's
+/// bitmaps and inode table count as far as they are in the group itself. `None` if the volume has
+/// no such group.
 pub fn initial_block_bitmap(
     group: u32,
     descriptor: &GroupDescriptor,

@@ -1,16 +1,18 @@
 //! The block numbers that a pointer of the volume may hold.
 //!
-//! Extents, indirect blocks and extended attribute pointers all name blocks by number. None may name the
-//! superblock or the group descriptors behind it, and none may run past the end of the volume. The superblock says
-//! where both ends are; decoders take them as one [`Blocks`].
+//! Extents, indirect blocks and extended attribute pointers all name blocks by number. Such a
+//! number must not name the superblock or the group descriptors after it, nor a block past the end
+//! of the volume. The superblock gives both ends of the range; decoders take them as one
+//! [`Blocks`].
 
 use crate::geometry::Geometry;
 use crate::{Corrupt, CorruptKind, Place};
 
-/// The blocks of a volume that a file may own: `first` up to, not including, `end`.
+/// The range of blocks that files of a volume may own: `first` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// The first block a pointer may name: the one behind the superblock and the table of group descriptors.
+    /// The first block that a pointer may name: the one after the superblock and the table of group
+    /// descriptors.
     pub first: u64,
     /// One past the last block: the superblock's block count.
     pub end: u64,
@@ -26,7 +28,7 @@ impl Blocks {
     /// Checks that `len` blocks from `start` all lie in the range.
     ///
     /// # Errors
-    /// [`CorruptKind::BlockOutOfRange`], which names `field`, if they do not.
+    /// [`CorruptKind::BlockOutOfRange`] with `field` if they do not.
     #[inline]
     pub fn check(self, field: &'static str, start: u64, len: u64, place: Place) -> Result<(), Corrupt> {
         match start.checked_add(len) {

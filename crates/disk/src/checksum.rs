@@ -1,26 +1,30 @@
-//! The checksums of the volume: crc32c for everything since `metadata_csum`, crc16 for the group descriptors of
-//! `uninit_bg` volumes.
+//! The checksums of the volume: crc32c for everything since `metadata_csum`, crc16 for the group
+//! descriptors of `uninit_bg` volumes.
 //!
-//! ext4 and jbd2 use both in their raw form: the caller gives the register's start value, and the result is the
-//! register itself, neither inverted before nor after. So a checksum over several pieces is the checksum of the
-//! later piece seeded with that of the earlier one, and a structure's place in the volume is mixed in the same way:
-//! the volume's seed, then the inode number and generation (or the group number), then the structure.
+//! ext4 and jbd2 use both in their raw form: the caller gives the register's start value. The
+//! result is the register itself, inverted neither before nor after. The checksum of several pieces
+//! is therefore the checksum of the last piece, seeded with that of the earlier ones.
 //!
-//! Which bytes each structure covers is said where the structure is; the table is in the kernel's
-//! `Documentation/filesystems/ext4/checksums.rst`.
+//! A structure's place in the volume enters its checksum the same way. The checksum covers the
+//! volume's seed, then the inode number and generation (or the group number), then the structure.
+//!
+//! Each structure's own documentation says which bytes its checksum covers. The table is in the
+//! kernel's `Documentation/filesystems/ext4/checksums.rst`.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 
-/// The crc32c (Castagnoli) of `data`, going on from the register value `seed`; raw, as ext4 and jbd2 use it.
+/// Returns the crc32c (Castagnoli) of `data`, continuing from the register value `seed`; raw, as
+/// ext4 and jbd2 use it.
 ///
 /// `crc32c(crc32c(s, a), b)` is `crc32c(s, a ++ b)`.
 pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
-    // Inode and group numbers are mixed in 4 bytes at a time, where a table takes 5 ns against 26 ns for the call
-    // into crc-fast. Behind that, crc-fast takes 16 ns for 32 bytes, 24 ns for 256 and 177 ns for 4096; the crate
-    // crc32c takes 14, 26 and 229 ns, and twice as long as crc-fast for 64 KiB (least of many runs on a busy machine
-    // with AVX-512; the example `crc_speed` measures again). Both look at the processor before they use its vectors.
+    // Inode and group numbers come 4 bytes at a time. For these a table (5 ns) beats the call into
+    // crc-fast (26 ns). crc-fast takes 16 ns for 32 bytes, 24 ns for 256 and 177 ns for 4096. The
+    // crate crc32c takes 14, 26 and 229 ns; for 64 KiB it takes twice as long as crc-fast. These
+    // are the least of many runs on a busy machine with AVX-512. The example `crc_speed` measures
+    // again. Both crates check the processor before they use its vectors.
     if data.len() <= SHORT {
         return data.iter().fold(seed, |register, &byte| {
             CRC32C_TABLE[usize::from((register.to_le_bytes()[0]) ^ byte)] ^ (register >> 8)
@@ -32,55 +36,56 @@ pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// The CRC-16 (polynomial 0x8005, reflected) of `data`, going on from the register value `seed`; raw.
+/// Returns the CRC-16 (polynomial 0x8005, reflected) of `data`, continuing from the register value
+/// `seed`; raw.
 ///
-/// Group descriptors of `uninit_bg` volumes carry it, seeded with `!0`.
+/// Group descriptors of `uninit_bg` volumes store it, seeded with `!0`.
 pub fn crc16(seed: u16, data: &[u8]) -> u16 {
     data.iter().fold(seed, |register, &byte| {
         CRC16_TABLE[usize::from((register.to_le_bytes()[0]) ^ byte)] ^ (register >> 8)
     })
 }
 
-/// The register that a volume's, a group's or an inode's crc32c checksums start from.
+/// The register value that the crc32c checksums of a volume, a group or an inode start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChecksumSeed(u32);
 
 impl ChecksumSeed {
-    /// A seed known as a number: `s_checksum_seed`, or the result of an earlier checksum.
+    /// Returns the seed with this number: `s_checksum_seed`, or the result of an earlier checksum.
     pub const fn new(seed: u32) -> Self {
         Self(seed)
     }
 
-    /// The seed of a volume that does not store one: the checksum of its UUID.
+    /// Returns the seed of a volume that does not store one: the checksum of its UUID.
     pub fn of_uuid(uuid: &[u8; 16]) -> Self {
         Self(crc32c(!0, uuid))
     }
 
-    /// The seed as a number.
+    /// Returns the seed as a number.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The seed of everything that belongs to one inode (directory blocks, extent nodes, the inode itself), given the
-    /// volume's seed.
+    /// Returns the seed of everything that belongs to one inode (directory blocks, extent nodes,
+    /// the inode itself), given the volume's seed.
     #[must_use]
     pub fn inode(self, ino: u32, generation: u32) -> Self {
         self.mix(ino).mix(generation)
     }
 
-    /// The seed of a group's descriptor, given the volume's seed.
+    /// Returns the seed of a group's descriptor, given the volume's seed.
     #[must_use]
     pub fn group(self, group: u32) -> Self {
         self.mix(group)
     }
 
-    /// This seed with one more little-endian number mixed in.
+    /// Returns this seed with one more little-endian number mixed in.
     #[must_use]
     pub fn mix(self, number: u32) -> Self {
         Self(crc32c(self.0, &number.to_le_bytes()))
     }
 
-    /// The checksum of `data` under this seed.
+    /// Returns the checksum of `data` under this seed.
     pub fn checksum(self, data: &[u8]) -> u32 {
         crc32c(self.0, data)
     }
@@ -91,12 +96,12 @@ impl ChecksumSeed {
     }
 }
 
-/// The seed of everything that belongs to one inode; see [`ChecksumSeed::inode`].
+/// Returns the seed of everything that belongs to one inode; see [`ChecksumSeed::inode`].
 pub fn inode_seed(volume: ChecksumSeed, ino: u32, generation: u32) -> ChecksumSeed {
     volume.inode(ino, generation)
 }
 
-/// A crc32c in the making, over several pieces.
+/// A crc32c under computation, over several pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc32c(u32);
 
@@ -106,13 +111,13 @@ impl Crc32c {
         Self(seed)
     }
 
-    /// Goes on over `data`.
+    /// Continues over `data`.
     #[must_use]
     pub fn update(self, data: &[u8]) -> Self {
         Self(crc32c(self.0, data))
     }
 
-    /// Goes on over `len` zero bytes, as checksum fields count while they are computed.
+    /// Continues over `len` zero bytes: a checksum field counts as zeroes in its own checksum.
     #[must_use]
     pub fn zeros(self, len: usize) -> Self {
         const ZEROS: [u8; 64] = [0; 64];
@@ -126,7 +131,7 @@ impl Crc32c {
         Self(register)
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     pub const fn finish(self) -> u32 {
         self.0
     }
@@ -140,7 +145,7 @@ pub fn verify(stored: u32, computed: u32, place: Place) -> Result<(), Corrupt> {
     if stored == computed { Ok(()) } else { Err(place.corrupt(CorruptKind::Checksum { stored, computed })) }
 }
 
-/// Up to this many bytes the table is faster than the vector code behind it.
+/// Up to this many bytes the table is faster than the vector code.
 const SHORT: usize = 8;
 
 static CRC32C_TABLE: [u32; 256] = {
@@ -181,7 +186,8 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // The check values of the CRC catalogue: CRC-32/ISCSI is inverted before and after, CRC-16/MODBUS only before.
+        // The check values of the CRC catalogue: CRC-32/ISCSI is inverted before and after,
+        // CRC-16/MODBUS only before.
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
         assert_eq!(crc16(!0, b"123456789"), 0x4b37);
         // RFC 3720, B.4.

@@ -1,7 +1,7 @@
-//! What is wrong with bytes that a volume gave us, and where they stood.
+//! Errors for bytes of a volume that break the format, and the place of those bytes.
 //!
-//! Every decoder of this crate returns [`Corrupt`] for bytes that break the format. It is plain data: tests compare
-//! the exact kind, and the layers above print it or turn it into `EUCLEAN`.
+//! Every decoder of this crate returns [`Corrupt`] for bytes that break the format. It is plain
+//! data: tests compare the exact kind, and the layers above print it or turn it into `EUCLEAN`.
 
 use core::fmt;
 
@@ -75,12 +75,12 @@ impl fmt::Display for Structure {
     }
 }
 
-/// Where a structure stands: whatever of inode, group, block and byte offset is known.
+/// The place of a structure: as much of inode, group, block and byte offset as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The volume's own part that it belongs to, such as `the journal`.
+    /// The part of the volume that the structure belongs to, such as `the journal`.
     pub part: Option<&'static str>,
-    /// Which structure.
+    /// The kind of structure.
     pub structure: Structure,
     /// The inode it belongs to.
     pub ino: Option<u32>,
@@ -93,48 +93,49 @@ pub struct Place {
 }
 
 impl Place {
-    /// A structure whose position is not known yet; the `with` methods add what is.
+    /// Returns a place without a position; the other methods add what is known.
     pub const fn new(structure: Structure) -> Self {
         Self { part: None, structure, ino: None, group: None, block: None, offset: None }
     }
 
-    /// The same place, in a part of the volume's own.
+    /// Returns this place with `part` as the part of the volume.
     pub const fn of(mut self, part: &'static str) -> Self {
         self.part = Some(part);
         self
     }
 
-    /// The same place, in inode `ino`.
+    /// Returns this place with inode `ino`.
     pub const fn ino(mut self, ino: u32) -> Self {
         self.ino = Some(ino);
         self
     }
 
-    /// The same place, in block group `group`.
+    /// Returns this place with block group `group`.
     pub const fn group(mut self, group: u32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// The same place, in block `block` of the volume.
+    /// Returns this place with block `block` of the volume.
     pub const fn block(mut self, block: u64) -> Self {
         self.block = Some(block);
         self
     }
 
-    /// The same place, `offset` bytes in.
+    /// Returns this place with the byte offset `offset`.
     pub const fn offset(mut self, offset: u32) -> Self {
         self.offset = Some(offset);
         self
     }
 
-    /// The same place, at an index into the bytes that hold the structure.
+    /// Returns this place with an index into the bytes that hold the structure as the byte offset.
     pub(crate) fn byte(self, index: usize) -> Self {
-        // A structure is at most a 64 KiB block, so the number always fits; a bogus one is only shown, never used.
+        // A structure is at most a 64 KiB block, so the number always fits; an invalid one is only
+        // shown, never used.
         self.offset(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// The error that `kind` was found here.
+    /// Returns the error that `kind` was found here.
     pub const fn corrupt(self, kind: CorruptKind) -> Corrupt {
         Corrupt { kind, place: self }
     }
@@ -162,7 +163,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What rule of the format the bytes break.
+/// The rule of the format that the bytes break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorruptKind {
@@ -187,7 +188,7 @@ pub enum CorruptKind {
     Truncated {
         /// Bytes needed.
         need: u64,
-        /// Bytes there.
+        /// Bytes present.
         have: u64,
     },
     /// The device ends before the volume does.
@@ -225,29 +226,29 @@ pub enum CorruptKind {
     /// Entries that should ascend do not, or overlap.
     #[error("{what} out of order or overlapping")]
     Order {
-        /// What kind of entry.
+        /// The kind of entry.
         what: &'static str,
     },
     /// A structure refers to itself, directly or through others.
     #[error("{what} forms a loop")]
     Loop {
-        /// What kind of structure.
+        /// The kind of structure.
         what: &'static str,
     },
     /// Two structures that must agree do not.
     #[error("{what}")]
     Mismatch {
-        /// What disagrees with what, as a short sentence.
+        /// The disagreement, as a short sentence.
         what: &'static str,
     },
 }
 
-/// Bytes of the volume that break the format, and where they stand.
+/// Bytes of the volume that break the format, and their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{place}: {kind}")]
 pub struct Corrupt {
     /// The rule that is broken.
     pub kind: CorruptKind,
-    /// Where.
+    /// The place of the bytes.
     pub place: Place,
 }

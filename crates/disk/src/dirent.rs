@@ -1,19 +1,21 @@
 //! Directory entries, and the blocks that hold them.
 //!
-//! A directory block is a chain of records that fills it exactly: each gives the distance to the next. A record with
-//! inode 0 is free space. On a volume with `metadata_csum` the last 12 bytes look like such a record and hold the
-//! block's checksum.
+//! A directory block is a chain of records that fills it exactly: each gives the distance to the
+//! next. A record with inode 0 is free space. On a volume with `metadata_csum` the last 12 bytes
+//! look like such a record and hold the block's checksum.
 //!
 //! ```text
 //! | ino 4 | rec_len 2 | name_len 1 | file_type 1 | name, padded to 4 | (hash 8) | slack up to rec_len |
 //! ```
 //!
-//! Three things bend the layout: without the `filetype` feature `name_len` takes both bytes; with 64 KiB blocks
-//! `rec_len` cannot hold the largest distance and two values stand for it; and directories that are both encrypted
-//! and case-folded keep each name's hash behind the name. A [`Layout`] says which of them apply.
+//! Three features change the layout. Without the `filetype` feature, `name_len` takes both bytes.
+//! With 64 KiB blocks, `rec_len` cannot hold the largest distance, and two values stand for it.
+//! Directories that are both encrypted and case-folded keep each name's hash after the name. A
+//! [`Layout`] says which of them apply.
 //!
-//! [`Entries`] is the loop under every listing and lookup: it borrows the block, checks each record as it reaches it,
-//! and allocates nothing. Format: the kernel's ext4 documentation, "Linear (Classic) Directories".
+//! [`Entries`] is the iterator under every listing and lookup. It borrows the block, checks each
+//! record as it reaches it, and allocates nothing. Format: the kernel's ext4 documentation, "Linear
+//! (Classic) Directories".
 
 mod slots;
 #[cfg(test)]
@@ -33,7 +35,7 @@ pub const NAME_MAX: usize = 255;
 const HEADER_SIZE: usize = size_of::<RawDirEntry>();
 /// The shortest record: one with a name of up to four bytes.
 const MIN_REC_LEN: usize = 12;
-/// What stands in `file_type` of a checksum tail.
+/// The value of `file_type` in a checksum tail.
 pub const TAIL_FILE_TYPE: u8 = 0xDE;
 /// Bytes of a checksum tail.
 pub const TAIL_SIZE: usize = size_of::<RawDirEntryTail>();
@@ -63,7 +65,7 @@ pub struct RawDirEntryTail {
     pub det_checksum: U32,
 }
 
-/// `struct ext4_dir_entry_hash`: the hash behind a name of an encrypted and case-folded directory.
+/// `struct ext4_dir_entry_hash`: the hash after a name of an encrypted and case-folded directory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
@@ -76,11 +78,12 @@ const _: () = assert!(size_of::<RawDirEntry>() == 8);
 const _: () = assert!(size_of::<RawDirEntryTail>() == 12);
 const _: () = assert!(size_of::<RawDirEntryHash>() == 8);
 
-/// What a directory entry says its inode is.
+/// The type of an inode, as a directory entry records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileType {
-    /// Not said: the volume does not have the `filetype` feature, or the writer did not know.
+    /// Not recorded: the volume does not have the `filetype` feature, or the writer did not know
+    /// the type.
     Unknown = 0,
     /// A regular file.
     Regular = 1,
@@ -99,7 +102,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The type that `raw` stands for, if any does.
+    /// Returns the type that `raw` stands for, if any.
     #[inline]
     pub const fn from_raw(raw: u8) -> Option<Self> {
         Some(match raw {
@@ -115,7 +118,7 @@ impl FileType {
         })
     }
 
-    /// The type that the format bits of an inode's mode say; `Unknown` if they say none.
+    /// Returns the type that the format bits of an inode's mode give; `Unknown` if they give none.
     pub const fn from_mode(mode: u16) -> Self {
         match mode & 0xF000 {
             0x8000 => Self::Regular,
@@ -129,7 +132,7 @@ impl FileType {
         }
     }
 
-    /// The number that stands for the type in a directory entry.
+    /// Returns the number that stands for the type in a directory entry.
     pub const fn to_raw(self) -> u8 {
         self as u8
     }
@@ -153,13 +156,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Whether a hash stands behind each name but `.` and `..`.
+    /// Whether each name except `.` and `..` has a hash after it.
     #[inline]
     pub fn hashes_in_entries(&self) -> bool {
         self.encrypted && self.casefold
     }
 
-    /// Bytes that a record needs at least for a name of `name_len` bytes.
+    /// Returns the number of bytes that a record needs at least for a name of `name_len` bytes.
     #[inline]
     pub fn rec_len(&self, name: &[u8]) -> usize {
         let hashed = self.hashes_in_entries() && !is_dot_or_dotdot(name);
@@ -169,7 +172,8 @@ impl Layout {
 
     #[inline]
     fn decode_rec_len(&self, raw: u16) -> usize {
-        // 64 KiB do not fit in 16 bits. Lengths are multiples of 4, so 65535 is free to stand for it; 0 does as well.
+        // 64 KiB do not fit in 16 bits. Lengths are multiples of 4, so 65535 is free to stand for
+        // it; 0 does as well.
         if self.block_size >= 65536 && (raw == u16::MAX || raw == 0) { 65536 } else { usize::from(raw) }
     }
 
@@ -186,7 +190,7 @@ fn is_dot_or_dotdot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// The hash stored behind a name.
+/// The hash stored after a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredHash {
     /// The part by which the tree is sorted.
@@ -200,13 +204,13 @@ pub struct StoredHash {
 pub struct DirEntry<'a> {
     /// The inode: from 1 to the volume's last.
     pub ino: u32,
-    /// What the entry says the inode is.
+    /// The type of the inode, as the entry records it.
     pub kind: FileType,
     /// The name: 1 to 255 bytes, without `/` and NUL unless the directory is encrypted.
     pub name: &'a [u8],
     /// Where in the block the record starts.
     pub offset: u32,
-    /// The hash behind the name, in directories that are both encrypted and case-folded.
+    /// The hash after the name, in directories that are both encrypted and case-folded.
     pub hash: Option<StoredHash>,
 }
 
@@ -217,8 +221,9 @@ impl DirEntry<'_> {
         is_dot_or_dotdot(self.name)
     }
 
-    /// Writes the entry as a record that fills `record`, whose length becomes `rec_len`; bytes behind the name up to
-    /// the next multiple of 4 become zero and the slack after them is left as it is.
+    /// Writes the entry as a record that fills `record`, whose length becomes `rec_len`. Bytes
+    /// after the name become zero up to the next multiple of 4; the slack after them stays as it
+    /// is.
     ///
     /// # Panics
     /// If the record is too short for the name, or its length or the name's is not valid.
@@ -246,20 +251,20 @@ impl DirEntry<'_> {
     }
 }
 
-/// The entries of a directory block, in the order they stand there, each checked as the iterator reaches it.
+/// The entries of a directory block in stored order. The iterator checks each as it reaches it.
 ///
-/// After an error the iterator ends, for what follows a broken record cannot be found.
+/// After an error the iterator ends, because the records after a broken one cannot be found.
 #[derive(Clone, Debug)]
 pub struct Entries<'a>(Slots<'a>);
 
 impl<'a> Entries<'a> {
-    /// The entries of a block of a linear directory, or of a leaf of a hashed one.
+    /// Iterates over the entries of a block of a linear directory, or of a leaf of a hashed one.
     pub fn new(block: &'a [u8], layout: &Layout, place: Place) -> Self {
         Self(Slots::new(block, layout, place))
     }
 
-    /// The entries of bytes that have no checksum tail: `.` and `..` in the root of a hash tree, or a part of an
-    /// inline directory.
+    /// Iterates over the entries of bytes that have no checksum tail: `.` and `..` in the root of a
+    /// hash tree, or a part of an inline directory.
     pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
         Self(Slots::without_tail(bytes, layout, place))
     }
@@ -288,7 +293,7 @@ impl<'a> Iterator for Entries<'a> {
 
 impl core::iter::FusedIterator for Entries<'_> {}
 
-/// Looks for `name` in a block; the whole chain up to it is checked.
+/// Looks for `name` in a block, and checks the whole chain up to it.
 ///
 /// # Errors
 /// The first broken record before the name.
@@ -309,7 +314,7 @@ pub fn find<'a>(
 
 /// Checks that a directory starts with `.` and `..`, and returns the inode of each.
 ///
-/// Holds for the first block of linear directories and for the root of a hash tree.
+/// This applies to the first block of linear directories and to the root of a hash tree.
 ///
 /// # Errors
 /// Another name in either place, or a broken record.
@@ -349,7 +354,8 @@ pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed) {
     store_tail(block, inode_seed.checksum(covered));
 }
 
-/// Writes the tail of a block with this checksum: for a block that will be given [one of its own](store_checksum).
+/// Writes the tail of a block with this checksum. The block needs [one of its own](store_checksum)
+/// later.
 ///
 /// # Panics
 /// If the block is shorter than a tail.

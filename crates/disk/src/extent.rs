@@ -1,16 +1,17 @@
 //! Extent trees: how an inode maps its blocks to blocks of the volume.
 //!
-//! A node is a header and an array of 12-byte entries, sorted by logical block. In a leaf (depth 0) an entry is an
-//! extent, a run of blocks; above, it is an index entry, which names the block of a child node. The root is the
-//! inode's 60-byte `i_block`; every other node fills a block and ends, on a volume with `metadata_csum`, in a checksum.
+//! A node is a header and an array of 12-byte entries, sorted by logical block. In a leaf (depth 0)
+//! an entry is an extent, a run of blocks. Above the leaves it is an index entry, which names the
+//! block of a child node. The root is the inode's 60-byte `i_block`. Every other node fills a
+//! block; on a volume with `metadata_csum` it ends in a checksum.
 //!
 //! ```text
 //! | header 12 | entry 12 | entry 12 | ... up to eh_max | checksum 4 |
 //! ```
 //!
-//! [`Node`] borrows the bytes and checks all of them once; afterwards a lookup is a binary search without checks and
-//! without allocation. What a node may hold depends on where it hangs, which the caller says in [`Expect`].
-//! Format: the kernel's ext4 documentation, "Extent Tree".
+//! [`Node`] borrows the bytes and checks all of them once; afterwards a lookup is a binary search
+//! without checks and without allocation. The rules for a node depend on its place in the tree,
+//! which the caller gives as [`Expect`]. Format: the kernel's ext4 documentation, "Extent Tree".
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -23,21 +24,23 @@ use crate::{Corrupt, CorruptKind, Place};
 /// The magic number of a node's header.
 pub const MAGIC: u16 = 0xF30A;
 
-/// The `i_block` of a file without blocks: a root that is a leaf with room for four entries, and has none.
+/// The `i_block` of a file without blocks: a root that is a leaf without entries, with room for
+/// four.
 pub const EMPTY_ROOT: [u8; MAP_SIZE] = {
     let mut root = [0; MAP_SIZE];
     [root[0], root[1]] = MAGIC.to_le_bytes();
     root[4] = ((MAP_SIZE - HEADER_SIZE) / ENTRY_SIZE) as u8;
     root
 };
-/// The deepest tree that is read: the root has this depth at most.
+/// The depth limit of reading a tree: the root has at most this depth.
 pub const MAX_DEPTH: u16 = 5;
-/// The deepest tree that is walked or taken apart. Linux frees files whose trees are deeper than it
-/// reads.
+/// The depth limit of walking a tree or taking it apart. Linux frees files whose trees are deeper
+/// than those it reads.
 pub const DEEPEST: u16 = 32;
-/// The longest written extent, in blocks. A stored length above it marks an unwritten extent of that much less.
+/// The longest written extent, in blocks. A larger stored length marks an unwritten extent, whose
+/// length is the excess over this number.
 pub const MAX_WRITTEN_LEN: u16 = 32768;
-/// Block numbers have 48 bits.
+/// The largest block number: it has 48 bits.
 const MAX_PHYSICAL: u64 = (1 << 48) - 1;
 /// One past the last logical block a file can have.
 pub const LOGICAL_END: u64 = 1 << 32;
@@ -91,16 +94,16 @@ const _: () = assert!(HEADER_SIZE == 12);
 const _: () = assert!(ENTRY_SIZE == 12 && size_of::<RawExtentIndex>() == ENTRY_SIZE);
 const _: () = assert!(TAIL_SIZE == 4);
 
-/// A run of a file's blocks that stand one after the other on the volume.
+/// A run of a file's blocks that are consecutive on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first block of the file it maps.
+    /// The first block of the file that the extent maps.
     pub logical: u32,
     /// How many blocks: 1 to 32768, or to 32767 when unwritten.
     pub len_blocks: u16,
     /// The block of the volume that holds the first of them.
     pub physical: u64,
-    /// Allocated but never written: reads as zeroes.
+    /// Whether the blocks are allocated but never written: they read as zeroes.
     pub unwritten: bool,
 }
 
@@ -125,7 +128,7 @@ impl Extent {
         Ok(extent)
     }
 
-    /// The entry as it stands on the disk.
+    /// Returns the entry as it is on the disk.
     pub fn encode(&self) -> RawExtent {
         debug_assert!(self.len_blocks > 0 && self.len_blocks <= MAX_WRITTEN_LEN, "{self:?}");
         debug_assert!(!self.unwritten || self.len_blocks < MAX_WRITTEN_LEN, "{self:?}");
@@ -139,13 +142,13 @@ impl Extent {
         }
     }
 
-    /// One past the last logical block.
+    /// Returns one past the last logical block of the extent.
     #[inline]
     pub fn end(&self) -> u64 {
         u64::from(self.logical) + u64::from(self.len_blocks)
     }
 
-    /// Whether it maps block `logical`.
+    /// Whether the extent maps block `logical`.
     #[inline]
     pub fn contains(&self, logical: u32) -> bool {
         logical >= self.logical && u64::from(logical) < self.end()
@@ -185,7 +188,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The entry as it stands on the disk; `ei_unused` is written as zero.
+    /// Returns the entry as it is on the disk, with `ei_unused` zero.
     pub fn encode(&self) -> RawExtentIndex {
         let (hi, lo) = split48(self.child);
         RawExtentIndex {
@@ -212,27 +215,28 @@ fn split48(block: u64) -> (u16, u32) {
     ((block >> 32) as u16, block as u32)
 }
 
-/// What a node must agree with: its volume and its place in the tree.
+/// The constraints on a node from its volume and its place in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {
     /// The blocks that its entries may name.
     pub volume: Blocks,
-    /// The depth its parent gives it; `None` for a root, whose depth may be anything up to [`MAX_DEPTH`].
+    /// The depth that the parent gives the node. `None` for a root, whose depth may be anything up
+    /// to [`MAX_DEPTH`].
     pub depth: Option<u16>,
-    /// The first logical block it may map.
+    /// The first logical block that the node may map.
     pub start: u32,
-    /// One past the last logical block it may map.
+    /// One past the last logical block that the node may map.
     pub end: u64,
 }
 
 impl Expect {
-    /// What a root must agree with: nothing but the volume.
+    /// Returns the constraints on a root: only the volume gives any.
     pub const fn root(volume: Blocks) -> Self {
         Self { volume, depth: None, start: 0, end: LOGICAL_END }
     }
 
-    /// What a root of a tree that is walked or taken apart must agree with: it may be as deep as
-    /// [`DEEPEST`].
+    /// Returns the constraints on a root whose tree the caller walks or takes apart: it may be as
+    /// deep as [`DEEPEST`].
     pub fn deep_root(volume: Blocks, root: &[u8; MAP_SIZE]) -> Self {
         let depth = RawExtentHeader::ref_from_prefix(root).ok().map(|(header, _)| header.eh_depth.get());
         Self { depth, ..Self::root(volume) }
@@ -247,8 +251,8 @@ enum Slots<'a> {
 
 /// A checked node of an extent tree, borrowed from the bytes that hold it.
 ///
-/// Invariants: entries ascend, do not overlap, lie inside the range that the parent gives, and name blocks of the
-/// volume; a node above the leaves is not empty.
+/// Invariants: entries ascend and do not overlap. They lie inside the range that the parent gives,
+/// and name blocks of the volume. A node above the leaves is not empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     slots: Slots<'a>,
@@ -258,14 +262,15 @@ pub struct Node<'a> {
     expect: Expect,
 }
 
-/// What a node knows about a logical block.
+/// The result of looking up a logical block in one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A leaf's extent that maps it.
+    /// The extent of a leaf that maps the block.
     Extent(Extent),
-    /// The child to ask, and what that child must agree with.
+    /// The child to search next, and the constraints on that child.
     Child(Index, Expect),
-    /// Nothing maps it, nor any block before `end` (exclusive, within this node's range).
+    /// A hole: no entry maps the block, nor any block before `end` (exclusive, within this node's
+    /// range).
     Hole {
         /// The next logical block that this node, or a neighbour of it, may map.
         end: u64,
@@ -273,11 +278,12 @@ pub enum Found {
 }
 
 impl<'a> Node<'a> {
-    /// Checks the node in `bytes`: an inode's 60-byte `i_block` or a whole block. The checksum is checked apart, by
-    /// [`verify_checksum`].
+    /// Checks the node in `bytes`: an inode's 60-byte `i_block` or a whole block.
+    /// [`verify_checksum`] checks the checksum.
     ///
     /// # Errors
-    /// Any broken rule of the format, with the byte offset of the header or of the entry that breaks it.
+    /// Any broken rule of the format, with the byte offset of the header or of the entry that
+    /// breaks it.
     pub fn decode(bytes: &'a [u8], expect: Expect, place: Place) -> Result<Self, Corrupt> {
         let (header, rest) = header(bytes, place)?;
         let depth = header.eh_depth.get();
@@ -301,12 +307,12 @@ impl<'a> Node<'a> {
         Ok(Self { slots, depth, max, generation: header.eh_generation.get(), expect })
     }
 
-    /// How far above the leaves the node is; 0 is a leaf.
+    /// Returns how far above the leaves the node is; 0 is a leaf.
     pub fn depth(&self) -> u16 {
         self.depth
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self.slots {
             Slots::Leaf(slots) => slots.len(),
@@ -314,12 +320,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether the node has no entry, as the root of an empty file has none.
+    /// Whether the node has no entry, like the root of an empty file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many entries fit.
+    /// Returns how many entries fit.
     pub fn capacity(&self) -> u16 {
         self.max
     }
@@ -347,7 +353,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The extents of a leaf in order; nothing for an index node.
+    /// Iterates over the extents of a leaf in order; empty for an index node.
     pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + DoubleEndedIterator + use<'a> {
         let slots = match self.slots {
             Slots::Leaf(slots) => slots,
@@ -356,7 +362,8 @@ impl<'a> Node<'a> {
         slots.iter().map(Extent::from_raw)
     }
 
-    /// The children of an index node in order, each with what it must agree with; nothing for a leaf.
+    /// Iterates over the children of an index node in order, each with its constraints; empty for a
+    /// leaf.
     pub fn children(&self) -> impl ExactSizeIterator<Item = (Index, Expect)> + use<'a> {
         let slots = match self.slots {
             Slots::Leaf(_) => &[],
@@ -366,7 +373,7 @@ impl<'a> Node<'a> {
         (0..slots.len()).map(move |at| node.child_at(slots, at))
     }
 
-    /// The node's contents apart from the bytes that hold it.
+    /// Returns a copy of the node's contents that does not borrow its bytes.
     pub fn to_owned(&self) -> OwnedNode {
         let entries = match self.slots {
             Slots::Leaf(_) => Entries::Leaf(self.extents().collect()),
@@ -389,8 +396,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The extent of a root that has this one and no other, as that of most files; `None` for any other root, and for one that is
-/// corrupt: [`Node::decode`] tells them apart.
+/// Returns the only extent of a root that is a leaf with one entry, as most files have. `None` for
+/// any other root and for a corrupt one: [`Node::decode`] tells them apart.
 #[inline]
 pub fn sole_extent(root: &[u8; MAP_SIZE], volume: Blocks, place: Place) -> Option<Extent> {
     let (header, entries) = RawExtentHeader::ref_from_prefix(root).ok()?;
@@ -451,13 +458,13 @@ fn truncated(need: usize, have: usize) -> CorruptKind {
 /// The entries of an [`OwnedNode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Of a leaf.
+    /// The entries of a leaf.
     Leaf(Vec<Extent>),
-    /// Of a node above the leaves.
+    /// The entries of a node above the leaves.
     Index(Vec<Index>),
 }
 
-/// A node's contents apart from the bytes that hold it.
+/// A node's contents, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedNode {
     /// Its entries.
@@ -471,10 +478,11 @@ pub struct OwnedNode {
 }
 
 impl OwnedNode {
-    /// Writes header and entries to the start of `bytes` and leaves what follows as it is.
+    /// Writes header and entries to the start of `bytes`, and leaves the rest of `bytes` unchanged.
     ///
     /// # Panics
-    /// If there are more entries than `max`, or `bytes` cannot hold `max` of them: both break the caller's promise.
+    /// If there are more entries than `max`, or `bytes` cannot hold `max` of them: the caller must
+    /// rule out both.
     pub fn encode(&self, bytes: &mut [u8]) {
         let mut raw = Vec::with_capacity(HEADER_SIZE + self.len() * ENTRY_SIZE);
         let entries = u16::try_from(self.len()).ok().filter(|&count| count <= self.max);
@@ -506,7 +514,8 @@ impl OwnedNode {
     }
 }
 
-/// Checks the checksum at the end of a node that fills a block; the root has none of its own, the inode's covers it.
+/// Checks the checksum at the end of a node that fills a block. A root has none of its own; the
+/// inode's covers it.
 ///
 /// `inode_seed` is the seed of the inode.
 ///
@@ -530,7 +539,8 @@ pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed, place: Place) 
     Ok(())
 }
 
-/// Splits a block into what the checksum covers and the checksum, which follows the last entry that fits.
+/// Splits a block into the bytes that the checksum covers and the checksum, which follows the last
+/// entry that fits.
 fn split_tail(block: &[u8], place: Place) -> Result<(&[u8], &RawExtentTail), Corrupt> {
     let max = header(block, place)?.0.eh_max.get();
     let at = HEADER_SIZE + usize::from(max) * ENTRY_SIZE;
@@ -610,7 +620,7 @@ mod tests {
         assert_eq!(node.find(99), Found::Child(a, below_a));
         assert_eq!(node.find(100), Found::Child(b, below_b));
         assert_eq!(node.children().collect::<Vec<_>>(), [(a, below_a), (b, below_b)]);
-        // A child that is as deep as its parent would let a tree loop.
+        // A child as deep as its parent would let a tree loop.
         let field = |field, value| CorruptKind::Field { field, value };
         assert_eq!(kind_of(&bytes, below_a), (field("eh_depth", 2), None));
         let beyond = leaf(&[extent(99, 2, 1000)], 84);

@@ -1,20 +1,21 @@
-//! Fast commits: small changes, logged as what they result in.
+//! Fast commits: small changes, logged by their result.
 //!
-//! The last blocks of a journal with the `fast_commit` feature hold, after each other, the fast commits made since the
-//! last full one. Each is a list of tag-length-value [`Record`]s that ends with a [`Record::Tail`], whose checksum
-//! makes it valid; the first begins with a [`Record::Head`]. Every commit starts at a block of its own and a record never
-//! crosses the end of a block:
+//! The last blocks of a journal with the `fast_commit` feature hold the fast commits made since the
+//! last full one, in their order. Each is a list of tag-length-value [`Record`]s that ends with a
+//! [`Record::Tail`], whose checksum makes it valid. The first begins with a [`Record::Head`]. Every
+//! commit starts at a new block, and a record never crosses the end of a block:
 //!
 //! ```text
 //! | HEAD INODE ADD_RANGE CREAT ... TAIL........ | UNLINK INODE ... PAD... | INODE TAIL........ |
 //! ```
 //!
-//! A record states an outcome ("this name is inode 12"), not a step, so applying one twice does no harm. Records go
-//! with exactly one transaction: the one that would be next after the full commits of the log. All others are stale.
+//! A record states a result ("this name is inode 12"), not a step, so applying one twice does no
+//! harm. All valid records belong to one transaction: the next one after the full commits of the
+//! log. All others are stale.
 //!
-//! Unlike the rest of the journal, numbers are little-endian. Source: "Fast commits" in the kernel's ext4
-//! documentation; the codes, layouts and what the checksum covers, from areas that the kernel writes and what debugfs'
-//! `logdump` prints of them.
+//! Unlike the rest of the journal, numbers are little-endian. Source: "Fast commits" in the
+//! kernel's ext4 documentation. The codes, the layouts and the coverage of the checksum come from
+//! areas that the kernel wrote. So does the output of debugfs' `logdump` for these areas.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -102,7 +103,8 @@ mod tag {
     pub(super) const HEAD: u16 = 9;
 }
 
-/// The longest initialized extent; a longer `ee_len` is an unwritten extent of so many blocks more.
+/// The longest initialized extent. A longer `ee_len` is an unwritten extent, whose length is the
+/// excess.
 const MAX_INITIALIZED: u16 = 1 << 15;
 
 /// The part of an inode that every inode has, in bytes.
@@ -135,14 +137,14 @@ pub struct Range {
 /// One record of a fast commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The area begins.
+    /// The beginning of the area.
     Head {
         /// Features needed to understand the area; none is defined.
         features: u32,
-        /// The transaction that the area goes with.
+        /// The transaction that the area belongs to.
         tid: Tid,
     },
-    /// Blocks of the file are mapped to these, whatever they were mapped to.
+    /// Blocks of the file map to these, whatever they mapped to before.
     AddRange {
         /// The file.
         ino: u32,
@@ -158,22 +160,22 @@ pub enum Record {
         /// Number of blocks.
         len: u32,
     },
-    /// The entry exists, and its inode is a new one.
+    /// The entry exists, and its inode is new.
     Create(Dentry),
     /// The entry exists.
     Link(Dentry),
     /// The entry does not exist.
     Unlink(Dentry),
-    /// The inode, as it is on the disk but for its mapping of blocks.
+    /// The inode, as it is on the disk except for its block map.
     Inode {
         /// Its number.
         ino: u32,
-        /// Its first bytes, at least 128; what an inode has beyond them is unchanged.
+        /// The inode's first bytes, at least 128; the bytes after them are unchanged.
         raw: Vec<u8>,
     },
-    /// Fills a block.
+    /// Padding to the end of a block.
     Pad,
-    /// The commit ends. Fills the block.
+    /// The end of a commit; fills the block.
     Tail {
         /// The transaction that the commit goes with.
         tid: Tid,
@@ -183,7 +185,8 @@ pub enum Record {
 }
 
 impl Record {
-    /// Decodes the record at the start of `bytes`, which end where the block ends, and returns its size in bytes.
+    /// Decodes the record at the start of `bytes`, which end where the block ends. Also returns the
+    /// record's size in bytes.
     pub fn decode(bytes: &[u8], at: Place) -> Result<(Self, usize), Corrupt> {
         let short = |need: usize| {
             let wide = |n| u64::try_from(n).unwrap_or(u64::MAX);
@@ -193,7 +196,8 @@ impl Record {
         let (raw, rest) = RawTagLength::ref_from_prefix(bytes).map_err(|_| short(header))?;
         let (code, len) = (raw.fc_tag.get(), usize::from(raw.fc_len.get()));
         let value = rest.get(..len).ok_or_else(|| short(header + len))?;
-        // Only the values that fill their block may be longer than what they hold.
+        // Values of heads, pads and tails may be longer than their fields; pads and tails fill
+        // their block.
         let odd = || at.corrupt(CorruptKind::Field { field: "fc_len", value: raw.fc_len.get().into() });
         let record = match code {
             tag::HEAD => Self::head(RawHead::ref_from_prefix(value).map_err(|_| odd())?.0),
@@ -239,8 +243,9 @@ impl Record {
         (raw.len() >= MIN_INODE).then(|| Self::Inode { ino: ino.get(), raw: raw.to_vec() })
     }
 
-    /// The record as it is on the disk. A pad or tail is `fill` bytes long in all, to the end of its block; other
-    /// records are as long as they are. `None` if the record does not fit into its length.
+    /// Returns the record as it is on the disk. A pad or tail takes `fill` bytes in all, to the end
+    /// of its block; other records have their own length. `None` if the record does not fit into
+    /// its length.
     pub fn encode(&self, fill: usize) -> Option<Vec<u8>> {
         let (code, mut value) = match self {
             Self::Head { features, tid } => {
@@ -299,26 +304,26 @@ impl Range {
     }
 }
 
-/// Why the records of an area cannot be used at all.
+/// The reasons why the records of an area cannot be used at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// The first commit is whole, but its checksum is wrong.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The area needs features that nobody here knows.
+    /// The area needs features that this crate does not know.
     #[error("unknown features {0:#x} in the fast commit area")]
     Features(u32),
 }
 
 /// Reads an area block by block and keeps the records of the commits that are valid.
 ///
-/// The memory it takes is in proportion to the bytes it is fed.
+/// Its memory is in proportion to the bytes that [`feed`](Self::feed) gets.
 #[derive(Debug)]
 pub struct Scanner {
     tid: Tid,
     /// Records of valid commits, without their heads, tails and pads.
     commits: Vec<Vec<Record>>,
-    /// Records that wait for their tail.
+    /// Records of the commit whose tail has not come yet.
     open: Vec<Record>,
     /// The checksum of the commit so far.
     checksum: u32,
@@ -327,13 +332,14 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Starts at the beginning of an area, to find what goes with transaction `tid`.
+    /// Starts at the beginning of an area, to find the commits of transaction `tid`.
     pub const fn new(tid: Tid) -> Self {
         Self { tid, commits: Vec::new(), open: Vec::new(), checksum: 0, begun: false, unusable: None }
     }
 
-    /// Reads the next block of the area. Returns false when no valid commit can follow, so that the rest of the area
-    /// need not be read: at what is no record, and at a commit that is stale or torn.
+    /// Reads the next block of the area. Returns false if no valid commit can follow, so that the
+    /// caller need not read the rest. This is so after bytes that are no record, and after a commit
+    /// that is stale or torn.
     pub fn feed(&mut self, block: &[u8], at: Place) -> bool {
         let mut offset = 0;
         while block.len() - offset >= size_of::<RawTagLength>() {
@@ -347,7 +353,7 @@ impl Scanner {
         true
     }
 
-    /// Takes one record, which is `bytes` on the disk. Returns false when it ends the area.
+    /// Processes one record, which is `bytes` on the disk. Returns false if the area ends with it.
     fn accept(&mut self, record: Record, bytes: &[u8], at: Place) -> bool {
         match record {
             Record::Head { features, tid } => {
@@ -360,7 +366,7 @@ impl Scanner {
                     return false;
                 }
             }
-            // Without a head, this is what an older area left behind.
+            // Without a head, these records are left over from an older area.
             _ if !self.begun => return false,
             Record::Tail { tid, checksum } => return self.end_commit(tid, checksum, bytes, at),
             Record::Pad => {}
@@ -374,8 +380,8 @@ impl Scanner {
         let covered = size_of::<RawTagLength>() + size_of::<U32>();
         let computed = crc32c(self.checksum, &bytes[..covered]);
         if tid != self.tid || stored != computed {
-            // A later commit may be torn: it was not finished before the crash. A first one makes the whole recovery
-            // fail, as it does in the kernel and in e2fsck.
+            // A later commit may be torn: the crash interrupted it. A torn first commit makes the
+            // whole recovery fail, as in the kernel and in e2fsck.
             if tid == self.tid && self.commits.is_empty() {
                 let corrupt = at.corrupt(CorruptKind::Checksum { stored, computed });
                 self.unusable = self.unusable.or(Some(corrupt.into()));
@@ -387,7 +393,7 @@ impl Scanner {
         true
     }
 
-    /// The valid commits.
+    /// Returns the valid commits.
     pub fn finish(self) -> Result<FastCommits, Unusable> {
         match self.unusable {
             Some(unusable) => Err(unusable),
@@ -396,12 +402,12 @@ impl Scanner {
     }
 }
 
-/// What the fast commits after the last full one say, in the order they were made.
+/// The fast commits after the last full one, in the order in which they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastCommits {
     /// The transaction that the commits go with.
     pub tid: Tid,
-    /// The records of each, of which none is a head, a pad or a tail.
+    /// The records of each commit, without heads, pads and tails.
     pub commits: Vec<Vec<Record>>,
 }
 
@@ -434,7 +440,7 @@ mod tests {
         ]
     }
 
-    /// One commit in one block.
+    /// Returns one commit in one block.
     fn commit(records: &[Record], tid: Tid) -> Vec<u8> {
         let mut block: Vec<u8> =
             records.iter().flat_map(|record| record.encode(0).expect("it fits")).collect();

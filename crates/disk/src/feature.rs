@@ -1,17 +1,20 @@
-//! The features of a volume: three sets of bits in the superblock, by the names that `mke2fs -O` and `dumpe2fs` use.
+//! The features of a volume: three sets of bits in the superblock, by the names that `mke2fs -O`
+//! and `dumpe2fs` use.
 //!
-//! The set a bit is in says what to do about one that is not understood: a [`Compat`] bit may be ignored, a
-//! [`RoCompat`] bit forbids writing, an [`Incompat`] bit forbids even reading. Bits that no tool has named are kept
-//! as they are and print as `FEATURE_I17`, like in `dumpe2fs`.
+//! The set of a bit decides how an implementation treats the bit if it does not know it. It may
+//! ignore a [`Compat`] bit. A [`RoCompat`] bit forbids writing, and an [`Incompat`] bit forbids
+//! even reading. Bits that no tool has named are kept as they are, and print as `FEATURE_I17`, as
+//! in `dumpe2fs`.
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/super.rst`, `ext4(5)`, and the names `dumpe2fs` 1.47 prints.
+//! Source: the kernel's `Documentation/filesystems/ext4/super.rst`, `ext4(5)`, and the names that
+//! `dumpe2fs` 1.47 prints.
 
 use core::fmt;
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Features that may be ignored by who does not know them (`s_feature_compat`).
+    /// Features that an implementation may ignore if it does not know them (`s_feature_compat`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Compat: u32 {
         /// Directories preallocate blocks.
@@ -26,17 +29,17 @@ bitflags! {
         const RESIZE_INODE = 0x10;
         /// Directories may have hash trees.
         const DIR_INDEX = 0x20;
-        /// Uninitialized block groups of before `uninit_bg`.
+        /// Uninitialized block groups, from before `uninit_bg`.
         const LAZY_BG = 0x40;
         /// An inode excludes blocks from snapshots (never released).
         const EXCLUDE_INODE = 0x80;
-        /// Groups have bitmaps of what snapshots exclude (never released).
+        /// Groups have bitmaps of the blocks that snapshots exclude (never released).
         const EXCLUDE_BITMAP = 0x100;
         /// At most two backups of the superblock, in the groups that `s_backup_bgs` names.
         const SPARSE_SUPER2 = 0x200;
         /// The journal may have a fast commit area.
         const FAST_COMMIT = 0x400;
-        /// Inode numbers and the UUID never change, for encryption's sake.
+        /// Inode numbers and the UUID never change, which encryption relies on.
         const STABLE_INODES = 0x800;
         /// There is an orphan file.
         const ORPHAN_FILE = 0x1000;
@@ -45,7 +48,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Features without which a volume cannot be read (`s_feature_incompat`).
+    /// Features that an implementation must know to read the volume (`s_feature_incompat`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Incompat: u32 {
         /// Compressed files (never released).
@@ -85,7 +88,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Features without which a volume cannot be written (`s_feature_ro_compat`).
+    /// Features that an implementation must know to write the volume (`s_feature_ro_compat`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct RoCompat: u32 {
         /// Only groups 0, 1 and powers of 3, 5 and 7 have backups.
@@ -112,7 +115,7 @@ bitflags! {
         const METADATA_CSUM = 0x400;
         /// Replicas (never released).
         const REPLICA = 0x800;
-        /// Nobody may write this volume.
+        /// No implementation may write this volume.
         const READONLY = 0x1000;
         /// Project quotas.
         const PROJECT = 0x2000;
@@ -224,7 +227,8 @@ pub struct Feature {
 }
 
 impl Feature {
-    /// The feature that `e2fsprogs` calls `name`, also by its other names and as `FEATURE_I17`.
+    /// Returns the feature that `e2fsprogs` calls `name`. Also accepts its other names, and forms
+    /// such as `FEATURE_I17`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
         for set in [FeatureSet::Compat, FeatureSet::Incompat, FeatureSet::RoCompat] {
@@ -239,17 +243,17 @@ impl Feature {
         None
     }
 
-    /// Which set it is in.
+    /// Returns the set that the feature belongs to.
     pub const fn set(self) -> FeatureSet {
         self.set
     }
 
-    /// Its mask in that set.
+    /// Returns the feature's mask in its set.
     pub const fn mask(self) -> u32 {
         1 << self.bit
     }
 
-    /// Its name in `e2fsprogs`; `None` for a bit that has none.
+    /// Returns the feature's name in `e2fsprogs`; `None` for a bit that has none.
     pub fn name(self) -> Option<&'static str> {
         self.set.names().iter().find(|(mask, _)| *mask == self.mask()).map(|(_, name)| *name)
     }
@@ -269,39 +273,40 @@ fn features_of(set: FeatureSet, bits: u32) -> impl Iterator<Item = Feature> {
 }
 
 impl Compat {
-    /// The features of this set, in the order of their bits.
+    /// Returns the features of this set, in the order of their bits.
     pub fn features(self) -> impl Iterator<Item = Feature> {
         features_of(FeatureSet::Compat, self.bits())
     }
 }
 
 impl Incompat {
-    /// The features of this set, in the order of their bits.
+    /// Returns the features of this set, in the order of their bits.
     pub fn features(self) -> impl Iterator<Item = Feature> {
         features_of(FeatureSet::Incompat, self.bits())
     }
 }
 
 impl RoCompat {
-    /// The features of this set, in the order of their bits.
+    /// Returns the features of this set, in the order of their bits.
     pub fn features(self) -> impl Iterator<Item = Feature> {
         features_of(FeatureSet::RoCompat, self.bits())
     }
 }
 
-/// All features of a volume. Prints as `dumpe2fs` prints them: names separated by spaces, or `(none)`.
+/// All features of a volume. Prints as `dumpe2fs` prints them: names separated by spaces, or
+/// `(none)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features {
-    /// May be ignored.
+    /// Features that an implementation may ignore.
     pub compat: Compat,
-    /// Needed to read.
+    /// Features needed to read.
     pub incompat: Incompat,
-    /// Needed to write.
+    /// Features needed to write.
     pub ro_compat: RoCompat,
 }
 
 impl Features {
-    /// From the three words of the superblock, unknown bits included.
+    /// Returns the features in the three words of the superblock, unknown bits included.
     pub const fn from_bits(compat: u32, incompat: u32, ro_compat: u32) -> Self {
         Self {
             compat: Compat::from_bits_retain(compat),
@@ -325,7 +330,7 @@ impl Features {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
-    /// Every feature, set by set, in the order of the bits.
+    /// Returns every feature, set by set, in the order of the bits.
     pub fn iter(self) -> impl Iterator<Item = Feature> {
         self.compat.features().chain(self.incompat.features()).chain(self.ro_compat.features())
     }

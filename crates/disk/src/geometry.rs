@@ -1,30 +1,31 @@
-//! The geometry of a volume: how blocks, clusters, inodes and descriptors divide into groups.
+//! The geometry of a volume: the division of blocks, clusters, inodes and descriptors into groups.
 //!
 //! ```text
 //! | boot | super | descriptors | reserved | bitmaps, inode table | data ... |  bitmaps, inode table | data ... |
 //! |<----------------------------- group 0 ------------------------------->|<-- group 2, without backups -->|
 //! ```
-//! Everything is computed from the superblock, whose fields are checked here in pairs: a [`Geometry`] holds only
-//! numbers for which its arithmetic cannot overflow. Questions about a block, inode or group that the volume does not
-//! have are answered with `None`.
+//! All numbers come from the superblock, whose fields are checked here in pairs. A [`Geometry`]
+//! holds only numbers for which its arithmetic cannot overflow. Methods return `None` for a block,
+//! inode or group that the volume does not have.
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/`: `super.rst`, `blockgroup.rst`, `bigalloc.rst`.
+//! Source: the kernel's `Documentation/filesystems/ext4/`: `super.rst`, `blockgroup.rst`,
+//! `bigalloc.rst`.
 
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Incompat, RoCompat};
 use crate::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, check, inode_size_of, join};
 
-/// Largest sizes that the format and its other implementations know, as powers of two.
+/// The largest sizes that the format and its other implementations know, as powers of two.
 const MAX_BLOCK_BITS: u32 = 16;
 const MAX_CLUSTER_BITS: u32 = 30;
 const MAX_DESC_SIZE: u16 = 1024;
 
-/// The smallest groups that `mke2fs -g` makes. Without this floor, a superblock could claim a group for each block, and
-/// what is kept of each group would take far more memory than the volume has metadata. A volume of a single group, as
-/// tools for small devices make it, may be smaller.
+/// The smallest groups that `mke2fs -g` makes. Without this minimum, a superblock could claim a
+/// group for each block. The state of each group would then take far more memory than the volume
+/// has metadata. A volume of a single group, as tools for small devices make it, may be smaller.
 const MIN_BLOCKS_PER_GROUP: u32 = 256;
 
-/// A byte of the volume: a block, and an offset in it.
+/// The position of a byte of the volume: a block, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The block.
@@ -33,7 +34,7 @@ pub struct Position {
     pub offset: u32,
 }
 
-/// Where an inode's record is: the group, and the index in the group's table.
+/// The place of an inode's record: the group, and the index in the group's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodeSlot {
     /// The group.
@@ -42,7 +43,7 @@ pub struct InodeSlot {
     pub index: u32,
 }
 
-/// Which groups start with a copy of the superblock.
+/// The groups that start with a copy of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backups {
     /// All of them.
@@ -66,7 +67,8 @@ pub struct Geometry {
     inodes_count: u32,
     inodes_per_group: u32,
     desc_blocks: u32,
-    /// The first block of descriptors that lives in its meta group; `desc_blocks` if all are in the one table.
+    /// The first block of descriptors that is in its meta group; `desc_blocks` if all are in the
+    /// one table.
     first_meta_bg: u32,
     groups_per_flex: u32,
     inode_size: u16,
@@ -78,7 +80,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry that a superblock describes.
+    /// Returns the geometry that a superblock describes.
     pub(crate) fn of_superblock(raw: &RawSuperblock, at: Place) -> Result<Self, Corrupt> {
         let features = raw.features();
         let bit64 = features.incompat.contains(Incompat::BIT64);
@@ -153,8 +155,8 @@ impl Geometry {
         let most = u64::from(max_clusters) << self.cluster_shift();
         check(u64::from(blocks) <= most, "s_blocks_per_group", blocks, at)?;
 
-        // Blocks of 1 KiB leave block 0 to the boot loader, unless clusters have to start at 0 to
-        // be aligned.
+        // With blocks of 1 KiB, block 0 is for the boot loader, unless clusters have to start at 0
+        // to be aligned.
         let first = self.first_data_block;
         let first_ok = match self.block_bits {
             10 => first == 1 || first == 0 && self.cluster_bits > 10,
@@ -183,7 +185,8 @@ impl Geometry {
             "s_inodes_count is not s_inodes_per_group for each s_blocks_per_group of s_blocks_count",
             at,
         )?;
-        // At least one inode a group, and fewer than 2^32 of them, so that this holds.
+        // The check above makes this division exact: each group has `per_group` inodes, at least
+        // one, and the volume fewer than 2^32.
         self.group_count = self.inodes_count / per_group;
         let small = self.blocks_per_group < MIN_BLOCKS_PER_GROUP && self.group_count > 1;
         check(!small, "s_blocks_per_group", self.blocks_per_group, at)?;
@@ -221,22 +224,22 @@ impl Geometry {
         Ok(self)
     }
 
-    /// Bytes of a block: a power of two from 1024 to 65536.
+    /// Returns the size in bytes of a block: a power of two from 1024 to 65536.
     pub const fn block_size(&self) -> u32 {
         1 << self.block_bits
     }
 
-    /// The block size as a power of two: 10 to 16.
+    /// Returns the block size as a power of two: 10 to 16.
     pub const fn block_bits(&self) -> u32 {
         self.block_bits
     }
 
-    /// Bytes of a cluster: the block size, or more with `bigalloc`.
+    /// Returns the size in bytes of a cluster: the block size, or more with `bigalloc`.
     pub const fn cluster_size(&self) -> u64 {
         1 << self.cluster_bits
     }
 
-    /// Blocks of a cluster as a power of two; 0 without `bigalloc`.
+    /// Returns the base 2 logarithm of the number of blocks of a cluster; 0 without `bigalloc`.
     pub const fn cluster_shift(&self) -> u32 {
         self.cluster_bits - self.block_bits
     }
@@ -246,68 +249,70 @@ impl Geometry {
         self.bigalloc
     }
 
-    /// Blocks of the volume. Its size in bytes fits an `i64`.
+    /// Returns the number of blocks of the volume. The volume's size in bytes fits an `i64`.
     pub const fn blocks_count(&self) -> u64 {
         self.blocks_count
     }
 
-    /// The first block of group 0: 1 if blocks have 1 KiB and there is no `bigalloc`, else 0.
+    /// Returns the first block of group 0: 1 if blocks have 1 KiB and there is no `bigalloc`, else
+    /// 0.
     pub const fn first_data_block(&self) -> u32 {
         self.first_data_block
     }
 
-    /// Blocks of every group but the last.
+    /// Returns the number of blocks of every group but the last.
     pub const fn blocks_per_group(&self) -> u32 {
         self.blocks_per_group
     }
 
-    /// Clusters of every group but the last: the bits of its block bitmap.
+    /// Returns the number of clusters of every group but the last: the bits of its block bitmap.
     pub const fn clusters_per_group(&self) -> u32 {
         self.clusters_per_group
     }
 
-    /// Inodes of every group: the bits of its inode bitmap.
+    /// Returns the number of inodes of every group: the bits of its inode bitmap.
     pub const fn inodes_per_group(&self) -> u32 {
         self.inodes_per_group
     }
 
-    /// Inodes of the volume.
+    /// Returns the number of inodes of the volume.
     pub const fn inodes_count(&self) -> u32 {
         self.inodes_count
     }
 
-    /// Bytes of an inode record.
+    /// Returns the size in bytes of an inode record.
     pub const fn inode_size(&self) -> u16 {
         self.inode_size
     }
 
-    /// Blocks of every group's inode table.
+    /// Returns the number of blocks of every group's inode table.
     pub fn inode_table_blocks(&self) -> u32 {
         // Both sizes are powers of two, and an inode is no larger than a block.
         self.inodes_per_group.div_ceil(self.block_size() / u32::from(self.inode_size))
     }
 
-    /// Groups of the volume; 0 for an external journal.
+    /// Returns the number of groups of the volume; 0 for an external journal.
     pub const fn group_count(&self) -> u32 {
         self.group_count
     }
 
-    /// Bytes of a group descriptor: 32, or 64 and more with `64bit`.
+    /// Returns the size in bytes of a group descriptor: 32, or 64 and more with `64bit`.
     pub const fn desc_size(&self) -> u16 {
         self.desc_size
     }
 
-    /// Descriptors of a block, which is also the number of groups of a meta group.
+    /// Returns the number of descriptors of a block, which is also the number of groups of a meta
+    /// group.
     pub fn descriptors_per_block(&self) -> u32 {
         self.block_size() / u32::from(self.desc_size)
     }
 
-    /// Blocks that hold descriptors, without their copies.
+    /// Returns the number of blocks that hold descriptors, without their copies.
     pub const fn descriptor_blocks(&self) -> u32 {
         self.desc_blocks
     }
 
-    /// Blocks kept after the descriptor table for the volume to grow.
+    /// Returns the number of blocks kept after the descriptor table for the volume to grow.
     pub const fn reserved_gdt_blocks(&self) -> u16 {
         self.reserved_gdt_blocks
     }
@@ -317,17 +322,18 @@ impl Geometry {
         self.flex_bg
     }
 
-    /// Groups of a flexible group; 1 without `flex_bg`.
+    /// Returns the number of groups of a flexible group; 1 without `flex_bg`.
     pub const fn groups_per_flex(&self) -> u32 {
         self.groups_per_flex
     }
 
-    /// The block that holds the primary superblock.
+    /// Returns the block that holds the primary superblock.
     pub const fn superblock_block(&self) -> u64 {
         SUPERBLOCK_OFFSET >> self.block_bits
     }
 
-    /// The first block after the primary superblock and the table of descriptors that follows it.
+    /// Returns the first block after the primary superblock and the table of descriptors that
+    /// follows it.
     pub fn table_end(&self) -> u64 {
         self.superblock_block() + 1 + u64::from(self.first_meta_bg)
     }
@@ -342,7 +348,8 @@ impl Geometry {
         self.contains_block(start) && len <= self.blocks_count - start
     }
 
-    /// Checks that the `len` blocks from `start` on may hold data: in the volume, behind superblock and descriptors.
+    /// Checks that the `len` blocks from `start` on may hold data: they are in the volume, after
+    /// superblock and descriptors.
     ///
     /// # Errors
     /// [`CorruptKind::BlockOutOfRange`] with `field` at `at`.
@@ -353,37 +360,38 @@ impl Geometry {
         Err(at.corrupt(CorruptKind::BlockOutOfRange { field, block: start }))
     }
 
-    /// The group that `block` is in.
+    /// Returns the group that `block` is in.
     pub fn group_of_block(&self, block: u64) -> Option<u32> {
         let in_volume = self.contains_block(block);
         let group = block.checked_sub(self.first_data_block.into())? / u64::from(self.blocks_per_group);
         u32::try_from(group).ok().filter(|group| in_volume && *group < self.group_count)
     }
 
-    /// The first block of `group`.
+    /// Returns the first block of `group`.
     pub fn group_start(&self, group: u32) -> Option<u64> {
         let start = u64::from(group) * u64::from(self.blocks_per_group) + u64::from(self.first_data_block);
         (group < self.group_count).then_some(start)
     }
 
-    /// Blocks of `group`; the last group may have fewer than the others.
+    /// Returns the number of blocks of `group`; the last group may have fewer than the others.
     pub fn group_blocks(&self, group: u32) -> Option<u32> {
         let left = self.blocks_count - self.group_start(group)?;
         Some(u32::try_from(left).unwrap_or(u32::MAX).min(self.blocks_per_group))
     }
 
-    /// Clusters of `group`: the bits of its block bitmap that mean something.
+    /// Returns the number of clusters of `group`: the meaningful bits of its block bitmap.
     pub fn group_clusters(&self, group: u32) -> Option<u32> {
         self.group_blocks(group).map(|blocks| blocks.div_ceil(1 << self.cluster_shift()))
     }
 
-    /// The cluster of its group that `block` is in: the index of its bit in the group's block bitmap.
+    /// Returns the index of `block`'s cluster in its group, which is also the index of its bit in
+    /// the group's block bitmap.
     pub fn cluster_in_group(&self, block: u64) -> Option<u32> {
         let start = self.group_start(self.group_of_block(block)?)?;
         u32::try_from((block - start) >> self.cluster_shift()).ok()
     }
 
-    /// Where the record of inode `ino` is.
+    /// Returns the place of the record of inode `ino`.
     pub const fn inode_slot(&self, ino: u32) -> Option<InodeSlot> {
         if ino == 0 || ino > self.inodes_count {
             return None;
@@ -391,14 +399,14 @@ impl Geometry {
         Some(InodeSlot { group: (ino - 1) / self.inodes_per_group, index: (ino - 1) % self.inodes_per_group })
     }
 
-    /// The number of the inode in `slot`.
+    /// Returns the number of the inode in `slot`.
     pub fn inode_number(&self, slot: InodeSlot) -> Option<u32> {
         let in_volume = slot.group < self.group_count && slot.index < self.inodes_per_group;
         // In range because groups times inodes per group is the count of inodes.
         in_volume.then(|| slot.group * self.inodes_per_group + slot.index + 1)
     }
 
-    /// The position of record `index` in the inode table that starts at block `table`.
+    /// Returns the position of record `index` in the inode table that starts at block `table`.
     pub fn inode_position(&self, table: u64, index: u32) -> Option<Position> {
         let bytes = u64::from(index) * u64::from(self.inode_size);
         let block = table.checked_add(bytes >> self.block_bits)?;
@@ -416,7 +424,7 @@ impl Geometry {
         wanted && group < self.group_count
     }
 
-    /// The block that holds `group`'s copy of the superblock.
+    /// Returns the block that holds `group`'s copy of the superblock.
     pub fn superblock_in(&self, group: u32) -> Option<u64> {
         match group {
             _ if !self.has_superblock(group) => None,
@@ -425,17 +433,17 @@ impl Geometry {
         }
     }
 
-    /// The block that holds block `index` of the descriptors.
+    /// Returns the block that holds block `index` of the descriptors.
     pub fn descriptor_block(&self, index: u32) -> Option<u64> {
         let group =
             if index < self.first_meta_bg { 0 } else { index.checked_mul(self.descriptors_per_block())? };
         self.descriptor_block_in(group, index)
     }
 
-    /// The block in which `group` holds its copy of block `index` of the descriptors.
+    /// Returns the block in which `group` holds its copy of block `index` of the descriptors.
     ///
-    /// Descriptors of the one table are copied to the groups with a superblock; those in meta groups to the first,
-    /// the second and the last group of their meta group.
+    /// The groups with a superblock hold copies of the one table. Descriptors in meta groups have
+    /// copies in the first, the second and the last group of their meta group.
     pub fn descriptor_block_in(&self, group: u32, index: u32) -> Option<u64> {
         let (meta_group, member) =
             (group / self.descriptors_per_block(), group % self.descriptors_per_block());
@@ -453,14 +461,15 @@ impl Geometry {
         Some(block).filter(|block| index < self.desc_blocks && *block < self.blocks_count)
     }
 
-    /// The position of `group`'s descriptor.
+    /// Returns the position of `group`'s descriptor.
     pub fn descriptor_position(&self, group: u32) -> Option<Position> {
         let block = self.descriptor_block(group / self.descriptors_per_block())?;
         let offset = group % self.descriptors_per_block() * u32::from(self.desc_size);
         (group < self.group_count).then_some(Position { block, offset })
     }
 
-    /// Blocks at the start of `group` that superblock, descriptors and what is reserved for these take.
+    /// Returns the number of blocks at the start of `group` that the superblock, the descriptors
+    /// and the blocks reserved for them take.
     pub fn fixed_blocks(&self, group: u32) -> Option<u32> {
         let start = self.group_start(group)?;
         let superblock = match self.superblock_in(group) {
@@ -481,12 +490,13 @@ impl Geometry {
 
     /// Whether the descriptor of `group` is in the one table, not in its meta group.
     fn in_table_part(&self, group: u32) -> bool {
-        // Without `meta_bg` every group's meta group is below: there are as many as blocks of descriptors.
+        // Without `meta_bg` every group's meta group is below: `first_meta_bg` is then the number
+        // of blocks of descriptors.
         group / self.descriptors_per_block() < self.first_meta_bg
     }
 }
 
-/// That fields agree with each other; `what` is the sentence that they do not.
+/// Checks that fields agree with each other; `what` is the message if they do not.
 fn agree(ok: bool, what: &'static str, at: Place) -> Result<(), Corrupt> {
     if ok { Ok(()) } else { Err(at.corrupt(CorruptKind::Mismatch { what })) }
 }

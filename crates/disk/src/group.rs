@@ -1,10 +1,12 @@
 //! Group descriptors: where a group's bitmaps and inode table are, and how much of it is free.
 //!
-//! A descriptor has 32 bytes, or 64 and more on `64bit` volumes, where the second half holds the high halves of the
-//! numbers of the first. Its checksum is a crc16 (`uninit_bg`) or half a crc32c (`metadata_csum`).
+//! A descriptor has 32 bytes, or 64 and more on `64bit` volumes. There the second half holds the
+//! high halves of the numbers of the first. Its checksum is a crc16 (`uninit_bg`) or half a crc32c
+//! (`metadata_csum`).
 //!
-//! [`GroupDescriptor::decode`] checks what reading needs: the checksum, and that the bitmaps and the table are in the
-//! volume. The counts are for allocators and checkers, who ask [`GroupDescriptor::check_counts`] before they use them.
+//! [`GroupDescriptor::decode`] checks the properties that reading needs: the checksum, and that the
+//! bitmaps and the table are in the volume. Only allocators and checkers use the counts; they call
+//! [`GroupDescriptor::check_counts`] first.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/group_descr.rst`.
 
@@ -61,12 +63,12 @@ const CHECKSUM_OFFSET: usize = core::mem::offset_of!(RawGroupDescriptor, bg_chec
 const _: () = assert!(LOW == 32 && BOTH == 64 && CHECKSUM_OFFSET + 2 == LOW);
 
 bitflags! {
-    /// What of a group has been initialized (`bg_flags`).
+    /// The parts of a group that are initialized (`bg_flags`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct GroupFlags: u16 {
-        /// The inode bitmap is not: no inode of the group is in use.
+        /// The inode bitmap is not initialized: no inode of the group is in use.
         const INODE_UNINIT = 0x1;
-        /// The block bitmap is not: only fixed metadata is in use.
+        /// The block bitmap is not initialized: only fixed metadata is in use.
         const BLOCK_UNINIT = 0x2;
         /// The inode table is zeroed.
         const INODE_ZEROED = 0x4;
@@ -86,9 +88,10 @@ impl GroupDescriptor {
     /// Validates the descriptor of `group`, the first [`Geometry::desc_size`] of `bytes`.
     ///
     /// # Errors
-    /// [`CorruptKind::Checksum`] if the volume has descriptor checksums and it is wrong, and
-    /// [`CorruptKind::BlockOutOfRange`] if a bitmap or the inode table is not in the volume (without `flex_bg`: not
-    /// in the group), or is where the superblock and the table of descriptors are.
+    /// [`CorruptKind::Checksum`] if the volume has descriptor checksums and this one is wrong.
+    /// [`CorruptKind::BlockOutOfRange`] if a bitmap or the inode table is not in the volume
+    /// (without `flex_bg`: not in the group). The same error if one overlaps the superblock or the
+    /// table of descriptors.
     pub fn decode(bytes: &[u8], group: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
         let at = at.group(group);
         let size = usize::from(sb.geometry().desc_size());
@@ -110,7 +113,8 @@ impl GroupDescriptor {
         Ok(descriptor)
     }
 
-    /// The descriptor of a new group: with these places, nothing in use, nothing free, and no flags.
+    /// Returns the descriptor of a new group: with these places, nothing in use, nothing free, and
+    /// no flags.
     pub fn new(block_bitmap: u64, inode_bitmap: u64, inode_table: u64, sb: &Superblock) -> Self {
         let wide = usize::from(sb.geometry().desc_size()) >= BOTH;
         let (mut low, mut high) = (RawGroupDescriptor::new_zeroed(), RawGroupDescriptorHigh::new_zeroed());
@@ -148,7 +152,7 @@ impl GroupDescriptor {
     /// Checks the counts against the size of `group`.
     ///
     /// # Errors
-    /// [`CorruptKind::Field`] for a count above what the group can have.
+    /// [`CorruptKind::Field`] for a count above the maximum of the group.
     pub fn check_counts(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {
         let at = at.group(group);
         let (clusters, inodes) = (geometry.group_clusters(group).unwrap_or(0), geometry.inodes_per_group());
@@ -158,9 +162,11 @@ impl GroupDescriptor {
         check(self.unused_inodes() <= inodes, "bg_itable_unused", self.unused_inodes(), at)
     }
 
-    /// Writes the descriptor over the first [`Geometry::desc_size`] of `bytes`, with its checksum computed anew.
+    /// Writes the descriptor over the first [`Geometry::desc_size`] of `bytes`, and computes its
+    /// checksum.
     ///
-    /// What a descriptor of more than 64 bytes has after these stays as it is. `bytes` must be long enough.
+    /// In a descriptor of more than 64 bytes, the bytes after the first 64 stay unchanged. `bytes`
+    /// must be long enough.
     pub fn encode(&self, bytes: &mut [u8], group: u32, sb: &Superblock) {
         let bytes = &mut bytes[..usize::from(sb.geometry().desc_size())];
         bytes[..LOW].copy_from_slice(self.low.as_bytes());
@@ -171,7 +177,8 @@ impl GroupDescriptor {
     }
 
     /// Stores the checksum of the descriptor of `group` in the first [`Geometry::desc_size`] of
-    /// `bytes`, as `sb` has it computed. A volume without checksums of descriptors leaves it alone.
+    /// `bytes`. `sb` decides which checksum; on a volume without descriptor checksums nothing
+    /// changes.
     pub fn store_checksum(bytes: &mut [u8], group: u32, sb: &Superblock) {
         let bytes = &mut bytes[..usize::from(sb.geometry().desc_size())];
         if let Some(checksum) = compute_checksum(bytes, group, sb) {
@@ -179,7 +186,8 @@ impl GroupDescriptor {
         }
     }
 
-    /// The fields as they stand; those of the second half are zeros in a descriptor of 32 bytes.
+    /// Returns the fields as stored; those of the second half are zeros in a descriptor of 32
+    /// bytes.
     pub const fn raw(&self) -> (&RawGroupDescriptor, &RawGroupDescriptorHigh) {
         (&self.low, &self.high)
     }
@@ -217,14 +225,14 @@ impl GroupDescriptor {
         self.low.bg_flags.set(flags.bits());
     }
 
-    /// Sets the checksum of the block bitmap, as far as the descriptor has room for it.
+    /// Sets the checksum of the block bitmap, in as many bits as the descriptor has room for.
     pub fn set_block_bitmap_checksum(&mut self, checksum: u32) {
         let (low, high) = halves(checksum);
         self.low.bg_block_bitmap_csum_lo.set(low);
         self.high.bg_block_bitmap_csum_hi.set(if self.wide { high } else { 0 });
     }
 
-    /// Sets the checksum of the inode bitmap, likewise.
+    /// Sets the checksum of the inode bitmap, in as many bits as the descriptor has room for.
     pub fn set_inode_bitmap_checksum(&mut self, checksum: u32) {
         let (low, high) = halves(checksum);
         self.low.bg_inode_bitmap_csum_lo.set(low);
@@ -236,62 +244,64 @@ impl GroupDescriptor {
         self.wide
     }
 
-    /// The block of the block bitmap.
+    /// Returns the block of the block bitmap.
     pub const fn block_bitmap(&self) -> u64 {
         join(self.low.bg_block_bitmap_lo.get(), self.high.bg_block_bitmap_hi.get())
     }
 
-    /// The block of the inode bitmap.
+    /// Returns the block of the inode bitmap.
     pub const fn inode_bitmap(&self) -> u64 {
         join(self.low.bg_inode_bitmap_lo.get(), self.high.bg_inode_bitmap_hi.get())
     }
 
-    /// The first block of the inode table.
+    /// Returns the first block of the inode table.
     pub const fn inode_table(&self) -> u64 {
         join(self.low.bg_inode_table_lo.get(), self.high.bg_inode_table_hi.get())
     }
 
-    /// Free clusters of the group, as the volume says.
+    /// Returns the number of free clusters of the group, as the volume says.
     pub const fn free_clusters(&self) -> u32 {
         join16(self.low.bg_free_blocks_count_lo.get(), self.high.bg_free_blocks_count_hi.get())
     }
 
-    /// Free inodes of the group, as the volume says.
+    /// Returns the number of free inodes of the group, as the volume says.
     pub const fn free_inodes(&self) -> u32 {
         join16(self.low.bg_free_inodes_count_lo.get(), self.high.bg_free_inodes_count_hi.get())
     }
 
-    /// Inodes of the group that are directories, as the volume says.
+    /// Returns the number of inodes of the group that are directories, as the volume says.
     pub const fn used_dirs(&self) -> u32 {
         join16(self.low.bg_used_dirs_count_lo.get(), self.high.bg_used_dirs_count_hi.get())
     }
 
-    /// Inodes at the end of the table that have never been used, as the volume says.
+    /// Returns the number of inodes at the end of the table that have never been used, as the
+    /// volume says.
     pub const fn unused_inodes(&self) -> u32 {
         join16(self.low.bg_itable_unused_lo.get(), self.high.bg_itable_unused_hi.get())
     }
 
-    /// The flags.
+    /// Returns the flags.
     pub const fn flags(&self) -> GroupFlags {
         GroupFlags::from_bits_retain(self.low.bg_flags.get())
     }
 
-    /// The block of the snapshots' exclude bitmap (never released); 0 for none.
+    /// Returns the block of the snapshots' exclude bitmap (never released); 0 for none.
     pub const fn exclude_bitmap(&self) -> u64 {
         join(self.low.bg_exclude_bitmap_lo.get(), self.high.bg_exclude_bitmap_hi.get())
     }
 
-    /// The stored checksum of the descriptor.
+    /// Returns the stored checksum of the descriptor.
     pub const fn checksum(&self) -> u16 {
         self.low.bg_checksum.get()
     }
 
-    /// The stored checksum of the block bitmap: 32 bits if the descriptor [is wide](Self::is_wide), else 16.
+    /// Returns the stored checksum of the block bitmap: 32 bits if the descriptor [is
+    /// wide](Self::is_wide), else 16.
     pub const fn block_bitmap_checksum(&self) -> u32 {
         join16(self.low.bg_block_bitmap_csum_lo.get(), self.high.bg_block_bitmap_csum_hi.get())
     }
 
-    /// The stored checksum of the inode bitmap, likewise.
+    /// Returns the stored checksum of the inode bitmap: 32 bits if the descriptor is wide, else 16.
     pub const fn inode_bitmap_checksum(&self) -> u32 {
         join16(self.low.bg_inode_bitmap_csum_lo.get(), self.high.bg_inode_bitmap_csum_hi.get())
     }
@@ -302,7 +312,7 @@ fn halves(number: u32) -> (u16, u16) {
     (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]))
 }
 
-/// The checksum that the descriptor in `bytes` should have; `None` if the volume has none.
+/// Returns the checksum that the descriptor in `bytes` should have; `None` if the volume has none.
 fn compute_checksum(bytes: &[u8], group: u32, sb: &Superblock) -> Option<u16> {
     let (before, after) = (&bytes[..CHECKSUM_OFFSET], &bytes[LOW..]);
     if let Some(seed) = sb.metadata_seed() {

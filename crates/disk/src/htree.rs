@@ -1,19 +1,23 @@
 //! Hash trees: the index of a large directory.
 //!
-//! The tree lies in the directory's own blocks, disguised as directory entries so that code which knows nothing of it
-//! sees free space. Logical block 0 is the root: the records of `.` and `..`, then facts about the tree, then entries.
-//! Interior nodes hide behind one unused record that spans the block. Entries are pairs of hash and logical block; the
-//! first has no hash, for its place holds how many entries there are and how many fit. Leaves are ordinary directory
-//! blocks, each with the names whose hashes lie between its entry's and the next.
+//! The tree occupies the directory's own blocks. It is disguised as directory entries, so that code
+//! without support for it sees free space. Logical block 0 is the root: the records of `.` and
+//! `..`, then the tree's parameters, then entries. An interior node starts with one unused record
+//! that spans the block and hides the rest.
+//!
+//! An entry is a pair of hash and logical block. The first entry has no hash: the number of entries
+//! and the number that fit take its place. Leaves are ordinary directory blocks. Each holds the
+//! names whose hashes lie between its entry's and the next.
 //!
 //! ```text
 //! root:  | `.` 12 | `..` 12 | info 8 | limit 2, count 2, block 4 | hash 4, block 4 | ... | checksum 8 |
 //! node:  | unused record 8           | limit 2, count 2, block 4 | hash 4, block 4 | ... | checksum 8 |
 //! ```
 //!
-//! Names that share a hash may spill over several leaves. The entry of a leaf that goes on with the last hash of the
-//! leaf before it has the lowest bit of its hash set, a bit that hashes of names never have; see
-//! [`Node::continues`]. Format: the kernel's ext4 documentation, "Hash Tree Directories".
+//! Names that share a hash may spill over several leaves. A leaf may continue with the last hash of
+//! the leaf before it. Its entry's hash then has the lowest bit set, a bit that hashes of names
+//! never have; see [`Node::continues`]. Format: the kernel's ext4 documentation, "Hash Tree
+//! Directories".
 
 pub mod hash;
 
@@ -25,11 +29,11 @@ use crate::{Corrupt, CorruptKind, Place};
 
 pub use hash::{Hash, HashVersion, Hasher};
 
-/// The bits of an entry's block number; the rest is reserved.
+/// The mask for the block number of an entry; the other bits are reserved.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
-/// Where the facts about the tree stand in the root: behind the records of `.` and `..`.
+/// The offset of the tree's parameters in the root: after the records of `.` and `..`.
 const INFO_OFFSET: usize = 24;
-/// Where entries start in an interior node: behind one record without a name.
+/// The offset of the entries in an interior node: after one record without a name.
 const NODE_ENTRIES_OFFSET: usize = 8;
 
 /// `struct dx_root_info`, as it stands on the disk.
@@ -62,7 +66,7 @@ pub struct RawDxCountLimit {
     pub count: U16,
 }
 
-/// `struct dx_tail`, as it stands on the disk, behind the last entry that fits.
+/// `struct dx_tail`, as it stands on the disk, after the last entry that fits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
@@ -77,7 +81,7 @@ const INFO_SIZE: usize = size_of::<RawDxRootInfo>();
 const _: () = assert!(ENTRY_SIZE == 8 && TAIL_SIZE == 8 && INFO_SIZE == 8);
 const _: () = assert!(size_of::<RawDxCountLimit>() == 4);
 
-/// What the nodes of one directory's tree must agree with.
+/// The constraints on the nodes of one directory's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {
     /// How many blocks the directory has.
@@ -91,7 +95,7 @@ pub struct Expect {
 /// The root of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Root<'a> {
-    /// How names are hashed.
+    /// The function that hashes names.
     pub hash_version: HashVersion,
     /// How many levels of interior nodes are between the root and the leaves: 0 to 2.
     pub levels: u8,
@@ -100,8 +104,9 @@ pub struct Root<'a> {
 }
 
 impl<'a> Root<'a> {
-    /// Checks logical block 0 of a hashed directory. Its `.` and `..` are checked apart, by
-    /// [`dot_and_dotdot`](crate::dirent::dot_and_dotdot), and its checksum by [`verify_checksum`].
+    /// Checks logical block 0 of a hashed directory, except for two parts.
+    /// [`dot_and_dotdot`](crate::dirent::dot_and_dotdot) checks its `.` and `..`, and
+    /// [`verify_checksum`] its checksum.
     ///
     /// # Errors
     /// Any broken rule of the format.
@@ -111,10 +116,11 @@ impl<'a> Root<'a> {
         Ok(root)
     }
 
-    /// The same for a block that is known to have passed [`decode`](Self::decode): its entries are not looked at one by one.
+    /// Decodes a block that has passed [`decode`](Self::decode) before, without checking each
+    /// entry.
     ///
     /// # Errors
-    /// What is wrong outside the entries.
+    /// A broken rule outside the entries.
     pub fn peek(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
         let info = root_info(block, place)?;
         let at = place.byte(INFO_OFFSET);
@@ -125,7 +131,8 @@ impl<'a> Root<'a> {
         }
         let hash_version = HashVersion::from_raw(info.hash_version)
             .ok_or_else(|| field("hash_version", info.hash_version))?;
-        // The lowest flag would change the meaning of the hash; no version of the format defines it.
+        // The lowest flag would change the meaning of the hash; no version of the format defines
+        // it.
         if info.unused_flags & 1 != 0 {
             return Err(field("unused_flags", info.unused_flags));
         }
@@ -137,7 +144,7 @@ impl<'a> Root<'a> {
         Ok(Self { hash_version, levels: info.indirect_levels, node })
     }
 
-    /// Writes the facts about the tree and the entries into a block that has its `.` and `..` already.
+    /// Writes the tree's parameters and the entries into a block that already has its `.` and `..`.
     pub fn encode(hash_version: HashVersion, levels: u8, entries: &NodeEntries, block: &mut [u8]) {
         let info = RawDxRootInfo {
             reserved_zero: 0.into(),
@@ -165,8 +172,8 @@ fn root_info(block: &[u8], place: Place) -> Result<&RawDxRootInfo, Corrupt> {
 
 /// The entries of a root or of an interior node, borrowed from their block.
 ///
-/// Invariants: there is at least one entry. Once they have been checked, hashes do not descend, and every block is one of the
-/// directory's, but never block 0, which is the root.
+/// Invariants: there is at least one entry. If the entries have been checked, hashes do not
+/// descend. Every block is then one of the directory's, but never block 0, which is the root.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     entries: &'a [RawDxEntry],
@@ -174,7 +181,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Checks an interior node. Its checksum is checked apart, by [`verify_checksum`].
+    /// Checks an interior node, except for its checksum: [`verify_checksum`] does that.
     ///
     /// # Errors
     /// Any broken rule of the format.
@@ -184,10 +191,11 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// The same for a block that is known to have passed [`decode`](Self::decode): its entries are not looked at one by one.
+    /// Decodes a block that has passed [`decode`](Self::decode) before, without checking each
+    /// entry.
     ///
     /// # Errors
-    /// What is wrong outside the entries.
+    /// A broken rule outside the entries.
     pub fn peek(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
         if !is_interior(block) {
             let what = "an interior node does not start with an unused record of its size";
@@ -213,7 +221,7 @@ impl<'a> Node<'a> {
         Ok(Self { entries, limit: limit as u16 })
     }
 
-    /// Checks each entry; the first stands at byte `offset`.
+    /// Checks each entry; the first is at byte `offset`.
     fn check(&self, offset: usize, expect: &Expect, place: Place) -> Result<(), Corrupt> {
         let mut last = 0;
         for (index, (hash, block)) in self.iter().enumerate() {
@@ -230,18 +238,18 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// How many entries there are: at least one.
+    /// Returns the number of entries: at least one.
     #[expect(clippy::len_without_is_empty, reason = "a node is never empty")]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many entries fit.
+    /// Returns how many entries fit.
     pub fn limit(&self) -> u16 {
         self.limit
     }
 
-    /// The logical block of the directory that entry `index` names.
+    /// Returns the logical block of the directory that entry `index` names.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).
@@ -249,7 +257,8 @@ impl<'a> Node<'a> {
         self.entries[index].block.get() & BLOCK_MASK
     }
 
-    /// The lowest hash below entry `index`, with the bit that marks a continuation; 0 for the first entry.
+    /// Returns the lowest hash below entry `index`, with the bit that marks a continuation; 0 for
+    /// the first entry.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).
@@ -257,29 +266,30 @@ impl<'a> Node<'a> {
         if index == 0 { 0 } else { self.entries[index].hash.get() }
     }
 
-    /// The entry below which the first name with hash `major` must be, if there is one.
+    /// Returns the entry below which the first name with hash `major` must be, if there is one.
     pub fn find(&self, major: u32) -> usize {
         self.entries[1..].partition_point(|entry| entry.hash.get() <= major)
     }
 
-    /// Whether names with hash `major` may go on below entry `index`, after the entry before it has been searched.
+    /// Whether names with hash `major` may continue below entry `index`. The caller has searched
+    /// the entry before it.
     pub fn continues(&self, index: usize, major: u32) -> bool {
         index < self.len() && self.hash(index) == major | 1
     }
 
-    /// Hash and logical block of each entry in order.
+    /// Iterates over the hash and logical block of each entry in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + use<'a> {
         let node = *self;
         (0..node.len()).map(move |index| (node.hash(index), node.block(index)))
     }
 
-    /// The entries apart from the bytes that hold them.
+    /// Returns a copy of the entries that does not borrow their bytes.
     pub fn to_owned(&self) -> NodeEntries {
         NodeEntries { entries: self.iter().collect(), limit: self.limit }
     }
 }
 
-/// The entries of a node apart from the bytes that hold them.
+/// The entries of a node, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEntries {
     /// Hash and logical block; the first entry's hash is 0 and not stored.
@@ -289,18 +299,19 @@ pub struct NodeEntries {
 }
 
 impl NodeEntries {
-    /// How many entries fit into a root of `block_size` bytes, with or without a checksum.
+    /// Returns how many entries fit into a root of `block_size` bytes, with or without a checksum.
     pub fn root_limit(block_size: usize, checksum: bool) -> usize {
         (block_size - INFO_OFFSET - INFO_SIZE - if checksum { TAIL_SIZE } else { 0 }) / ENTRY_SIZE
     }
 
-    /// How many entries fit into an interior node of `block_size` bytes, with or without a checksum.
+    /// Returns how many entries fit into an interior node of `block_size` bytes, with or without a
+    /// checksum.
     pub fn node_limit(block_size: usize, checksum: bool) -> usize {
         (block_size - NODE_ENTRIES_OFFSET - if checksum { TAIL_SIZE } else { 0 }) / ENTRY_SIZE
     }
 
-    /// Writes the entries into an interior node that has its unused record already; what follows the last entry is
-    /// left as it is.
+    /// Writes the entries into an interior node that already has its unused record. The bytes after
+    /// the last entry stay unchanged.
     ///
     /// # Panics
     /// If there is no entry, or there are more than fit.
@@ -324,9 +335,9 @@ impl NodeEntries {
 
 /// Whether a block of a hashed directory is an interior node: one unused record spans it.
 ///
-/// A leaf without any name looks the same on a volume without checksums, so there this tells only what a block may
-/// be; the way down from the root tells what it is. A checksum tail at the block's end says nothing: nodes may be made
-/// of leaves, and keep the tail's bytes behind their entries.
+/// On a volume without checksums, a leaf without any name looks the same. There this only says that
+/// a block may be a node, and the path from the root decides. A checksum tail at the block's end
+/// does not matter: a node made from a leaf keeps the tail's bytes after its entries.
 pub fn is_interior(block: &[u8]) -> bool {
     let Ok((head, _)) = crate::dirent::RawDirEntry::ref_from_prefix(block) else { return false };
     let rec_len = match (usize::from(head.rec_len.get()), block.len()) {
@@ -338,8 +349,8 @@ pub fn is_interior(block: &[u8]) -> bool {
 
 /// Checks the checksum of a root or of an interior node; `root` says which it is.
 ///
-/// `inode_seed` is the seed of the directory's inode. The checksum covers the block up to the last entry in use, and
-/// the reserved word before the checksum itself.
+/// `inode_seed` is the seed of the directory's inode. The checksum covers the block up to the last
+/// entry in use, and the reserved word before the checksum itself.
 ///
 /// # Errors
 /// Counts that do not say where the checksum is, or a checksum that does not match.
@@ -381,7 +392,7 @@ fn compute_checksum(
 ) -> Result<u32, Corrupt> {
     let offset = entries_offset(root);
     let (_, count) = count_limit(block, offset, place)?;
-    // The tail lies behind `limit` entries, and there are no more than that.
+    // The tail comes after `limit` entries, and there are no more than that.
     let used = block.get(..offset + count * ENTRY_SIZE).filter(|used| used.len() <= at).ok_or_else(|| {
         place.byte(offset).corrupt(CorruptKind::Field { field: "count", value: count as u64 })
     })?;
@@ -412,9 +423,9 @@ fn entries_offset(root: bool) -> usize {
     if root { INFO_OFFSET + INFO_SIZE } else { NODE_ENTRIES_OFFSET }
 }
 
-/// Limit and count of the entries at `offset`, unchecked.
+/// Returns limit and count of the entries at `offset`, unchecked.
 fn count_limit(block: &[u8], offset: usize, place: Place) -> Result<(usize, usize), Corrupt> {
-    // Room for one entry and a checksum, so that arithmetic on what is left cannot go below zero.
+    // Room for one entry and a checksum keeps later subtractions from the length above zero.
     let need = offset + ENTRY_SIZE + TAIL_SIZE;
     if block.len() < need {
         let kind = CorruptKind::Truncated { need: need as u64, have: block.len() as u64 };
@@ -460,7 +471,7 @@ mod tests {
         {
             assert_eq!(node.find(major), want, "hash {major}");
         }
-        // The names of hash 200 go on in block 4, and nowhere else.
+        // The names of hash 200 continue in block 4, and nowhere else.
         assert!(node.continues(3, 200));
         assert!(!node.continues(4, 200) && !node.continues(3, 198) && !node.continues(5, 300));
         assert_eq!((node.limit(), node.block(2), node.hash(0)), (126, 3, 0));

@@ -1,15 +1,16 @@
 //! Indirect block maps: how inodes without extents map their blocks.
 //!
-//! The inode's `i_block` holds 15 block numbers. The first 12 name data blocks, the next three the root of a tree of
-//! one, two and three levels of blocks full of numbers. A number of zero is a hole, at any level.
+//! The inode's `i_block` holds 15 block numbers. The first 12 name data blocks. The next three name
+//! the roots of trees with one, two and three levels of blocks full of numbers. A number of zero is
+//! a hole, at any level.
 //!
 //! ```text
 //! i_block:  0 .. 11 | 12       | 13              | 14
 //!           data    | ind->data| dind->ind->data | tind->dind->ind->data
 //! ```
 //!
-//! [`Map`] does the arithmetic for one block size, [`Path`] is its answer, and [`Pointers`] reads the numbers.
-//! Format: the kernel's ext4 documentation, "Direct/Indirect Block Addressing".
+//! [`Map`] does the arithmetic for one block size and returns a [`Path`]; [`Pointers`] reads the
+//! numbers. Format: the kernel's ext4 documentation, "Direct/Indirect Block Addressing".
 
 use std::num::NonZeroU32;
 
@@ -19,9 +20,9 @@ use zerocopy::byteorder::little_endian::U32;
 use crate::blocks::Blocks;
 use crate::{Corrupt, CorruptKind, Place};
 
-/// How many numbers of `i_block` name data blocks.
+/// Numbers of `i_block` that name data blocks.
 pub const DIRECT: u32 = 12;
-/// How many numbers `i_block` holds.
+/// Numbers that `i_block` holds.
 pub const ROOTS: usize = 15;
 /// The most levels of indirect blocks.
 pub const MAX_LEVELS: usize = 3;
@@ -33,51 +34,53 @@ pub struct Map {
     bits: u32,
 }
 
-/// The way from `i_block` down to a data block.
+/// The path from `i_block` down to a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Index into `i_block`.
     root: u8,
-    /// Index into each indirect block below, the first `levels` of them.
+    /// Index into each indirect block below; only the first `levels` are valid.
     offsets: [u16; MAX_LEVELS],
     levels: u8,
 }
 
 impl Path {
-    /// The index into `i_block` where the way starts.
+    /// Returns the index into `i_block` where the path starts.
     pub fn root(&self) -> usize {
         usize::from(self.root)
     }
 
-    /// The index into each indirect block on the way, topmost first; empty for a direct block.
+    /// Returns the index into each indirect block on the path, topmost first; empty for a direct
+    /// block.
     pub fn offsets(&self) -> &[u16] {
         &self.offsets[..usize::from(self.levels)]
     }
 
-    /// How many indirect blocks are on the way: 0 to 3.
+    /// Returns how many indirect blocks are on the path: 0 to 3.
     pub fn levels(&self) -> u32 {
         u32::from(self.levels)
     }
 }
 
 impl Map {
-    /// The arithmetic for blocks of `block_size` bytes; `None` unless that is a power of two from 1 KiB to 64 KiB.
+    /// Returns the arithmetic for blocks of `block_size` bytes. `None` unless that is a power of
+    /// two from 1 KiB to 64 KiB.
     pub fn new(block_size: u32) -> Option<Self> {
         let valid = block_size.is_power_of_two() && (1024..=65536).contains(&block_size);
         valid.then(|| Self { bits: block_size.trailing_zeros() - 2 })
     }
 
-    /// How many block numbers an indirect block holds.
+    /// Returns how many block numbers an indirect block holds.
     pub fn per_block(self) -> u32 {
         1 << self.bits
     }
 
-    /// How many data blocks one entry covers that has `levels` of indirect blocks below it.
+    /// Returns how many data blocks one entry covers that has `levels` of indirect blocks below it.
     pub fn span_blocks(self, levels: u32) -> u64 {
         1 << (self.bits * levels)
     }
 
-    /// How many indirect blocks map the first `blocks` blocks of a file that has no holes.
+    /// Returns how many indirect blocks map the first `blocks` blocks of a file that has no holes.
     pub fn indirect_blocks(self, blocks: u64) -> u64 {
         let mut left = blocks.saturating_sub(12);
         let mut count = 0;
@@ -89,23 +92,24 @@ impl Map {
         count
     }
 
-    /// One past the last logical block that the map reaches.
+    /// Returns one past the last logical block that the map reaches.
     ///
-    /// Logical block numbers have 32 bits, which is less than three levels reach with blocks of 8 KiB or more.
+    /// Logical block numbers have 32 bits. With blocks of 8 KiB or more, three levels reach further
+    /// than that.
     pub fn end(self) -> u64 {
         let reach: u64 =
             (0..=3).map(|levels| self.span_blocks(levels) * if levels == 0 { 12 } else { 1 }).sum();
         reach.min(u64::from(u32::MAX))
     }
 
-    /// The largest size in bytes of a file that the map can describe.
+    /// Returns the largest size in bytes of a file that the map can describe.
     ///
-    /// A file may be limited further by its count of 512-byte sectors, `i_blocks`.
+    /// The count of 512-byte sectors, `i_blocks`, may limit a file further.
     pub fn max_file_bytes(self) -> u64 {
         self.end() << (self.bits + 2)
     }
 
-    /// The way to logical block `logical`; `None` if the map does not reach it.
+    /// Returns the path to logical block `logical`; `None` if the map does not reach it.
     pub fn path(self, logical: u32) -> Option<Path> {
         if logical < DIRECT {
             // OK: less than 12.
@@ -127,19 +131,21 @@ impl Map {
         None
     }
 
-    /// How many consecutive logical blocks from `logical` on a hole covers, when the way to `logical` meets a zero
-    /// after `depth` steps: 0 means that the number in `i_block` is zero.
+    /// Returns how many consecutive logical blocks from `logical` on a hole covers, where `path` is
+    /// the path to `logical`. The path meets a zero after `depth` steps; with 0 steps, the number
+    /// in `i_block` is zero.
     pub fn hole_blocks(self, path: &Path, depth: u32) -> u64 {
         let below = path.levels().saturating_sub(depth);
         let span = self.span_blocks(below);
-        // Where in the missing subtree the block is: its offsets from there on, as one number.
+        // The position of the block in the missing subtree: the remaining offsets of its path, as
+        // one number.
         let skip = path.offsets().len().min(usize::try_from(depth).unwrap_or(usize::MAX));
         let inside = path.offsets()[skip..].iter().fold(0, |sum, &at| sum << self.bits | u64::from(at));
         span - inside
     }
 }
 
-/// An indirect block, or `i_block`, as the little-endian numbers it holds.
+/// An indirect block, or `i_block`, as the little-endian numbers in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pointers<'a> {
     numbers: &'a [U32],
@@ -148,7 +154,7 @@ pub struct Pointers<'a> {
 }
 
 impl<'a> Pointers<'a> {
-    /// The numbers in `bytes`: a whole block, or the 60 bytes of `i_block`.
+    /// Borrows the numbers in `bytes`: a whole block, or the 60 bytes of `i_block`.
     ///
     /// # Errors
     /// A length that is no multiple of 4.
@@ -160,7 +166,7 @@ impl<'a> Pointers<'a> {
         Ok(Self { numbers, volume, place })
     }
 
-    /// How many numbers there are.
+    /// Returns how many numbers there are.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -170,7 +176,7 @@ impl<'a> Pointers<'a> {
         self.numbers.is_empty()
     }
 
-    /// The block that number `at` names; `None` is a hole.
+    /// Returns the block that number `at` names; `None` is a hole.
     ///
     /// # Errors
     /// A block outside the volume.
@@ -183,12 +189,14 @@ impl<'a> Pointers<'a> {
         Ok(Some(block))
     }
 
-    /// How many numbers from `at` on continue the run it starts: zeroes after a zero, or each block's successor.
+    /// Returns number `at` and the length of the run that it starts, at most `most`. A run is
+    /// zeroes after a zero, or each block's successor.
     ///
-    /// Stops at the first number that does not, so blocks outside the volume are found when they are asked for.
+    /// The run ends at the first number that does not continue it. That number is checked too;
+    /// those after it are not.
     ///
     /// # Errors
-    /// As [`get`](Self::get), for the blocks of the run.
+    /// As [`get`](Self::get), for the numbers of the run and the one that ends it.
     pub fn run(&self, at: usize, most: usize) -> Result<(Option<NonZeroU32>, usize), Corrupt> {
         let first = self.get(at)?;
         let end = self.numbers.len().min(at.saturating_add(most.max(1)));

@@ -1,11 +1,11 @@
-//! Inline data: small files and directories that live inside their inode.
+//! Inline data: small files and directories stored inside their inode.
 //!
-//! With the `inline_data` feature the first 60 bytes of a file's contents take the place of the inode's block map, and
-//! the rest, if any, is the value of the attribute `system.data` in the inode. The inode's size says how many bytes of
-//! the two count.
+//! With the `inline_data` feature the first 60 bytes of a file's contents take the place of the
+//! inode's block map. The rest, if any, is the value of the attribute `system.data` in the inode.
+//! The inode's size says how many bytes of the two count.
 //!
-//! A directory uses the same two places, each a chain of entries of its own. There is no record for `.` and `..`:
-//! the first four bytes hold the parent's inode number.
+//! A directory uses the same two places, each with a chain of entries of its own. It has no records
+//! for `.` and `..`: the first four bytes hold the parent's inode number.
 //!
 //! ```text
 //! i_block, file:       | contents 60                     |    system.data: | the rest     |
@@ -18,14 +18,14 @@ use crate::dirent::{Entries, Layout};
 use crate::xattr::{self, NameIndex};
 use crate::{Corrupt, CorruptKind, Place};
 
-/// How many bytes of contents fit in `i_block`.
+/// Bytes of contents that fit in `i_block`.
 pub const HEAD_SIZE: usize = 60;
 /// Where the entries of a directory start in `i_block`.
 const ENTRIES_OFFSET: usize = 4;
 /// The name of the attribute that holds the rest, with its prefix's number.
 pub const XATTR: (NameIndex, &[u8]) = (NameIndex::SYSTEM, b"data");
 
-/// The contents of a file that lives inside its inode.
+/// The contents of a file stored inside its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
     head: &'a [u8],
@@ -33,10 +33,11 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// The `size` bytes of contents in `i_block` and `attribute`, the value of `system.data` (empty if there is none).
+    /// Returns the `size` bytes of contents in `i_block` and in `attribute`, the value of
+    /// `system.data` (empty if there is none).
     ///
     /// # Errors
-    /// A size larger than what the two places hold.
+    /// A size larger than the two places hold.
     pub fn decode(
         i_block: &'a [u8; HEAD_SIZE],
         attribute: &'a [u8],
@@ -51,7 +52,7 @@ impl<'a> Data<'a> {
         Ok(Self { head: &i_block[..size.min(HEAD_SIZE)], tail: &attribute[..size.saturating_sub(HEAD_SIZE)] })
     }
 
-    /// How many bytes there are.
+    /// Returns how many bytes there are.
     pub fn len(&self) -> usize {
         self.head.len() + self.tail.len()
     }
@@ -61,7 +62,8 @@ impl<'a> Data<'a> {
         self.len() == 0
     }
 
-    /// Copies contents from byte `offset` on into `buf`, and returns how many bytes; 0 at the end and beyond.
+    /// Copies contents from byte `offset` on into `buf`. Returns the number of bytes copied; 0 at
+    /// the end and beyond.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let mut copied = copy(self.head, offset, buf);
@@ -71,12 +73,12 @@ impl<'a> Data<'a> {
         copied
     }
 
-    /// The contents in one piece.
+    /// Returns the contents in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         [self.head, self.tail].concat()
     }
 
-    /// The contents as the two places hold them.
+    /// Returns the contents as the two places hold them.
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
         (self.head, self.tail)
     }
@@ -89,18 +91,18 @@ fn copy(from: &[u8], offset: usize, to: &mut [u8]) -> usize {
     len
 }
 
-/// A directory that lives inside its inode.
+/// A directory stored inside its inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Dir<'a> {
-    /// The inode of the parent directory: what `..` names.
+    /// The inode of the parent directory, which `..` names.
     pub parent: u32,
     head: &'a [u8],
     tail: &'a [u8],
 }
 
 impl<'a> Dir<'a> {
-    /// The directory in `i_block` and `attribute`, the value of `system.data` (empty if there is none). Its entries
-    /// are checked as they are read.
+    /// Returns the directory in `i_block` and in `attribute`, the value of `system.data` (empty if
+    /// there is none). [`entries`](Self::entries) checks the entries as it reads them.
     ///
     /// # Errors
     /// A parent outside the volume.
@@ -120,9 +122,10 @@ impl<'a> Dir<'a> {
         Ok(Self { parent, head, tail: attribute })
     }
 
-    /// The entries, without `.` and `..`: those of `i_block`, then those of the attribute.
+    /// Iterates over the entries, without `.` and `..`: those of `i_block`, then those of the
+    /// attribute.
     ///
-    /// An entry's offset counts from the start of the chain it is in. After an error the iterator ends.
+    /// An entry's offset counts from the start of its own chain. After an error the iterator ends.
     pub fn entries(
         &self,
         layout: &Layout,
@@ -141,16 +144,16 @@ impl<'a> Dir<'a> {
         })
     }
 
-    /// The two chains of entries as bytes.
+    /// Returns the two chains of entries as bytes.
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
         (self.head, self.tail)
     }
 }
 
-/// The value of `system.data` among the attributes of an inode; empty if there is none.
+/// Returns the value of `system.data` among the attributes of an inode; empty if there is none.
 ///
 /// # Errors
-/// A value that lives in an EA inode, where inline data never is.
+/// A value in an EA inode, where inline data never is.
 pub fn attribute<'a>(attrs: Option<&xattr::Attrs<'a>>, place: Place) -> Result<&'a [u8], Corrupt> {
     match attrs.and_then(|attrs| attrs.get(XATTR.0, XATTR.1)).map(|attr| attr.value) {
         None => Ok(&[]),

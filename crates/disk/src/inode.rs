@@ -1,17 +1,19 @@
-//! Inodes: all there is to know of a file but its name.
+//! Inodes: all metadata of a file but its name.
 //!
-//! A record has the 128 bytes of ext2, and on volumes with larger records more: `i_extra_isize` says how many bytes
-//! of further fields, and what is left of the record holds extended attributes.
+//! A record has the 128 bytes of ext2, and more on volumes with larger records. `i_extra_isize`
+//! gives the number of bytes of further fields, and the rest of the record holds extended
+//! attributes.
 //! ```text
 //! | 128 bytes: mode, owner, size, times, map ... | fields, i_extra_isize bytes | extended attributes |
 //! |<-------------------------------- s_inode_size bytes --------------------------------------------->|
 //! ```
-//! An [`Inode`] has a copy of the fields and gives them with the volume's features taken into account, so that who
-//! asks for a size or a count gets the number that Linux would use. What `i_block` holds (extents, block numbers,
-//! a symbolic link, inline data, a device) is for the map's own decoders.
+//! An [`Inode`] has a copy of the fields and interprets them by the volume's features. A caller
+//! that asks for a size or a count thus gets the number that Linux would use. The map's own
+//! decoders read the content of `i_block` (extents, block numbers, a symbolic link, inline data, a
+//! device).
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/inodes.rst` and `special_inodes.rst`; letters and names of
-//! flags from `lsattr` 1.47.
+//! Source: the kernel's `Documentation/filesystems/ext4/inodes.rst` and `special_inodes.rst`;
+//! letters and names of flags from `lsattr` 1.47.
 
 mod set;
 
@@ -31,9 +33,9 @@ use crate::time::Timestamp;
 pub const BAD_BLOCKS_INO: u32 = 1;
 /// The root directory.
 pub const ROOT_INO: u32 = 2;
-/// The users' quota file, traditionally; the superblock says.
+/// The users' quota file by tradition; the superblock names the actual one.
 pub const USER_QUOTA_INO: u32 = 3;
-/// The groups' quota file, traditionally; the superblock says.
+/// The groups' quota file by tradition; the superblock names the actual one.
 pub const GROUP_QUOTA_INO: u32 = 4;
 /// The boot loader.
 pub const BOOT_LOADER_INO: u32 = 5;
@@ -41,7 +43,7 @@ pub const BOOT_LOADER_INO: u32 = 5;
 pub const UNDELETE_DIR_INO: u32 = 6;
 /// The blocks reserved for growing the descriptor table.
 pub const RESIZE_INO: u32 = 7;
-/// The journal, traditionally; the superblock says.
+/// The journal by tradition; the superblock names the actual one.
 pub const JOURNAL_INO: u32 = 8;
 /// The snapshots' exclude inode (never released).
 pub const EXCLUDE_INO: u32 = 9;
@@ -76,20 +78,20 @@ pub struct RawInode {
     pub i_file_acl_lo: U32,
     pub i_size_high: U32,
     pub i_obso_faddr: U32,
-    /// From here `osd2`: Hurd has a reserved number here.
+    /// `osd2` begins here: Hurd has a reserved number here.
     pub l_i_blocks_high: U16,
     /// `h_i_mode_high` of Hurd.
     pub l_i_file_acl_high: U16,
-    /// The same in Hurd, reserved in Masix.
+    /// Hurd has the same field; it is reserved in Masix.
     pub l_i_uid_high: U16,
-    /// The same in Hurd, reserved in Masix.
+    /// Hurd has the same field; it is reserved in Masix.
     pub l_i_gid_high: U16,
     /// `h_i_author` of Hurd begins here.
     pub l_i_checksum_lo: U16,
     pub l_i_reserved: U16,
 }
 
-/// The fields past the first 128 bytes; how many of them a record has, it says itself.
+/// The fields past the first 128 bytes; `i_extra_isize` says how many of them a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 #[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
@@ -114,7 +116,7 @@ const _: () = assert!(CHECKSUM_LO == 0x7c && CHECKSUM_HI == 0x82);
 /// The type of a file (the upper bits of `i_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// None: an inode that is free, or reserved, as the list of bad blocks.
+    /// No type: an inode that is free, or reserved, like the list of bad blocks.
     None,
     /// A named pipe.
     Fifo,
@@ -133,7 +135,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The type in a mode; `None` for bits that name none.
+    /// Returns the type in a mode; `None` for bits that name none.
     pub const fn of_mode(mode: u16) -> Option<Self> {
         Some(match mode & 0xf000 {
             0x0000 => Self::None,
@@ -148,7 +150,7 @@ impl FileKind {
         })
     }
 
-    /// The bits of this type in a mode.
+    /// Returns the bits of this type in a mode.
     pub const fn mode_bits(self) -> u16 {
         match self {
             Self::None => 0x0000,
@@ -175,7 +177,7 @@ bitflags! {
         const COMPR = 0x4;
         /// Write synchronously.
         const SYNC = 0x8;
-        /// Nobody may change the file.
+        /// No process may change the file.
         const IMMUTABLE = 0x10;
         /// The file may only grow.
         const APPEND = 0x20;
@@ -262,7 +264,7 @@ const FLAG_NAMES: [(InodeFlags, char, &str); 22] = [
 ];
 
 impl InodeFlags {
-    /// The flags that have a letter and a long name, in `lsattr`'s order.
+    /// Returns the flags that have a letter and a long name, in `lsattr`'s order.
     pub fn named(self) -> impl Iterator<Item = (char, &'static str)> {
         FLAG_NAMES
             .iter()
@@ -270,7 +272,7 @@ impl InodeFlags {
             .map(|(_, letter, name)| (*letter, *name))
     }
 
-    /// The flags as `lsattr` shows them: a letter or a dash for each.
+    /// Returns the flags as `lsattr` shows them: a letter or a dash for each.
     pub fn letters(self) -> String {
         FLAG_NAMES.iter().map(|(flag, letter, _)| if self.contains(*flag) { *letter } else { '-' }).collect()
     }
@@ -285,7 +287,7 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-/// What of the volume decides how an inode's fields are read.
+/// The properties of the volume that decide how an inode's fields are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rules {
     inode_size: u16,
@@ -328,18 +330,20 @@ pub struct Inode {
 impl Inode {
     /// Validates the record of inode `ino`, the first [`Superblock::inode_size`] of `record`.
     ///
-    /// Free inodes decode too; [`links`](Self::links) and [`dtime`](Self::dtime) tell. A record that has never been
-    /// used is all zeros and has no checksum: see [`is_blank`].
+    /// Free inodes decode too; [`links`](Self::links) and [`dtime`](Self::dtime) tell them from
+    /// others. A record that was never used is all zeros and has no checksum: see [`is_blank`].
     ///
     /// # Errors
-    /// [`CorruptKind::Checksum`] if the volume has `metadata_csum` and the checksum is wrong, [`CorruptKind::Field`]
-    /// for a file type that is none, a size beyond 63 bits or an `i_extra_isize` beyond the record, and
-    /// [`CorruptKind::BlockOutOfRange`] for an extended attribute block that the volume does not have.
+    /// [`CorruptKind::Checksum`] if the volume has `metadata_csum` and the checksum is wrong.
+    /// [`CorruptKind::Field`] for an invalid file type, a size beyond 63 bits or an `i_extra_isize`
+    /// beyond the record. [`CorruptKind::BlockOutOfRange`] for an extended attribute block that the
+    /// volume does not have.
     pub fn decode(record: &[u8], ino: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
         Self::decode_with(record, ino, sb, at, Self::verify_checksum)
     }
 
-    /// As [`decode`](Self::decode), for a record that has [no checksum yet](Self::encode_fields).
+    /// Validates a record as [`decode`](Self::decode) does, but one that has [no checksum
+    /// yet](Self::encode_fields).
     ///
     /// # Errors
     /// As `decode`.
@@ -391,8 +395,8 @@ impl Inode {
         verify(join16(self.base.l_i_checksum_lo.get(), hi), computed, at)
     }
 
-    /// The checksum of this inode's record, as far as it has room for it; `None` if the creator's kind of inode has
-    /// none.
+    /// Returns the checksum of this inode's record, in as many bits as it has room for. `None` if
+    /// inodes of the volume's creator system have no checksum.
     fn compute_checksum(&self, record: &[u8], volume: ChecksumSeed) -> Option<u32> {
         if self.rules.os != CreatorOs::Linux {
             return None;
@@ -420,10 +424,10 @@ impl Inode {
         self.extra_fits(len).then_some(field.get())
     }
 
-    /// Writes the inode over its `record`, with its checksum computed anew if the volume has checksums.
+    /// Writes the inode over its `record`, and computes the checksum if the volume has checksums.
     ///
-    /// The extended attributes behind the fields stay as they are, and so do fields that this crate does not know.
-    /// `record` must have [`Superblock::inode_size`] bytes at least.
+    /// The extended attributes after the fields stay unchanged, and so do fields that this crate
+    /// does not know. `record` must have at least [`Superblock::inode_size`] bytes.
     pub fn encode(&self, record: &mut [u8], sb: &Superblock) {
         let record = &mut record[..usize::from(self.rules.inode_size)];
         self.encode_fields(record);
@@ -436,15 +440,16 @@ impl Inode {
         }
     }
 
-    /// As [`encode`](Self::encode), without a checksum: for a record that will be given one by [`store_checksum`].
+    /// Writes the inode as [`encode`](Self::encode) does, but without a checksum:
+    /// [`store_checksum`] adds it later.
     pub fn encode_fields(&self, record: &mut [u8]) {
         let record = &mut record[..usize::from(self.rules.inode_size)];
         record[..BASE_SIZE].copy_from_slice(self.base.as_bytes());
-        // A large record has `i_extra_isize` in any case, though it may say that nothing more follows.
+        // A large record always has `i_extra_isize`, though its value may be zero.
         let extra_len =
             usize::from(self.extra.i_extra_isize.get()).clamp(2, EXTRA_SIZE).min(record.len() - BASE_SIZE);
         let (extra, record) = (self.extra.as_bytes(), &mut record[BASE_SIZE..]);
-        // Nearly always it is all of them; and then it takes no call.
+        // Nearly always these are all fields, and then the copy needs no call.
         if extra_len == EXTRA_SIZE {
             record[..EXTRA_SIZE].copy_from_slice(extra);
         } else {
@@ -452,47 +457,48 @@ impl Inode {
         }
     }
 
-    /// The fields as they stand; what the record has no room for belongs to its extended attributes.
+    /// Returns the fields as stored. The fields after the first `i_extra_isize` bytes of the second
+    /// part hold bytes of the extended attributes.
     pub const fn raw(&self) -> (&RawInode, &RawInodeExtra) {
         (&self.base, &self.extra)
     }
 
-    /// Its number.
+    /// Returns the inode's number.
     pub const fn ino(&self) -> u32 {
         self.ino
     }
 
-    /// The type of the file.
+    /// Returns the type of the file.
     pub const fn kind(&self) -> FileKind {
         self.kind
     }
 
-    /// Type and permissions, as `stat` gives them.
+    /// Returns type and permissions, as `stat` gives them.
     pub const fn mode(&self) -> u16 {
         self.base.i_mode.get()
     }
 
-    /// The permissions, with set-user-ID, set-group-ID and sticky bit.
+    /// Returns the permissions, with set-user-ID, set-group-ID and sticky bit.
     pub const fn permissions(&self) -> u16 {
         self.mode() & 0o7777
     }
 
-    /// The owner.
+    /// Returns the owner.
     pub fn uid(&self) -> u32 {
         self.shown_id(self.stored_uid())
     }
 
-    /// The group.
+    /// Returns the group.
     pub fn gid(&self) -> u32 {
         self.shown_id(self.stored_gid())
     }
 
-    /// The owner, also where users have 16 bits: quotas count by all that is stored.
+    /// Returns all stored bits of the owner, even where users have 16 bits: quotas count by them.
     pub fn stored_uid(&self) -> u32 {
         join16(self.base.i_uid.get(), self.owner_high(self.base.l_i_uid_high))
     }
 
-    /// The group, also where groups have 16 bits.
+    /// Returns all stored bits of the group, even where groups have 16 bits.
     pub fn stored_gid(&self) -> u32 {
         join16(self.base.i_gid.get(), self.owner_high(self.base.l_i_gid_high))
     }
@@ -505,19 +511,22 @@ impl Inode {
         if self.rules.os == CreatorOs::Masix { 0 } else { field.get() }
     }
 
-    /// Bytes of the file; at most `i64::MAX`.
+    /// Returns the size in bytes of the file; at most `i64::MAX`.
     pub fn size(&self) -> u64 {
-        // ext2 kept ACLs of directories where the upper half is, so only `large_dir` gives it to them.
+        // ext2 kept ACLs of directories in the upper half, so directories have it only with
+        // `large_dir`.
         let wide = self.kind == FileKind::Regular || self.rules.large_dir;
         join(self.base.i_size_lo.get(), if wide { self.base.i_size_high.get() } else { 0 })
     }
 
-    /// Hard links; 1 for a directory with more subdirectories than can be counted (`dir_nlink`).
+    /// Returns the number of hard links; 1 for a directory with more subdirectories than the field
+    /// can count (`dir_nlink`).
     pub const fn links(&self) -> u16 {
         self.base.i_links_count.get()
     }
 
-    /// Units of 512 bytes that the file takes, its map and extended attribute block included.
+    /// Returns the number of 512-byte units that the file takes, its map and extended attribute
+    /// block included.
     pub fn sectors(&self) -> u64 {
         let lo = self.base.i_blocks_lo.get();
         if !self.rules.huge_file {
@@ -530,71 +539,74 @@ impl Inode {
         blocks
     }
 
-    /// The flags.
+    /// Returns the flags.
     pub const fn flags(&self) -> InodeFlags {
         InodeFlags::from_bits_retain(self.base.i_flags.get())
     }
 
-    /// The generation: it tells this file from earlier ones with the same number.
+    /// Returns the generation, which tells this file from earlier ones with the same number.
     pub const fn generation(&self) -> u32 {
         self.base.i_generation.get()
     }
 
-    /// The block of extended attributes, if there is one; it is in the volume.
+    /// Returns the block of extended attributes, if there is one; it is in the volume.
     pub fn xattr_block(&self) -> Option<u64> {
         let wide = self.rules.bit64 && self.rules.os != CreatorOs::Hurd;
         let hi = if wide { self.base.l_i_file_acl_high.get() } else { 0 };
         Some(join(self.base.i_file_acl_lo.get(), hi.into())).filter(|block| *block != 0)
     }
 
-    /// When the file was last read.
+    /// Returns when the file was last read.
     pub fn atime(&self) -> Timestamp {
         Timestamp::decode(self.base.i_atime.get(), self.extra_field(16, self.extra.i_atime_extra))
     }
 
-    /// When the inode was last changed.
+    /// Returns when the inode was last changed.
     pub fn ctime(&self) -> Timestamp {
         Timestamp::decode(self.base.i_ctime.get(), self.extra_field(8, self.extra.i_ctime_extra))
     }
 
-    /// When the content was last changed.
+    /// Returns when the content was last changed.
     pub fn mtime(&self) -> Timestamp {
         Timestamp::decode(self.base.i_mtime.get(), self.extra_field(12, self.extra.i_mtime_extra))
     }
 
-    /// When the file was made, if the record has room to say.
+    /// Returns when the file was created, if the record has room for it.
     pub fn crtime(&self) -> Option<Timestamp> {
         let seconds = self.extra_field(20, self.extra.i_crtime)?;
         Some(Timestamp::decode(seconds, self.extra_field(24, self.extra.i_crtime_extra)))
     }
 
-    /// When the file was deleted, in seconds since 1970; 0 if it was not. For an orphan, see
-    /// [`next_orphan`](Self::next_orphan).
+    /// Returns when the file was deleted, in seconds since 1970; 0 if it was not. For an orphan,
+    /// see [`next_orphan`](Self::next_orphan).
     pub const fn dtime(&self) -> u32 {
         self.base.i_dtime.get()
     }
 
-    /// For an inode in the list of orphans: the next one. The field is that of [`dtime`](Self::dtime).
+    /// Returns the next orphan, for an inode in the list of orphans. The field is that of
+    /// [`dtime`](Self::dtime).
     pub fn next_orphan(&self) -> Option<u32> {
         Some(self.dtime()).filter(|ino| *ino != 0)
     }
 
-    /// The project; 0, the default one, if the volume has no projects or the record has no room for it.
+    /// Returns the project. It is 0, the default one, if the volume has no projects or the record
+    /// has no room for one.
     pub fn project(&self) -> u32 {
         self.extra_field(32, self.extra.i_projid).filter(|_| self.rules.project).unwrap_or(0)
     }
 
-    /// The version: it counts the changes of the file (NFS).
+    /// Returns the version, which counts the changes of the file (NFS).
     pub fn version(&self) -> u64 {
         join(self.base.l_i_version.get(), self.extra_field(28, self.extra.i_version_hi).unwrap_or(0))
     }
 
-    /// The 60 bytes of `i_block`.
+    /// Returns the 60 bytes of `i_block`.
     pub const fn map(&self) -> &[u8; MAP_SIZE] {
         &self.base.i_block
     }
 
-    /// The number of a device file, from the first or the second word of the map; `None` for other files.
+    /// Returns the number of a device file, from the first or the second word of the map; `None`
+    /// for other files.
     pub fn device(&self) -> Option<DeviceNumber> {
         if !matches!(self.kind, FileKind::CharDevice | FileKind::BlockDevice) {
             return None;
@@ -608,44 +620,46 @@ impl Inode {
         })
     }
 
-    /// For an extended attribute inode: how many attributes share the value.
+    /// Returns how many attributes share the value of an extended attribute inode.
     pub const fn ea_refcount(&self) -> u64 {
         join(self.base.l_i_version.get(), self.base.i_ctime.get())
     }
 
-    /// For an extended attribute inode: the checksum of the value.
+    /// Returns the checksum of the value of an extended attribute inode.
     pub const fn ea_hash(&self) -> u32 {
         self.base.i_atime.get()
     }
 
-    /// For an extended attribute inode: whether it names `owner` as Lustre did, by its number in
-    /// place of a time and by its generation. If its hash is wrong as well, it has no hash and no
-    /// count of references, and belongs to that inode alone.
+    /// Whether this extended attribute inode names `owner` as Lustre did: by its number in place of
+    /// a time, and by its generation. If its hash is wrong as well, it has neither hash nor
+    /// reference count, and belongs to `owner` alone.
     pub fn may_be_old_value_of(&self, owner: &Self) -> bool {
         self.base.i_mtime.get() == owner.ino() && self.generation() == owner.generation()
     }
 
-    /// The seed of the checksums of what belongs to this inode, given the volume's.
+    /// Returns the seed for the checksums of all that belongs to this inode, given the volume's
+    /// seed.
     pub fn checksum_seed(&self, volume: ChecksumSeed) -> ChecksumSeed {
         volume.inode(self.ino, self.generation())
     }
 
-    /// Bytes of fields past the first 128, `i_extra_isize`.
+    /// Returns the size in bytes of the fields past the first 128 bytes, `i_extra_isize`.
     pub const fn extra_isize(&self) -> u16 {
         self.extra.i_extra_isize.get()
     }
 
-    /// The part of its `record` that is for extended attributes; empty if there is none.
+    /// Returns the part of its `record` that is for extended attributes; empty if there is none.
     ///
-    /// It begins with a magic number if there are any.
+    /// The part begins with a magic number if the inode has attributes there.
     pub fn xattr_area<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         record.get(self.xattr_range()).unwrap_or_default()
     }
 
-    /// Where in the record that is; it may be empty.
+    /// Returns the range of the record that [`xattr_area`](Self::xattr_area) borrows; it may be
+    /// empty.
     pub fn xattr_range(&self) -> Range<usize> {
         let end = usize::from(self.rules.inode_size);
-        // Without extra fields the rest of the record has never been initialized.
+        // Without extra fields the rest of the record was never initialized.
         match usize::from(self.extra_isize()) {
             0 => end..end,
             extra => (BASE_SIZE + extra).min(end)..end,
@@ -653,8 +667,8 @@ impl Inode {
     }
 }
 
-/// Whether a record says that the inode has a block of extended attributes; perhaps true where [`Inode::xattr_block`] knows that what
-/// stands there is none.
+/// Whether a record has a nonzero number for a block of extended attributes. [`Inode::xattr_block`]
+/// may still return `None`: it ignores the high half where the volume does not use it.
 pub fn has_xattr_block(record: &[u8]) -> bool {
     let Ok((base, _)) = RawInode::ref_from_prefix(record) else { return false };
     base.i_file_acl_lo.get() != 0 || base.l_i_file_acl_high.get() != 0
@@ -662,8 +676,9 @@ pub fn has_xattr_block(record: &[u8]) -> bool {
 
 /// Computes the checksum of the record of inode `ino` and stores it, if the volume has checksums.
 ///
-/// For a record that was put together from several sources; [`Inode::encode`] does it for one that has been decoded.
-/// A record that is too short, or whose `i_extra_isize` is, stays as it is: [`Inode::decode`] will refuse it.
+/// This is for a record put together from several sources; for a decoded one, [`Inode::encode`]
+/// does it. A record that is too short, or whose `i_extra_isize` exceeds it, stays unchanged:
+/// [`Inode::decode`] will refuse it.
 pub fn store_checksum(record: &mut [u8], ino: u32, sb: &Superblock) {
     let Some(record) = record.get_mut(..usize::from(sb.inode_size())) else { return };
     let Ok((base, rest)) = RawInode::read_from_prefix(record) else { return };
@@ -675,7 +690,7 @@ pub fn store_checksum(record: &mut [u8], ino: u32, sb: &Superblock) {
     inode.encode(record, sb);
 }
 
-/// Whether a record has never been used: it is all zeros, and so has no checksum.
+/// Whether a record was never used: it is all zeros, and so has no checksum.
 pub fn is_blank(record: &[u8]) -> bool {
     record.iter().all(|byte| *byte == 0)
 }

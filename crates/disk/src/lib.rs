@@ -1,11 +1,13 @@
 //! The on-disk structures of ext2, ext3, ext4 and jbd2.
 //!
-//! This crate turns bytes into validated types and back; it does no I/O and knows no policy. Each structure comes in
-//! two forms: a raw struct, laid out as on the disk, whose fields carry the names of the format's documentation and
-//! whose size the compiler checks; and a validated type, which can only be had through `decode`, and whose fields
-//! cannot be wrong by themselves. Bytes that break the format are a [`Corrupt`]: what rule, and where.
+//! This crate turns bytes into validated types and back. It does no I/O and sets no policy. Each
+//! structure comes in two forms. The raw struct is laid out as on the disk: its fields carry the
+//! names of the format's documentation, and the compiler checks its size. The validated type comes
+//! only from `decode`, and each of its fields holds a valid value. Bytes that break the format give
+//! a [`Corrupt`]: the broken rule and its place.
 //!
-//! Numbers are little-endian everywhere but in the journal, which is big-endian; the raw structs say so by type.
+//! Numbers are little-endian everywhere but in the journal, which is big-endian; the types of the
+//! raw structs show it.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The multiple mount protection block: who has the volume open now.
+//! The multiple mount protection block, which records the node that has the volume open.
 //!
-//! Whoever opens a volume with `mmp` for writing writes a sequence number here and keeps changing it. Who finds a
-//! number that is not [`MmpState::Clean`] waits for twice the interval; if the number has changed by then, another
-//! node is at work.
+//! A node that opens a volume with `mmp` for writing writes a sequence number here and keeps
+//! changing it. A node that finds a number other than [`MmpState::Clean`] waits for twice the
+//! interval. If the number has changed by then, another node has the volume open.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`.
 
@@ -17,10 +17,10 @@ use crate::superblock::{Superblock, until_zero};
 pub const MMP_MAGIC: u32 = 0x004d_4d50;
 const SEQUENCE_CLEAN: u32 = 0xff4d_4d50;
 const SEQUENCE_FSCK: u32 = 0xe24d_4d50;
-/// The numbers of nodes are below this.
+/// The sequence numbers of nodes are below this.
 const SEQUENCE_END: u32 = SEQUENCE_FSCK;
 
-/// The block as it stands on the volume; blocks of more than 1 KiB have nothing behind it.
+/// The block as it is on the volume; blocks of more than 1 KiB have nothing after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 #[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
@@ -41,14 +41,14 @@ pub const MMP_SIZE: usize = size_of::<RawMmp>();
 const CHECKSUM_OFFSET: usize = core::mem::offset_of!(RawMmp, mmp_checksum);
 const _: () = assert!(MMP_SIZE == 1024 && CHECKSUM_OFFSET == 0x3fc);
 
-/// What the sequence number says.
+/// The meaning of the sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MmpState {
-    /// Nobody has the volume open for writing.
+    /// No node has the volume open for writing.
     Clean,
-    /// A file system check is running, or has died.
+    /// A file system check is running, or died.
     Fsck,
-    /// A node has the volume open, if this number changes; else it has died.
+    /// A node has the volume open if this number keeps changing; else that node has died.
     Live(u32),
 }
 
@@ -59,7 +59,7 @@ pub struct Mmp {
 }
 
 impl Mmp {
-    /// The block of a new volume, which no node has open.
+    /// Returns the block of a new volume, which no node has open.
     pub fn new(check_interval: u16, now: u64) -> Self {
         let mut raw = RawMmp::new_zeroed();
         raw.mmp_magic.set(MMP_MAGIC);
@@ -72,8 +72,8 @@ impl Mmp {
     /// Validates the block that [`Superblock::mmp_block`] names.
     ///
     /// # Errors
-    /// [`CorruptKind::Magic`], [`CorruptKind::Truncated`], and [`CorruptKind::Checksum`] if the volume has
-    /// `metadata_csum`.
+    /// [`CorruptKind::Magic`], [`CorruptKind::Truncated`], and [`CorruptKind::Checksum`] if the
+    /// volume has `metadata_csum`.
     pub fn decode(block: &[u8], sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
         let Ok((raw, _)) = RawMmp::read_from_prefix(block) else {
             return Err(
@@ -90,7 +90,7 @@ impl Mmp {
         Ok(Self { raw })
     }
 
-    /// The bytes of the structure, with its checksum computed anew if the volume has checksums.
+    /// Returns the bytes of the structure, with a computed checksum if the volume has checksums.
     pub fn encode(&self, sb: &Superblock) -> [u8; MMP_SIZE] {
         let mut raw = self.raw;
         if let Some(seed) = sb.metadata_seed() {
@@ -99,7 +99,7 @@ impl Mmp {
         zerocopy::transmute!(raw)
     }
 
-    /// Who has the volume open.
+    /// Returns the state of the volume that the sequence number gives.
     pub const fn state(&self) -> MmpState {
         match self.raw.mmp_seq.get() {
             SEQUENCE_CLEAN => MmpState::Clean,
@@ -108,30 +108,33 @@ impl Mmp {
         }
     }
 
-    /// When the block was last written, in seconds since 1970.
+    /// Returns when the block was last written, in seconds since 1970.
     pub const fn time(&self) -> u64 {
         self.raw.mmp_time.get()
     }
 
-    /// The host that last wrote the block, for people. Any bytes but zero.
+    /// Returns the host that last wrote the block, for people to read. Any bytes but zero.
     pub fn node_name(&self) -> &[u8] {
         until_zero(&self.raw.mmp_nodename)
     }
 
-    /// The name that host has for the device. Any bytes but zero.
+    /// Returns that host's name for the device. Any bytes but zero.
     pub fn device_name(&self) -> &[u8] {
         until_zero(&self.raw.mmp_bdevname)
     }
 
-    /// Seconds between two changes of the sequence number.
+    /// Returns the check interval in seconds, from which other nodes derive how long they wait. The
+    /// node that wrote the block set it, as a rule to twice the interval of its changes.
     pub const fn check_interval(&self) -> u16 {
         self.raw.mmp_check_interval.get()
     }
 }
 
 impl Mmp {
-    /// The block as the node writes it that takes the volume: `sequence`, or the number beside it, is its own; it changes the
-    /// number every so many seconds, and others wait as `check_interval` says before they take it for dead.
+    /// Returns the block that a node writes to take the volume. Its number is `sequence`, or the
+    /// next one if the block already has `sequence`. The node then keeps changing the number at
+    /// regular intervals. Other nodes derive from `check_interval`, in seconds, how long they wait
+    /// before they take the node for dead.
     #[must_use]
     pub fn taken(&self, sequence: u32, by: &Node<'_>, check_interval: u16, now: u64) -> Self {
         let mut raw = self.raw;
@@ -139,13 +142,14 @@ impl Mmp {
         raw.mmp_bdevname = padded(by.device);
         raw.mmp_check_interval.set(check_interval);
         let sequence = sequence % SEQUENCE_END;
-        // Not what stood there, or who waits for that to change would go on waiting.
+        // The number must differ from the stored one: a node that waits for a change would
+        // otherwise wait on.
         raw.mmp_seq.set(if sequence == raw.mmp_seq.get() { next(sequence) } else { sequence });
         raw.mmp_time.set(now);
         Self { raw }
     }
 
-    /// The block as that node writes it again.
+    /// Returns the block that the node writes at every interval, with the next number.
     #[must_use]
     pub fn renewed(&self, now: u64) -> Self {
         let mut raw = self.raw;
@@ -154,7 +158,7 @@ impl Mmp {
         Self { raw }
     }
 
-    /// The block as that node leaves it.
+    /// Returns the block that the node writes when it releases the volume.
     #[must_use]
     pub fn released(&self, now: u64) -> Self {
         let mut raw = self.raw;
@@ -164,12 +168,12 @@ impl Mmp {
     }
 }
 
-/// Who takes a volume, for people to read. What is too long is cut.
+/// The names of the node that takes a volume, for people to read. Names that are too long are cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     /// The name of the host.
     pub host: &'a [u8],
-    /// The name that it has for the device.
+    /// The host's name for the device.
     pub device: &'a [u8],
 }
 

@@ -1,11 +1,13 @@
 //! The orphan file: inodes without a name that are still open, or that are being truncated.
 //!
-//! After a crash they have to be deleted, or truncated again. Older volumes chain them into a list, from
-//! [`Superblock::last_orphan`] through [`Inode::next_orphan`]; volumes with `orphan_file` keep them in the blocks of
-//! a hidden file, so that threads need not meet at the head of a list. Each block is an array of inode numbers, where
-//! 0 is a free slot, with a magic number and a checksum at its end.
+//! After a crash, recovery has to delete these inodes, or truncate them again. Older volumes chain
+//! them into a list, from [`Superblock::last_orphan`] through [`Inode::next_orphan`]. Volumes with
+//! `orphan_file` keep them in the blocks of a hidden file, so that threads do not contend for the
+//! head of a list. Each block is an array of inode numbers, where 0 is a free slot, with a magic
+//! number and a checksum at its end.
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/orphan.rst`; what the checksum covers, from volumes.
+//! Source: the kernel's `Documentation/filesystems/ext4/orphan.rst`; for the coverage of the
+//! checksum, volumes.
 //!
 //! [`Inode::next_orphan`]: crate::inode::Inode::next_orphan
 
@@ -31,7 +33,7 @@ pub struct RawOrphanTail {
 const TAIL: usize = size_of::<RawOrphanTail>();
 const _: () = assert!(TAIL == 8);
 
-/// A validated block of the orphan file: its slots, of which 0 is a free one.
+/// A validated block of the orphan file: its slots, where 0 is a free one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanBlock {
     slots: Vec<U32>,
@@ -39,15 +41,16 @@ pub struct OrphanBlock {
 }
 
 impl OrphanBlock {
-    /// A block without orphans.
+    /// Returns a block without orphans.
     pub fn empty(sb: &Superblock) -> Self {
         let slots = usize::try_from(sb.block_size()).unwrap_or(0).saturating_sub(TAIL) / size_of::<U32>();
         let tail = RawOrphanTail { ob_magic: ORPHAN_MAGIC.into(), ob_checksum: U32::ZERO };
         Self { slots: vec![U32::ZERO; slots], tail }
     }
 
-    /// Validates a block of the orphan file, which is block `number` of the volume. `inode` is the seed of the orphan
-    /// file's inode, see [`Inode::checksum_seed`](crate::inode::Inode::checksum_seed).
+    /// Validates a block of the orphan file, which is block `number` of the volume. `inode` is the
+    /// seed of the orphan file's inode; see
+    /// [`Inode::checksum_seed`](crate::inode::Inode::checksum_seed).
     ///
     /// # Errors
     /// [`CorruptKind::Magic`], and [`CorruptKind::Checksum`] if the volume has `metadata_csum`.
@@ -74,7 +77,7 @@ impl OrphanBlock {
         Ok(Self { slots: slots.to_vec(), tail })
     }
 
-    /// The bytes of the block, with its checksum computed anew if the volume has checksums.
+    /// Returns the bytes of the block, with a computed checksum if the volume has checksums.
     pub fn encode(&self, number: u64, inode: ChecksumSeed, sb: &Superblock) -> Vec<u8> {
         let mut block = self.slots.as_bytes().to_vec();
         let mut tail = self.tail;
@@ -100,23 +103,24 @@ impl OrphanBlock {
         }
     }
 
-    /// The orphans of this block.
+    /// Iterates over the orphans of this block.
     pub fn inodes(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().map(|slot| slot.get()).filter(|ino| *ino != 0)
     }
 
-    /// Takes all orphans out.
+    /// Removes all orphans.
     pub fn clear(&mut self) {
         self.slots.fill(U32::ZERO);
     }
 
-    /// How many orphans the block has room for.
+    /// Returns how many orphans the block has room for.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 }
 
-/// The checksum binds the slots to the file and, as the block is found by its place alone, to the place.
+/// Returns the checksum of the slots. It covers the file's seed and the block's number, because
+/// only its place identifies a block.
 fn compute_checksum(slots: &[u8], number: u64, inode: ChecksumSeed) -> u32 {
     inode.start().update(&number.to_le_bytes()).update(slots).finish()
 }

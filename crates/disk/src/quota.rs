@@ -1,12 +1,15 @@
-//! Quota files: what users, groups and projects have on the volume, and what they may have.
+//! Quota files: the usage and the limits of users, groups and projects on the volume.
 //!
-//! A volume with the feature `quota` has a hidden file for each [`Kind`] of quota. The file consists of blocks of 1 KiB,
-//! whatever the volume's blocks are. Block 0 is a header ([`Info`]), block 1 the root of a radix tree over the four bytes
-//! of an id, the highest first (`reference`). Behind the last byte stands a leaf, an array of [`Entry`]s in no order
-//! ([`leaf`]). Leaves that have room are a list, and so are blocks that are not in use.
+//! A volume with the feature `quota` has a hidden file for each [`Kind`] of quota. The file
+//! consists of blocks of 1 KiB, whatever the volume's block size is. Block 0 is a header
+//! ([`Info`]). Block 1 is the root of a radix tree over the four bytes of an id, the highest first
+//! (`reference`).
 //!
-//! Sources: what is counted and limited, `quotactl(2)`; where it stands, files that `mke2fs`, `tune2fs` and `e2fsck` made, read
-//! byte by byte. The fields have their customary names.
+//! The last level of the tree points to leaves; a leaf is an array of [`Entry`]s in no order
+//! ([`leaf`]). The leaves that have room form a list, and so do the blocks that are not in use.
+//!
+//! Sources: for the counts and limits, `quotactl(2)`; for the layout, files that `mke2fs`,
+//! `tune2fs` and `e2fsck` made, read byte by byte. The fields have their customary names.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,14 +18,14 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 
 /// Bytes of a block of a quota file.
 pub const BLOCK_SIZE: usize = 1024;
-/// The block that the tree begins with.
+/// The root block of the tree.
 pub const ROOT: u32 = 1;
 /// Levels of the tree above its leaves.
 pub const DEPTH: u32 = 4;
 /// Bytes of an entry.
 pub const ENTRY_SIZE: usize = size_of::<RawEntry>();
 
-/// Units of the limits of space, in bytes.
+/// The unit of the space limits, in bytes.
 pub const SPACE_UNIT: u64 = 1024;
 
 const VERSION: u32 = 1;
@@ -32,14 +35,14 @@ const LEAF_HEAD: usize = size_of::<RawLeafHead>();
 const LEAF_ENTRIES: usize = (BLOCK_SIZE - LEAF_HEAD) / ENTRY_SIZE;
 const _: () = assert!(ENTRY_SIZE == 72 && LEAF_HEAD == 16 && LEAF_ENTRIES == 14);
 
-/// Whose quota it is.
+/// The kinds of quota: the owners that it counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// That of the owner of a file.
+    /// The quota of a file's owner.
     User,
-    /// That of its group.
+    /// The quota of a file's group.
     Group,
-    /// That of its project.
+    /// The quota of a file's project.
     Project,
 }
 
@@ -47,7 +50,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
 
-    /// What a file of this kind begins with.
+    /// Returns the magic number that a file of this kind begins with.
     const fn magic(self) -> u32 {
         match self {
             Self::User => 0xd9c0_1f11,
@@ -104,9 +107,9 @@ pub struct Info {
     pub inode_grace: u32,
     /// Blocks of the file.
     pub blocks: u32,
-    /// The first of those that are not in use; 0 if there is none.
+    /// The first block that is not in use; 0 if there is none.
     pub free_block: u32,
-    /// The first of the leaves that have room; 0 if there is none.
+    /// The first leaf that has room; 0 if there is none.
     pub free_leaf: u32,
     flags: u32,
 }
@@ -115,7 +118,7 @@ impl Info {
     /// Validates the first block of a file.
     ///
     /// # Errors
-    /// [`CorruptKind::Magic`] for a file of another kind, and what cannot be.
+    /// [`CorruptKind::Magic`] for a file of another kind, and the errors of impossible values.
     pub fn decode(block: &[u8], kind: Kind, at: Place) -> Result<Self, Corrupt> {
         let (raw, _) = RawInfo::read_from_prefix(block).map_err(|_| truncated(block, at))?;
         if raw.dqh_magic.get() != kind.magic() {
@@ -132,7 +135,8 @@ impl Info {
             free_leaf: raw.dqi_free_entry.get(),
             flags: raw.dqi_flags.get(),
         };
-        // Offsets in the file are fewer than 2^42 then.
+        // A file without a root block is invalid. Offsets in the file are below 2^42: 32 bits of
+        // block number, blocks of 1 KiB.
         if info.blocks <= ROOT {
             return Err(field("dqi_blocks", raw.dqi_blocks, at));
         }
@@ -159,7 +163,7 @@ impl Info {
         raw.write_to_prefix(block).map_err(|_| truncated(block, at))
     }
 
-    /// The number of a block below the root; `None` for 0, which is none.
+    /// Returns the number of a block below the root; `None` for 0, which means no block.
     fn check(&self, name: &'static str, block: u32, at: Place) -> Result<Option<u32>, Corrupt> {
         match block {
             0 => Ok(None),
@@ -169,8 +173,8 @@ impl Info {
     }
 }
 
-/// The block of the next level on the way to `id` from a block of the tree at `level`, the root's being 0; `None` if the way
-/// ends there.
+/// Returns the block of the next level on the way to `id`, given a block of the tree at `level`.
+/// The root's level is 0. `None` if the way ends there.
 ///
 /// # Errors
 /// A block that is not in the file.
@@ -179,7 +183,7 @@ pub fn reference(block: &[u8], level: u32, id: u32, info: &Info, at: Place) -> R
     info.check("tree reference", slots[slot(level, id)].get(), at)
 }
 
-/// Makes `next` the block that `reference` finds.
+/// Sets the block that `reference` finds to `next`.
 ///
 /// # Errors
 /// A block that is too short.
@@ -194,12 +198,12 @@ fn slots(block: &[u8], at: Place) -> Result<&[U32; BLOCK_SIZE / 4], Corrupt> {
     Ok(<[U32; BLOCK_SIZE / 4]>::ref_from_prefix(block).map_err(|_| truncated(block, at))?.0)
 }
 
-/// Which of the 256 references of a block.
+/// Returns the index of the reference to follow among the 256 of a block.
 fn slot(level: u32, id: u32) -> usize {
     usize::from(id.to_be_bytes()[(level % DEPTH) as usize])
 }
 
-/// The next in a list of blocks that are not in use; `None` if there is none.
+/// Returns the next block in the list of blocks that are not in use; `None` if there is none.
 ///
 /// # Errors
 /// A block that is not in the file.
@@ -211,20 +215,21 @@ fn leaf_head(block: &[u8], at: Place) -> Result<RawLeafHead, Corrupt> {
     Ok(RawLeafHead::read_from_prefix(block).map_err(|_| truncated(block, at))?.0)
 }
 
-/// Leaves of the tree.
+/// The leaves of the tree.
 pub mod leaf {
     use super::*;
 
-    /// What became of a leaf that one more entry was put into.
+    /// The result of inserting an entry into a leaf.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Put {
-        /// Where in the block the entry stands.
+        /// The byte offset of the entry in the block.
         pub offset: usize,
-        /// The leaf is full now, and the list of those that have room goes on with this one, or ends with 0.
+        /// If the leaf is full now: the leaf that the list of those with room continues with, or 0
+        /// if that list ends.
         pub full: Option<u32>,
     }
 
-    /// Where in a leaf the entry of `id` stands; `None` if it is not there.
+    /// Returns the byte offset of the entry of `id` in a leaf; `None` if the leaf does not have it.
     ///
     /// # Errors
     /// A block that is too short.
@@ -234,7 +239,7 @@ pub mod leaf {
         Ok(found.map(|(offset, _)| offset))
     }
 
-    /// Puts an entry of `id` into the first leaf of those that have room, or into one that is all zeroes.
+    /// Inserts an entry into the first leaf that has room, or into one that is all zeroes.
     ///
     /// # Errors
     /// A leaf that has no room, or more entries than it should.
@@ -258,7 +263,7 @@ pub mod leaf {
         Ok(Put { offset, full })
     }
 
-    /// Notes in a leaf that it is the first of those that have room.
+    /// Marks a leaf as the first of those that have room.
     ///
     /// # Errors
     /// A block that is too short.
@@ -274,22 +279,22 @@ pub mod leaf {
         Ok(offsets.zip(body.chunks_exact(ENTRY_SIZE)))
     }
 
-    /// Whether nothing stands in the place of an entry.
+    /// Whether the place of an entry is free: all its bytes are zero.
     fn is_free(bytes: &[u8]) -> bool {
         bytes.iter().all(|byte| *byte == 0)
     }
 }
 
-/// What somebody has of a resource, and may have.
+/// The usage of a resource by one id, and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// In use.
     pub used: u64,
-    /// Never exceeded; 0 if there is no limit.
+    /// The limit that usage never exceeds; 0 if there is no limit.
     pub hard: u64,
-    /// Exceeded for a while only; 0 if there is no limit.
+    /// The limit that usage may exceed for a while only; 0 if there is no limit.
     pub soft: u64,
-    /// When the soft limit must have been kept again, in seconds since 1970; 0 as long as it is kept.
+    /// When usage must be back within the soft limit, in seconds since 1970; 0 while it is within.
     pub until: u64,
 }
 
@@ -309,7 +314,7 @@ impl Resource {
     }
 }
 
-/// What stands in a quota file of an id.
+/// The entry of one id in a quota file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The id of a user, a group or a project.
@@ -321,13 +326,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whose place is not to be told from a free one: it is written with this for the time of inodes.
+    /// The inode time written for an entry that is all zeroes, so that its place does not look
+    /// free.
     const NOTHING: u64 = 1;
 
-    /// Validates the entry that stands at `offset` of a leaf.
+    /// Validates the entry at `offset` of a leaf.
     ///
     /// # Errors
-    /// A block that is too short, and limits that cannot be counted in bytes.
+    /// A block that is too short, or a limit that is too large to count in bytes.
     pub fn decode(block: &[u8], offset: usize, at: Place) -> Result<Self, Corrupt> {
         let at = at.byte(offset);
         let bytes = block.get(offset..).unwrap_or_default();
@@ -383,8 +389,8 @@ mod tests {
 
     const AT: Place = Place::new(Structure::Quota);
 
-    /// The users' file of a new volume of `mke2fs -b 1024 -O quota`: the superuser has a root directory of 1 KiB and a
-    /// `lost+found` of 12 KiB.
+    /// Returns the users' file of a new volume of `mke2fs -b 1024 -O quota`. The superuser has a
+    /// root directory of 1 KiB and a `lost+found` of 12 KiB.
     fn real() -> Vec<[u8; BLOCK_SIZE]> {
         let mut blocks = vec![[0; BLOCK_SIZE]; 6];
         blocks[0][..16].copy_from_slice(b"\x11\x1f\xc0\xd9\x01\0\0\0\x80\x3a\x09\0\x80\x3a\x09\0");

@@ -1,14 +1,16 @@
-//! The superblock: what the whole volume looks like.
+//! The superblock: the parameters of the whole volume.
 //!
-//! It stands 1024 bytes into the volume, whatever the block size, and in backups at the start of some groups.
-//! [`Superblock::decode`] checks every pair of fields that later arithmetic combines, so that group counts, table
-//! sizes and block numbers derived from a [`Superblock`] can neither overflow nor disagree. It judges the format
-//! only: which features a volume may have to be read is decided by who reads it, if need be before decoding, with
-//! [`RawSuperblock::features`]. Counts of free blocks and inodes are hints that a crash leaves wrong; they are given
-//! as they stand.
+//! It is 1024 bytes into the volume, whatever the block size, and in backups at the start of some
+//! groups. [`Superblock::decode`] checks every pair of fields that later arithmetic combines. Group
+//! counts, table sizes and block numbers derived from a [`Superblock`] can therefore neither
+//! overflow nor disagree.
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/super.rst`; `dumpe2fs` and `debugfs` 1.47 for the fields that
-//! it leaves out.
+//! Decoding judges the format only. The reader decides which features it supports, if need be
+//! before decoding, with [`RawSuperblock::features`]. Counts of free blocks and inodes are hints
+//! that a crash leaves wrong; they are returned as stored.
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/super.rst`; `dumpe2fs` and `debugfs` 1.47
+//! for the fields that it leaves out.
 
 mod impossible;
 
@@ -21,7 +23,7 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
 
-/// Where the primary superblock stands, in bytes from the start of the volume.
+/// The offset of the primary superblock, in bytes from the start of the volume.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Bytes of a superblock.
 pub const SUPERBLOCK_SIZE: usize = 1024;
@@ -153,10 +155,11 @@ const _: () = assert!(core::mem::offset_of!(RawSuperblock, s_checksum) == CHECKS
 const _: () = assert!(core::mem::offset_of!(RawSuperblock, s_orphan_file_inum) == 0x280);
 
 impl RawSuperblock {
-    /// Reads the fields and looks at the magic number, at nothing else.
+    /// Reads the fields and checks only the magic number.
     ///
     /// # Errors
-    /// [`CorruptKind::Truncated`] under 1024 bytes, [`CorruptKind::Magic`] for what is no ext2/3/4 volume.
+    /// [`CorruptKind::Truncated`] for fewer than 1024 bytes, [`CorruptKind::Magic`] if they are
+    /// from no ext2/3/4 volume.
     pub fn read(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
         let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
             return Err(at.corrupt(CorruptKind::Truncated { need: 1024, have: bytes.len() as u64 }));
@@ -172,7 +175,7 @@ impl RawSuperblock {
         }
     }
 
-    /// The features of the volume, known and unknown.
+    /// Returns the features of the volume, known and unknown.
     pub const fn features(&self) -> Features {
         Features::from_bits(
             self.s_feature_compat.get(),
@@ -181,7 +184,7 @@ impl RawSuperblock {
         )
     }
 
-    /// The checksum that the other fields should have.
+    /// Returns the checksum that the other fields should have.
     pub fn compute_checksum(&self) -> u32 {
         crc32c(!0, &self.as_bytes()[..CHECKSUM_OFFSET])
     }
@@ -215,7 +218,8 @@ bitflags! {
         const ACL = 0x8;
         /// No user and group numbers above 16 bits.
         const UID16 = 0x10;
-        /// Journal data, too. Together with [`ORDERED`](Self::JOURNAL_DATA_ORDERED): write data back in any order.
+        /// Journal data, too. With [`ORDERED`](Self::JOURNAL_DATA_ORDERED) as well: write data back
+        /// in any order.
         const JOURNAL_DATA = 0x20;
         /// Write data before the metadata that points to it.
         const JOURNAL_DATA_ORDERED = 0x40;
@@ -223,7 +227,7 @@ bitflags! {
         const NOBARRIER = 0x100;
         /// Check block numbers against the volume's fixed metadata.
         const BLOCK_VALIDITY = 0x200;
-        /// Tell the device of freed blocks.
+        /// Tell the device about freed blocks.
         const DISCARD = 0x400;
         /// No delayed allocation.
         const NODELALLOC = 0x800;
@@ -232,7 +236,7 @@ bitflags! {
 }
 
 impl DefaultMountOptions {
-    /// The options by the names that `dumpe2fs` and `tune2fs -o` use.
+    /// Returns the options by the names that `dumpe2fs` and `tune2fs -o` use.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let journal = match self.bits() & 0x60 {
             0x20 => Some("journal_data"),
@@ -260,7 +264,7 @@ impl DefaultMountOptions {
     }
 }
 
-/// What to do when an error is found (`s_errors`, `errors=` in `ext4(5)`).
+/// The reaction to an error on the volume (`s_errors`, `errors=` in `ext4(5)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorPolicy {
     /// Go on.
@@ -290,7 +294,7 @@ pub enum CreatorOs {
     Unknown(u32),
 }
 
-/// Where the journal is.
+/// The location of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JournalLocation {
     /// In an inode of this volume.
@@ -326,7 +330,7 @@ pub struct ErrorRecord {
     pub function: [u8; 32],
     /// The line in its source.
     pub line: u32,
-    /// What kind of error, in ext4's own numbers (0 if not recorded).
+    /// The kind of error, in ext4's own numbers (0 if not recorded).
     pub code: u8,
 }
 
@@ -345,8 +349,8 @@ impl Superblock {
     /// The superblock of an external journal decodes too: it has no groups and no inodes.
     ///
     /// # Errors
-    /// A [`Corrupt`] with the field's name for a value that cannot be, [`CorruptKind::Checksum`] if the volume has
-    /// `metadata_csum` and the checksum is wrong.
+    /// A [`Corrupt`] with the field's name for an impossible value, [`CorruptKind::Checksum`] if
+    /// the volume has `metadata_csum` and the checksum is wrong.
     pub fn decode(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
         Self::from_raw(RawSuperblock::read(bytes, at)?, at)
     }
@@ -375,7 +379,8 @@ impl Superblock {
         Ok(sb)
     }
 
-    /// The same volume with users and groups of 16 bits (`nouid32`): inodes decoded by it leave their upper halves aside.
+    /// Returns the superblock with users and groups of 16 bits or not (`nouid32`). With 16 bits,
+    /// inodes decoded with it ignore the upper halves of their ids.
     #[must_use]
     pub fn with_short_ids(mut self, short_ids: bool) -> Self {
         self.short_ids = short_ids;
@@ -418,7 +423,7 @@ impl Superblock {
         }
     }
 
-    /// The bytes of the superblock, with its checksum computed anew if the volume has checksums.
+    /// Returns the bytes of the superblock, with a computed checksum if the volume has checksums.
     pub fn encode(&self) -> [u8; SUPERBLOCK_SIZE] {
         let mut raw = self.raw;
         if self.features().metadata_csum() {
@@ -427,22 +432,23 @@ impl Superblock {
         zerocopy::transmute!(raw)
     }
 
-    /// The fields as they stand, to change: but not those that say where things are.
+    /// Returns the stored fields for changes. The caller must not change those that say where
+    /// things are.
     pub const fn raw_mut(&mut self) -> &mut RawSuperblock {
         &mut self.raw
     }
 
-    /// The fields as they stand.
+    /// Returns the fields as stored.
     pub const fn raw(&self) -> &RawSuperblock {
         &self.raw
     }
 
-    /// The features of the volume, known and unknown.
+    /// Returns the features of the volume, known and unknown.
     pub const fn features(&self) -> Features {
         self.raw.features()
     }
 
-    /// Groups, blocks and inodes: who is where.
+    /// Returns the geometry: the places of groups, blocks and inodes.
     pub const fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -452,127 +458,136 @@ impl Superblock {
         self.features().incompat.contains(Incompat::JOURNAL_DEV)
     }
 
-    /// Revision: 0 for the original format, 1 with features; and the minor revision.
+    /// Returns the revision (0 for the original format, 1 with features) and the minor revision.
     pub const fn revision(&self) -> (u32, u16) {
         (self.raw.s_rev_level.get(), self.raw.s_minor_rev_level.get())
     }
 
-    /// The volume's seed, mixed into the checksums of metadata and of extended attribute inodes.
+    /// Returns the volume's seed, mixed into the checksums of metadata and of extended attribute
+    /// inodes.
     ///
-    /// It is there also without `metadata_csum`; [`metadata_seed`](Self::metadata_seed) tells whether to verify.
+    /// It exists even without `metadata_csum`; [`metadata_seed`](Self::metadata_seed) tells whether
+    /// to verify.
     pub const fn checksum_seed(&self) -> ChecksumSeed {
         self.seed
     }
 
-    /// The volume's seed if its metadata has crc32c checksums (`metadata_csum`), else `None`.
+    /// Returns the volume's seed if its metadata has crc32c checksums (`metadata_csum`), else
+    /// `None`.
     pub const fn metadata_seed(&self) -> Option<ChecksumSeed> {
         if self.features().metadata_csum() { Some(self.seed) } else { None }
     }
 
-    /// Bytes of a block: a power of two from 1024 to 65536.
+    /// Returns the size in bytes of a block: a power of two from 1024 to 65536.
     pub const fn block_size(&self) -> u32 {
         self.geometry.block_size()
     }
 
-    /// Bytes of a cluster, the unit of allocation: the block size, or more with `bigalloc`.
+    /// Returns the size in bytes of a cluster, the unit of allocation: the block size, or more with
+    /// `bigalloc`.
     pub const fn cluster_size(&self) -> u64 {
         self.geometry.cluster_size()
     }
 
-    /// Blocks of the volume.
+    /// Returns the number of blocks of the volume.
     pub const fn blocks_count(&self) -> u64 {
         self.geometry.blocks_count()
     }
 
-    /// Inodes of the volume; inode numbers run from 1 to this one.
+    /// Returns the number of inodes of the volume; inode numbers run from 1 to this one.
     pub const fn inodes_count(&self) -> u32 {
         self.geometry.inodes_count()
     }
 
-    /// Bytes of an inode record: a power of two from 128 to the block size.
+    /// Returns the size in bytes of an inode record: a power of two from 128 to the block size.
     pub const fn inode_size(&self) -> u16 {
         self.geometry.inode_size()
     }
 
-    /// Blocks that only the superuser may fill; at most [`blocks_count`](Self::blocks_count).
+    /// Returns the number of blocks that only the superuser may fill; at most
+    /// [`blocks_count`](Self::blocks_count).
     pub const fn reserved_blocks(&self) -> u64 {
         self.join_64bit(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)
     }
 
-    /// Free blocks when the superblock was last written. A hint: it may be wrong, even beyond the blocks there are.
+    /// Returns the number of free blocks when the superblock was last written. This is a hint: it
+    /// may be wrong, and even exceed the number of blocks.
     pub const fn free_blocks(&self) -> u64 {
         self.join_64bit(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi)
     }
 
-    /// Free inodes when the superblock was last written. A hint, like [`free_blocks`](Self::free_blocks).
+    /// Returns the number of free inodes when the superblock was last written. This is a hint, like
+    /// [`free_blocks`](Self::free_blocks).
     pub const fn free_inodes(&self) -> u32 {
         self.raw.s_free_inodes_count.get()
     }
 
-    /// Clusters that hold the volume's fixed metadata, as `mke2fs` counted them; 0 if nobody did.
+    /// Returns the number of clusters that hold the volume's fixed metadata, as `mke2fs` counted
+    /// them; 0 if it did not.
     pub const fn overhead_clusters(&self) -> u32 {
         self.raw.s_overhead_blocks.get()
     }
 
-    /// The high half of a counter means something only on `64bit` volumes.
+    /// Joins the two halves of a counter; the high half means something only on `64bit` volumes.
     const fn join_64bit(&self, lo: U32, hi: U32) -> u64 {
         let hi = if self.features().incompat.contains(Incompat::BIT64) { hi.get() } else { 0 };
         join(lo.get(), hi)
     }
 
-    /// The first inode that is not reserved; 11 at least.
+    /// Returns the first inode that is not reserved; 11 at least.
     pub const fn first_ino(&self) -> u32 {
         if self.raw.s_rev_level.get() == 0 { OLD_FIRST_INO } else { self.raw.s_first_ino.get() }
     }
 
-    /// How many inodes at the beginning of `group` are reserved. Small groups may have some each.
+    /// Returns how many inodes at the beginning of `group` are reserved. If groups are small,
+    /// several may have reserved inodes.
     pub const fn reserved_inodes(&self, group: u32) -> u32 {
         let per_group = self.geometry().inodes_per_group();
         let left = (self.first_ino() - 1).saturating_sub(group.saturating_mul(per_group));
         if left < per_group { left } else { per_group }
     }
 
-    /// The inode of `lost+found`, if recorded.
+    /// Returns the inode of `lost+found`, if recorded.
     pub fn lost_found_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_lpf_ino)
     }
 
-    /// The group whose copy this is: 0 for the primary superblock.
+    /// Returns the group whose copy this is: 0 for the primary superblock.
     pub const fn block_group(&self) -> u16 {
         self.raw.s_block_group_nr.get()
     }
 
-    /// The volume's UUID.
+    /// Returns the volume's UUID.
     pub const fn uuid(&self) -> [u8; 16] {
         self.raw.s_uuid
     }
 
-    /// The volume's label, without its padding. Any bytes but zero.
+    /// Returns the volume's label, without its padding. Any bytes but zero.
     pub fn label(&self) -> &[u8] {
         until_zero(&self.raw.s_volume_name)
     }
 
-    /// Where the volume was last mounted. Any bytes but zero.
+    /// Returns the mount point of the last mount. Any bytes but zero.
     pub fn last_mounted(&self) -> &[u8] {
         until_zero(&self.raw.s_last_mounted)
     }
 
-    /// Mount options stored with `tune2fs -E mount_opts`, separated by commas.
+    /// Returns the mount options stored with `tune2fs -E mount_opts`, separated by commas.
     pub fn mount_options(&self) -> &[u8] {
         until_zero(&self.raw.s_mount_opts)
     }
 
-    /// Mount options that are on by default.
+    /// Returns the mount options that are on by default.
     pub const fn default_mount_options(&self) -> DefaultMountOptions {
         DefaultMountOptions::from_bits_retain(self.raw.s_default_mount_opts.get())
     }
 
-    /// The state bits.
+    /// Returns the state bits.
     pub const fn state(&self) -> State {
         State::from_bits_retain(self.raw.s_state.get())
     }
 
-    /// What to do when an error is found.
+    /// Returns the reaction to an error on the volume.
     pub const fn error_policy(&self) -> ErrorPolicy {
         match self.raw.s_errors.get() {
             1 => ErrorPolicy::Continue,
@@ -582,7 +597,7 @@ impl Superblock {
         }
     }
 
-    /// The system that made the volume.
+    /// Returns the system that made the volume.
     pub const fn creator_os(&self) -> CreatorOs {
         match self.raw.s_creator_os.get() {
             0 => CreatorOs::Linux,
@@ -594,62 +609,63 @@ impl Superblock {
         }
     }
 
-    /// The user that may fill the reserved blocks.
+    /// Returns the user that may fill the reserved blocks.
     pub const fn reserved_uid(&self) -> u32 {
         join16(self.raw.s_def_resuid.get(), self.raw.s_def_resuid_hi.get())
     }
 
-    /// The group that may fill the reserved blocks.
+    /// Returns the group that may fill the reserved blocks.
     pub const fn reserved_gid(&self) -> u32 {
         join16(self.raw.s_def_resgid.get(), self.raw.s_def_resgid_hi.get())
     }
 
-    /// When the volume was made, in seconds since 1970. This and the other times have 40 bits.
+    /// Returns when the volume was created, in seconds since 1970. This and the other times have 40
+    /// bits.
     pub const fn made_time(&self) -> u64 {
         join_time(self.raw.s_mkfs_time, self.raw.s_mkfs_time_hi)
     }
 
-    /// When the volume was last mounted; 0 for never.
+    /// Returns when the volume was last mounted; 0 for never.
     pub const fn mount_time(&self) -> u64 {
         join_time(self.raw.s_mtime, self.raw.s_mtime_hi)
     }
 
-    /// When the superblock was last written.
+    /// Returns when the superblock was last written.
     pub const fn write_time(&self) -> u64 {
         join_time(self.raw.s_wtime, self.raw.s_wtime_hi)
     }
 
-    /// When the volume was last checked.
+    /// Returns when the volume was last checked.
     pub const fn check_time(&self) -> u64 {
         join_time(self.raw.s_lastcheck, self.raw.s_lastcheck_hi)
     }
 
-    /// Seconds after which the volume should be checked again; 0 for never.
+    /// Returns the number of seconds after which the volume should be checked again; 0 for never.
     pub const fn check_interval(&self) -> u32 {
         self.raw.s_checkinterval.get()
     }
 
-    /// Mounts since the last check.
+    /// Returns the number of mounts since the last check.
     pub const fn mount_count(&self) -> u16 {
         self.raw.s_mnt_count.get()
     }
 
-    /// Mounts after which the volume should be checked; `None` for never.
+    /// Returns the number of mounts after which the volume should be checked; `None` for never.
     pub fn max_mount_count(&self) -> Option<u16> {
         Some(self.raw.s_max_mnt_count.get()).filter(|count| (1..0x8000).contains(count))
     }
 
-    /// KiB written to the volume in its life.
+    /// Returns the KiB written to the volume in its life.
     pub const fn kbytes_written(&self) -> u64 {
         self.raw.s_kbytes_written.get()
     }
 
-    /// Errors found since the last check.
+    /// Returns the number of errors found since the last check.
     pub const fn error_count(&self) -> u32 {
         self.raw.s_error_count.get()
     }
 
-    /// The first error found since the last check.
+    /// Returns the first error found since the last check.
     pub fn first_error(&self) -> Option<ErrorRecord> {
         let raw = &self.raw;
         let error = ErrorRecord {
@@ -663,7 +679,7 @@ impl Superblock {
         Some(error).filter(|error| error.time != 0)
     }
 
-    /// The last error found.
+    /// Returns the last error found.
     pub fn last_error(&self) -> Option<ErrorRecord> {
         let raw = &self.raw;
         let error = ErrorRecord {
@@ -677,7 +693,7 @@ impl Superblock {
         Some(error).filter(|error| error.time != 0)
     }
 
-    /// Where the journal is; `None` without one.
+    /// Returns the location of the journal; `None` without one.
     pub fn journal(&self) -> Option<JournalLocation> {
         if !self.features().compat.contains(Compat::HAS_JOURNAL) {
             return None;
@@ -689,7 +705,7 @@ impl Superblock {
         }
     }
 
-    /// The journal's inode, if it is in one.
+    /// Returns the journal's inode, if it is in one.
     pub fn journal_inode(&self) -> Option<u32> {
         match self.journal() {
             Some(JournalLocation::Inode(ino)) => Some(ino),
@@ -697,7 +713,7 @@ impl Superblock {
         }
     }
 
-    /// The copy of the journal inode's map, if there is one.
+    /// Returns the copy of the journal inode's map, if there is one.
     pub fn journal_backup(&self) -> Option<JournalBackup> {
         if self.raw.s_jnl_backup_type != 1 || self.journal_inode().is_none() {
             return None;
@@ -708,76 +724,81 @@ impl Superblock {
         Some(JournalBackup { map, size: join(size_lo.get(), size_hi.get()) })
     }
 
-    /// The first inode of the list of orphans; its validity is for the walker of the list to judge.
+    /// Returns the first inode of the list of orphans. Only the walk of the list checks it.
     pub fn last_orphan(&self) -> Option<u32> {
         nonzero(self.raw.s_last_orphan)
     }
 
-    /// The inode of the orphan file, if the volume has one.
+    /// Returns the inode of the orphan file, if the volume has one.
     pub fn orphan_file_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_orphan_file_inum).filter(|_| self.features().compat.contains(Compat::ORPHAN_FILE))
     }
 
-    /// The inode of the users' quota file.
+    /// Returns the inode of the users' quota file.
     pub fn user_quota_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_usr_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
     }
 
-    /// The inode of the groups' quota file.
+    /// Returns the inode of the groups' quota file.
     pub fn group_quota_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_grp_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
     }
 
-    /// The inode of the projects' quota file.
+    /// Returns the inode of the projects' quota file.
     pub fn project_quota_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_prj_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
     }
 
-    /// The block of the multiple mount protection, if the volume has it.
+    /// Returns the block of the multiple mount protection, if the volume has it.
     pub fn mmp_block(&self) -> Option<u64> {
         self.features().incompat.contains(Incompat::MMP).then_some(self.raw.s_mmp_block.get())
     }
 
-    /// Seconds between two updates of the multiple mount protection block.
+    /// Returns the number of seconds between two updates of the multiple mount protection block.
     pub const fn mmp_interval(&self) -> u16 {
         self.raw.s_mmp_interval.get()
     }
 
-    /// The seed of directory hashes; all zeros stand for the hash functions' own start values.
+    /// Returns the seed of directory hashes; all zeros select the hash functions' own start values.
     pub const fn hash_seed(&self) -> [u32; 4] {
         let [a, b, c, d] = self.raw.s_hash_seed;
         [a.get(), b.get(), c.get(), d.get()]
     }
 
-    /// The hash function of new directories: 0 legacy, 1 half MD4, 2 TEA, 3 to 5 the same with unsigned characters.
+    /// Returns the number of the hash function of new directories: 0 legacy, 1 half MD4, 2 TEA. 3
+    /// to 5 are these functions with unsigned characters.
     pub const fn default_hash_version(&self) -> u8 {
         self.raw.s_def_hash_version
     }
 
-    /// Whether directory hashes take the bytes of names as unsigned; they were `char`s of the machine that made it.
+    /// Whether directory hashes take the bytes of names as unsigned. They were `char`s of the
+    /// machine that created the volume.
     ///
-    /// A volume that does not say was written by a machine with signed ones, or has no hashed directories yet.
+    /// A volume without a record of this was written by a machine with signed ones, or has no
+    /// hashed directories yet.
     pub const fn unsigned_hash(&self) -> bool {
         self.raw.s_flags.get() & 0x2 != 0
     }
 
-    /// The number of the encoding of names (1 is UTF-8 12.1.0) and its flags (bit 0: refuse names that break it).
+    /// Returns the number of the encoding of names (1 is UTF-8 12.1.0) and its flags (bit 0: refuse
+    /// invalid names).
     pub fn encoding(&self) -> Option<(u16, u16)> {
         let casefold = self.features().incompat.contains(Incompat::CASEFOLD);
         casefold.then_some((self.raw.s_encoding.get(), self.raw.s_encoding_flags.get()))
     }
 
-    /// Bytes of the fields past the first 128 that every inode has, and that new inodes should have.
+    /// Returns two sizes of the fields past the first 128 bytes: the one that every inode has, and
+    /// the one that new inodes should have.
     pub const fn extra_isize(&self) -> (u16, u16) {
         (self.raw.s_min_extra_isize.get(), self.raw.s_want_extra_isize.get())
     }
 
-    /// RAID stride and stripe width in blocks; zeros if not set.
+    /// Returns RAID stride and stripe width in blocks; zeros if not set.
     pub const fn raid(&self) -> (u16, u32) {
         (self.raw.s_raid_stride.get(), self.raw.s_raid_stripe_width.get())
     }
 
-    /// Blocks kept after the descriptor table for the volume to grow.
+    /// Returns the number of blocks kept after the descriptor table for the volume to grow.
     pub const fn reserved_gdt_blocks(&self) -> u16 {
         self.geometry.reserved_gdt_blocks()
     }
@@ -788,14 +809,14 @@ pub(crate) fn check(ok: bool, field: &'static str, value: impl Into<u64>, at: Pl
     if ok { Ok(()) } else { Err(at.corrupt(CorruptKind::Field { field, value: value.into() })) }
 }
 
-/// The 64-bit number of two halves.
+/// Returns the 64-bit number of two halves.
 #[inline]
 pub(crate) const fn join(lo: u32, hi: u32) -> u64 {
     // `From` is not const yet.
     (hi as u64) << 32 | lo as u64
 }
 
-/// The 32-bit number of two halves.
+/// Returns the 32-bit number of two halves.
 #[inline]
 pub(crate) const fn join16(lo: u16, hi: u16) -> u32 {
     (hi as u32) << 16 | lo as u32
@@ -809,12 +830,12 @@ fn nonzero(number: U32) -> Option<u32> {
     Some(number.get()).filter(|number| *number != 0)
 }
 
-/// The bytes before the first zero.
+/// Returns the bytes before the first zero.
 pub(crate) fn until_zero(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The size of inode records, which revision 0 does not store.
+/// Returns the size of inode records, which revision 0 does not store.
 pub(crate) const fn inode_size_of(raw: &RawSuperblock) -> u16 {
     if raw.s_rev_level.get() == 0 { OLD_INODE_SIZE } else { raw.s_inode_size.get() }
 }

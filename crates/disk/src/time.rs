@@ -1,8 +1,8 @@
 //! Timestamps of inodes.
 //!
-//! An inode has 32 bits of seconds, signed, for each of its times. Inodes with room for it have 32 bits more: two
-//! extend the seconds upwards, to the year 2446, and 30 are nanoseconds. Times before 1970 can only be said with
-//! both upper bits clear, so the range is lopsided: 1901 to 2446.
+//! An inode has 32 bits of seconds, signed, for each of its times. Inodes with room for them have
+//! 32 more bits: two extend the seconds upwards, to the year 2446, and 30 are nanoseconds. Times
+//! before 1970 exist only with both upper bits clear, so the range is asymmetric: 1901 to 2446.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/inodes.rst`, "Inode Timestamps".
 
@@ -20,14 +20,16 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The first time an inode can say: 1901-12-13 20:45:52.
+    /// The first time that an inode can hold: 1901-12-13 20:45:52.
     pub const MIN: Self = Self { seconds: -0x8000_0000, nanos: 0 };
-    /// The last one that is stored: 2446-05-10 22:38:55, if the inode has the extra bits.
+    /// The last time that an inode can hold: 2446-05-10 22:38:55, if it has the extra bits.
     pub const MAX: Self = Self { seconds: 0x3_7fff_ffff, nanos: 0 };
 
-    /// The time in an inode's field and its extra bits; inodes without these give `None`.
+    /// Returns the time in an inode's field and its extra bits; `extra` is `None` for inodes
+    /// without these.
     ///
-    /// 30 bits can hold more nanoseconds than a second has; what is beyond counts as the last one.
+    /// 30 bits can hold more nanoseconds than a second has; a larger number counts as the last
+    /// nanosecond.
     pub fn decode(seconds: u32, extra: Option<u32>) -> Self {
         let low = i64::from(seconds.cast_signed());
         let extra = extra.unwrap_or(0);
@@ -35,8 +37,8 @@ impl Timestamp {
         Self { seconds: low + (epochs << 32), nanos: (extra >> 2).min(NANOS - 1) }
     }
 
-    /// The field and the extra bits for this time, or for the nearest to it that an inode can hold.
-    /// As with Linux, the first and the last second have no nanoseconds.
+    /// Returns the field and the extra bits for this time, or for the nearest time that an inode
+    /// can hold. As in Linux, the first and the last second have no nanoseconds.
     pub fn encode(self) -> (u32, u32) {
         let mut time = self.clamp(Self::MIN, Self::MAX);
         if time.seconds == Self::MIN.seconds {
@@ -44,13 +46,14 @@ impl Timestamp {
         }
         let [a, b, c, d, ..] = time.seconds.to_le_bytes();
         let low = u32::from_le_bytes([a, b, c, d]);
-        // Exact: what the signed low half leaves is a multiple of 2^32 from 0 to 3 * 2^32.
+        // Exact: the difference to the signed low half is a multiple of 2^32 from 0 to 3 * 2^32.
         let epochs = (time.seconds - i64::from(low.cast_signed())) >> 32;
         let epochs = u32::try_from(epochs).unwrap_or(0) & EPOCH_MASK;
         (low, epochs | time.nanos.min(NANOS - 1) << 2)
     }
 
-    /// The field for this time, or for the nearest to it, in an inode without extra bits: until 2038.
+    /// Returns the field for this time, or for the nearest time that fits, in an inode without
+    /// extra bits: until 2038.
     pub fn encode_short(self) -> u32 {
         let seconds = self.seconds.clamp(i32::MIN.into(), i32::MAX.into());
         i32::try_from(seconds).map_or(0, i32::cast_unsigned)

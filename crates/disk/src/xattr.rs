@@ -1,19 +1,20 @@
 //! Extended attributes: in the inode, in a block of their own, and in EA inodes.
 //!
-//! The space behind the inode's fields, and the block that `i_file_acl` names, hold the same thing behind different
-//! headers: entries from the front, then four zero bytes, and values from the back.
+//! The space after the inode's fields and the block that `i_file_acl` names have the same layout
+//! after different headers. Entries grow from the front and end in four zero bytes; values grow
+//! from the back.
 //!
 //! ```text
 //! inode: | magic 4   | entry, entry, ... | 0000 | free | value, value, ... |
 //! block: | header 32 | entry, entry, ... | 0000 | free | value, value, ... |
 //! ```
 //!
-//! A value's offset counts from the first entry in an inode, from the start of the block in a block. A name's prefix
-//! is stored as a number, a [`NameIndex`]. A value too large for either place fills an inode of its own (the `ea_inode`
-//! feature), which the entry names instead.
+//! In an inode, a value's offset counts from the first entry; in a block, from the start of the
+//! block. The entry stores a name's prefix as a number, a [`NameIndex`]. A value too large for
+//! either place fills an inode of its own (the `ea_inode` feature), which the entry names instead.
 //!
-//! [`Attrs`] borrows the bytes and checks all of them once. Hashes live in [`hash`]. Format: the kernel's ext4
-//! documentation, "Extended Attributes".
+//! [`Attrs`] borrows the bytes and checks all of them once. Hashes are in [`hash`]. Format: the
+//! kernel's ext4 documentation, "Extended Attributes".
 
 pub mod hash;
 mod spot;
@@ -29,7 +30,8 @@ use crate::{Corrupt, CorruptKind, Place};
 
 /// The magic number before the attributes, in an inode and in a block.
 pub const MAGIC: u32 = 0xEA02_0000;
-/// The largest value: the size of an EA inode, 64 KiB as system calls limit it, 16 MiB as the format does.
+/// The largest size of a value, and so of an EA inode, that the format allows: 16 MiB. System calls
+/// limit values to 64 KiB.
 pub const VALUE_SIZE_MAX: u32 = 1 << 24;
 /// The most inodes that may share an attribute block.
 pub const REFCOUNT_MAX: u32 = 1024;
@@ -71,7 +73,7 @@ pub struct RawXattrEntry {
 const IBODY_HEADER_SIZE: usize = size_of::<RawXattrIbodyHeader>();
 const HEADER_SIZE: usize = size_of::<RawXattrHeader>();
 const ENTRY_SIZE: usize = size_of::<RawXattrEntry>();
-/// The zero bytes behind the last entry.
+/// The zero bytes after the last entry.
 const TERMINATOR_SIZE: usize = 4;
 const CHECKSUM_OFFSET: usize = core::mem::offset_of!(RawXattrHeader, h_checksum);
 const REFCOUNT_OFFSET: usize = core::mem::offset_of!(RawXattrHeader, h_refcount);
@@ -79,8 +81,8 @@ const _: () = assert!(IBODY_HEADER_SIZE == 4);
 const _: () = assert!(HEADER_SIZE == 32);
 const _: () = assert!(ENTRY_SIZE == 16);
 
-/// The number that stands for a name's prefix. Numbers that the format does not define are kept, for they are no
-/// damage: their attributes have no name that could be asked for.
+/// The number that stands for a name's prefix. A number that the format does not define is not
+/// damage and is kept; its attributes have no name that a caller could ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameIndex(pub u8);
 
@@ -93,7 +95,7 @@ impl NameIndex {
     pub const POSIX_ACL_DEFAULT: Self = Self(3);
     /// `trusted.`
     pub const TRUSTED: Self = Self(4);
-    /// Lustre's, which has no prefix.
+    /// The index of Lustre, which has no prefix.
     pub const LUSTRE: Self = Self(5);
     /// `security.`
     pub const SECURITY: Self = Self(6);
@@ -106,13 +108,13 @@ impl NameIndex {
     /// `gnu.`, of the Hurd.
     pub const HURD: Self = Self(10);
 
-    /// The row of the table of prefixes that has this number.
+    /// Returns the row of the table of prefixes that has this number.
     fn row(self) -> Option<&'static Prefix> {
         static ROWS: &[Prefix] = &namespace::PREFIXES;
         ROWS.iter().find(|row| row.ext4_index == self.0)
     }
 
-    /// The text that the number stands for; `None` if it stands for none.
+    /// Returns the text that the number stands for; `None` if it stands for none.
     pub fn prefix(self) -> Option<&'static [u8]> {
         self.row().map(|row| row.text.as_bytes())
     }
@@ -122,7 +124,8 @@ impl NameIndex {
         self.row().is_some_and(|row| row.is_whole)
     }
 
-    /// Splits a full name, such as `user.note`, into its prefix's number and the rest; `None` if no prefix fits.
+    /// Splits a full name, such as `user.note`, into its prefix's number and the rest. `None` if no
+    /// prefix fits.
     pub fn split(name: &[u8]) -> Option<(Self, &[u8])> {
         namespace::split(name).map(|(row, rest)| (Self(row.ext4_index), rest))
     }
@@ -131,7 +134,7 @@ impl NameIndex {
 /// Where an attribute's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Beside the entry.
+    /// In the same inode or block as the entry.
     Here(&'a [u8]),
     /// In an inode of its own.
     EaInode {
@@ -145,46 +148,48 @@ pub enum Value<'a> {
 /// One attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr<'a> {
-    /// The prefix of its name.
+    /// The prefix of the attribute's name.
     pub index: NameIndex,
-    /// The rest of its name.
+    /// The rest of the attribute's name.
     pub name: &'a [u8],
-    /// Where its value is.
+    /// Where the attribute's value is.
     pub value: Value<'a>,
-    /// The stored hash of name and value; 0 if the writer did not compute one. See [`hash::verify_entry`].
+    /// The stored hash of name and value; 0 if the writer did not compute one. See
+    /// [`hash::verify_entry`].
     pub hash: u32,
 }
 
 impl Attr<'_> {
-    /// The name with its prefix; `None` if the prefix's number stands for none.
+    /// Returns the name with its prefix; `None` if the prefix's number stands for none.
     pub fn full_name(&self) -> Option<Vec<u8>> {
         Some([self.index.prefix()?, self.name].concat())
     }
 }
 
-/// The facts at the start of an attribute block.
+/// The header of an attribute block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// How many inodes share the block: 1 to 1024.
     pub refcount: u32,
-    /// The hash of all entries; 0 if the block must not be shared.
+    /// The hash of all entries; 0 if inodes must not share the block.
     pub hash: u32,
 }
 
 /// Checked attributes, borrowed from the inode or the block that holds them.
 ///
-/// Invariants: names and values lie inside the bytes, no value overlaps an entry or another value.
+/// Invariants: names and values lie inside the bytes, and no value overlaps an entry or another
+/// value.
 #[derive(Clone, Copy, Debug)]
 pub struct Attrs<'a> {
-    /// What value offsets count from, to the end of the space for values.
+    /// The bytes from the origin of value offsets to the end of the space for values.
     base: &'a [u8],
     /// Where in `base` the first entry is.
     first: usize,
 }
 
 impl<'a> Attrs<'a> {
-    /// Checks the space of an inode behind its fields; `None` if it does not start with the magic number, which says
-    /// that there are no attributes.
+    /// Checks the space of an inode after its fields. `None` if it does not start with the magic
+    /// number: then the inode has no attributes.
     ///
     /// # Errors
     /// Any broken rule of the format.
@@ -194,14 +199,15 @@ impl<'a> Attrs<'a> {
         Ok(attrs)
     }
 
-    /// The same, not checked yet.
+    /// Borrows the attributes of an inode as [`in_inode`](Self::in_inode) does, without checking
+    /// them.
     #[inline]
     fn unchecked(space: &'a [u8]) -> Option<Self> {
         let (header, base) = RawXattrIbodyHeader::ref_from_prefix(space).ok()?;
         (header.h_magic.get() == MAGIC).then_some(Self { base, first: 0 })
     }
 
-    /// Checks an attribute block. Its checksum is checked apart, by [`verify_checksum`].
+    /// Checks an attribute block, except for its checksum: [`verify_checksum`] does that.
     ///
     /// # Errors
     /// Any broken rule of the format.
@@ -220,19 +226,20 @@ impl<'a> Attrs<'a> {
         Ok((Header { refcount, hash: header.h_hash.get() }, attrs))
     }
 
-    /// The attributes in stored order.
+    /// Returns the attributes in stored order.
     pub fn iter(&self) -> Iter<'a> {
         Iter { base: self.base, at: self.first }
     }
 
-    /// The attribute of that name.
+    /// Returns the attribute with that name.
     pub fn get(&self, index: NameIndex, name: &[u8]) -> Option<Attr<'a>> {
         self.iter().find(|attr| attr.index == index && attr.name == name)
     }
 
-    /// Checks that entries ascend by prefix, length of name and name, as Linux keeps those of a block.
+    /// Checks that entries ascend by prefix, then by length of name, then by name. Linux keeps the
+    /// entries of a block in that order.
     ///
-    /// A lookup here does not rely on it, but the kernel's stops early.
+    /// Lookups in this crate do not rely on the order, but the kernel's lookup stops early.
     ///
     /// # Errors
     /// [`CorruptKind::Order`].
@@ -244,7 +251,7 @@ impl<'a> Attrs<'a> {
         Err(place.corrupt(CorruptKind::Order { what: "attribute entries" }))
     }
 
-    /// Bytes left between the entries' end and the lowest value.
+    /// Returns the number of bytes between the entries' end and the lowest value.
     pub fn free_bytes(&self) -> usize {
         let mut end = self.first;
         let mut low = self.base.len();
@@ -257,8 +264,9 @@ impl<'a> Attrs<'a> {
         low.saturating_sub(end + TERMINATOR_SIZE)
     }
 
-    /// Checks every entry; `lead` is how many bytes stand before `base`, for the place of what is wrong. Calls `each` with where an
-    /// entry begins, its prefix and the rest of its name, before it is known that all of them are right.
+    /// Checks every entry. `lead` is how many bytes are before `base`; it gives errors their place.
+    /// Calls `each` with the offset of an entry, its prefix and the rest of its name, before all
+    /// entries are known to be valid.
     #[inline]
     fn check(
         &self,
@@ -267,7 +275,8 @@ impl<'a> Attrs<'a> {
         each: impl FnMut(usize, NameIndex, &[u8]),
     ) -> Result<(), Corrupt> {
         let end = self.check_names(place, lead, each)?;
-        // Values are written from the back, so as a rule each ends before the one before it: then there is nothing to sort.
+        // Writers place values from the back, so normally each ends before the previous one begins.
+        // Then there is nothing to sort.
         let (mut low, mut descend) = (usize::MAX, true);
         self.check_values(end, place, lead, |start, end| {
             descend &= end <= low;
@@ -285,7 +294,8 @@ impl<'a> Attrs<'a> {
         Err(place.corrupt(CorruptKind::Order { what: "attribute values" }))
     }
 
-    /// Checks that every value is behind the entries' end, and calls `each` with where it begins and, padded, ends.
+    /// Checks that every value is after the entries' end. Calls `each` with where a value begins
+    /// and where it ends, padding included.
     fn check_values(
         &self,
         entries_end: usize,
@@ -304,7 +314,8 @@ impl<'a> Attrs<'a> {
         Ok(())
     }
 
-    /// Checks that the entries with their names fit, and returns where they end, the terminator included.
+    /// Checks that the entries with their names fit. Returns where they end, the terminator
+    /// included.
     #[inline]
     fn check_names(
         &self,
@@ -346,7 +357,8 @@ impl<'a> Attrs<'a> {
     }
 }
 
-/// Checks where an entry's value is: behind `entries_end` and before `space_end`; `None` if it takes no space there.
+/// Checks where an entry's value is: after `entries_end` and before `space_end`. `None` if it takes
+/// no space there.
 fn value_range(
     raw: &RawXattrEntry,
     space_end: usize,
@@ -370,7 +382,8 @@ fn value_range(
     Ok(Some((start, len)))
 }
 
-/// The entry at `at`, whose bounds have been checked, and what follows its fixed part; `None` at the terminator.
+/// Returns the entry at `at`, whose bounds the caller has checked, and the bytes after its fixed
+/// part. `None` at the terminator.
 #[inline]
 fn raw_entry(base: &[u8], at: usize) -> Option<(&RawXattrEntry, &[u8])> {
     let rest = base.get(at..)?;
@@ -416,10 +429,11 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Writes `attrs` into the space of an inode behind its fields, values from the back in the given order.
+/// Writes `attrs` into the space of an inode after its fields, values from the back in the given
+/// order.
 ///
 /// # Errors
-/// Gives back how many bytes it takes if that is more than there are; `space` is then unchanged.
+/// Returns how many bytes `attrs` take if that is more than `space` has; `space` is then unchanged.
 pub fn encode_in_inode(attrs: &[Attr<'_>], space: &mut [u8]) -> Result<(), usize> {
     let need = IBODY_HEADER_SIZE + space_needed(attrs);
     if need > space.len() {
@@ -432,11 +446,11 @@ pub fn encode_in_inode(attrs: &[Attr<'_>], space: &mut [u8]) -> Result<(), usize
     Ok(())
 }
 
-/// Writes an attribute block, values from the back in the given order; the checksum is stored apart, by
-/// [`store_checksum`].
+/// Writes an attribute block, values from the back in the given order. [`store_checksum`] stores
+/// the checksum.
 ///
 /// # Errors
-/// Gives back how many bytes it takes if that is more than there are; `block` is then unchanged.
+/// Returns how many bytes `attrs` take if that is more than `block` has; `block` is then unchanged.
 pub fn encode_in_block(header: &Header, attrs: &[Attr<'_>], block: &mut [u8]) -> Result<(), usize> {
     let need = HEADER_SIZE + space_needed(attrs);
     if need > block.len() {
@@ -456,7 +470,7 @@ pub fn encode_in_block(header: &Header, attrs: &[Attr<'_>], block: &mut [u8]) ->
     Ok(())
 }
 
-/// Bytes that entries, terminator and values take.
+/// Returns the number of bytes that entries, terminator and values take.
 fn space_needed(attrs: &[Attr<'_>]) -> usize {
     let one = |attr: &Attr<'_>| {
         let value = match attr.value {
@@ -468,7 +482,8 @@ fn space_needed(attrs: &[Attr<'_>]) -> usize {
     attrs.iter().map(one).sum::<usize>() + TERMINATOR_SIZE
 }
 
-/// Writes entries from `first` and values from the back; the caller has checked that they fit and zeroed the space.
+/// Writes entries from `first` and values from the back; the caller has checked that they fit and
+/// zeroed the space.
 fn encode_entries(attrs: &[Attr<'_>], base: &mut [u8], first: usize) {
     let mut at = first;
     let mut low = base.len();
@@ -497,17 +512,17 @@ fn encode_entries(attrs: &[Attr<'_>], base: &mut [u8], first: usize) {
     }
 }
 
-/// How many bytes of an inode `attrs` take, the magic number included.
+/// Returns how many bytes of an inode `attrs` take, the magic number included.
 pub fn size_in_inode(attrs: &[Attr<'_>]) -> usize {
     IBODY_HEADER_SIZE + space_needed(attrs)
 }
 
-/// How many bytes of a block `attrs` take, the header included.
+/// Returns how many bytes of a block `attrs` take, the header included.
 pub fn size_in_block(attrs: &[Attr<'_>]) -> usize {
     HEADER_SIZE + space_needed(attrs)
 }
 
-/// Sets how many inodes share an attribute block; its checksum is stored apart.
+/// Sets how many inodes share an attribute block. [`store_checksum`] stores the checksum.
 ///
 /// # Panics
 /// If the block is shorter than its header.
@@ -515,7 +530,8 @@ pub fn store_refcount(block: &mut [u8], refcount: u32) {
     block[REFCOUNT_OFFSET..REFCOUNT_OFFSET + 4].copy_from_slice(&refcount.to_le_bytes());
 }
 
-/// The hash of all entries as an attribute block has it; 0 if the block must not be shared, or is none.
+/// Returns the stored hash of an attribute block; 0 if no inode may share the block, or `block` is
+/// no attribute block.
 pub fn stored_hash(block: &[u8]) -> u32 {
     match RawXattrHeader::ref_from_prefix(block) {
         Ok((header, _)) if header.h_magic.get() == MAGIC => header.h_hash.get(),
@@ -557,7 +573,8 @@ pub fn store_checksum(block: &mut [u8], number: u64, volume_seed: ChecksumSeed) 
     block[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The checksum covers the block's number, then the block with its checksum field zero.
+/// Returns the checksum of the block: it covers the block's number, then the block with its
+/// checksum field zero.
 fn compute_checksum(block: &[u8], number: u64, volume_seed: ChecksumSeed) -> u32 {
     let (before, rest) = block.split_at(CHECKSUM_OFFSET);
     volume_seed.start().update(&number.to_le_bytes()).update(before).zeros(4).update(&rest[4..]).finish()
@@ -770,7 +787,7 @@ mod tests {
         }
     }
 
-    /// Reads all there is in both ways.
+    /// Reads everything in `bytes` both as an inode's space and as a block.
     fn walk(bytes: &[u8]) {
         let inode = Attrs::in_inode(bytes, PLACE).ok().flatten();
         let block = Attrs::in_block(bytes, PLACE).ok().map(|(_, attrs)| attrs);

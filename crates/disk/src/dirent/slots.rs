@@ -1,4 +1,5 @@
-//! The records of a directory block: walked one by one, each checked, or passed over by their lengths in search of a name or of room.
+//! The records of a directory block. One walk checks each record; faster ones follow only the
+//! lengths, in search of a name or of room.
 
 use core::iter::FusedIterator;
 
@@ -21,12 +22,12 @@ pub struct Slot<'a> {
     pub rec_len: u32,
 }
 
-/// The records of a directory block, used or not, each checked as the iterator reaches it.
+/// The records of a directory block, used or not. The iterator checks each as it reaches it.
 ///
-/// After an error the iterator ends, for what follows a broken record cannot be found.
+/// After an error the iterator ends, because the records after a broken one cannot be found.
 #[derive(Clone, Debug)]
 pub struct Slots<'a> {
-    /// All records, and nothing behind them.
+    /// All records, and nothing after them.
     bytes: &'a [u8],
     at: usize,
     layout: Layout,
@@ -34,35 +35,41 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// The records of a block of a linear directory, or of a leaf of a hashed one: all but the checksum tail.
+    /// Iterates over the records of a block of a linear directory, or of a leaf of a hashed one:
+    /// all but the checksum tail.
     pub fn new(block: &'a [u8], layout: &Layout, place: Place) -> Self {
         let end = if layout.checksum { block.len().saturating_sub(TAIL_SIZE) } else { block.len() };
         Self::without_tail(&block[..end], layout, place)
     }
 
-    /// The records of bytes that have no checksum tail: the root of a hash tree, or a part of an inline directory.
+    /// Iterates over the records of bytes that have no checksum tail: the root of a hash tree, or a
+    /// part of an inline directory.
     pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
         Self { bytes, at: 0, layout: *layout, place }
     }
 
-    /// How they are laid out.
+    /// Returns the layout of the records.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The first record from here on that is the entry of `name`, byte by byte, and the record before it. It takes a fraction of
-    /// the time that it takes to go through the records, for no more is checked of the others than that each leads to the next.
+    /// Returns the first record from here on whose entry has `name`, byte by byte, and the record
+    /// before it.
+    ///
+    /// This takes a fraction of the time of iterating. Of the other records it checks only that
+    /// each leads to the next.
     ///
     /// # Errors
-    /// A record before it after which nothing can be found.
+    /// A record before the match after which no further record can be found.
     pub fn find_name(&self, name: &[u8]) -> Result<Option<(Option<Span>, Span)>, Corrupt> {
         self.search(name, self.at, || true)
     }
 
-    /// The same among no more than `most` records from the one at byte `offset` on.
+    /// Returns what [`find_name`](Self::find_name) does, among at most `most` records from the one
+    /// at byte `offset` on.
     ///
     /// # Errors
-    /// As there.
+    /// As [`find_name`](Self::find_name).
     pub fn find_name_among(
         &self,
         name: &[u8],
@@ -102,11 +109,13 @@ impl<'a> Slots<'a> {
         Ok(None)
     }
 
-    /// The first record from the one at byte `offset` on with at least `need` bytes that are not in use, and how many of it are. As much
-    /// is checked as by [`find_name`](Self::find_name), and that names fit into their records.
+    /// Returns the first record, from the one at byte `offset` on, with at least `need` unused
+    /// bytes, and the number of its unused bytes. The checks are those of
+    /// [`find_name`](Self::find_name), and that names fit into their records.
     ///
     /// # Errors
-    /// A record from there on after which nothing can be found, or whose name does not fit into it.
+    /// A record from there on after which no further record can be found, or whose name does not
+    /// fit into it.
     pub fn find_room(&self, offset: usize, need: usize) -> Result<Option<(Span, usize)>, Corrupt> {
         let mut at = offset;
         while at < self.bytes.len() {
@@ -120,10 +129,10 @@ impl<'a> Slots<'a> {
         Ok(None)
     }
 
-    /// The inode that the entry `span` of these records stands for.
+    /// Returns the inode that the entry `span` of these records stands for.
     ///
     /// # Errors
-    /// A name that does not fit into the record, or an inode that is not the volume's.
+    /// A name that does not fit into the record, or an inode that the volume does not have.
     pub fn ino_of(&self, span: Span) -> Result<u32, Corrupt> {
         self.name_of(span)?;
         if span.ino > self.layout.inodes {
@@ -133,12 +142,13 @@ impl<'a> Slots<'a> {
         Ok(span.ino)
     }
 
-    /// How many bytes of a record of these are not in use; all, if its name does not fit into it.
+    /// Returns how many bytes of one of these records are unused: all of them if its name does not
+    /// fit.
     pub fn slack_of(&self, span: Span) -> usize {
         span.rec_len - self.used_of(span).unwrap_or(0)
     }
 
-    /// How many bytes of a record are in use.
+    /// Returns how many bytes of a record are in use.
     #[inline(always)]
     fn used_of(&self, span: Span) -> Result<usize, Corrupt> {
         if span.is_free() {
@@ -152,7 +162,7 @@ impl<'a> Slots<'a> {
         Ok(used)
     }
 
-    /// The name of a record that is in use, with whatever bytes it has.
+    /// Returns the name of a record that is in use, without checking the name's bytes.
     fn name_of(&self, span: Span) -> Result<&'a [u8], Corrupt> {
         let name_len = span.name_len(&self.layout);
         let field = |field, value: usize| {
@@ -168,13 +178,13 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// The record at `at`, where one has to be.
+    /// Returns the record at `at`, where one has to be.
     #[inline(always)]
     fn span_at(&self, at: usize) -> Result<Span, Corrupt> {
         let rest = &self.bytes[at..];
         let Some(header) = rest.first_chunk::<HEADER_SIZE>() else { return Err(self.truncated(at)) };
         let header = u64::from_le_bytes(*header);
-        // OK, all: parts of the number.
+        // OK, all three: parts of the number.
         let (ino, raw, name_len) = (header as u32, (header >> 32) as u16, (header >> 48) as u16);
         let mut rec_len = usize::from(raw);
         if !is_rec_len(rec_len, rest.len()) {
@@ -183,7 +193,7 @@ impl<'a> Slots<'a> {
         Ok(Span { offset: at, rec_len, ino, name_len })
     }
 
-    /// The one length that does not fit into its field, if that is what it says.
+    /// Returns the one length that does not fit into its field, if `raw` stands for it.
     #[cold]
     fn unusual_rec_len(&self, at: usize, raw: u16) -> Result<usize, Corrupt> {
         let rec_len = self.layout.decode_rec_len(raw);
@@ -208,7 +218,8 @@ impl<'a> Slots<'a> {
         // OK, both: inside a block, which has at most 65536 bytes.
         let (offset, rec_len) = (span.offset as u32, span.rec_len as u32);
         if span.is_free() {
-            // Nothing but its length matters of free space; whoever freed it may have left the name behind.
+            // Only the length of free space matters; the writer that freed it may have left the
+            // name there.
             return Ok(Slot { entry: None, offset, rec_len });
         }
         let (ino, name) = (self.ino_of(span)?, self.name_of(span)?);
@@ -261,13 +272,14 @@ impl<'a> Iterator for Slots<'a> {
 
 impl FusedIterator for Slots<'_> {}
 
-/// Whether a record can be so long that has `room` up to the end of the records.
+/// Whether a record of that length can exist, given the `room` up to the end of the records.
 #[inline(always)]
 fn is_rec_len(rec_len: usize, room: usize) -> bool {
     rec_len >= MIN_REC_LEN && rec_len.is_multiple_of(4) && rec_len <= room
 }
 
-/// A record of a directory block, of which no more has been checked than that it is followed by another, or by the end.
+/// A record of a directory block. The only check so far is that another record, or the end, follows
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// Where in the block it starts.
@@ -275,7 +287,7 @@ pub struct Span {
     /// Bytes to the next record.
     pub rec_len: usize,
     ino: u32,
-    /// With what stands in `file_type` for its upper half.
+    /// The length of the name, with `file_type` as its upper half.
     name_len: u16,
 }
 
@@ -296,7 +308,7 @@ impl Span {
     }
 }
 
-/// The last bytes of a name, up to eight, to be compared at once.
+/// The last bytes of a name, up to eight, for comparison in one step.
 #[derive(Clone, Copy)]
 struct NameEnd {
     bytes: u64,
@@ -309,13 +321,14 @@ impl NameEnd {
         if let Some(last) = name.last_chunk::<8>() {
             return Self { bytes: u64::from_le_bytes(*last), mask: u64::MAX };
         }
-        // Each byte comes in from above.
+        // Each byte enters from above.
         let bytes = name.iter().fold(0, |bytes, &byte| bytes >> 8 | u64::from(byte) << 56);
         let mask = if name.is_empty() { 0 } else { u64::MAX << (64 - 8 * name.len()) };
         Self { bytes, mask }
     }
 
-    /// Whether the eight bytes from `at` on end like the name. Those of a short name have the end of the header before them.
+    /// Whether the eight bytes from `at` on end like the name. A short name has the end of the
+    /// header before it.
     #[inline(always)]
     fn is_at(self, bytes: &[u8], at: usize) -> bool {
         let there = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());

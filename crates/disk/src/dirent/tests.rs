@@ -16,7 +16,7 @@ fn entry(ino: u32, name: &[u8]) -> DirEntry<'_> {
     DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }
 }
 
-/// A block of these entries, each as short as can be but the last, which takes the rest.
+/// Returns a block of these entries, each as short as possible but the last, which takes the rest.
 fn block(entries: &[DirEntry<'_>], layout: &Layout) -> Vec<u8> {
     let mut block = vec![0; layout.block_size as usize];
     let end = if layout.checksum { block.len() - TAIL_SIZE } else { block.len() };
@@ -94,7 +94,7 @@ fn every_broken_rule_has_its_kind() {
     assert_eq!(broken(12, &[0xE9, 3]), (range, Some(12)));
     let short = read(&good[..15], &LAYOUT).unwrap_err();
     assert_eq!(short.kind, CorruptKind::Truncated { need: 12, have: 3 });
-    // Free space keeps whatever stood in it.
+    // Free space keeps the bytes of earlier entries.
     let mut free = good.clone();
     free[12..16].fill(0);
     free[19..24].fill(b'/');
@@ -110,7 +110,7 @@ fn blocks_of_64_kib_have_two_numbers_for_their_size() {
         bytes[4..6].copy_from_slice(&raw.to_le_bytes());
         let slots: Result<Vec<_>, _> = Slots::new(&bytes, &layout, PLACE).collect();
         assert_eq!(slots.unwrap()[0].rec_len, 65536);
-        // One that does not start the block cannot be so long.
+        // A record that does not start the block cannot be so long.
         bytes[4..6].copy_from_slice(&16u16.to_le_bytes());
         bytes[20..22].copy_from_slice(&raw.to_le_bytes());
         assert!(Slots::new(&bytes, &layout, PLACE).any(|slot| slot.is_err()));

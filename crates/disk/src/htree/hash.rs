@@ -1,15 +1,19 @@
 //! The hashes of names in hashed directories.
 //!
-//! A name hashes to two 32-bit numbers: `major`, by which the tree is sorted, and `minor`, which only tells names
-//! apart whose majors collide. Which function does it stands in the tree's root: the legacy one, half MD4 (three
-//! shortened rounds of MD4, RFC 1320), or TEA (the Tiny Encryption Algorithm of Wheeler and Needham, as a compression
-//! function). Volumes carry a 128-bit seed for the latter two. Directories that are both encrypted and case-folded use
-//! SipHash with the directory's key; their hashes are read from the entries instead.
+//! A name hashes to two 32-bit numbers. The tree is sorted by `major`; `minor` only tells names
+//! apart whose majors collide. The tree's root says which function computes them.
 //!
-//! Early kernels took the bytes of a name as C's `char`, which is signed on some machines and not on others. The
-//! superblock's flags say which of the two wrote the volume, and names beyond ASCII hash differently.
+//! The functions are the legacy one, half MD4 and TEA. Half MD4 is three shortened rounds of MD4
+//! (RFC 1320). TEA is the Tiny Encryption Algorithm of Wheeler and Needham, as a compression
+//! function. Volumes carry a 128-bit seed for the latter two. Directories that are both encrypted
+//! and case-folded use SipHash with the directory's key. This crate reads their hashes from the
+//! entries instead.
+//!
+//! Early kernels took the bytes of a name as C's `char`, which is signed on some machines and not
+//! on others. The two hash names beyond ASCII differently. The superblock's flags say which of the
+//! two wrote the volume.
 
-/// Which function hashes a directory's names, as the tree's root or the superblock's default says.
+/// The function that hashes a directory's names, from the tree's root or the superblock's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum HashVersion {
@@ -30,7 +34,7 @@ pub enum HashVersion {
 }
 
 impl HashVersion {
-    /// The function that the number `raw` stands for, if any.
+    /// Returns the function that the number `raw` stands for, if any.
     pub const fn from_raw(raw: u8) -> Option<Self> {
         Some(match raw {
             0 => Self::Legacy,
@@ -44,14 +48,15 @@ impl HashVersion {
         })
     }
 
-    /// The number that stands for the function.
+    /// Returns the number that stands for the function.
     pub const fn to_raw(self) -> u8 {
         self as u8
     }
 
-    /// The function in use when the superblock's flags say that `char` was unsigned on the machine that hashed.
+    /// Returns the function to use if the superblock's flags say that `char` was unsigned on the
+    /// machine that hashed.
     ///
-    /// Roots store the signed number in either case.
+    /// Roots store the number of the signed function in either case.
     pub const fn unsigned(self) -> Self {
         match self {
             Self::Legacy => Self::LegacyUnsigned,
@@ -65,35 +70,38 @@ impl HashVersion {
 /// The hash of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash {
-    /// What the tree is sorted by; the lowest bit is never set, and the value is never [`Hash::EOF_MAJOR`].
+    /// The sort key of the tree. The lowest bit is never set, and the value is never
+    /// [`Hash::EOF_MAJOR`].
     pub major: u32,
-    /// What tells names with equal `major` apart, mostly.
+    /// Tells apart most names with equal `major`.
     pub minor: u32,
 }
 
 impl Hash {
-    /// The major hash that stands for the end of a directory; no name has it.
+    /// The major hash that marks the end of a directory; no name has it.
     pub const EOF_MAJOR: u32 = 0xFFFF_FFFE;
     /// The readdir cookie of the end of a directory.
     pub const EOF_COOKIE: u64 = (1 << 63) - 1;
 
-    /// The hash with its major made valid: the lowest bit is taken for marking continuations, and the value that
-    /// would stand for the end of the directory makes way.
+    /// Returns the hash with its major made valid. It clears the lowest bit, which marks
+    /// continuations, and replaces the value that marks the end of the directory.
     pub const fn new(major: u32, minor: u32) -> Self {
         let even = major & !1;
         let major = if even == Self::EOF_MAJOR { Self::EOF_MAJOR - 2 } else { even };
         Self { major, minor }
     }
 
-    /// The readdir position that stands for names with this hash: 63 bits that ascend as `(major, minor)` does.
+    /// Returns the readdir position of names with this hash: 63 bits that ascend as `(major,
+    /// minor)` does.
     ///
-    /// It depends on the name alone, so it survives any change of the directory around it. It is the position that
-    /// Linux gives out to 64-bit programs.
+    /// The position depends on the name alone, so it survives any change of the directory around
+    /// it. It is the position that Linux returns to 64-bit programs.
     pub const fn cookie(self) -> u64 {
         (self.major as u64 >> 1) << 32 | self.minor as u64
     }
 
-    /// The hash whose names a readdir position stands for; `None` at the end of the directory and beyond.
+    /// Returns the hash of the names at a readdir position; `None` at the end of the directory and
+    /// beyond.
     #[expect(clippy::cast_possible_truncation, reason = "takes the position's parts")]
     pub const fn from_cookie(cookie: u64) -> Option<Self> {
         if cookie >= Self::EOF_COOKIE || (cookie >> 32) as u32 >= Self::EOF_MAJOR >> 1 {
@@ -118,11 +126,12 @@ enum Function {
     Tea,
 }
 
-/// MD4's initial state, which stands in for a seed of zero.
+/// MD4's initial state, the replacement for a seed of zero.
 const DEFAULT_SEED: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
 
 impl Hasher {
-    /// A hasher for `version` with the superblock's `s_hash_seed`; `None` for SipHash, which needs a secret key.
+    /// Returns a hasher for `version` with the superblock's `s_hash_seed`; `None` for SipHash,
+    /// which needs a secret key.
     pub fn new(version: HashVersion, seed: [u32; 4]) -> Option<Self> {
         let (function, signed) = match version {
             HashVersion::Legacy => (Function::Legacy, true),
@@ -137,7 +146,7 @@ impl Hasher {
         Some(Self { function, signed, state })
     }
 
-    /// The hash of `name`; for a case-folded directory that is the folded name.
+    /// Returns the hash of `name`. For a case-folded directory, `name` is the folded name.
     pub fn hash(&self, name: &[u8]) -> Hash {
         if self.signed { self.hash_with(name, sign_extend) } else { self.hash_with(name, u32::from) }
     }
@@ -163,7 +172,8 @@ fn sign_extend(byte: u8) -> u32 {
     i32::from(byte.cast_signed()).cast_unsigned()
 }
 
-/// The hash of ext3's first days: two numbers chase each other through the bytes, kept to 31 bits.
+/// Returns the hash of the first ext3: two numbers of 31 bits, updated from each other at every
+/// byte.
 fn legacy(name: &[u8], widen: fn(u8) -> u32) -> u32 {
     let (mut hash, mut previous) = (0x12A3_FE2D_u32, 0x37AB_E8F9_u32);
     for &byte in name {
@@ -176,10 +186,11 @@ fn legacy(name: &[u8], widen: fn(u8) -> u32) -> u32 {
     hash << 1
 }
 
-/// Cuts `name` into blocks of `N` words and hands each to `mix`; an empty name has none.
+/// Cuts `name` into blocks of `N` words and passes each to `mix`; an empty name has none.
 ///
-/// A word takes four bytes, the first in its highest place. Bytes that sign-extend spill into the places above them.
-/// Words that the name does not fill are filled with what is left of its length, four times over.
+/// A word takes four bytes, the first in its highest place. Bytes that sign-extend carry into the
+/// places above them. Words that the name does not fill hold the low byte of the remaining length,
+/// four times over.
 #[inline]
 fn for_each_block<const N: usize>(name: &[u8], widen: fn(u8) -> u32, mut mix: impl FnMut(&[u32; N])) {
     let mut rest = name;
@@ -196,7 +207,8 @@ fn for_each_block<const N: usize>(name: &[u8], widen: fn(u8) -> u32, mut mix: im
     }
 }
 
-/// MD4's three rounds over eight words instead of sixteen, so two steps of each register a round.
+/// Runs MD4's three rounds over eight words instead of sixteen, so each round steps every register
+/// twice.
 fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     fn choose(x: u32, y: u32, z: u32) -> u32 {
         z ^ (x & (y ^ z))
@@ -207,7 +219,8 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     fn parity(x: u32, y: u32, z: u32) -> u32 {
         x ^ y ^ z
     }
-    // RFC 1320's functions and constants, with the order of words and the rotations that ext3 chose.
+    // The functions and constants of RFC 1320, with the order of words and the rotations that ext3
+    // chose.
     type Round = (fn(u32, u32, u32) -> u32, u32, [usize; 8], [u32; 4]);
     const ROUNDS: [Round; 3] = [
         (choose, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
@@ -226,7 +239,7 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     }
 }
 
-/// Sixteen rounds of TEA: the state's first half is the plaintext, the words are the key.
+/// Runs sixteen rounds of TEA: the first half of the state is the plaintext, the words are the key.
 fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
     const DELTA: u32 = 0x9E37_79B9;
     fn mix(x: u32, sum: u32, k0: u32, k1: u32) -> u32 {

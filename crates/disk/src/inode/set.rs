@@ -1,4 +1,4 @@
-//! Changing an inode's fields. What is set here reaches the volume through [`Inode::encode`].
+//! Setters for an inode's fields. [`Inode::encode`] writes the new values to the volume.
 
 use zerocopy::FromZeros;
 
@@ -11,15 +11,15 @@ use crate::superblock::Superblock;
 use crate::time::Timestamp;
 
 impl Inode {
-    /// A new inode of this type and these permissions: no links, no blocks, times of zero.
+    /// Returns a new inode of this type and these permissions: no links, no blocks, times of zero.
     pub fn new(ino: u32, mode: u16, generation: u32, sb: &Superblock) -> Self {
         let mut base = RawInode::new_zeroed();
         base.i_mode.set(mode);
         base.i_generation.set(generation);
         let mut extra = RawInodeExtra::new_zeroed();
         let room = usize::from(sb.inode_size()).saturating_sub(BASE_SIZE);
-        // All fields that this crate knows, and as much as the superblock asks for, as far as the
-        // record has room.
+        // The record gets all fields that this crate knows, and at least as many bytes as the
+        // superblock asks for. The room in the record is the limit.
         let (least, wanted) = match sb.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) {
             true => sb.extra_isize(),
             false => (0, 0),
@@ -49,7 +49,8 @@ impl Inode {
         self.base.l_i_gid_high.set(high);
     }
 
-    /// The id to store for `id`: where ids have 16 bits, one that needs more becomes the overflow id, as in Linux.
+    /// Returns the id to store for `id`. Where ids have 16 bits, a larger one becomes the overflow
+    /// id, as in Linux.
     const fn storable(&self, id: u32) -> u32 {
         const NOBODY: u32 = 65_534;
         if self.rules.short_ids && id > 0xffff { NOBODY } else { id }
@@ -67,7 +68,8 @@ impl Inode {
         self.base.i_links_count.set(links);
     }
 
-    /// Sets how many units of 512 bytes the file takes. False, and nothing is set, if the volume's format cannot say so many.
+    /// Sets how many units of 512 bytes the file takes. Returns false, and sets nothing, if the
+    /// volume's format cannot express the number.
     #[must_use]
     pub fn set_sectors(&mut self, sectors: u64) -> bool {
         let (flags, number) = match (u32::try_from(sectors), self.rules.huge_file) {
@@ -127,7 +129,7 @@ impl Inode {
         self.extra.i_mtime_extra.set(extra);
     }
 
-    /// Sets when the file was made, if the record has room to say.
+    /// Sets when the file was created, if the record has room for it.
     pub fn set_crtime(&mut self, time: Timestamp) {
         if self.extra_isize() >= 20 {
             let (seconds, extra) = self.encoded(time, 24);
@@ -136,7 +138,8 @@ impl Inode {
         }
     }
 
-    /// Seconds and extra bits; the record has the latter if its extra fields reach to byte `end`.
+    /// Returns the seconds and extra bits of `time`; the record has the latter if its extra fields
+    /// reach to byte `end`.
     fn encoded(&self, time: Timestamp, end: u16) -> (u32, u32) {
         if self.extra_isize() >= end { time.encode() } else { (time.encode_short(), 0) }
     }
@@ -167,7 +170,7 @@ impl Inode {
         self.base.i_block = *map;
     }
 
-    /// Sets the number of a device file: in the old form where it fits, as Linux does.
+    /// Sets the number of a device file, in the old form where it fits, as Linux does.
     pub fn set_device(&mut self, number: DeviceNumber) {
         let DeviceNumber { major, minor } = number;
         let mut map = [0; MAP_SIZE];
@@ -180,14 +183,14 @@ impl Inode {
         self.set_map(&map);
     }
 
-    /// For an extended attribute inode: sets how many attributes share the value.
+    /// Sets how many attributes share the value of an extended attribute inode.
     pub fn set_ea_refcount(&mut self, count: u64) {
         let (low, high) = words(count);
         self.base.l_i_version.set(low);
         self.base.i_ctime.set(high);
     }
 
-    /// For an extended attribute inode: sets the checksum of the value.
+    /// Sets the checksum of the value of an extended attribute inode.
     pub fn set_ea_hash(&mut self, hash: u32) {
         self.base.i_atime.set(hash);
     }

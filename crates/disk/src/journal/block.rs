@@ -1,4 +1,4 @@
-//! The twelve bytes that every block of the log but the copies begins with.
+//! The twelve bytes at the start of every block of the log, except the copies.
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,13 +10,13 @@ pub const MAGIC: u32 = 0xC03B_3998;
 
 /// The number of a transaction.
 ///
-/// Numbers are handed out one after the other and wrap around at 2^32, so that "earlier" only has a meaning between two
-/// numbers less than 2^31 apart; there is no `Ord`.
+/// Numbers are consecutive and wrap around at 2^32. "Earlier" has a meaning only between two
+/// numbers less than 2^31 apart, so there is no `Ord`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tid(pub u32);
 
 impl Tid {
-    /// The number of the next transaction.
+    /// Returns the number of the next transaction.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -35,7 +35,7 @@ impl fmt::Display for Tid {
     }
 }
 
-/// What a block of the journal is.
+/// The kind of a block of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockKind {
     /// Describes the copies that follow it.
@@ -46,7 +46,7 @@ pub enum BlockKind {
     SuperblockV1,
     /// The journal's superblock.
     SuperblockV2,
-    /// Lists blocks that are not to be replayed.
+    /// Lists blocks that recovery must not replay.
     Revoke,
 }
 
@@ -88,9 +88,9 @@ const _: () = assert!(size_of::<RawBlockHeader>() == BlockHeader::SIZE);
 /// The header of a block of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// What the block is.
+    /// The kind of the block.
     pub kind: BlockKind,
-    /// The transaction it belongs to; of no meaning in a superblock.
+    /// The transaction that the block belongs to; meaningless in a superblock.
     pub tid: Tid,
 }
 
@@ -98,9 +98,10 @@ impl BlockHeader {
     /// Size on the disk, in bytes.
     pub const SIZE: usize = 12;
 
-    /// Reads the header at the start of `block`, or `None` when there is none: a wrong magic number, an unknown kind.
+    /// Reads the header at the start of `block`; `None` if the magic number is wrong or the kind
+    /// unknown.
     ///
-    /// That is no error: the log ends where the next header is missing.
+    /// `None` is no error: the log ends where the next header is missing.
     pub fn recognise(block: &[u8]) -> Option<Self> {
         let (raw, _) = RawBlockHeader::ref_from_prefix(block).ok()?;
         if raw.h_magic.get() != MAGIC {
@@ -109,7 +110,7 @@ impl BlockHeader {
         Some(Self { kind: BlockKind::from_disk(raw.h_blocktype.get())?, tid: Tid(raw.h_sequence.get()) })
     }
 
-    /// The header as it is on the disk.
+    /// Returns the header as it is on the disk.
     pub fn encode(self) -> RawBlockHeader {
         RawBlockHeader {
             h_magic: MAGIC.into(),

@@ -30,9 +30,9 @@ const _: () = assert!(HEADER == 60);
 pub struct Commit {
     /// The transaction.
     pub tid: Tid,
-    /// The kind of the checksum of version 1; zero with other versions, and in commits without.
+    /// The type of the version 1 checksum; zero with other versions, and in commits without.
     pub checksum_type: u8,
-    /// Bytes of that checksum; zero with other versions, and in commits without.
+    /// Bytes of the version 1 checksum; zero with other versions, and in commits without.
     pub checksum_size: u8,
     /// The checksums; only the first is ever used.
     pub checksums: [u32; 8],
@@ -43,7 +43,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Decodes one whole block of the journal. Its checksum is [`Commit::verify`]'s.
+    /// Decodes one whole block of the journal. [`Commit::verify`] verifies its checksum.
     pub fn decode(block: &[u8], at: Place) -> Result<Self, Corrupt> {
         let (raw, _) = RawCommit::ref_from_prefix(block).map_err(|_| truncated(HEADER, block.len(), at))?;
         let tid = match BlockHeader::recognise(block) {
@@ -62,11 +62,13 @@ impl Commit {
 
     /// Verifies the checksum of the block (versions 2 and 3) or of the transaction (version 1).
     ///
-    /// `block` is the whole block that this commit was decoded from; `transaction` is the checksum over what the
-    /// transaction wrote, of which only version 1 makes use. With version 1 a commit may have no checksum at all: the
-    /// feature can be turned on while older transactions stand in the log. With versions 2 and 3, a block of which only
-    /// the beginning reached the disk and the rest would have been zeroes is as good as a whole one, as the kernel
-    /// has it.
+    /// `block` is the whole block that this commit was decoded from. `transaction` is the checksum
+    /// over the transaction's descriptors and copies; only version 1 uses it.
+    ///
+    /// With version 1 a commit may have no checksum at all: the feature can be turned on while the
+    /// log still holds older transactions. With versions 2 and 3, a block may have reached the disk
+    /// only in part. If the missing part would have been zeroes, the block counts as whole, as in
+    /// the kernel.
     pub fn verify(
         &self,
         block: &[u8],
@@ -102,7 +104,8 @@ impl Commit {
         }
     }
 
-    /// The commit as a whole block of the journal. With versions 2 and 3 the first checksum is computed anew.
+    /// Returns the commit as a whole block of the journal. With versions 2 and 3 it computes the
+    /// first checksum.
     pub fn encode(&self, format: &Format) -> Vec<u8> {
         let mut raw = RawCommit {
             h_header: BlockHeader { kind: BlockKind::Commit, tid: self.tid }.encode(),

@@ -1,4 +1,4 @@
-//! Descriptor blocks: where the copies that follow them belong.
+//! Descriptor blocks: the file system blocks that the copies after them belong to.
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -7,8 +7,9 @@ use super::block::{BlockHeader, BlockKind, MAGIC, Tid};
 use super::format::{ChecksumVersion, Format, put_header, truncated};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 
-/// `journal_block_tag_t` without checksums of version 3, as it is on the disk. The upper half of the block number
-/// follows if the journal has 64-bit numbers, then two unused bytes if it has checksums of version 2.
+/// `journal_block_tag_t` without checksums of version 3, as it is on the disk. The upper half of
+/// the block number follows if the journal has 64-bit numbers, then two unused bytes if it has
+/// checksums of version 2.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 #[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
@@ -37,9 +38,9 @@ bitflags::bitflags! {
     /// The flags of a [`Tag`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct TagFlags: u32 {
-        /// The copy began with the journal's magic number, which stands there as zeroes.
+        /// The copy began with the journal's magic number; the log has zeroes in its place.
         const ESCAPED = 0x1;
-        /// The same UUID as that of the tag before, so that none is stored.
+        /// The tag has the UUID of the tag before it and stores none.
         const SAME_UUID = 0x2;
         /// The transaction freed the block. No known writer sets it.
         const DELETED = 0x4;
@@ -49,17 +50,17 @@ bitflags::bitflags! {
     }
 }
 
-/// One copy that follows a descriptor: the block it is to replace.
+/// The tag of one copy that follows a descriptor: the block that the copy replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The block of the file system that the copy belongs to.
     pub block: u64,
-    /// What is special about it.
+    /// The flags of the copy.
     pub flags: TagFlags,
-    /// The copy's checksum, see [`Format::copy_checksum`]; zero if tags store none.
+    /// The copy's checksum (see [`Format::copy_checksum`]); zero if tags store none.
     pub checksum: u32,
-    /// The UUID stored behind the tag; `None` with [`TagFlags::SAME_UUID`], and where the block ends before it, as it
-    /// may in a descriptor that did not wholly reach the disk.
+    /// The UUID stored after the tag. `None` with [`TagFlags::SAME_UUID`], and if the block ends
+    /// before the UUID, as in a descriptor that reached the disk only in part.
     pub uuid: Option<[u8; 16]>,
 }
 
@@ -87,7 +88,7 @@ impl Tag {
             stored
         };
         let high = if format.wide { u64::from(high) << 32 } else { 0 };
-        // Only version 2 and 3 define the field; without them it may hold anything.
+        // Only versions 2 and 3 define the field; without them it may hold anything.
         let checksum = if format.checksums_blocks() { checksum } else { 0 };
         Ok((Self { block: high | u64::from(low), flags, checksum, uuid }, size))
     }
@@ -135,9 +136,9 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Decodes one whole block of the journal. The checksum is [`Format::verify_tail`]'s.
+    /// Decodes one whole block of the journal. [`Format::verify_tail`] verifies the checksum.
     ///
-    /// The tags end with the one that says so, or where no other fits.
+    /// The tags end with the one flagged [`LAST`](TagFlags::LAST), or where no further tag fits.
     pub fn decode(block: &[u8], format: &Format, at: Place) -> Result<Self, Corrupt> {
         let usable =
             block.get(..format.usable()).ok_or_else(|| truncated(format.usable(), block.len(), at))?;
@@ -158,8 +159,9 @@ impl Descriptor {
         Ok(Self { tid, tags })
     }
 
-    /// The descriptor as a whole block of the journal, checksum included. `None` if the tags do not fit into a block, or
-    /// one of them holds what this journal's format cannot store.
+    /// Returns the descriptor as a whole block of the journal, checksum included. `None` if the
+    /// tags do not fit into a block, or a tag holds a value that this journal's format cannot
+    /// store.
     pub fn encode(&self, format: &Format) -> Option<Vec<u8>> {
         let mut block = vec![0; BlockHeader::SIZE];
         put_header(BlockHeader { kind: BlockKind::Descriptor, tid: self.tid }, &mut block);
@@ -175,8 +177,8 @@ impl Descriptor {
     }
 }
 
-/// Makes a block fit for the journal: if it begins with the magic number, puts zeroes there and returns true, for the
-/// tag to say [`TagFlags::ESCAPED`].
+/// Escapes a block for the journal. If it begins with the magic number, this puts zeroes there and
+/// returns true; the tag then needs [`TagFlags::ESCAPED`].
 pub fn escape(copy: &mut [u8]) -> bool {
     match copy.first_chunk_mut() {
         Some(first) if *first == MAGIC.to_be_bytes() => {
@@ -187,7 +189,7 @@ pub fn escape(copy: &mut [u8]) -> bool {
     }
 }
 
-/// Puts the magic number back where an escaped copy has zeroes.
+/// Restores the magic number of an escaped copy.
 pub fn unescape(copy: &mut [u8]) {
     if let Some(first) = copy.first_chunk_mut() {
         *first = MAGIC.to_be_bytes();

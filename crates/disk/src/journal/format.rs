@@ -1,4 +1,4 @@
-//! What the features of a journal say about the layout and the checksums of its log.
+//! The layout and the checksums of a journal's log, as its features define them.
 
 use zerocopy::IntoBytes;
 
@@ -16,7 +16,7 @@ pub enum ChecksumVersion {
     V1,
     /// CRC-32C in every block, and the lower half of one for each copy in its tag.
     V2,
-    /// As version 2, with whole checksums in tags of one size.
+    /// CRC-32C as in version 2, with whole checksums in tags of one size.
     V3,
 }
 
@@ -42,15 +42,17 @@ impl Format {
         matches!(self.checksum, ChecksumVersion::V2 | ChecksumVersion::V3)
     }
 
-    /// How many bytes of a descriptor or revoke block may be used: all but the checksum at the end.
+    /// Returns how many bytes of a descriptor or revoke block may be used: all but the checksum at
+    /// the end.
     pub const fn usable(&self) -> usize {
         if self.checksums_blocks() { self.block_size - Self::TAIL } else { self.block_size }
     }
 
-    /// Size of a descriptor's tag without the UUID that may follow it, in bytes.
+    /// Returns the size of a descriptor's tag without the UUID that may follow it, in bytes.
     ///
-    /// The documentation says 8 and 12 bytes for what is not version 3; with version 2 checksums it is 10 and 14, of
-    /// which the last two are unused, in the journals that debugfs writes and the kernel replays.
+    /// The documentation says 8 and 12 bytes for everything but version 3. With version 2 checksums
+    /// the size is 10 and 14, and the last two bytes are unused. That is the layout of the journals
+    /// that debugfs writes and the kernel replays.
     pub const fn tag_size(&self) -> usize {
         let wide = if self.wide { 4 } else { 0 };
         match self.checksum {
@@ -60,7 +62,7 @@ impl Format {
         }
     }
 
-    /// Size of a block number in a revoke block, in bytes.
+    /// Returns the size of a block number in a revoke block, in bytes.
     pub const fn revoke_size(&self) -> usize {
         if self.wide { 8 } else { 4 }
     }
@@ -88,13 +90,13 @@ impl Format {
         }
     }
 
-    /// The checksum of a block, of which the last field counts as zeroes.
+    /// Returns the checksum of a block whose last field counts as zeroes.
     fn tail_checksum(&self, body: &[u8]) -> u32 {
         Crc32c::new(self.seed).update(body).zeros(Self::TAIL).finish()
     }
 
-    /// The checksum that a tag of transaction `tid` stores for `copy`, which is as it stands in the journal (escaped);
-    /// zero if tags store none.
+    /// Returns the checksum that a tag of transaction `tid` stores for `copy`; zero if tags store
+    /// none. `copy` holds the bytes as the journal has them (escaped).
     pub fn copy_checksum(&self, tid: Tid, copy: &[u8]) -> u32 {
         let whole = || crc32c(crc32c(self.seed, &tid.0.to_be_bytes()), copy);
         match self.checksum {
@@ -105,10 +107,11 @@ impl Format {
     }
 }
 
-/// The checksum of version 1, which runs over the descriptors and copies of one transaction, in the order of the log.
+/// The checksum of version 1, which covers the descriptors and copies of one transaction, in the
+/// order of the log.
 ///
-/// Revoke blocks are not part of it. It is the CRC-32 with the polynomial 0x04C11DB7, most significant bit first,
-/// started with all ones and not inverted at the end.
+/// It does not cover revoke blocks. It is the CRC-32 with the polynomial 0x04C11DB7, most
+/// significant bit first. It starts with all ones and is not inverted at the end.
 #[derive(Clone, Debug)]
 pub struct TransactionChecksum(crc_fast::Digest);
 
@@ -128,7 +131,7 @@ impl TransactionChecksum {
         self.0.update(block);
     }
 
-    /// The checksum of what was added so far.
+    /// Returns the checksum of the blocks added so far.
     pub fn value(&self) -> u32 {
         let bytes = self.0.finalize().to_le_bytes();
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
@@ -146,7 +149,7 @@ pub(super) fn put_header(header: BlockHeader, block: &mut [u8]) {
     block[..BlockHeader::SIZE].copy_from_slice(header.encode().as_bytes());
 }
 
-/// The error that the structure `at` needs `need` bytes and has `have`.
+/// Returns the error for a structure `at` that needs `need` bytes and has `have`.
 pub(super) fn truncated(need: usize, have: usize, at: Place) -> Corrupt {
     let wide = |n| u64::try_from(n).unwrap_or(u64::MAX);
     at.corrupt(CorruptKind::Truncated { need: wide(need), have: wide(have) })

@@ -1,8 +1,9 @@
-//! Revoke blocks: what must not be replayed.
+//! Revoke blocks: the file system blocks that recovery must not replay.
 //!
-//! A block that held journaled metadata may be freed and given to a file, whose data is not journaled. Replaying the old
-//! copy would destroy that data, so the transaction that frees the block revokes it: copies of the block in this and in
-//! earlier transactions are not replayed; those of later ones are.
+//! A transaction may free a block of journaled metadata, and the block may then go to a file whose
+//! data is not journaled. Replaying the old copy would destroy that data, so the transaction that
+//! frees the block revokes it. Recovery then skips copies of the block in this and in earlier
+//! transactions; it replays those of later ones.
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -29,15 +30,15 @@ const _: () = assert!(HEADER == 16);
 pub struct Revoke {
     /// The transaction.
     pub tid: Tid,
-    /// The blocks of the file system of which copies up to this transaction are void.
+    /// The blocks of the file system whose copies up to and including this transaction are void.
     pub blocks: Vec<u64>,
 }
 
 impl Revoke {
-    /// Decodes one whole block of the journal. The checksum is [`Format::verify_tail`]'s.
+    /// Decodes one whole block of the journal. [`Format::verify_tail`] verifies the checksum.
     ///
-    /// A count that leaves no room for a whole number makes an empty list, and a part of a number at the end is
-    /// ignored, as the kernel does; one that exceeds the block is an error.
+    /// A count that leaves no room for a whole number gives an empty list. The decoder ignores a
+    /// part of a number at the end, as the kernel does. A count that exceeds the block is an error.
     pub fn decode(block: &[u8], format: &Format, at: Place) -> Result<Self, Corrupt> {
         let usable =
             block.get(..format.usable()).ok_or_else(|| truncated(format.usable(), block.len(), at))?;
@@ -56,8 +57,8 @@ impl Revoke {
         Ok(Self { tid, blocks: records.chunks_exact(format.revoke_size()).map(number).collect() })
     }
 
-    /// The list as a whole block of the journal, checksum included. `None` if the numbers do not fit into a block, or
-    /// one of them into what this journal's format stores.
+    /// Returns the list as a whole block of the journal, checksum included. `None` if the numbers
+    /// do not fit into a block, or one of them does not fit into this journal's format.
     pub fn encode(&self, format: &Format) -> Option<Vec<u8>> {
         let used = HEADER + self.blocks.len() * format.revoke_size();
         if used > format.usable() {

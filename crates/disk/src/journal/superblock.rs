@@ -14,10 +14,10 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 /// The most file systems that can share an external journal.
 pub const MAX_USERS: usize = 48;
 
-/// The fewest blocks that a log has, the fast commit area not counted.
+/// The fewest blocks that a log has, without the fast commit area.
 pub const MIN_LOG_BLOCKS: u32 = 1024;
 
-/// Blocks of the fast commit area when the superblock does not say.
+/// Blocks of the fast commit area if the superblock does not say.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 
 /// The checksum type that stands for CRC-32C.
@@ -56,7 +56,7 @@ const SIZE: usize = size_of::<RawJournalSuperblock>();
 const _: () = assert!(SIZE == 1024);
 
 bitflags::bitflags! {
-    /// Features that who does not know them may ignore.
+    /// Features that an implementation may ignore if it does not know them.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Compat: u32 {
         /// Commits carry a checksum of their transaction.
@@ -64,14 +64,14 @@ bitflags::bitflags! {
         const _ = !0;
     }
 
-    /// Features that who does not know them must not replay the journal with.
+    /// Features that an implementation must know to replay the journal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Incompat: u32 {
         /// There may be revoke blocks.
         const REVOKE = 0x1;
         /// Block numbers have 64 bits.
         const BIT64 = 0x2;
-        /// A commit block may reach the disk before what it commits.
+        /// A commit block may reach the disk before the blocks of its transaction.
         const ASYNC_COMMIT = 0x4;
         /// Every block of the log has a checksum, version 2.
         const CSUM_V2 = 0x8;
@@ -82,7 +82,7 @@ bitflags::bitflags! {
         const _ = !0;
     }
 
-    /// Features that who does not know them must not write with. None is defined.
+    /// Features that an implementation must know to write to the journal. None is defined.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct RoCompat: u32 {
         const _ = !0;
@@ -130,7 +130,7 @@ impl fmt::Display for RoCompat {
     }
 }
 
-/// Writes the names of `bits` as dumpe2fs does: those it does not know as `FEATURE_I7`.
+/// Writes the names of `bits` as dumpe2fs does: an unknown bit as `FEATURE_I7`.
 fn write_names(f: &mut fmt::Formatter<'_>, bits: u32, set: char, names: &[&str]) -> fmt::Result {
     let mut separator = "";
     for bit in (0..32_usize).filter(|bit| bits & (1 << bit) != 0) {
@@ -147,7 +147,7 @@ fn write_names(f: &mut fmt::Formatter<'_>, bits: u32, set: char, names: &[&str])
 /// The two forms of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Of the first ext3: no features, nothing behind `errno`.
+    /// The form of the first ext3: no features, nothing after `errno`.
     V1,
     /// With features.
     V2,
@@ -155,7 +155,8 @@ pub enum Version {
 
 /// The superblock of a journal.
 ///
-/// Of a [`Version::V1`] journal, the fields from `compat` on are those of a journal without features.
+/// In a [`Version::V1`] journal, the fields from `compat` on have the values of a journal without
+/// features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSuperblock {
     /// Its form.
@@ -166,7 +167,7 @@ pub struct JournalSuperblock {
     pub len_blocks: u32,
     /// The first block of the ring.
     pub first: u32,
-    /// The oldest transaction of the log, or the next to be written when the log is empty.
+    /// The oldest transaction of the log; if the log is empty, the next transaction to be written.
     pub sequence: Tid,
     /// The block where the log begins; `None` when it is empty.
     pub start: Option<u32>,
@@ -174,21 +175,23 @@ pub struct JournalSuperblock {
     pub errno: i32,
     /// Features that may be ignored.
     pub compat: Compat,
-    /// Features that may not.
+    /// Features that an implementation must know to replay the journal.
     pub incompat: Incompat,
-    /// Features that may be ignored by who only reads.
+    /// Features that an implementation may ignore if it only reads.
     pub ro_compat: RoCompat,
     /// The journal's UUID, also the seed of its checksums.
     pub uuid: [u8; 16],
     /// File systems that use this journal, at most [`MAX_USERS`].
     pub users: Vec<[u8; 16]>,
-    /// The block after the last one of the log, as the last clean unmount left it; zero if not kept.
+    /// The block after the last one of the log, as the last clean unmount left it; zero if not
+    /// recorded.
     pub head: u32,
     fast_commit_blocks: u32,
     raw: Box<Raw>,
 }
 
-/// The bytes that a superblock was decoded from: the base to encode it on, so that what has no meaning is kept.
+/// The bytes that a superblock was decoded from. Encoding starts from them, so it keeps the bytes
+/// that have no meaning to this crate.
 #[derive(Clone, Copy, Debug)]
 struct Raw(RawJournalSuperblock);
 
@@ -204,15 +207,18 @@ impl JournalSuperblock {
     /// Size on the disk, in bytes.
     pub const SIZE: usize = SIZE;
 
-    /// [`errno`](Self::errno) of a device that failed. The log is good up to there.
+    /// [`errno`](Self::errno) after a device failed. The log is valid up to the failure.
     pub const EIO: i32 = -5;
 
-    /// [`errno`](Self::errno) of a volume that was found to be damaged; `EUCLEAN`, which the kernel also calls `EFSCORRUPTED`.
+    /// [`errno`](Self::errno) after the file system found damage on the volume: `EUCLEAN`, which
+    /// the kernel also calls `EFSCORRUPTED`.
     pub const EUCLEAN: i32 = -117;
 
-    /// The superblock of a new journal of so many blocks: empty, without features and users.
+    /// Returns the superblock of a new journal of `len_blocks` blocks: empty, without features and
+    /// users.
     ///
-    /// `fast_commit_blocks` at its end are for fast commits, if that feature comes later.
+    /// The last `fast_commit_blocks` blocks are for fast commits, if the journal gets that feature
+    /// later.
     ///
     /// # Errors
     /// [`CorruptKind::Field`] for sizes that no journal can have.
@@ -235,11 +241,12 @@ impl JournalSuperblock {
         Self::decode(raw.as_bytes(), at)
     }
 
-    /// Decodes the first 1024 bytes of `bytes`, and checks that the numbers in it agree with each other.
+    /// Decodes the first 1024 bytes of `bytes`, and checks that their numbers agree with each
+    /// other.
     ///
-    /// Features that this crate does not know are no error here; whoever replays the journal asks for
-    /// [`JournalSuperblock::unknown_features`] first. Their presence also switches the other checks off, since nobody
-    /// knows what the fields mean then.
+    /// Features that this crate does not know are no error here: a caller that replays the journal
+    /// first checks [`JournalSuperblock::unknown_features`]. Unknown features also switch the other
+    /// checks off, because they may change what the fields mean.
     pub fn decode(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
         let (raw, _) =
             RawJournalSuperblock::ref_from_prefix(bytes).map_err(|_| truncated(SIZE, bytes.len(), at))?;
@@ -268,7 +275,8 @@ impl JournalSuperblock {
             .ok()
             .filter(|&count| count <= MAX_USERS)
             .ok_or_else(|| field("s_nr_users", users, at))?;
-        // The first file system to use an internal journal is not listed, so the list may be all zeroes.
+        // The first file system to use an internal journal is not listed, so the list may be all
+        // zeroes.
         Ok(Self {
             version,
             block_size: raw.s_blocksize.get(),
@@ -320,15 +328,17 @@ impl JournalSuperblock {
             return Err(field("s_first", self.first, at));
         }
         match self.start {
-            // Before the ring is where no log is, which is for who reads it to find: the kernel and e2fsck take that for empty.
+            // No log starts before the ring. The reader has to detect that case: the kernel and
+            // e2fsck then take the log for empty.
             Some(start) if start >= self.log().end => Err(field("s_start", start, at)),
             _ => Ok(()),
         }
     }
 
-    /// The names of the features that forbid to replay this journal because nobody here knows them, if there are any.
+    /// Returns the names of the features that this crate does not know and that therefore forbid
+    /// replaying the journal; `None` if there are none.
     ///
-    /// Unlike a file system's, a journal's read-only compatible features count: replaying is writing.
+    /// A journal's read-only compatible features count too, unlike a file system's: replay writes.
     pub fn unknown_features(&self) -> Option<String> {
         let incompat = self.incompat.difference(Incompat::KNOWN).to_string();
         let ro_compat = self.ro_compat.to_string();
@@ -336,14 +346,15 @@ impl JournalSuperblock {
         if names.is_empty() { None } else { Some(names.join(" ")) }
     }
 
-    /// The blocks of the ring: the log goes on at the start after it reached the end.
+    /// Returns the blocks of the ring. After its last block the log continues at its first.
     pub fn log(&self) -> Range<u32> {
         self.first..self.len_blocks.saturating_sub(self.fast_commit_area_blocks())
     }
 
-    /// The blocks of the fast commit area, empty without the feature.
+    /// Returns the blocks of the fast commit area; empty without the feature.
     ///
-    /// One block between the ring and this area belongs to neither, in the journals that the kernel writes.
+    /// In the journals that the kernel writes, one block between the ring and this area belongs to
+    /// neither.
     pub fn fast_commits(&self) -> Range<u32> {
         if self.incompat.contains(Incompat::FAST_COMMIT) {
             self.log().end.saturating_add(1).min(self.len_blocks)..self.len_blocks
@@ -352,7 +363,7 @@ impl JournalSuperblock {
         }
     }
 
-    /// Blocks kept for fast commits at the end of the journal.
+    /// Returns the number of blocks kept for fast commits at the end of the journal.
     fn fast_commit_area_blocks(&self) -> u32 {
         match (self.incompat.contains(Incompat::FAST_COMMIT), self.fast_commit_blocks) {
             (false, _) => 0,
@@ -361,7 +372,7 @@ impl JournalSuperblock {
         }
     }
 
-    /// The layout of the log's blocks.
+    /// Returns the layout of the log's blocks.
     pub fn format(&self) -> Format {
         let checksum = if self.incompat.contains(Incompat::CSUM_V3) {
             ChecksumVersion::V3
@@ -380,8 +391,8 @@ impl JournalSuperblock {
         }
     }
 
-    /// Has the log carry checksums of this version, in place of another. The log must be empty. A [`Version::V1`] journal has
-    /// no features and stays as it is.
+    /// Sets the checksum version of the log. The log must be empty. A [`Version::V1`] journal has
+    /// no features and stays unchanged.
     pub fn set_checksum(&mut self, checksum: ChecksumVersion) {
         if self.version == Version::V1 {
             return;
@@ -392,8 +403,8 @@ impl JournalSuperblock {
         self.raw.0.s_checksum_type = if self.format().checksums_blocks() { CRC32C } else { 0 };
     }
 
-    /// The superblock as it is on the disk, its checksum computed anew if the journal has one. What has no meaning to
-    /// this crate is as it was decoded.
+    /// Returns the superblock as it is on the disk, with a computed checksum if the journal has
+    /// one. Bytes that have no meaning to this crate stay as decoded.
     pub fn encode(&self) -> RawJournalSuperblock {
         let mut raw = self.raw.0;
         raw.s_blocksize = self.block_size.into();
@@ -421,7 +432,8 @@ impl JournalSuperblock {
     }
 }
 
-/// The checksum of a whole superblock, its own field counted as zeroes. Unlike in the log, the seed is all ones.
+/// Returns the checksum of a whole superblock, with its checksum field taken as zeroes. Unlike in
+/// the log, the seed is all ones.
 fn checksum(raw: &RawJournalSuperblock) -> u32 {
     crc32c(!0, RawJournalSuperblock { s_checksum: U32::ZERO, ..*raw }.as_bytes())
 }
@@ -437,7 +449,8 @@ mod tests {
 
     const AT: Place = Place::new(Structure::JournalSuperblock);
 
-    /// What mke2fs 1.47 writes for `-t ext4 -O fast_commit -b 4096` and a volume of 64 MiB, once mounted.
+    /// Returns the superblock that mke2fs 1.47 writes for `-t ext4 -O fast_commit -b 4096` and a
+    /// volume of 64 MiB, once mounted.
     fn sample() -> RawJournalSuperblock {
         let mut raw = RawJournalSuperblock::read_from_bytes(&[0; SIZE]).expect("the size");
         raw.s_header = BlockHeader { kind: BlockKind::SuperblockV2, tid: Tid(0) }.encode();
@@ -459,7 +472,7 @@ mod tests {
         JournalSuperblock::decode(raw.as_bytes(), AT).map_err(|corrupt| corrupt.kind)
     }
 
-    /// What the sample without checksums decodes to after `change`.
+    /// Decodes the sample without checksums after `change`.
     fn changed(change: impl FnOnce(&mut RawJournalSuperblock)) -> Result<JournalSuperblock, CorruptKind> {
         let mut raw = sample();
         raw.s_feature_incompat = 0x22.into();

@@ -1,8 +1,8 @@
 //! Values of the superblock that a volume can be read with, but that Linux or e2fsck refuse.
 //!
-//! [`Superblock::decode`] refuses what reading depends on. What it lets pass and this module names
-//! was found by setting each field to odd values, and asking `e2fsck -fn` and a mount by Linux 6.18
-//! what they say of it.
+//! [`Superblock::decode`] refuses the values that reading depends on. This module lists others.
+//! They were found by setting each field to odd values, and checking the volume with `e2fsck -fn`
+//! and with a mount by Linux 6.18.
 
 use super::{CreatorOs, HASH_VERSION_LAST, Superblock};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
@@ -14,12 +14,12 @@ use crate::inode::JOURNAL_INO;
 const QUOTA_INODES: std::ops::RangeInclusive<u32> = 3..=4;
 /// Bytes of an inode before its extra fields.
 const BASE_INODE: u16 = 128;
-/// The largest descriptor that e2fsck takes.
+/// The largest descriptor that e2fsck accepts.
 const MAX_DESC_SIZE: u16 = 1024;
 
 impl Superblock {
-    /// The fields with values that Linux or e2fsck refuse, though the volume can be read. There are
-    /// none on a sound volume; one that has any must not be written to.
+    /// Returns the fields with values that Linux or e2fsck refuse, though the volume can be read. A
+    /// sound volume has none; a volume that has any must not be written to.
     pub fn impossible(&self, at: Place) -> Vec<Corrupt> {
         let fields = [self.impossible_sizes(), self.impossible_inodes(), self.impossible_options()];
         fields
@@ -60,7 +60,8 @@ impl Superblock {
         named(&tests)
     }
 
-    /// Whether a size of the extra fields cannot be: they end on a multiple of 4 inside the inode.
+    /// Tests whether a size of the extra fields is impossible: they must end on a multiple of 4
+    /// inside the inode.
     fn extra_fields(&self, field: &'static str, size: u16) -> (bool, &'static str, u64) {
         let inode = self.inode_size();
         let fits = size.is_multiple_of(4) && size <= inode - BASE_INODE;
@@ -104,7 +105,7 @@ impl Superblock {
     }
 }
 
-/// The names and values of those that are impossible.
+/// Returns the names and values of the fields that are impossible.
 fn named(tests: &[(bool, &'static str, u64)]) -> Vec<(&'static str, u64)> {
     tests.iter().filter(|(impossible, ..)| *impossible).map(|&(_, field, value)| (field, value)).collect()
 }

@@ -1,11 +1,13 @@
 //! The hashes of extended attributes.
 //!
-//! An entry's hash covers its name and value; a block's covers its entries' hashes, and finds blocks with equal contents
-//! to share. Both rotate and exclusive-or, words of a value in little-endian order.
+//! An entry's hash covers its name and value. A block's hash covers its entries' hashes and finds
+//! blocks with equal contents to share. Both rotate and exclusive-or; they take words of a value in
+//! little-endian order.
 //!
-//! The bytes of a name were once taken as C's `char`, which is signed on some machines: names beyond ASCII hash
-//! differently there, and volumes hold both. So [`verify_entry`] accepts either, and [`entry`] computes the unsigned
-//! form, as Linux does today. An entry whose value is in an EA inode hashes that inode's hash in place of the value.
+//! Some machines took the bytes of a name as C's `char`, which is signed there. They hash names
+//! beyond ASCII differently, and volumes hold both hashes. So [`verify_entry`] accepts either, and
+//! [`entry`] computes the unsigned form, as Linux does today. An entry whose value is in an EA
+//! inode hashes that inode's hash in place of the value.
 
 use super::{Attr, Attrs, Value};
 use crate::checksum::{self, ChecksumSeed};
@@ -15,32 +17,33 @@ const NAME_ROTATION: u32 = 5;
 const VALUE_ROTATION: u32 = 16;
 const BLOCK_ROTATION: u32 = 16;
 
-/// What stands for the value in an entry's hash.
+/// The input that represents the value in an entry's hash.
 #[derive(Clone, Copy, Debug)]
 pub enum Contents<'a> {
     /// The value itself.
     Value(&'a [u8]),
     /// The hash of the EA inode that holds the value.
     EaInode {
-        /// What [`ea_value`] says of the value, as the inode stores it.
+        /// The result of [`ea_value`] for the value, as the inode stores it.
         hash: u32,
     },
 }
 
-/// The hash of an entry.
+/// Returns the hash of an entry.
 pub fn entry(name: &[u8], contents: Contents<'_>) -> u32 {
     of(name, u32::from, contents)
 }
 
-/// The hash of an entry as machines with a signed `char` computed it.
+/// Returns the hash of an entry as machines with a signed `char` computed it.
 pub fn entry_signed(name: &[u8], contents: Contents<'_>) -> u32 {
     of(name, |byte| i32::from(byte.cast_signed()).cast_unsigned(), contents)
 }
 
-/// Checks an entry's stored hash; `ea_inode_hash` is the hash of its EA inode, if it has one that is known.
+/// Checks an entry's stored hash. `ea_inode_hash` is the hash of its EA inode, if there is one and
+/// its hash is known.
 ///
-/// A stored 0 says that the writer did not compute one, and without the EA inode's hash there is nothing to compare
-/// with: both pass.
+/// A stored 0 means that the writer did not compute a hash. Without the EA inode's hash there is
+/// nothing to compare with. Both pass.
 ///
 /// # Errors
 /// [`CorruptKind::Checksum`](crate::CorruptKind::Checksum).
@@ -56,19 +59,21 @@ pub fn verify_entry(attr: &Attr<'_>, ea_inode_hash: Option<u32>, place: Place) -
     checksum::verify(attr.hash, entry(attr.name, contents), place)
 }
 
-/// The hash of a block's entries; 0, which forbids to share the block, if any entry has none.
+/// Returns the hash of a block's entries. It is 0, which forbids sharing the block, if any entry
+/// has no hash.
 pub fn block(attrs: &Attrs<'_>) -> u32 {
     entries(attrs.iter().map(|attr| attr.hash))
 }
 
-/// The same of entries with these hashes, in their order.
+/// Returns the hash of a block whose entries have these hashes, in their order.
 pub fn entries(mut hashes: impl Iterator<Item = u32>) -> u32 {
     hashes
         .try_fold(0u32, |all, hash| (hash != 0).then(|| all.rotate_left(BLOCK_ROTATION) ^ hash))
         .unwrap_or(0)
 }
 
-/// The hash that an EA inode stores of the value it holds; see [`Inode::ea_hash`](crate::inode::Inode::ea_hash).
+/// Returns the hash that an EA inode stores for its value; see
+/// [`Inode::ea_hash`](crate::inode::Inode::ea_hash).
 pub fn ea_value(value: &[u8], volume_seed: ChecksumSeed) -> u32 {
     volume_seed.checksum(value)
 }

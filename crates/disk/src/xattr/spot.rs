@@ -1,16 +1,16 @@
-//! Changing the value of an attribute where it stands in its inode.
+//! In-place changes of an attribute's value in its inode.
 
 use zerocopy::FromBytes;
 
 use super::{Attrs, IBODY_HEADER_SIZE, NameIndex, RawXattrEntry};
 use crate::{Corrupt, Place};
 
-/// Where an attribute stands in an inode, and the room that its value has there.
+/// The place of an attribute in an inode, and the room that its value has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// Where its entry is, behind the header.
+    /// The offset of its entry after the header.
     entry: usize,
-    /// Where its value is, behind the header.
+    /// The offset of its value after the header.
     value: usize,
     len: usize,
     /// Bytes up to the next value, or to the end.
@@ -18,8 +18,8 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// Where the attribute of that name stands in `space`, which is checked as [`Attrs::in_inode`] does; `None` unless it is there and
-    /// has a value that stands beside it and is not empty.
+    /// Finds the attribute of that name in `space`, and checks `space` as [`Attrs::in_inode`] does.
+    /// `None` unless the attribute exists and has a nonempty value in the inode.
     ///
     /// # Errors
     /// Any broken rule of the format.
@@ -38,7 +38,7 @@ impl Spot {
         Ok(found.and_then(|at| Self::of_entry(attrs.base, at)))
     }
 
-    /// That of the entry at `entry`, which has been checked.
+    /// Returns the place of the attribute whose entry, already checked, is at `entry`.
     fn of_entry(base: &[u8], entry: usize) -> Option<Self> {
         let (raw, _) = RawXattrEntry::ref_from_prefix(base.get(entry..)?).ok()?;
         let (value, len) = (usize::from(raw.e_value_offs.get()), raw.e_value_size.get() as usize);
@@ -46,22 +46,23 @@ impl Spot {
         (raw.e_value_inum.get() == 0 && len > 0).then_some(Self { entry, value, len, room })
     }
 
-    /// Whether a value of `len` bytes takes as much room as the one that is there.
+    /// Whether a value of `len` bytes takes as much room as the stored one.
     pub fn fits(&self, len: usize) -> bool {
         len.next_multiple_of(4) == self.len.next_multiple_of(4) && len <= self.room
     }
 
-    /// Whether the value that is there is `value`. `space` is the one that [`find`](Self::find) has found this in.
+    /// Whether the stored value is `value`. `space` must be the one that [`find`](Self::find) got.
     pub fn has(&self, space: &[u8], value: &[u8]) -> bool {
         let base = space.get(IBODY_HEADER_SIZE..).unwrap_or_default();
         base.get(self.value..).and_then(|rest| rest.get(..self.len)) == Some(value)
     }
 
-    /// Writes `value`, which [fits](Self::fits), over the one that is there. As in any entry of an inode whose value is beside it, there
-    /// is no hash. `space` is the one that [`find`](Self::find) has found this in.
+    /// Writes `value`, which [fits](Self::fits), over the stored one. The entry gets no hash, like
+    /// every entry of an inode whose value is in the same inode. `space` must be the one that
+    /// [`find`](Self::find) got.
     ///
     /// # Panics
-    /// If it is another, or the value does not fit.
+    /// If the value does not fit. With another `space`, this may panic or overwrite other bytes.
     pub fn overwrite(&self, space: &mut [u8], value: &[u8]) {
         assert!(self.fits(value.len()), "{} bytes in place of {}", value.len(), self.len);
         let base = &mut space[IBODY_HEADER_SIZE..];
@@ -108,7 +109,7 @@ mod tests {
             assert!(place.fits(value.len()) && !place.fits(4) && !place.fits(9) && !place.fits(0));
             place.overwrite(&mut space, value);
             assert!(spot(&space, b"two").unwrap().has(&space, value));
-            // As if it had been written so.
+            // The same bytes as if the value had been encoded there.
             list[1] = Attr { hash: 0, ..attr(b"two", Value::Here(value)) };
             let mut anew = [0xEE; 120];
             encode_in_inode(&list, &mut anew).unwrap();
@@ -117,12 +118,12 @@ mod tests {
         assert_eq!([&b"three"[..], b"four", b"five"].map(|name| spot(&space, name)), [None; 3]);
     }
 
-    /// What the format allows, though nobody writes it: a value that begins anywhere.
+    /// Returns the format allows a value that begins at any byte, though no writer makes one.
     #[test]
     fn a_value_at_the_very_end_has_no_padding() {
         let mut space = [0; 64];
         encode_in_inode(&[attr(b"n", Value::Here(b"abc"))], &mut space).unwrap();
-        // Its offset, behind the header and the first two bytes of the entry.
+        // The offset of its value is after the header and the first two bytes of the entry.
         space[6..8].copy_from_slice(&57u16.to_le_bytes());
         let spot = spot(&space, b"n").unwrap();
         assert!(spot.fits(3) && spot.fits(1) && !spot.fits(4));

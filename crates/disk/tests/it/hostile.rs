@@ -1,4 +1,5 @@
-//! Bytes that no tool would write: flipped bits are caught, impossible numbers are named, and nothing panics.
+//! Tests of bytes that no tool would write: decoders catch flipped bits, name impossible numbers,
+//! and never panic.
 
 use extern4_disk::bitmap::{Bitmap, initial_block_bitmap};
 use extern4_disk::feature::RoCompat;
@@ -133,7 +134,7 @@ fn impossible_superblocks_name_the_field() {
     assert_eq!(refused(|raw| raw.s_first_ino.set(10)), field("s_first_ino", 10));
     assert_eq!(refused(|raw| raw.s_first_ino.set(!0)), field("s_first_ino", 0xffff_ffff));
     assert_eq!(refused(|raw| raw.s_r_blocks_count_hi.set(1)), field("s_r_blocks_count", (1 << 32) + 1024));
-    // Groups so small are as many as the volume has blocks.
+    // With groups this small, there are as many as the volume has blocks.
     let tiny = |raw: &mut RawSuperblock| {
         raw.s_blocks_per_group.set(255);
         raw.s_clusters_per_group.set(255);
@@ -194,7 +195,7 @@ fn impossible_descriptors_name_the_field() {
     assert_eq!(error.kind, CorruptKind::Field { field: "bg_free_blocks_count", value: 1025 });
 }
 
-/// Asks a geometry everything, for numbers at and beyond its limits.
+/// Calls every method of a geometry, with numbers at and beyond its limits.
 fn exercise(geometry: &Geometry) {
     let groups = [0, 1, 2, geometry.group_count().saturating_sub(1), geometry.group_count(), u32::MAX];
     let blocks = [0, 1, geometry.table_end(), geometry.blocks_count() - 1, geometry.blocks_count(), u64::MAX];
@@ -232,7 +233,8 @@ fn exercise(geometry: &Geometry) {
     assert_eq!(geometry.inode_slot(geometry.inodes_count()).is_some(), geometry.inodes_count() > 0);
 }
 
-/// A superblock of one of several volumes with some bytes changed, and the checksum made good again.
+/// Generates a superblock of one of several volumes with some bytes changed and the checksum
+/// recomputed.
 fn mutated_superblock() -> impl Strategy<Value = Vec<u8>> {
     let volumes = [
         ("-t ext2 -b 1024", "8M"),
@@ -241,7 +243,7 @@ fn mutated_superblock() -> impl Strategy<Value = Vec<u8>> {
         ("-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,64bit", "20M"),
     ];
     let bytes = volumes.map(|(options, size)| Image::make(options, size).superblock_bytes());
-    // Most of what matters is in the first 0x180 bytes.
+    // Most fields that matter are in the first 0x180 bytes.
     let byte = (prop_oneof![3 => 0usize..0x68, 2 => 0xccusize..0x180, 1 => 0usize..0x3fc], any::<u8>());
     (prop::sample::select(bytes.to_vec()), prop::collection::vec(byte, 0..6)).prop_map(
         |(mut bytes, changes)| {
@@ -278,7 +280,7 @@ proptest! {
     }
 }
 
-/// Superblocks of volumes without checksums, with small and large descriptors and inodes.
+/// Returns superblocks of volumes without checksums, with small and large descriptors and inodes.
 fn plain_superblocks() -> Vec<Superblock> {
     let volumes = [
         ("-t ext2 -b 1024 -I 128", "8M"),
@@ -288,7 +290,8 @@ fn plain_superblocks() -> Vec<Superblock> {
     volumes.iter().map(|(options, size)| Image::make(options, size).superblock()).collect()
 }
 
-/// The same volumes, but with crc32c and (where nothing is large) crc16 checksums.
+/// Returns superblocks of volumes with crc32c checksums, with small and large descriptors and
+/// inodes, and of one with crc16 checksums.
 fn checked_superblocks() -> Vec<Superblock> {
     let options =
         ["-O metadata_csum,64bit -I 256", "-O metadata_csum,^64bit -I 128", "-O ^metadata_csum,uninit_bg"];
@@ -305,7 +308,7 @@ proptest! {
         (mode, extra, ino) in (any::<u16>(), 0u16..40, 1u32..2000),
         small in any::<bool>(),
     ) {
-        // Numbers that would be refused for being large are made small half of the time.
+        // Half of the time, numbers that would be refused for being large are made small.
         record[..2].copy_from_slice(&mode.to_le_bytes());
         record[128..130].copy_from_slice(&(extra * 4).to_le_bytes());
         if small {
@@ -331,7 +334,8 @@ proptest! {
         mut bytes in prop::collection::vec(any::<u8>(), 256),
         ino in 11u32..2000,
     ) {
-        // Fields that could be refused are set to what is allowed; the rest is random and only sealed.
+        // Fields that could be refused get allowed values; the rest is random, and only the
+        // checksum is made good.
         bytes[..2].copy_from_slice(&0o100_644u16.to_le_bytes());
         bytes[0x68..0x70].fill(0);
         bytes[0x76..0x78].fill(0);
@@ -372,7 +376,8 @@ fn mmp_magic() -> [u8; 4] {
     0x004d_4d50u32.to_le_bytes()
 }
 
-/// The record with a good checksum, by way of the same fields on a volume without checksums.
+/// Returns the record with a good checksum, by encoding the same fields on a volume without
+/// checksums.
 fn seal_inode(record: &[u8], ino: u32, sb: &Superblock) -> Vec<u8> {
     let mut raw = *sb.raw();
     raw.s_feature_ro_compat.set(raw.s_feature_ro_compat.get() & !RoCompat::METADATA_CSUM.bits());

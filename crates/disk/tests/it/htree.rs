@@ -1,4 +1,5 @@
-//! Hash trees of real directories: searched from the root, and hashed as debugfs hashes.
+//! Tests of the hash trees of real directories: lookups from the root, and hashes compared with
+//! those of debugfs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -55,7 +56,8 @@ impl<'a> Tree<'a> {
         ok(dirent::find(&self.blocks[&u64::from(logical)], name, &layout, PLACE)).is_some()
     }
 
-    /// Looks `name` up as a reader does: down by hash, then on while leaves continue. Says how many leaves it took.
+    /// Looks `name` up as a reader does: down by hash, then on while leaves continue. Returns how
+    /// many leaves it took.
     fn lookup(&self, name: &[u8]) -> Option<usize> {
         let major = self.hasher.hash(name).major;
         let root = self.root();
@@ -70,7 +72,7 @@ impl<'a> Tree<'a> {
             if self.leaf_has(node.block(at), name) {
                 return Some(leaves);
             }
-            // The next leaf in order may hang below another node.
+            // The next leaf in order may be below another node.
             let depth = way.iter().rposition(|(node, at)| at + 1 < node.len())?;
             if !way[depth].0.continues(way[depth].1 + 1, major) {
                 return None;
@@ -84,7 +86,7 @@ impl<'a> Tree<'a> {
         None
     }
 
-    /// Looks every name up, and returns how many there are and the most leaves one took.
+    /// Looks every name up. Returns how many names there are and the most leaves that one took.
     fn look_up_all(&self) -> (usize, usize) {
         let record = self.volume.inode(self.inode.ino()).1;
         let names = self.volume.names(&self.inode, &record);
@@ -114,7 +116,7 @@ impl<'a> Tree<'a> {
             };
             let hex = |digits: &str| u32::from_str_radix(digits, 16).expect("a hash");
             assert!(ino.iter().all(u8::is_ascii_digit));
-            // The last name of a block has the block's checksum behind it.
+            // The block's checksum follows the last name of a block.
             let end = name.windows(3).position(|window| window == b"   ").expect("spaces behind a name");
             let name = &name[..end];
             assert_eq!(
@@ -134,18 +136,18 @@ fn create(dir: &Path, names: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()
     names.into_iter().try_for_each(|name| std::fs::File::create(dir.join(OsStr::from_bytes(&name))).map(drop))
 }
 
-/// Names of many lengths beyond ASCII, none of which debugfs has to escape.
+/// Creates names of many lengths beyond ASCII, none of which debugfs has to escape.
 fn accents(root: &Path) -> io::Result<()> {
     let name = |at: usize| [format!("{at}-").as_bytes(), "äöü€".repeat(at % 20).as_bytes()].concat();
     create(&root.join("dir"), (0..600).map(name))
 }
 
-/// So many long names that blocks of 1 KiB need three levels of nodes.
+/// Creates enough long names that blocks of 1 KiB need three levels of nodes.
 fn long_names(root: &Path) -> io::Result<()> {
     create(&root.join("dir"), (0..60_000).map(|at| format!("{at:0>250}").into_bytes()))
 }
 
-/// What follows 240 times `c` in names that all have the same legacy hash.
+/// The endings of names that have the same legacy hash after 240 times `c`.
 const COLLIDING: [&str; 24] = [
     "aMWwXW", "dU_RqJ", "fe0nDp", "fr6EKj", "hqlW7z", "j83gaf", "mbUXTv", "nyI1wO", "n-eBZz", "oV6kKs",
     "ruoC4e", "tR0QBh", "uMLD82", "u4gnDi", "vTcQTn", "wlplf4", "wptFKL", "wIwLTO", "xcX_44", "xsmlxa",
@@ -256,7 +258,7 @@ fn names_with_one_hash_spill_over_several_leaves() {
     assert!(leaves >= 6, "24 names of 254 bytes fit in {leaves} leaves of 1 KiB");
 }
 
-/// Names of random bytes that debugfs's command line takes as they are.
+/// Returns names of random bytes that debugfs's command line takes as they are.
 fn random_names(count: usize) -> Vec<Vec<u8>> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let mut random = move || {
@@ -323,7 +325,8 @@ fn compare(image: &Path, seed: &str, hasher: &Hasher, version: u8, names: &[Vec<
     }
 }
 
-/// A volume whose directories may be both encrypted and case-folded, which no kernel here can write to.
+/// A volume whose directories may be both encrypted and case-folded; no kernel here can write to
+/// it.
 const FOLDED: ImageSpec = ImageSpec::new(
     "folded",
     8 * MIB,
@@ -341,14 +344,16 @@ const FOLDED: ImageSpec = ImageSpec::new(
     ],
 )
 .then(&[
-    // Inode 13 is a pipe: unlike files, it may be in an encrypted directory and not be encrypted itself.
+    // Inode 13 is a pipe: unlike files, it may be in an encrypted directory without being encrypted
+    // itself.
     Step::Debugfs("mkdir dir\nexpand_dir dir\nexpand_dir dir\nexpand_dir dir\nmknod pipe p\n"),
     Step::Run(fill_folded),
     Step::Debugfs("sif dir flags 0x40080800\nsif pipe links_count 81\n"),
     Step::E2fsck(&["-D"]),
 ]);
 
-/// Eighty names of 17 bytes, which the hash behind them does not follow at once, and an encryption context.
+/// Writes eighty names and an encryption context. The names have 17 bytes, so padding separates
+/// each from the hash after it.
 fn fill_folded(image: &Image) {
     let volume = Volume::open(&image.path);
     let (dir, mut record) = volume.inode(12);

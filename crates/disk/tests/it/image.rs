@@ -1,4 +1,4 @@
-//! Images made at test time, and what the tools of e2fsprogs say of them.
+//! Images made at test time, and the output of the e2fsprogs tools for them.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,7 @@ use extern4_disk::inode::Inode;
 use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{Corrupt, Place, Structure};
 
-/// A directory that goes with its owner.
+/// A temporary directory that is removed when it is dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -31,19 +31,21 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // A leftover in the directory for temporary files harms nobody.
+        // A leftover in the directory for temporary files does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// An image of a volume. Its contents are the same in every run: UUID, hash seed and times are given.
+/// An image of a volume. Its contents are the same in every run: UUID, hash seed and times are
+/// fixed.
 pub(crate) struct Image {
     dir: TempDir,
     file: File,
 }
 
 impl Image {
-    /// Makes a volume of `size` with these options of `mke2fs`, filled with the files of `sample_tree`.
+    /// Makes a volume of `size` with these options of `mke2fs`, filled with the files of
+    /// `sample_tree`.
     pub(crate) fn make(options: &str, size: &str) -> Self {
         let dir = TempDir::new();
         let tree = dir.path().join("tree");
@@ -101,7 +103,7 @@ impl Image {
         GroupDescriptor::decode(&bytes, group, sb, Place::new(Structure::GroupDescriptor)).unwrap()
     }
 
-    /// The byte offset of an inode's record.
+    /// Returns the byte offset of an inode's record.
     pub(crate) fn record_offset(&self, ino: u32, sb: &Superblock) -> u64 {
         let slot = sb.geometry().inode_slot(ino).unwrap();
         let table = self.descriptor(slot.group, sb).inode_table();
@@ -123,7 +125,7 @@ impl Image {
         run(tool("debugfs").arg("-w").arg("-f").arg(script).arg(self.path()));
     }
 
-    /// What `debugfs` says of each of these inodes.
+    /// Returns the output of `debugfs` for each of these inodes.
     pub(crate) fn stat(&self, inodes: &[u32]) -> Vec<String> {
         let commands: Vec<String> = inodes.iter().map(|ino| format!("stat <{ino}>\n")).collect();
         let text = run(tool("debugfs").arg("-f").arg(self.script(&commands.concat())).arg(self.path()));
@@ -147,19 +149,19 @@ impl Image {
         self.file.write_all_at(bytes, offset).unwrap();
     }
 
-    /// What `debugfs` answers to one command.
+    /// Returns the output of `debugfs` for one command.
     pub(crate) fn debugfs(&self, command: &str) -> String {
         run(tool("debugfs").args(["-R", command]).arg(self.path()))
     }
 
-    /// The features as `dumpe2fs` names them.
+    /// Returns the features as `dumpe2fs` names them.
     pub(crate) fn feature_names(&self) -> String {
         let text = run(tool("dumpe2fs").arg("-h").arg(self.path()));
         let line = text.lines().find_map(|line| line.strip_prefix("Filesystem features:"));
         line.unwrap().trim().to_owned()
     }
 
-    /// What `dumpe2fs` says: first the fields of the superblock, then the groups.
+    /// Returns the output of `dumpe2fs`: first the fields of the superblock, then the groups.
     pub(crate) fn dumpe2fs(&self) -> (HashMap<String, String>, Vec<String>) {
         let text = run(tool("dumpe2fs").arg(self.path()));
         let (header, groups) = text.split_once("\n\n\nGroup 0:").unwrap();
@@ -179,7 +181,8 @@ fn sample_tree(tree: &Path) {
     run(Command::new("mkfifo").arg(tree.join("pipe")));
 }
 
-/// A tool of e2fsprogs in an environment that makes its output the same everywhere.
+/// Returns a command for a tool of e2fsprogs, in an environment that makes its output the same
+/// everywhere.
 fn tool(name: &str) -> Command {
     let mut command = Command::new(name);
     let path = std::env::var("PATH").unwrap_or_default();
@@ -189,7 +192,7 @@ fn tool(name: &str) -> Command {
     command
 }
 
-/// Runs a command that must succeed, and gives what it prints.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);

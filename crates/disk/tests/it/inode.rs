@@ -1,4 +1,4 @@
-//! Inodes against `debugfs`.
+//! Tests of inodes against `debugfs`.
 
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::group::GroupFlags;
@@ -216,7 +216,7 @@ fn impossible_fields_are_named() {
     }
 }
 
-/// The inode of a path, from `debugfs`.
+/// Returns the inode of a path, from `debugfs`.
 pub(crate) fn find(image: &Image, path: &str) -> u32 {
     let text = image.debugfs(&format!("stat {path}"));
     let number = text.split_once("Inode: ").unwrap().1.split_whitespace().next().unwrap();

@@ -1,4 +1,5 @@
-//! Tests on volumes that `mke2fs` and the kernel make, with `dumpe2fs`, `debugfs` and the kernel's mount as oracles.
+//! Tests on volumes that `mke2fs` and the kernel make, with `dumpe2fs`, `debugfs` and the kernel's
+//! mount as oracles.
 
 mod hostile;
 mod htree;

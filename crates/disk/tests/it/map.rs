@@ -1,4 +1,4 @@
-//! Block maps of real files, against what debugfs says of the same inodes.
+//! Tests of the block maps of real files against the output of debugfs for the same inodes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use extern4_testkit::{tools, zoo};
 
 use crate::reader::Volume;
 
-/// Every file and directory whose blocks debugfs can list.
+/// Returns every file and directory whose blocks debugfs can list.
 fn inodes(volume: &Volume) -> BTreeSet<u32> {
     let has_blocks = |ino: &u32| {
         let inode = volume.inode(*ino).0;
@@ -18,7 +18,8 @@ fn inodes(volume: &Volume) -> BTreeSet<u32> {
     volume.walk().into_values().map(|name| name.ino).filter(has_blocks).collect()
 }
 
-/// debugfs's `blocks`: all blocks of each inode, one line an inode, those of the map among them.
+/// Returns the output of debugfs's `blocks`: all blocks of each inode, one line an inode, including
+/// those of the map.
 fn blocks(image: &Image, inodes: &BTreeSet<u32>) -> Vec<BTreeSet<u64>> {
     let script: String = inodes.iter().map(|ino| format!("blocks <{ino}>\n")).collect();
     let said = tools::debugfs(&image.path, false, &script);
@@ -54,7 +55,7 @@ fn extents() {
 #[test]
 fn indirect_blocks() {
     let Some((image, volume)) = check("ext2_1k") else { return };
-    // bmap says which block holds which; `blocks` only says which there are.
+    // bmap shows which block holds which logical block; `blocks` only lists the blocks.
     let mut script = String::new();
     let mut ours = Vec::new();
     for ino in inodes(&volume) {

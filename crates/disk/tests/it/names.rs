@@ -1,4 +1,5 @@
-//! Names, types, attributes and ACLs of whole volumes, as the kernel or debugfs show them.
+//! Tests of names, types, attributes and ACLs of whole volumes against the output of the kernel or
+//! debugfs.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! The shortest way from an image file to what hangs below its inodes, by the crate's decoders alone.
+//! A minimal reader: from an image file to everything below its inodes, by the crate's decoders
+//! alone.
 //!
-//! Every checksum and every stored hash on the way is verified, and every structure that can be encoded is encoded
-//! again and compared with the bytes it came from. Anything unexpected panics with the place.
+//! The reader verifies every checksum and every stored hash on the way. It also encodes every
+//! structure that can be encoded, and compares the result with the original bytes. Anything
+//! unexpected panics with the place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,7 +33,7 @@ pub(crate) struct Volume {
     pub(crate) sb: Superblock,
 }
 
-/// Which blocks an inode has.
+/// The blocks that an inode has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mapped {
     /// Data blocks: logical, physical and whether they have been written.
@@ -40,7 +42,7 @@ pub(crate) struct Mapped {
     pub(crate) meta: Vec<u64>,
 }
 
-/// A directory entry apart from its block.
+/// A directory entry, owned.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) name: Vec<u8>,
@@ -80,7 +82,7 @@ impl Volume {
         ))
     }
 
-    /// An inode and its record.
+    /// Returns an inode and its record.
     pub(crate) fn inode(&self, ino: u32) -> (Inode, Vec<u8>) {
         let geometry = self.sb.geometry();
         let slot = geometry.inode_slot(ino).expect("an inode of the volume");
@@ -122,7 +124,7 @@ impl Volume {
         }
     }
 
-    /// All blocks of an inode that has any.
+    /// Returns all blocks of an inode that has any.
     pub(crate) fn map(&self, inode: &Inode) -> Mapped {
         let mut mapped = Mapped::default();
         if inode.flags().contains(InodeFlags::EXTENTS) {
@@ -200,7 +202,7 @@ impl Volume {
         }
     }
 
-    /// The contents of a file, holes and unwritten blocks as zeroes.
+    /// Returns the contents of a file, holes and unwritten blocks as zeroes.
     pub(crate) fn read(&self, inode: &Inode, record: &[u8]) -> Vec<u8> {
         let place = Place::new(Structure::InlineData).ino(inode.ino());
         if inode.flags().contains(InodeFlags::INLINE_DATA) {
@@ -221,7 +223,7 @@ impl Volume {
         contents
     }
 
-    /// The entries of a directory in stored order; `.` and `..` are checked and left out.
+    /// Returns the entries of a directory in stored order; `.` and `..` are checked and left out.
     pub(crate) fn names(&self, inode: &Inode, record: &[u8]) -> Vec<Name> {
         let layout = self.layout(inode);
         let place = Place::new(Structure::DirectoryBlock).ino(inode.ino());
@@ -254,7 +256,7 @@ impl Volume {
         names
     }
 
-    /// The blocks of a directory by logical number.
+    /// Returns the blocks of a directory by logical number.
     pub(crate) fn dir_blocks(&self, inode: &Inode) -> Vec<(u64, Vec<u8>)> {
         self.map(inode)
             .data
@@ -263,7 +265,7 @@ impl Volume {
             .collect()
     }
 
-    /// The blocks of a hashed directory that hold its tree, by logical number.
+    /// Returns the blocks of a hashed directory that hold its tree, by logical number.
     fn index_blocks(&self, inode: &Inode) -> BTreeSet<u64> {
         if !inode.flags().contains(InodeFlags::INDEX) {
             return BTreeSet::new();
@@ -313,7 +315,8 @@ impl Volume {
                 entry.encode(&mut again[at..at + slot.rec_len as usize], layout);
             }
         }
-        // Bytes between a name and the next multiple of 4 mean nothing, and writers leave old ones there.
+        // Bytes between a name and the next multiple of 4 mean nothing, and writers leave old ones
+        // there.
         let end = |entry: &dirent::DirEntry<'_>| entry.offset as usize + 8 + entry.name.len();
         for entry in dirent::Entries::new(block, layout, place).map(|entry| ok(entry)) {
             let padding = end(&entry)..end(&entry).next_multiple_of(4);
@@ -326,7 +329,7 @@ impl Volume {
         ok(Attrs::in_inode(inode.xattr_area(record), Place::new(Structure::Xattr).ino(inode.ino())))
     }
 
-    /// The attributes that system calls show.
+    /// Returns the attributes that system calls show.
     pub(crate) fn xattrs(&self, inode: &Inode, record: &[u8]) -> Xattrs {
         let place = Place::new(Structure::Xattr).ino(inode.ino());
         let mut out = Xattrs::new();
@@ -382,7 +385,8 @@ impl Volume {
         }
     }
 
-    /// Every path below the root, the root itself as `/`, with its inode and what its entry says.
+    /// Returns every path below the root, the root itself as `/`, with its inode and the type in
+    /// its entry.
     pub(crate) fn walk(&self) -> BTreeMap<Vec<u8>, Name> {
         let root = Name { name: Vec::new(), ino: 2, kind: dirent::FileType::Directory };
         let mut found = BTreeMap::new();

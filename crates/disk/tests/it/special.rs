@@ -1,4 +1,4 @@
-//! The orphan file, the multiple mount protection block and the external journal.
+//! Tests of the orphan file, the multiple mount protection block and the external journal.
 
 use extern4_disk::mmp::{Mmp, MmpState, Node};
 use extern4_disk::orphan::OrphanBlock;

@@ -1,4 +1,4 @@
-//! Superblocks, descriptors and bitmaps against `dumpe2fs`.
+//! Tests of superblocks, descriptors and bitmaps against `dumpe2fs`.
 
 use std::process::Command;
 
@@ -25,7 +25,8 @@ fn superblock_as_dumpe2fs_sees_it() {
     }
 }
 
-/// What `dumpe2fs` should print for each of these keys; `None` for a line that should not be there.
+/// Returns the expected output of `dumpe2fs` for each of these keys; `None` for a line that should
+/// be absent.
 fn describe(sb: &Superblock) -> Vec<(&'static str, Option<String>)> {
     let geometry = sb.geometry();
     let some = |number: u64| Some(number.to_string());
@@ -191,7 +192,7 @@ fn check_flags(text: &str, descriptor: &GroupDescriptor, what: &str) {
     }
 }
 
-/// Superblocks, descriptors and reserved blocks at the start of the group.
+/// Checks the superblocks, descriptors and reserved blocks at the start of the group.
 fn check_layout(text: &str, group: u32, geometry: &Geometry, what: &str) {
     let copy = if group == 0 { "Primary superblock at " } else { "Backup superblock at " };
     assert_eq!(geometry.superblock_in(group), find_number(text, copy), "{what}: {text}");
@@ -246,7 +247,7 @@ fn check_bitmaps(image: &Image, sb: &Superblock, group: u32, text: &str, what: &
     assert_eq!(ranges(text, "Free inodes: "), runs.collect::<Vec<_>>(), "{what}: {text}");
 }
 
-/// The ranges that a line lists: `5-9, 11`.
+/// Returns the ranges that a line lists: `5-9, 11`.
 fn ranges(text: &str, line: &str) -> Vec<(u64, u64)> {
     let list = text.lines().find_map(|it| it.trim_start().strip_prefix(line.trim_end())).unwrap_or_default();
     let ranges = list.split(',').map(str::trim).filter(|range| !range.is_empty());
@@ -274,7 +275,7 @@ fn hex_after(text: &str, before: &str) -> u32 {
 
 #[test]
 fn descriptors_in_a_table_and_in_meta_groups() {
-    // A volume that has outgrown its table goes on in meta groups.
+    // A volume that has outgrown its table continues in meta groups.
     let image = Image::make("-t ext4 -b 1024 -g 256 -O ^resize_inode,^has_journal", "4M");
     image.debugfs_write("feature meta_bg\nssv first_meta_bg 1\n");
     image.resize("20M");
@@ -289,7 +290,8 @@ fn descriptors_in_a_table_and_in_meta_groups() {
 
 #[test]
 fn feature_names_as_dumpe2fs_prints_them() {
-    // Bits that change what else dumpe2fs prints, or that make it refuse the volume, are left out.
+    // The test leaves out bits that change other output of dumpe2fs, or that make it refuse the
+    // volume.
     let words = [(0x5c, !0), (0x64, !0x610), (0x60, 0x3_e652)];
     let image = Image::make("-t ext2 -b 1024", "8M");
     let bytes = image.superblock_bytes();
@@ -305,7 +307,7 @@ fn feature_names_as_dumpe2fs_prints_them() {
     }
 }
 
-/// Every backup of the superblock is one, and knows its group.
+/// Checks that every backup of the superblock is valid, and has its group's number.
 fn check_backups(image: &Image, sb: &Superblock, options: &str) {
     for group in 1..sb.geometry().group_count() {
         if let Some(block) = sb.geometry().superblock_in(group) {

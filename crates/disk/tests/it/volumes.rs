@@ -1,4 +1,4 @@
-//! The volumes that the other tests go through: options of `mke2fs`, and a size.
+//! The volumes that the other tests use: options of `mke2fs`, and a size.
 
 pub(crate) const VOLUMES: &[(&str, &str)] = &[
     // Revisions and generations.
@@ -30,7 +30,7 @@ pub(crate) const VOLUMES: &[(&str, &str)] = &[
     ("-t ext4 -b 1024 -g 1024 -O ^metadata_csum,uninit_bg,64bit", "20M"),
     ("-t ext4 -b 1024 -g 1024 -O ^metadata_csum,^uninit_bg,^64bit", "20M"),
     ("-t ext4 -O metadata_csum,metadata_csum_seed", "32M"),
-    // Where groups keep what.
+    // Places of the groups' metadata.
     ("-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,metadata_csum,64bit", "20M"),
     ("-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,metadata_csum,^64bit", "20M"),
     ("-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,^flex_bg,^sparse_super", "20M"),
