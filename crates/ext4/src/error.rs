@@ -1,4 +1,4 @@
-//! What can go wrong below the VFS, and the one translation to its error numbers.
+//! Errors below the VFS, and the one translation to its error numbers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use extern4_vfs::Errno;
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the file system could not do what it was asked.
+/// The reasons why the file system could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -52,7 +52,7 @@ pub enum Error {
         /// Why it cannot be read, as the end of a sentence.
         why: &'static str,
     },
-    /// Somebody else has the volume, as its multiple mount protection block says.
+    /// Another node or program has the volume, as its multiple mount protection block says.
     #[error("{0}")]
     InUse(InUse),
     /// Nothing can be changed any more, for a reason that was met before.
@@ -87,7 +87,8 @@ pub enum Unsupported {
     Rewriting(&'static str),
     /// The checksums of the volume were being computed again when that was interrupted.
     Interrupted,
-    /// A new UUID, where the feature of this name makes what is on the volume depend on the old one.
+    /// A new UUID, where the feature of this name makes what is on the volume depend on the old
+    /// one.
     Uuid(&'static str),
 }
 
@@ -125,14 +126,14 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// Who has a volume, as it says itself.
+/// The holder of a volume, as the volume itself names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
     /// A file system check has it, if it has not died.
     pub checking: bool,
     /// The host.
     pub host: String,
-    /// What the host calls the device.
+    /// The host's name for the device.
     pub device: String,
     /// How many seconds ago that was written, if the clocks agree.
     pub seconds_ago: u64,
@@ -179,8 +180,8 @@ impl Error {
         }
     }
 
-    /// The error as one of a part that the volume has for itself, such as `the journal`. An inode that is not in use is
-    /// damage there: the volume names it, and not the caller.
+    /// The error as one of a part that the volume has for itself, such as `the journal`. An inode
+    /// that is not in use is damage there: the volume names it, and not the caller.
     pub(crate) fn in_part(self, part: &'static str) -> Self {
         let place = Place::new(Structure::Inode).of(part);
         match self {
@@ -203,12 +204,13 @@ impl Error {
         }
     }
 
-    /// The error number that the Linux kernel gives for it.
+    /// Returns the error number that the Linux kernel gives for it.
     pub fn errno(&self) -> Errno {
         match self {
             Self::NotExt(_) => Errno::EINVAL,
             Self::Corrupt(_) => Errno::EUCLEAN,
-            // A block outside of the volume is refused before it is read: the pointer was bad, not the device.
+            // A block outside of the volume is refused before it is read: the pointer was bad, not
+            // the device.
             Self::Io(extern4_block::Error::BlockOutOfRange { .. }) => Errno::EUCLEAN,
             Self::Io(_) => Errno::EIO,
             Self::Unsupported(_) => Errno::EOPNOTSUPP,

@@ -1,4 +1,4 @@
-//! For those who want to see the structures themselves: maps and hash trees, as they are read.
+//! Structures as they are read, for experts: maps and hash trees.
 
 use crate::dir::htree::read::{HtreeEntry, Tree};
 use crate::error::Result;
@@ -6,8 +6,9 @@ use crate::fs::Ext4;
 use crate::map::run::Run;
 
 impl Ext4 {
-    /// What stands at block `logical` of inode `ino`, and for how many blocks from there on. The inode must have a map:
-    /// its contents or its target must not stand in its place.
+    /// Returns the run at block `logical` of inode `ino`, and for how many blocks it goes on from
+    /// there. The inode must have a map: its contents or its target must not stand in the map's
+    /// place.
     ///
     /// # Errors
     /// An inode or a map that is corrupt, or a device that fails.
@@ -15,8 +16,8 @@ impl Ext4 {
         self.load_inode(ino)?.map(self, logical)
     }
 
-    /// Calls `each` with the entries of the hash tree of directory `ino`, each node's before those of the nodes it
-    /// names; not at all if the directory has no tree.
+    /// Calls `each` with the entries of the hash tree of directory `ino`, each node's before those
+    /// of the nodes it names. Makes no call if the directory has no tree.
     ///
     /// # Errors
     /// A tree that is corrupt, or a device that fails.

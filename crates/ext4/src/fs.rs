@@ -25,13 +25,14 @@ pub struct Ext4 {
     pub(crate) volume: Volume,
     pub(crate) fast_commits: FastCommits,
     pub(crate) replayed: Option<Replayed>,
-    /// The journal was replayed although the primary superblock says that nothing is to be recovered.
+    /// The journal was replayed although the primary superblock says that nothing is to be
+    /// recovered.
     pub(crate) unannounced: bool,
     /// None while the volume is only read.
     pub(crate) writer: OnceLock<Writer>,
     /// Times that are not stored at once, if that was asked for.
     pub(crate) lazy_times: OnceLock<LazyTimes>,
-    /// What is done about damage that a change meets.
+    /// How a change reacts to damage that it meets.
     pub(crate) error_policy: ErrorPolicy,
     /// New files take the group of their directory.
     pub(crate) bsd_groups: bool,
@@ -40,7 +41,7 @@ pub struct Ext4 {
     /// The user and the group who may use the blocks that are kept back.
     pub(crate) reserved_for: (u32, u32),
     pub(crate) kept: Kept,
-    /// Nobody has more than his quota.
+    /// Users, groups and projects are held to their quotas.
     pub(crate) heeds_limits: bool,
     /// ACLs count.
     pub(crate) has_acls: bool,
@@ -53,8 +54,8 @@ pub struct Ext4 {
     /// Keeps other hosts from it.
     pub(crate) guard: OnceLock<Guard>,
     pub(crate) warnings: OnceLock<Vec<String>>,
-    /// How a volume that was opened for reading can be made writable; `None` for one that was opened
-    /// for writing.
+    /// How a volume that was opened for reading can be made writable; `None` for one that was
+    /// opened for writing.
     pub(crate) upgrade: Option<Upgrade>,
     pub(crate) losses: Arc<Losses>,
     pub(crate) opener: Opener,
@@ -73,7 +74,8 @@ impl Deref for Ext4 {
 }
 
 impl Ext4 {
-    /// What changes of the volume go through; `EROFS` if it was opened for reading.
+    /// Returns the writer, through which all changes of the volume go; `EROFS` if it was opened for
+    /// reading.
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer.get().ok_or_else(|| Errno::EROFS.into())
     }
@@ -97,12 +99,13 @@ impl Ext4 {
         }
     }
 
-    /// What transactions have cost so far; `None` if the volume is not open for writing.
+    /// Returns the cost of transactions so far; `None` if the volume is not open for writing.
     pub fn journal_stats(&self) -> Option<extern4_jbd2::Stats> {
         self.writer.get().map(|writer| writer.transactions.stats())
     }
 
-    /// What attributes have shared so far; `None` if the volume is not open for writing.
+    /// Returns how much sharing attributes have done so far; `None` if the volume is not open for
+    /// writing.
     pub fn sharing_stats(&self) -> Option<SharingStats> {
         self.writer.get().map(|writer| writer.sharing.stats())
     }

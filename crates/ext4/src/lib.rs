@@ -1,7 +1,8 @@
-//! The ext4 file system: reads and changes ext2, ext3 and ext4 volumes behind the traits of `extern4_vfs`.
+//! The ext4 file system: reads and changes ext2, ext3 and ext4 volumes behind the traits of
+//! `extern4_vfs`.
 //!
-//! [`Ext4::open`] and [`Ext4::open_for_writing`] make a file system from a device. The VFS calls it through `FileSystem`,
-//! `InodeOps` and `FileOps`. [`Ext4`]'s own methods are for experts.
+//! [`Ext4::open`] and [`Ext4::open_for_writing`] make a file system from a device. The VFS calls it
+//! through `FileSystem`, `InodeOps` and `FileOps`. [`Ext4`]'s own methods are for experts.
 //!
 //! | folder | holds |
 //! |---|---|
@@ -14,21 +15,24 @@
 //! | `fscrypt` | what encrypted inodes show without a key |
 //! | `alloc` | free blocks and inodes, preallocation, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | what readers share: geometry, group descriptors, buffers; and the transaction handle |
+//! | `volume` | read by all: geometry, group descriptors, buffers; and the transaction handle |
 //! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
 //! | `mount` | opening a volume, its options and its journal |
 //! | `tune` | changes of the superblock |
 //! | `check` | the checker |
 //!
-//! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`, `quota::accounts`, `mount::writer` and
-//! those below them) do not know `Ext4`. Operations are functions that take it, or a handle, as their first argument.
-//! Questions about one inode are methods of `InodeInfo`.
+//! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`,
+//! `quota::accounts`, `mount::writer` and those below them) do not know `Ext4`. Operations are
+//! functions that take it, or a handle, as their first argument. Questions about one inode are
+//! methods of `InodeInfo`.
 //!
-//! Each structure's reading and its changing are in one folder. An operation that changes the volume reserves the blocks that it
-//! may need, opens a handle (`volume::handle`), and does all its work in that one transaction.
+//! Each structure's reading and its changing are in one folder. An operation that changes the
+//! volume reserves the blocks that it may need and opens a handle (`volume::handle`). It does all
+//! its work in that one transaction.
 //!
-//! Invariants: a volume opened for reading is never written. Every number from the volume is checked before it is used, and an
-//! error names the broken structure and its place. No walk over a structure is longer than the structure.
+//! Invariants: a volume opened for reading is never written. Every number from the volume is
+//! checked before it is used, and an error names the broken structure and its place. No walk over a
+//! structure is longer than the structure.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ pub(crate) fn now_seconds() -> u32 {
     since.map_or(1, |time| seconds(time.as_secs().cast_signed()))
 }
 
-/// The same of a time; never 0, which is none.
+/// Returns the seconds of `time`; never 0, which stands for no time.
 pub(crate) fn seconds(time: i64) -> u32 {
     u32::try_from(time.max(1)).unwrap_or(u32::MAX)
 }

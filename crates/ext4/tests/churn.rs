@@ -1,4 +1,5 @@
-//! Memory of threads that come and go, and of threads that rest: bounded, however many there have been.
+//! Memory of threads that come and go, and of threads that rest: bounded, however many there have
+//! been.
 //!
 //! `EXTERN4_THREADS` says how many threads come and go; 400 by default.
 

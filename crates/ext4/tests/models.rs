@@ -8,7 +8,8 @@ use extern4_sync::closable_refcount::{ClosableRefcount, Put, TryGet};
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 
-/// What stands for a block that is shared: who has it, whether it is free, what it holds, and whether the journal has it.
+/// A model of a shared block: its sharers, whether it is free, its contents, and whether the
+/// journal has it.
 struct SharedBlock {
     cache: MbCache,
     sharers: ClosableRefcount,
@@ -22,7 +23,7 @@ struct SharedBlock {
 const HASH: u32 = 77;
 const BLOCK: u64 = 5;
 const MOST: u32 = 1024;
-/// What it holds.
+/// The block's contents.
 const WANTED: u64 = 1;
 
 /// Whether a block can be found.
@@ -31,7 +32,7 @@ fn offers(cache: &MbCache, block: u64) -> bool {
 }
 
 impl SharedBlock {
-    /// One who has it, in memory or only where it is stored.
+    /// A block with one sharer, counted in memory or only where it is stored.
     fn of_one(is_known: bool) -> Self {
         Self::in_cache(MbCache::new(0), is_known)
     }
@@ -53,14 +54,15 @@ impl SharedBlock {
         block
     }
 
-    /// One who has what is part of the transaction already.
+    /// A block with one sharer that is part of the transaction already.
     fn of_one_in_transaction() -> Self {
         let block = Self::of_one(true);
         block.is_part.store(1, Ordering::Relaxed);
         block
     }
 
-    /// Journal access: of a block that has been freed it would take back that its older copies count no more.
+    /// Runs `edit` with journal access. Access to a block that has been freed would take back the
+    /// revocation of its older copies.
     fn journal<R>(&self, edit: impl FnOnce() -> R) -> R {
         let _change = self.change.lock().unwrap();
         assert_eq!(self.freed.load(Ordering::Relaxed), 0, "journal access to a block that is free");
@@ -102,7 +104,7 @@ impl SharedBlock {
         self.reuse_for(WANTED)
     }
 
-    /// One who has it leaves, and frees it if he is the last.
+    /// A thread that has the block leaves, and frees it if it is the last.
     fn release(&self) {
         if self.is_part() {
             return self.left(self.sharers.put());
@@ -120,7 +122,8 @@ impl SharedBlock {
         }
     }
 
-    /// So many have it in the end, which is stored if that is another number than before.
+    /// Checks that `sharers` inodes have the block in the end. The count is stored if it differs
+    /// from the one before.
     fn check(&self, sharers: u32, has_changed: bool) {
         assert_eq!(self.freed.load(Ordering::Relaxed) == 0, sharers > 0);
         assert_eq!(offers(&self.cache, BLOCK), sharers > 0);
@@ -132,7 +135,8 @@ impl SharedBlock {
     }
 }
 
-/// 3dc96bba65f5, 65f8b80053a1: a finder took journal access to a block that its last owner had freed and revoked.
+/// 3dc96bba65f5, 65f8b80053a1: a finder took journal access to a block that its last owner had
+/// freed and revoked.
 #[test]
 fn xattr_reuse_vs_release_last() {
     let setups: [fn() -> SharedBlock; 3] =
@@ -144,7 +148,7 @@ fn xattr_reuse_vs_release_last() {
     }
 }
 
-/// Two who leave, and one who comes: the last frees it, once.
+/// Two threads leave and one joins: the last frees the block, once.
 #[test]
 fn xattr_reuse_vs_two_releases() {
     explore(|| {
@@ -157,7 +161,8 @@ fn xattr_reuse_vs_two_releases() {
     });
 }
 
-/// One comes in vain: he leaves as everybody does, and frees the block if the last has left it meanwhile.
+/// A thread joins in vain: it leaves as any other does, and frees the block if the last has left it
+/// meanwhile.
 #[test]
 fn xattr_reuse_in_vain_vs_release_last() {
     for setup in [|| SharedBlock::of_one(true), SharedBlock::of_one_in_transaction] {
@@ -173,7 +178,7 @@ fn xattr_reuse_in_vain_vs_release_last() {
     }
 }
 
-/// The same beside one who stays, and one who comes for what it holds.
+/// A thread joins in vain while one inode stays and another joins for the block's contents.
 #[test]
 fn xattr_reuse_in_vain_vs_reuse() {
     race_for(
@@ -191,7 +196,7 @@ fn xattr_reuse_in_vain_vs_reuse() {
     );
 }
 
-/// Two find out how many have it: both are counted.
+/// Two threads read the stored count at once: both are counted.
 #[test]
 fn xattr_reuse_vs_reuse_of_unknown() {
     race_for(
@@ -205,7 +210,8 @@ fn xattr_reuse_vs_reuse_of_unknown() {
     );
 }
 
-/// A thread that changes a block in place takes it out of sharing first: a block that another thread joined does not change.
+/// A thread that changes a block in place takes it out of sharing first: a block that another
+/// thread joined does not change.
 #[test]
 fn xattr_reuse_vs_change_in_place() {
     race_for(
@@ -233,8 +239,8 @@ fn xattr_reuse_vs_change_in_place() {
     );
 }
 
-/// One leaves, and before he has found out that he is the last, another has joined, changed the contents in place, and left: that one is the
-/// last, and nobody finds what it is now.
+/// A thread leaves. Before it knows whether it is the last, another has joined, changed the
+/// contents in place, and left. That one is the last, and no lookup finds the new contents.
 #[test]
 fn xattr_release_vs_another_life() {
     const OTHER: u32 = HASH + 1;
@@ -256,7 +262,8 @@ fn xattr_release_vs_another_life() {
     );
 }
 
-/// One finds that too many have it while one of those leaves: it is not marked full when all is done.
+/// One finds that too many have it while one of those leaves: it is not marked full when all is
+/// done.
 #[test]
 fn xattr_full_vs_release() {
     const FEW: u32 = 2;
@@ -288,7 +295,7 @@ fn xattr_full_vs_release() {
     );
 }
 
-/// Two who make the same entry: it is in once, and counted once.
+/// Two threads make the same entry: it is in once, and counted once.
 #[test]
 fn xattr_create_dup() {
     race_for(
@@ -330,7 +337,8 @@ fn xattr_flag_lost_update() {
     );
 }
 
-/// A thread looks up a hash while another evicts: it sees whole entries of that hash, and no more than a bucket has room for.
+/// A thread looks up a hash while another evicts: it sees whole entries of that hash, and no more
+/// than a bucket has room for.
 #[test]
 fn xattr_evict_vs_find_next() {
     race(
@@ -396,7 +404,7 @@ fn xattr_remove_vs_resize() {
     race_for(|| of_two(2), shrink, remove, end);
 }
 
-/// What is put in while the cache grows or shrinks is moved, or is not in.
+/// An entry inserted while the cache grows or shrinks is moved, or is not in.
 #[test]
 fn xattr_create_vs_resize() {
     let create = |cache: &MbCache| cache.insert(HASH, BLOCK + 1) == Inserted::Yes;
@@ -409,7 +417,7 @@ fn xattr_create_vs_resize() {
     race_for(|| of_size(2), shrink, create, end);
 }
 
-/// Two who find that it should be larger: one moves, and nothing is lost.
+/// Two threads find that the cache should be larger: one moves the entries, and nothing is lost.
 #[test]
 fn xattr_grow_twice() {
     race(
@@ -423,7 +431,7 @@ fn xattr_grow_twice() {
     );
 }
 
-/// Who removes an entry may come upon a cache that grows, and then shrinks again.
+/// A removing thread may meet a cache that grows, and then shrinks again.
 #[test]
 fn xattr_remove_vs_grow_and_shrink() {
     race_for(
@@ -439,8 +447,8 @@ fn xattr_remove_vs_grow_and_shrink() {
     );
 }
 
-/// One joins a block and its only owner leaves, as above, while the cache grows or shrinks: who has found it where it is no more is told
-/// when it is given up.
+/// A thread joins a block and its only owner leaves, while the cache grows or shrinks. A thread
+/// that found the entry at its old place learns that the block was given up.
 #[test]
 fn xattr_reuse_vs_release_last_vs_resize() {
     for (bits, resize) in [(0, grow as fn(&MbCache)), (2, shrink)] {

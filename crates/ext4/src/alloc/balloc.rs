@@ -17,23 +17,25 @@ use crate::error::Result;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// What one look at all groups is for.
+/// The terms of one search through all groups.
 #[derive(Clone, Copy)]
 struct Search<'g> {
     want: u32,
-    /// Whose window is to begin behind what is taken.
+    /// The growing file whose window is to begin behind the blocks that are taken.
     growth: Option<&'g Growth<'g>>,
     /// Blocks of that window.
     ahead: u32,
     /// A shorter run is left alone, unless it is at the goal.
     least: u32,
-    /// Windows are of no account.
+    /// Takes blocks out of windows, too, after breaking them.
     breaks_windows: bool,
 }
 
 impl<'g> Search<'g> {
-    /// First where there is room for all, then where there is room for a good part, then wherever there is room, without windows.
-    /// Others may take what is free before us and free what is behind us, so one look is not enough to know that there is none.
+    /// Returns the searches in their order: first where there is room for all, then for a good
+    /// part, then wherever there is room, windows included. Other threads may take blocks ahead of
+    /// the search and free blocks behind it. One look is therefore not enough to know that there is
+    /// none.
     fn all(want: u32, growth: Option<&'g Growth<'g>>, most: u32) -> [Self; 5] {
         let ahead = growth.map_or(0, |growth| growth.ahead.min(most - want));
         let whole = Self { want, growth, ahead, least: want + ahead, breaks_windows: false };
@@ -42,14 +44,15 @@ impl<'g> Search<'g> {
         [whole, part, any, any, any]
     }
 
-    /// How long a run may be of use.
+    /// Returns the longest run that is of use.
     fn blocks(&self) -> u32 {
         self.want + self.ahead
     }
 }
 
 impl BlockAllocator {
-    /// A bitmap of a group that is part of the running transaction already, and so has been verified: its block.
+    /// Returns the block of a group's bitmap, if the bitmap is part of the running transaction
+    /// already, and so has been verified.
     pub(super) fn changed_bitmap(group: &Group, which: Which) -> Option<u64> {
         let unstored = group.unstored.as_ref()?;
         let pin = match which {
@@ -61,16 +64,17 @@ impl BlockAllocator {
 }
 
 impl BlockAllocator {
-    /// Takes up to `want` free blocks that stand together, near block `goal`; one at least.
+    /// Takes up to `want` free blocks that stand together, near block `goal`; at least one.
     ///
     /// # Errors
-    /// `ENOSPC`; a corrupt bitmap, as which counts as well one with fewer free blocks than its group says, once what was set aside
-    /// cannot be found.
+    /// `ENOSPC`; a corrupt bitmap. A bitmap counts as corrupt, too, if it has fewer free blocks
+    /// than its group says, so that blocks set aside cannot be found.
     pub(crate) fn allocate(&self, handle: &Handle<'_>, goal: u64, want: u32) -> Result<Range<u64>> {
         self.allocate_growing(handle, goal, want, None)
     }
 
-    /// The same for a file that grows: out of its window, or where there is room for a new one behind what it takes.
+    /// Takes blocks as [`allocate`](Self::allocate) does, for a file that grows. They come out of
+    /// its window, or from where there is room for a new one behind them.
     pub(crate) fn allocate_growing(
         &self,
         handle: &Handle<'_>,
@@ -103,8 +107,8 @@ impl BlockAllocator {
         Err(bad_bitmap(Which::Blocks, goal_group))
     }
 
-    /// Takes blocks out of the file's window, if that has so many and begins at the goal. Otherwise the window is of no use any more,
-    /// and ends.
+    /// Takes blocks out of the file's window, if it has `want` blocks and begins at the goal.
+    /// Otherwise the window is of no use any more, and ends.
     fn allocate_in_window(
         &self,
         handle: &Handle<'_>,
@@ -137,7 +141,7 @@ impl BlockAllocator {
         if search.breaks_windows {
             group.free.break_windows();
         }
-        // A goal that is free is taken however short its run is.
+        // A free goal is taken however short its run is.
         if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(search.least) {
             return Ok(None);
         }
@@ -181,7 +185,8 @@ impl BlockAllocator {
         Ok(blocks)
     }
 
-    /// Gives blocks back; `metadata` if they may have been logged. Nobody can take them before the transaction is durable.
+    /// Gives blocks back; `metadata` if they may have been logged. No thread can take them before
+    /// the transaction is durable.
     ///
     /// # Errors
     /// A block that is free already, or is the volume's own.
@@ -206,7 +211,7 @@ impl BlockAllocator {
         Ok(())
     }
 
-    /// The block bitmap of a group, made if the group has none yet.
+    /// Returns the block bitmap of a group, and makes it if the group has none yet.
     fn block_bitmap(&self, handle: &Handle<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.block_bitmap();
         let sb = handle.fs.superblock();
@@ -223,8 +228,8 @@ impl BlockAllocator {
         Ok(buffer)
     }
 
-    /// Sets or clears bits of a group's bitmap, all of which must be the other way. The group's descriptor is stored later.
-    /// Locks: the group's, held.
+    /// Sets or clears bits of a group's bitmap, all of which must be the other way. The group's
+    /// descriptor is stored later. Locks: the group's, held.
     pub(crate) fn set_bits(
         &self,
         handle: &Handle<'_>,
@@ -254,7 +259,8 @@ impl BlockAllocator {
             let geometry = handle.fs.superblock().geometry();
             let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(which, number))?;
             let mut descriptors = handle.fs.cache.read(at.block)?;
-            // Part of the transaction from now on, so that it is counted, and still there when it is changed.
+            // Part of the transaction from now on, so that it is counted, and still there when it
+            // is changed.
             handle.edit(&mut descriptors, |_| ());
             let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
             group.unstored = Some(Unstored { descriptors, offset, blocks: None, inodes: None });
@@ -270,7 +276,7 @@ impl BlockAllocator {
         Ok(())
     }
 
-    /// Whether descriptors say what of a group has never been used.
+    /// Whether descriptors record which part of a group has never been used.
     pub(crate) fn tracks_unused(&self, handle: &Handle<'_>) -> bool {
         let features = handle.fs.superblock().features().ro_compat;
         features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM)

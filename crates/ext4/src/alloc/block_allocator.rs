@@ -1,18 +1,19 @@
 //! Blocks: which are free, taking some, and giving them back.
 //!
-//! Each group has a bitmap, and counts in its descriptor. Whoever changes them holds the group's lock. The descriptor, which also
-//! has the checksums of the group's bitmaps, is stored once a transaction, when it closes. A block that has been
-//! freed stays out of use until the transaction that freed it is durable: after a crash before that, it would still belong to
-//! whom it belonged to, with another's contents.
+//! Each group has a bitmap, and counts in its descriptor. A thread that changes them holds the
+//! group's lock. The descriptor, which also has the checksums of the group's bitmaps, is stored
+//! once a transaction, when it closes. A freed block stays out of use until the transaction that
+//! freed it is durable. After a crash before that, it would still belong to its old file, and hold
+//! another's contents.
 //!
 //! # Locks
-//! A group's lock is innermost but for those of buffers: nothing is waited for under it but the read of a bitmap. Only one
-//! group is locked at a time.
+//! A group's lock is innermost but for those of buffers. Its holder waits for nothing but the read
+//! of a bitmap. A thread locks only one group at a time.
 //!
 //! # What threads share
 //! Threads that work in different groups write one word in common: the number of blocks that no
-//! operation has reserved ([`BlockAllocator::reserve`]). Free blocks and blocks that wait to be free
-//! are counted by each thread for itself and added up by their readers.
+//! operation has reserved ([`BlockAllocator::reserve`]). Each thread counts free blocks and blocks
+//! that wait to be free for itself, and readers add the counts up.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -41,40 +42,43 @@ pub(crate) struct BlockAllocator {
     groups: Box<[Slot]>,
     blocks_per_group: u32,
     first_data_block: u64,
-    /// A handle is open while it changes.
+    /// Changed only while a handle is open.
     counts: ThreadCounter<3>,
     /// Free blocks that may be taken and that no operation has reserved. On a line of its own,
     /// since each operation writes it.
     unreserved: Padded<AtomicU64>,
     kept: Kept,
-    /// Blocks that have been freed since the volume was opened and are free for good. Written once a commit.
+    /// Blocks that have been freed since the volume was opened and are free for good. Written once
+    /// a commit.
     settled: AtomicU64,
-    /// Groups whose descriptors are to be stored when the running transaction closes. Locks: innermost.
+    /// Groups whose descriptors are to be stored when the running transaction closes. Locks:
+    /// innermost.
     pub(super) unstored: Mutex<Vec<u32>>,
     lanes: PerThread<Cell<GroupHint>>,
-    /// Where the next who meets another goes.
+    /// The offset for the next thread that meets another.
     next_lane: AtomicU32,
 }
 
-/// Where a thread makes files.
+/// The group in which a thread makes files.
 #[derive(Clone, Copy, Default)]
 struct GroupHint {
-    /// So many groups behind that of the directory: none, until it has met another thread there.
+    /// How many groups behind that of the directory: 0 until it has met another thread there.
     offset: u32,
     /// How often it has met another.
     met: u32,
 }
 
-/// What is known of a group, once it is needed. On lines of its own, for other threads use its neighbours.
+/// The state of a group, once it is needed. Each is on cache lines of its own, since other threads
+/// use its neighbours.
 type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
 
-/// Free blocks that are not for all.
+/// Free blocks that not every change may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
     /// For changes that must not fail on a full volume, such as splitting an unwritten extent that
     /// is written to.
     pub(crate) for_metadata: u64,
-    /// The same, and those for the superuser.
+    /// Those, and the ones that only the superuser may take.
     pub(crate) in_all: u64,
 }
 
@@ -102,8 +106,8 @@ pub(crate) enum ReserveUse {
     None,
     /// Those that are reserved for root.
     Root,
-    /// All, for changes that must not fail on a full volume: they use or free space that is allocated already, and may need a block
-    /// or two to record it.
+    /// All, for changes that must not fail on a full volume. They use or free space that is
+    /// allocated already, and may need a block or two to record it.
     All,
 }
 
@@ -133,8 +137,9 @@ impl From<u32> for Demand {
     }
 }
 
-/// What [`BlockAllocator`] counts: free blocks and inodes, as the descriptors of the groups have them, and blocks freed since the volume
-/// was opened. Numbers wrap, and so may go down.
+/// The sums that [`BlockAllocator`] counts. They are free blocks and inodes, as the descriptors of
+/// the groups have them, and blocks freed since the volume was opened. Numbers wrap, and so may go
+/// down.
 pub(super) struct Counts {
     pub(super) blocks: u64,
     pub(super) inodes: u64,
@@ -153,7 +158,8 @@ pub(crate) struct Group {
     pub(super) unstored: Option<Unstored>,
 }
 
-/// What the running transaction has changed of a group, whose descriptor it stores when it closes.
+/// The changes that the running transaction has made to a group. Their descriptor is stored when
+/// the transaction closes.
 pub(super) struct Unstored {
     /// The block with the descriptor, which is part of the transaction, and where in it.
     pub(super) descriptors: Pin,
@@ -170,14 +176,15 @@ pub(crate) enum Which {
     Inodes,
 }
 
-/// Free blocks set aside for an operation. What it does not take is given back when this is dropped.
+/// Free blocks set aside for an operation. Dropping it gives back those that the operation has not
+/// taken.
 pub(crate) struct Reserved<'s> {
     space: &'s BlockAllocator,
     pub(super) left: Cell<u64>,
 }
 
 impl BlockAllocator {
-    /// The space of `fs`, counted from its groups.
+    /// Returns the allocator of `volume`, counted from its groups.
     pub(crate) fn count(volume: &Volume, kept: Kept) -> Result<Self> {
         let geometry = volume.superblock().geometry();
         let (mut blocks, mut inodes) = (0, 0);
@@ -215,17 +222,18 @@ impl BlockAllocator {
         Ok(Reserved { space: self, left: Cell::new(blocks) })
     }
 
-    /// Whether there would be so many free blocks if all that has been freed were free for good.
+    /// Whether there would be `blocks` free blocks if all freed blocks were free for good.
     pub(crate) fn commit_helps(&self, Demand { blocks, reserve }: Demand) -> bool {
-        // In this order, so that no block is missed that is settled meanwhile. Acquire: pairs with the Release in `settle`, so that
-        // what has been settled is among what has been freed.
+        // In this order, so that no block that is settled meanwhile is missed. Acquire: pairs with
+        // the Release in `settle`, so that settled blocks are among the freed ones.
         let settled = self.settled.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(settled);
         let unreserved = self.unreserved.load(Ordering::Relaxed);
         self.kept.rest(unreserved.saturating_add(pending), u64::from(blocks), reserve).is_some()
     }
 
-    /// Free blocks: what operations under way have set aside is among them, and what becomes free with the transaction.
+    /// Returns the number of free blocks. It includes blocks that operations under way have set
+    /// aside, and those that become free with the transaction.
     pub(crate) fn free_blocks(&self) -> u64 {
         at_least_none(self.counted().blocks)
     }
@@ -259,12 +267,15 @@ impl BlockAllocator {
         Ok(self.group(volume, group)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Locks the group where this thread makes what is to be near group `home`, and gives its number too.
+    /// Locks the group where this thread places new objects that belong near group `home`, and
+    /// returns its number too.
     ///
-    /// That is `home` itself, until the thread finds that somebody else has it locked. From then on it is another group of the same
-    /// flexible group, whose bitmaps and inodes lie beside those of `home`: so threads that work in one directory, or in several that
-    /// are near each other, change different blocks. Who meets somebody there, too, goes on to the next; each time after as many meetings
-    /// as there have been, so that where there are more threads than groups they settle.
+    /// That is `home` itself, until the thread finds it locked by another. From then on it is
+    /// another group of the same flexible group, whose bitmaps and inodes lie next to those of
+    /// `home`. So threads that work in one directory, or in several that are near each other,
+    /// change different blocks. A thread that meets another there, too, goes on to the next group.
+    /// It moves at its first, second, fourth, eighth meeting and so on, so that threads settle even
+    /// where they outnumber the groups.
     pub(crate) fn lock_near(&self, volume: &Volume, home: u32) -> Result<(u32, LatchGuard<'_, Group>)> {
         let mut lane = self.lanes.with(Cell::get).unwrap_or_default();
         let near = beside(volume, home, lane.offset);
@@ -273,7 +284,8 @@ impl BlockAllocator {
         }
         lane.met = lane.met.wrapping_add(1);
         if lane.met.is_power_of_two() {
-            // Relaxed: nothing follows from it, but that two who meet do not go to the same place.
+            // Relaxed: nothing follows from it, but that two threads that meet do not go to the
+            // same place.
             lane.offset = self.next_lane.fetch_add(1, Ordering::Relaxed);
         }
         self.lanes.with(|own| own.set(lane));
@@ -300,14 +312,14 @@ impl BlockAllocator {
         }
     }
 
-    /// Locks a group, if it has been needed.
+    /// Locks a group, unless it has never been needed.
     fn lock_known(&self, group: u32) -> Option<LatchGuard<'_, Group>> {
         let known = self.groups[to_usize(group)].get()?;
         Some(known.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The group that stands `lane` groups behind `home` in its flexible group, counted round.
+/// Returns the group that stands `lane` groups behind `home` in its flexible group, counted round.
 fn beside(volume: &Volume, home: u32, lane: u32) -> u32 {
     let geometry = volume.superblock().geometry();
     let per_flex = geometry.groups_per_flex();
@@ -317,8 +329,8 @@ fn beside(volume: &Volume, home: u32, lane: u32) -> u32 {
 }
 
 impl Reserved<'_> {
-    /// Takes some of what was set aside. Who has set too little aside may come upon a full volume half way, though what is free beyond
-    /// it is taken while there is some.
+    /// Takes some of the blocks set aside. A caller that has set too few aside may find the volume
+    /// full half way. Free blocks beyond those are taken while there are some.
     pub(crate) fn take(&self, blocks: u64) -> Result<()> {
         match self.left.get().checked_sub(blocks) {
             Some(left) => self.left.set(left),
@@ -341,7 +353,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl BlockAllocator {
-    /// Blocks may be used again, for the transaction that freed them is durable.
+    /// Lets blocks be used again, once the transaction that freed them is durable.
     pub(crate) fn settle(&self, freed: &[Range<u64>]) {
         for blocks in freed {
             for (group, bits) in self.split(blocks.clone()) {
@@ -359,8 +371,8 @@ impl BlockAllocator {
         self.settled.fetch_add(settled, Ordering::Release);
     }
 
-    /// Stores the descriptors of the groups that a transaction has changed, with the checksums of their bitmaps: once,
-    /// however often it has changed them.
+    /// Stores the descriptors of the groups that a transaction has changed, with the checksums of
+    /// their bitmaps: once, however often it has changed them.
     pub(crate) fn store_groups(&self, sb: &Superblock, closing: &Closing<'_>) {
         let groups = std::mem::take(&mut *self.unstored.lock().unwrap_or_else(PoisonError::into_inner));
         for number in groups {
@@ -370,7 +382,7 @@ impl BlockAllocator {
         }
     }
 
-    /// The parts of a range in each group, as bits of its bitmap.
+    /// Returns the parts of a range in each group, as bits of its bitmap.
     pub(super) fn split(&self, blocks: Range<u64>) -> Vec<(u32, Range<u32>)> {
         let mut parts = Vec::new();
         let per_group = u64::from(self.blocks_per_group);
@@ -393,9 +405,11 @@ impl Group {
         Self { descriptor, free: FreeMap::default(), first_free_inode: 0, generation, unstored: None }
     }
 
-    /// A generation that no inode of the group has been given since the volume was opened, but for one of four billion.
+    /// Returns a generation that no inode of the group has been given since the volume was opened,
+    /// but for one of four billion.
     pub(crate) fn next_generation(&mut self) -> u32 {
-        // An odd step goes through all numbers, and does not go up by one from inode to inode.
+        // An odd step goes through all numbers, and generations do not grow by one from inode to
+        // inode.
         self.generation = self.generation.wrapping_add(0x9e37_79b9);
         self.generation
     }
@@ -418,7 +432,7 @@ impl Group {
 }
 
 impl Volume {
-    /// The block bitmap of a group that has one.
+    /// Returns the block bitmap of a group that has one.
     pub(super) fn read_block_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
         let block = descriptor.block_bitmap();
         self.verified(block, crate::volume::buffer::Verified::BlockBitmap, |bytes| {
@@ -427,8 +441,9 @@ impl Volume {
         })
     }
 
-    /// The first free run from block `from` of a group on, up to `want` blocks of it, and none from `end` on; `None` if there is none.
-    /// What the running transaction has freed is not free yet, and windows are left alone. Locks: the group's, held.
+    /// Returns the first free run of a group from block `from` on, up to `want` blocks and none
+    /// from `end` on; `None` if there is none. Blocks that the running transaction has freed are
+    /// not free yet, and windows are left alone. Locks: the group's, held.
     pub(crate) fn free_run(
         &self,
         number: u32,
@@ -450,7 +465,8 @@ impl Volume {
     }
 }
 
-/// A sum of what threads have added, some of which may have been missed: not less than none.
+/// Returns a sum of the threads' counts, or 0 if it is negative, as a sum that missed some of them
+/// may be.
 fn at_least_none(sum: u64) -> u64 {
     u64::try_from(sum.cast_signed()).unwrap_or(0)
 }

@@ -1,11 +1,14 @@
-//! Telling the device which blocks are free: all of them when somebody asks for that (`FITRIM`, `fstrim(8)`), or those that are freed, as soon
-//! as that is durable (`discard`).
+//! Telling the device which blocks are free: all of them on request (`FITRIM`, `fstrim(8)`), or
+//! freed ones as soon as that is durable (`discard`).
 //!
-//! Who asks finds what is free. A group's lock is held from finding a free run until the device has been told of it, so that nobody takes a block of it in between
-//! and writes to it. What has been freed, but belongs to somebody after a crash, is not free to whoever looks for runs (`balloc`).
+//! A request looks for free blocks. It holds a group's lock from finding a free run until the
+//! device has been told of it. So no thread takes a block of the run in between and writes to it. A
+//! freed block that still belongs to a file after a crash is not free to a search for runs
+//! (`balloc`).
 //!
-//! What a transaction has freed is nobody's once the transaction is durable, and nobody's yet until it is settled (`BlockAllocator::settle`). In
-//! between the device is told, with no lock, by the thread that commits.
+//! Blocks that a transaction has freed belong to no file once the transaction is durable, and
+//! cannot be taken until they are settled (`BlockAllocator::settle`). In between the committing
+//! thread tells the device, without a lock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,12 +24,14 @@ use crate::volume::Volume;
 pub(crate) struct Discards {
     device: Arc<dyn BlockDevice>,
     block_size: u64,
-    /// It has failed. What is not told is no loss, and a device that fails once at each commit would only hold commits up.
+    /// The device has failed once. An untold block is no loss, and a device that fails at each
+    /// commit would only hold commits up.
     has_failed: AtomicBool,
 }
 
 impl Discards {
-    /// For this volume, if that is what is asked for, or else what its superblock says.
+    /// Returns the discards for this volume, if the caller asks for them, or else if its superblock
+    /// does.
     pub(crate) fn chosen(volume: &Volume, asked: Option<bool>) -> Option<Self> {
         let superblock = volume.superblock();
         let usual = superblock.default_mount_options().contains(DefaultMountOptions::DISCARD);
@@ -37,7 +42,7 @@ impl Discards {
         })
     }
 
-    /// These blocks are nobody's, and stay so until this returns.
+    /// No file owns these blocks, and none takes them until this returns.
     pub(crate) fn tell(&self, freed: &[Range<u64>]) {
         let mut freed = freed.to_vec();
         freed.sort_unstable_by_key(|blocks| blocks.start);

@@ -1,11 +1,13 @@
 //! Which blocks of a group can be taken, and the search for a run of them.
 //!
-//! A block can be taken if the group's bitmap says that it is free and nobody holds it. The transaction that has freed a block holds
-//! it until it is durable, and a file that grows holds those of its [window](crate::alloc::preallocation) until it takes them or others need them.
-//! What is held is a bitmap, too, and a search goes through both word by word: so it makes no difference in how many pieces that is.
+//! A block can be taken if the group's bitmap says that it is free and nothing holds it. The
+//! transaction that has freed a block holds it until the transaction is durable. A growing file
+//! holds those of its [window](crate::alloc::preallocation) until it takes them or others need
+//! them. Held blocks are a bitmap, too, and a search goes through both word by word. So the number
+//! of pieces makes no difference.
 //!
 //! # Locks
-//! All of this is a part of the group, and so under the group's lock, as the bitmap is.
+//! The group's lock guards all of this, as it does the bitmap.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,14 +16,14 @@ use extern4_disk::bitmap::{Bitmap, Union};
 
 use crate::volume::group::to_usize;
 
-/// What is known of a group's blocks besides its bitmap.
+/// The knowledge about a group's blocks besides its bitmap.
 pub(crate) struct FreeMap {
     held: Held,
-    /// Runs of what is held: the windows of files, by the numbers of their inodes. None is empty.
+    /// Runs of held blocks: the windows of files, by the numbers of their inodes. None is empty.
     windows: BTreeMap<u32, Range<u32>>,
     /// No run that can be taken is longer.
     longest: u32,
-    /// Where the search goes on if nobody says where.
+    /// Where the search goes on if the caller gives no goal.
     hand: u32,
     /// No block before this one can be taken.
     full: u32,
@@ -54,7 +56,7 @@ impl Held {
         }
     }
 
-    /// All blocks that cannot be taken.
+    /// Returns all blocks that cannot be taken.
     fn and<'a>(&'a self, bitmap: &Bitmap<'a>) -> Union<'a> {
         // OK: far fewer than 2^32 bits, which a group has at most.
         let held = Bitmap::new(&self.bytes, (self.bytes.len() * 8) as u32).unwrap_or(*bitmap);
@@ -74,7 +76,7 @@ impl FreeMap {
         self.held.add(bits);
     }
 
-    /// Lets blocks go that were held: they can be taken now.
+    /// Releases held blocks: they can be taken now.
     pub(crate) fn settle(&mut self, bits: Range<u32>) {
         self.longest = u32::MAX;
         self.hand = self.hand.min(bits.start);
@@ -89,14 +91,14 @@ impl FreeMap {
         self.windows.insert(ino, bits);
     }
 
-    /// The first `want` blocks of a file's window, if that begins at `goal` and has so many.
+    /// The first `want` blocks of a file's window, if it begins at `goal` and has that many.
     pub(crate) fn in_window(&self, ino: u32, goal: u32, want: u32) -> Option<Range<u32>> {
         let window = self.windows.get(&ino)?;
         let fits = window.start == goal && window.end - window.start >= want;
         fits.then(|| goal..goal + want)
     }
 
-    /// Lets the first blocks of a file's window go, up to `end`, for it has taken them.
+    /// Releases the first blocks of a file's window, up to `end`, since the file has taken them.
     pub(crate) fn cut_window(&mut self, ino: u32, end: u32) {
         let Some(window) = self.windows.get_mut(&ino) else { return };
         self.held.remove(window.start..end);
@@ -120,23 +122,24 @@ impl FreeMap {
         }
     }
 
-    /// Whether there may be a run of so many blocks.
+    /// Whether there may be a run of `blocks` blocks.
     pub(crate) fn may_have(&self, blocks: u32) -> bool {
         self.longest >= blocks
     }
 
-    /// The search goes on here if nobody says where.
+    /// Makes a search without a goal go on at `bit`.
     pub(crate) fn go_on_at(&mut self, bit: u32) {
         self.hand = bit;
     }
 
-    /// The first run from `from` on, and how long it is, at most `want`, which is not 0.
+    /// Returns the first run from `from` on, at most `want` blocks long; `want` is not 0.
     pub(crate) fn run_at(&self, bitmap: &Bitmap<'_>, from: u32, want: u32) -> Option<Range<u32>> {
         run_at(&self.held.and(bitmap), from, want)
     }
 
-    /// The best run for `want` blocks, and no longer: the one at `goal` if that can be taken, else the first that is long enough
-    /// behind it, or before it, else the longest.
+    /// Returns the best run for `want` blocks, and no longer. That is the one at `goal` if that can
+    /// be taken. Else it is the first that is long enough, behind the goal or then before it; else
+    /// the longest.
     pub(crate) fn best_run(
         &mut self,
         bitmap: &Bitmap<'_>,
@@ -171,15 +174,15 @@ impl FreeMap {
     }
 }
 
-/// See [`FreeMap::run_at`].
+/// Finds the first run from `from` on, for [`FreeMap::run_at`].
 fn run_at(taken: &Union<'_>, from: u32, want: u32) -> Option<Range<u32>> {
     let start = taken.next_clear(from)?;
-    // Looked at no further than is wanted: what is free may go on for long.
+    // The search looks no further than is wanted: a free run may go on for long.
     let wanted = taken.cut(start.saturating_add(want));
     Some(start..wanted.next_set(start).unwrap_or(wanted.len()))
 }
 
-/// Sets or clears bits; false, if one of them was so already.
+/// Sets or clears bits; false if one of them was so already.
 pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
     let mut good = true;
     let mut at = bits.start;
@@ -205,7 +208,8 @@ mod tests {
     const BITS: u32 = 192;
 
     impl FreeMap {
-        /// The same, knowing of no block that it cannot be taken but from the bitmaps.
+        /// Returns a copy that has forgotten which blocks are known to be taken, so that it looks
+        /// at the bitmaps alone.
         fn forgetful(&self) -> Self {
             let held = Held { bytes: self.held.bytes.clone(), count: self.held.count };
             Self { held, windows: self.windows.clone(), longest: self.longest, hand: self.hand, full: 0 }
@@ -213,7 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is passed over, because it is known to be taken, holds no better run.
+        /// The blocks that a search passes over, because they are known to be taken, hold no better
+        /// run.
         #[test]
         fn searches_that_begin_behind_what_is_taken_find_the_same(
             steps in prop::collection::vec((0..5_u8, 0..BITS, 1..12_u32), 1..120),

@@ -1,8 +1,9 @@
 //! Inodes: taking a free one, and giving one back.
 //!
-//! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in the root over groups that
-//! have more free than the average. Others go into the group of their parent. Threads that meet in a group go apart in its
-//! flexible group ([`BlockAllocator::lock_near`](crate::alloc::block_allocator::BlockAllocator::lock_near)).
+//! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in
+//! the root over groups that have more free than the average. Others go into the group of their
+//! parent. Threads that meet in a group go apart in its flexible group
+//! ([`BlockAllocator::lock_near`](crate::alloc::block_allocator::BlockAllocator::lock_near)).
 
 use extern4_block::Buffer;
 use extern4_disk::bitmap::Bitmap;
@@ -30,7 +31,7 @@ pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
     Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
 }
 
-/// The inode bitmap of a group that has one.
+/// Returns the inode bitmap of a group that has one.
 fn verified_inode_bitmap(fs: &Ext4, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
     let block = descriptor.inode_bitmap();
     fs.verified(block, Verified::InodeBitmap, |bytes| {
@@ -40,9 +41,9 @@ fn verified_inode_bitmap(fs: &Ext4, number: u32, descriptor: &GroupDescriptor) -
 }
 
 impl BlockAllocator {
-    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is to be one. Returns its number
-    /// and a generation, which tells it from others that have had the number. Its record holds what the last owner of the
-    /// number left there.
+    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is
+    /// to be one. Returns its number and a generation, which tells it from others that have had the
+    /// number. Its record holds what the last owner of the number left there.
     ///
     /// # Errors
     /// `ENOSPC`; a corrupt bitmap.
@@ -73,7 +74,7 @@ impl BlockAllocator {
         Err(Errno::ENOSPC.into())
     }
 
-    /// Where a new directory is looked for first.
+    /// Returns the group where the search for a new directory begins.
     fn group_for_directory(&self, handle: &Handle<'_>, parent: u32, home: u32) -> Result<u32> {
         if parent != ROOT_INO {
             return Ok(home);
@@ -105,12 +106,12 @@ impl BlockAllocator {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
         let sb = handle.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
-        // The reserved ones are marked as taken, but that is for the bitmap to say.
+        // The reserved inodes are marked as taken, but that is for the bitmap to say.
         let reserved = sb.reserved_inodes(number);
         let first = group.first_free_inode.max(reserved);
         let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
         let taken = match Self::changed_bitmap(group, Which::Inodes) {
-            // Cheaper than a buffer of it.
+            // Cheaper than getting a buffer of it.
             Some(block) => handle.edit_at(block, |bytes, _| {
                 free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
             })?,
@@ -161,7 +162,7 @@ impl BlockAllocator {
         Ok(())
     }
 
-    /// The inode bitmap of a group, made if the group has none yet.
+    /// Returns the inode bitmap of a group, and makes it if the group has none yet.
     fn inode_bitmap(&self, handle: &Handle<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.inode_bitmap();
         let sb = handle.fs.superblock();
@@ -170,7 +171,7 @@ impl BlockAllocator {
         }
         let per_group = sb.geometry().inodes_per_group();
         let mut buffer = handle.fresh(block)?;
-        // What is no inode counts as taken.
+        // Bits behind the last inode count as taken.
         handle.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
         handle.fs.note_verified(&buffer, Verified::InodeBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
@@ -179,7 +180,8 @@ impl BlockAllocator {
         Ok(buffer)
     }
 
-    /// Clears the record of an inode that has just been allocated, so that nothing of its last owner shows.
+    /// Clears the record of an inode that has just been allocated, so that nothing of its last
+    /// owner shows.
     pub(crate) fn clear_record(&self, handle: &Handle<'_>, ino: u32) -> Result<()> {
         let at = handle.fs.inode_position(ino)?;
         handle.edit_record(ino, at, |record, _| record.fill(0))
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
     use crate::mount::options::OpenOptions;
 
-    /// The group of a new file in the root, which stays allocated.
+    /// Returns the group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {
         let taken = fs.changing(8, 0, |handle| handle.writer.space.allocate_inode(handle, ROOT_INO, false));
         fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
@@ -214,7 +216,7 @@ mod tests {
         let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
         let mine = fs.writer().unwrap().space.lock(&fs, 0).unwrap();
-        // Each to a group of its own, whatever numbers they have.
+        // Each thread goes to a group of its own, whatever numbers the threads have.
         let all = std::sync::Barrier::new(3);
         let work = || {
             let group = group_of_new_file(&fs);

@@ -1,4 +1,5 @@
-//! Orphans: putting inodes on the list, taking them off, and freeing those that a volume was left with.
+//! Orphans: putting inodes on the list, taking them off, and freeing those that a volume was left
+//! with.
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
@@ -15,13 +16,14 @@ use crate::ops::create::NAME_CREDITS;
 use crate::ops::delete::{delete_inode, free_contents};
 use crate::volume::handle::Handle;
 
-/// What the volume says is to be freed by who opens it for writing.
+/// The inodes that the volume lists to be freed by its next opener for writing.
 pub(crate) struct LeftOver {
     listed: Vec<u32>,
     in_file: Vec<u32>,
     /// The orphan file, if anything may be in it.
     file: Option<u32>,
-    /// Faults of either. Orphans that stand behind a fault are not known, and stay allocated.
+    /// Faults of the list or the file. Orphans that stand behind a fault are not known, and stay
+    /// allocated.
     pub(crate) faults: Vec<Corrupt>,
 }
 
@@ -31,7 +33,7 @@ impl LeftOver {
     }
 }
 
-/// The error that a free inode is said to be an orphan.
+/// Returns the error that a free inode is said to be an orphan.
 fn free_orphan_found(ino: u32) -> Error {
     let what = "an inode that is not in use is said to be an orphan";
     Place::new(Structure::Orphan).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
@@ -53,7 +55,7 @@ impl Orphans {
         info.set_orphan(false);
         let Some(between) = self.remove(info.ino()) else { return Ok(()) };
         info.fields_mut().set_dtime(0);
-        // The one that led to it leads to the next now.
+        // The orphan that led to this one leads to the next now.
         if between.newer == 0 {
             Ok(())
         } else {
@@ -61,7 +63,7 @@ impl Orphans {
         }
     }
 
-    /// Writes to the record of an orphan which one is next. It may be no orphan any more.
+    /// Writes to the record of an orphan which one is next. The inode may be no orphan any more.
     fn renew_next_orphan(&self, handle: &Handle<'_>, ino: u32) -> Result<()> {
         let at = handle.fs.inode_position(ino)?;
         let sb = handle.fs.superblock();
@@ -78,11 +80,11 @@ impl Orphans {
 }
 
 impl Ext4 {
-    /// The orphans of the volume: those of the list, then those of the orphan file.
+    /// Returns the orphans of the volume: those of the list, then those of the orphan file.
     ///
     /// # Errors
-    /// A list that leads back to itself or to an inode that cannot be, a block of the orphan file that is corrupt, or a
-    /// device that fails.
+    /// A list that leads back to itself or to an impossible inode, a corrupt block of the orphan
+    /// file, or a device that fails.
     pub fn orphans(&self) -> Result<Vec<u32>> {
         let (mut orphans, fault) = follow_list(self)?;
         fault.map_or(Ok(()), |fault| Err(Error::Corrupt(fault)))?;
@@ -95,7 +97,7 @@ impl Ext4 {
     }
 }
 
-/// Finds what is to be freed before the volume is changed. Nothing is changed yet, so an error
+/// Finds the inodes to free before the volume is changed. Nothing is changed yet, so an error
 /// leaves the volume as it was.
 ///
 /// An inode that cannot be an orphan is no error. As with Linux, the list ends there, and the
@@ -106,8 +108,8 @@ pub(crate) fn find_left_over(fs: &Ext4) -> Result<LeftOver> {
     let mut left = LeftOver { listed, in_file: Vec::new(), file: None, faults };
     let mut named = Vec::new();
     if let Some(file) = fs.superblock().orphan_file_inode() {
-        // Like Linux, read it even if it should be empty: a file that is none must not be
-        // written to later.
+        // As Linux does, read the file even if it should be empty: a file that is no orphan file
+        // must not be written to later.
         let read = orphan_file(fs, file, &mut named);
         read.map_err(|error| error.in_part("the orphan file"))?;
     }
@@ -124,13 +126,13 @@ pub(crate) fn find_left_over(fs: &Ext4) -> Result<LeftOver> {
     Ok(left)
 }
 
-/// Frees what was deleted while open, and cuts off what was being truncated, when the volume was last in use. Returns
-/// the inodes that were cut off, and are still there.
+/// Frees inodes that were deleted while open, and cuts off those that were being truncated, when
+/// the volume was last in use. Returns the inodes that were cut off, and are still there.
 pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
     let orphans = &fs.writer()?.orphans;
     left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
     if !left.faults.is_empty() {
-        // Otherwise nothing may change that says where the list begins.
+        // Without this, perhaps no later change would store where the list begins.
         fs.changing(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
     }
     let mut kept = Vec::new();
@@ -143,8 +145,8 @@ pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
     Ok(kept)
 }
 
-/// An orphan that has not become another file: its number is that of a file, and taken, and its
-/// record says what it was.
+/// Returns an orphan after checking that it has not become another file. Its number is taken and
+/// that of a file, and its record says what it was.
 fn check_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     check_orphan_number(fs, ino)?;
     let info = load_orphan(fs, ino)?;
@@ -160,7 +162,8 @@ fn check_orphan_number(fs: &Ext4, ino: u32) -> Result<()> {
     Err(Place::new(Structure::Orphan).ino(ino).corrupt(kind).into())
 }
 
-/// An inode that the volume says is an orphan. One that is not in use is damage, not a stale number of the caller's.
+/// Loads an inode that the volume says is an orphan. If it is not in use, that is damage, not a
+/// stale number of the caller's.
 fn load_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     fs.load_inode(ino).map_err(|error| match error {
         Error::Stale { .. } => free_orphan_found(ino),
@@ -168,10 +171,10 @@ fn load_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     })
 }
 
-/// Frees an orphan, or what lies behind the end of one that has links; true for such a one.
+/// Frees an orphan, or the blocks behind the end of one that has links; true for such a one.
 fn free_orphan(fs: &Ext4, ino: u32) -> Result<bool> {
     let mut info = load_orphan(fs, ino)?;
-    // Those in the orphan file are not on the list.
+    // Orphans in the orphan file are not on the list.
     info.set_orphan(fs.writer()?.orphans.next_of_listed(ino).is_some());
     if info.fields().links() == 0 {
         return delete_inode(fs, info).map(|()| false);
@@ -208,7 +211,7 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
     })
 }
 
-/// The list of orphans as far as it can be followed, and what is wrong with it there.
+/// Returns the list of orphans as far as it can be followed, and the fault that ends it there.
 fn follow_list(fs: &Ext4) -> Result<(Vec<u32>, Option<Corrupt>)> {
     let mut orphans = Vec::new();
     let mut seen = std::collections::HashSet::new();

@@ -1,17 +1,22 @@
-//! Orphans: inodes that were deleted while open, or were being truncated, when the volume was last in use.
+//! Orphans: inodes that were deleted while open, or were being truncated, when the volume was last
+//! in use.
 //!
-//! They are kept in a list through the inodes themselves, from the superblock on, or in the blocks of a hidden file.
-//! Whoever opens the volume for writing frees them; who reads leaves them alone, but may want to know of them.
+//! They are kept in a list through the inodes themselves, from the superblock on, or in the blocks
+//! of a hidden file. An opener for writing frees them. A reader leaves them alone, but may want to
+//! know of them.
 //!
-//! What becomes an orphan while the volume is in use goes into the list. In memory it is [`Orphans`], and an inode that is
-//! in it is stored with its successor in place of the time of its deletion, whatever the inode in memory says. That it is in it the inode
-//! in memory does say ([`InodeInfo::is_orphan`]), so that who stores any other has nothing to ask the list, which all threads use.
+//! An inode that becomes an orphan while the volume is in use goes into the list, which is
+//! [`Orphans`] in memory. A listed inode is stored with its successor in place of the time of its
+//! deletion, whatever the inode in memory has there. The inode in memory does say whether it is
+//! listed ([`InodeInfo::is_orphan`]). So storing any other inode asks nothing of the list, which
+//! all threads use.
 //!
 //! # Locks
-//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never the other way round. Who takes an
-//! orphan off the list changes the list first and then the record that led to it; every record is written with what the list says under
-//! the record's lock, its block's or its own ([`edit_record`](Handle::edit_record)). So whichever of two is written last has what the list
-//! says then.
+//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never
+//! the other way round. A thread that takes an orphan off the list changes the list first, and then
+//! the record that led to it. Every writer of a record stores what the list says under the record's
+//! lock, its block's or its own ([`edit_record`](Handle::edit_record)). So of two writes of a
+//! record, the later one has what the list says then.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,19 +27,20 @@ use extern4_sync::primitive::{Mutex, MutexGuard};
 
 use crate::inode::info::InodeInfo;
 
-/// The list of orphans as it stands now: the superblock leads to the newest, and each to the one before it. The superblock hears of
-/// it when a transaction closes (`writer`).
+/// The present list of orphans: the superblock leads to the newest, and each to the one before it.
+/// The superblock gets the newest when a transaction closes (`writer`).
 #[derive(Default)]
 pub(crate) struct Orphans(Mutex<List>);
 
-/// Inodes by number, 0 for none. Everything is done in a few steps, for every unlink needs the lock.
+/// The places of inodes by number, 0 for none. Every operation takes a few steps, since every
+/// unlink needs the lock.
 #[derive(Default)]
 struct List {
     newest: u32,
     places: HashMap<u32, Between, BuildHasherDefault<Spread>>,
 }
 
-/// Those beside an orphan on the list.
+/// The neighbours of an orphan on the list.
 pub(super) struct Between {
     pub(super) newer: u32,
     older: u32,
@@ -65,7 +71,7 @@ impl List {
     }
 }
 
-/// Spreads numbers over a table. Nobody gains by choosing numbers of orphans that fall together.
+/// Spreads numbers over a table. No attacker gains by choosing orphans whose numbers fall together.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -83,25 +89,27 @@ impl Hasher for Spread {
     }
 }
 
-/// Multiplies by an odd number whose bits look random, and folds the upper half, where every bit depends on all below, over the lower.
+/// Multiplies by an odd number whose bits look random, and folds the upper half, where every bit
+/// depends on all below, over the lower.
 fn spread(number: u64) -> u64 {
     let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
 }
 
 impl Orphans {
-    /// What stands in place of the time of deletion of an inode; `None` if it is no orphan.
+    /// Returns the number that stands in place of an inode's time of deletion; `None` if it is no
+    /// orphan.
     #[inline]
     pub(crate) fn next_of(&self, info: &InodeInfo) -> Option<u32> {
         if info.is_orphan() { self.next_of_listed(info.ino()) } else { None }
     }
 
-    /// The same of one that may be on the list.
+    /// Returns the same number for an inode that may be on the list.
     pub(super) fn next_of_listed(&self, ino: u32) -> Option<u32> {
         self.list().places.get(&ino).map(|between| between.older)
     }
 
-    /// The one that the superblock leads to; 0 if there is none.
+    /// Returns the orphan that the superblock leads to; 0 if there is none.
     pub(crate) fn newest(&self) -> u32 {
         self.list().newest
     }

@@ -7,15 +7,17 @@ use extern4_vfs::Errno;
 use crate::error::Result;
 use crate::fs::Ext4;
 
-/// The device is told of so many blocks at a time: as long as that takes, others wait for the group.
+/// How many blocks the device is told of at a time: other threads wait for the group meanwhile.
 const MAX_BLOCKS: u32 = 4096;
 
-/// Tells the device that what is free among these bytes of the volume no longer matters, but for runs of less than `min_bytes`;
-/// gives the sum in bytes. Commits first, so that what has been freed by now is free.
+/// Tells the device that the free blocks among these bytes of the volume no longer matter, but for
+/// runs of less than `min_bytes`. Returns the sum of the bytes told. Commits first, so that all
+/// blocks freed by now are free.
 ///
 /// # Errors
-/// `EINVAL` for a range outside the volume or of less than a block, or a minimum that no group can meet, as Linux has it; `EROFS`
-/// if the volume was opened for reading; a corrupt bitmap, or a device that fails.
+/// `EINVAL` for a range outside the volume or of less than a block, or a minimum that no group can
+/// meet, as Linux has it; `EROFS` if the volume was opened for reading; a corrupt bitmap, or a
+/// device that fails.
 pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
     fs.writer()?.transactions.sync()?;
     let geometry = fs.superblock().geometry();
@@ -43,7 +45,8 @@ pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result
     Ok(trimmed * block_size)
 }
 
-/// The same for blocks of a group, which starts at block `start`; gives the sum in blocks.
+/// Tells the device of the free blocks among `blocks` of a group, which starts at block `start`;
+/// returns their sum in blocks.
 fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks: u32) -> Result<u64> {
     let writer = fs.writer()?;
     let block_size = u64::from(fs.superblock().block_size());
@@ -58,7 +61,7 @@ fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks
             return Ok(trimmed);
         };
         at = run.end;
-        // What goes on from a run that was long enough belongs to it.
+        // A run that goes on from one that was long enough belongs to it.
         if run.end - run.start >= min_blocks || told_to == Some(run.start) {
             let run = start + u64::from(run.start)..start + u64::from(run.end);
             writer.zones.check(&run)?;

@@ -16,7 +16,7 @@ use crate::volume::group::to_usize;
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
-/// What there is on the whole volume.
+/// The totals of the whole volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) free_clusters: u64,
@@ -58,8 +58,8 @@ impl Checker<'_> {
     }
 
     fn check_totals(&self, counted: &Counted, report: &mut Report<'_>) {
-        // The kernel brings the totals up to date when it unmounts; until then they are hints, with a journal or without.
-        // A descriptor that makes no sense leaves a group uncounted.
+        // The kernel brings the totals up to date when it unmounts; until then they are hints, with
+        // a journal or without. A descriptor that makes no sense leaves a group uncounted.
         let unmounted = self.fs.replayed().is_none() && self.sb.state().contains(State::VALID);
         if !unmounted || self.descriptors.iter().any(Option::is_none) {
             return;
@@ -120,7 +120,7 @@ impl Compare<'_> {
         let found = bitmap_of(slots, reserved, to_usize(len.div_ceil(8)));
         let place = Place::new(Structure::InodeBitmap).group(group);
         if checker.has_uninit() && descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            // Nothing was looked for, so nothing can differ.
+            // The check looked for nothing here, so nothing can differ.
         } else if self.read(descriptor.inode_bitmap(), place) {
             let place = place.block(descriptor.inode_bitmap());
             let decoded = Bitmap::decode_inodes(self.buffer, group, descriptor, checker.sb, place);
@@ -143,7 +143,7 @@ impl Compare<'_> {
         }
     }
 
-    /// Compares a bitmap that was read with what was found, whatever its checksum.
+    /// Compares a bitmap that was read with the claims found, even if its checksum is wrong.
     fn decoded(
         &mut self,
         corrupt: Option<extern4_disk::Corrupt>,

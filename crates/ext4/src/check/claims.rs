@@ -1,8 +1,9 @@
-//! Which blocks are in use: a bit for each cluster, set by who claims it.
+//! The map of blocks in use: a bit for each cluster, which a claim sets.
 //!
-//! Bits are kept by group, as the volume's own bitmaps are, and a group takes memory only once something in it is
-//! claimed. Threads claim at the same time; a bit that was set before tells that a cluster has two owners, and is then
-//! set in a second map, from which the owners are found afterwards.
+//! Bits are kept by group, as the volume's own bitmaps are, and a group takes memory only once
+//! something in it is claimed. Threads claim in parallel. A bit that was set before means that a
+//! cluster has two owners. The claiming thread then sets it in a second map, from which a later
+//! pass finds the owners.
 
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
@@ -39,8 +40,8 @@ impl ClusterMap {
         }
     }
 
-    /// Sets the clusters of `len` blocks from `start` on, which must be blocks of the volume; those that were set
-    /// before are set in `twice` as well. Returns how many those are.
+    /// Sets the clusters of `len` blocks from `start` on, which must be blocks of the volume. Sets
+    /// those that were set before in `twice` as well, and returns how many those are.
     pub(super) fn claim(&self, start: u64, len: u64, twice: &Self) -> u64 {
         let mut clashes = 0;
         self.each_span(start, len, |span| {

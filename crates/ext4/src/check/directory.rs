@@ -1,8 +1,9 @@
 //! Every directory: its blocks and their entries.
 //!
-//! Directories are taken in the order in which they stand on the device, and the blocks of each are read in runs. An
-//! entry must name an inode that is in use and be of its type; each counts as a link of that inode. Which directory
-//! names a directory, and what its own `..` says, is kept for `links`.
+//! The check takes directories in the order in which they stand on the device, and reads the blocks
+//! of each in runs. An entry must name an inode that is in use and be of its type; each counts as a
+//! link of that inode. For `links`, the check keeps which directory names a directory, and where
+//! its own `..` leads.
 
 use extern4_sync::primitive::Ordering::Relaxed;
 
@@ -100,7 +101,7 @@ impl Checker<'_> {
     }
 }
 
-/// What a thread looks at directories with.
+/// The state with which one thread checks directories.
 struct Look<'a> {
     checker: &'a Checker<'a>,
     /// Of the blocks with several owners, those that have been looked at.
@@ -170,7 +171,8 @@ impl Look<'_> {
         }
     }
 
-    /// Looks at a block that may have several owners, for the first of them only: so no block is read over and over.
+    /// Looks at a block that may have several owners only for the first of them, so that no block
+    /// is read over and over.
     fn shared_block(&mut self, current: &Current<'_>, logical: u32, physical: u64) {
         if self.checker.twice.touches(physical, 1) && !self.visited.first_visit(physical) {
             return;
@@ -302,7 +304,7 @@ impl Look<'_> {
             Usage::Orphan => return self.wrong(place, entry, "names an inode that was deleted"),
             Usage::Named | Usage::Free => {}
         }
-        // Who made the volume without knowing types (`tune2fs -O filetype`) has left them out.
+        // Entries have no types if the feature came after them (`tune2fs -O filetype`).
         let type_is_known = layout.filetype && entry.kind != FileType::Unknown;
         if type_is_known && entry.kind.to_raw() != slot.kind {
             self.wrong(place, entry, "is not of the inode's type");

@@ -1,4 +1,4 @@
-//! What a check finds: a fault, and where it is.
+//! A fault that a check finds, and its place.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::error::Error;
 /// Something that is wrong with a volume, and where.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Where: the structure, and whatever of inode, group, block and byte offset is known.
+    /// The place: the structure, and inode, group, block and byte offset as far as they are known.
     pub place: Place,
-    /// What.
+    /// The kind of fault.
     pub wrong: Wrong,
 }
 
@@ -51,7 +51,7 @@ impl From<Corrupt> for Fault {
     }
 }
 
-/// What is wrong.
+/// The kinds of faults.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wrong {
@@ -61,14 +61,14 @@ pub enum Wrong {
     /// The device does not give the bytes, or they cannot be made sense of.
     #[error("cannot be read: {0}")]
     Unreadable(Box<Error>),
-    /// A stored count is not what there is.
+    /// A stored count differs from the counted one.
     #[error("{field} is {stored}, but it should be {counted}")]
     Count {
         /// The field, by its name in the format's documentation.
         field: &'static str,
         /// Its value.
         stored: u64,
-        /// What was counted.
+        /// The number that the check counted.
         counted: u64,
     },
     /// Blocks that more than one owner claims.
@@ -83,7 +83,7 @@ pub enum Wrong {
         /// The other one.
         second: Owner,
     },
-    /// A bitmap says of blocks or inodes what is not so.
+    /// A bitmap has the wrong state for blocks or inodes.
     #[error("{} {}", Span(unit, *start, *len), if *in_use { "in use but marked as free" } else { "marked as in use but free" })]
     Marked {
         /// `block` or `inode`.
@@ -95,7 +95,7 @@ pub enum Wrong {
         /// Whether they are in use in truth.
         in_use: bool,
     },
-    /// A quota file says of an owner what is not so.
+    /// A quota file has a wrong count for an owner.
     #[error("{owner} {id} has {counted} {unit}, but {stored} are counted")]
     Quota {
         /// `user`, `group` or `project`.
@@ -104,9 +104,9 @@ pub enum Wrong {
         id: u32,
         /// `bytes` or `inodes`.
         unit: &'static str,
-        /// What the file says.
+        /// The number that the file holds.
         stored: u64,
-        /// What there is.
+        /// The number that the check counted.
         counted: u64,
     },
     /// A quota file has no entry for an owner of files.
@@ -117,19 +117,19 @@ pub enum Wrong {
         /// The owner's id.
         id: u32,
     },
-    /// A directory entry says what is not so.
+    /// A directory entry is wrong.
     #[error("the entry \"{}\" for inode {ino} {what}", name.escape_ascii())]
     Entry {
         /// Its name.
         name: Box<[u8]>,
         /// The inode that it names.
         ino: u32,
-        /// What is wrong, as the end of a sentence.
+        /// The fault, as the end of a sentence.
         what: &'static str,
     },
 }
 
-/// Who claims a block.
+/// An owner that claims a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A file, for its contents, its map or its attributes.
@@ -138,7 +138,7 @@ pub enum Owner {
     Metadata {
         /// The group that the metadata describes or stands in.
         group: u32,
-        /// What it is.
+        /// The piece of that metadata.
         part: Part,
     },
 }

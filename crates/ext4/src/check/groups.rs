@@ -1,7 +1,7 @@
 //! Group descriptors, the backups of superblock and descriptors, and where fixed metadata stands.
 //!
-//! Backups are written when a volume is made or resized and not since, so only what never changes in between must
-//! agree: the geometry, the identity, and the places of bitmaps and tables.
+//! Backups are written when a volume is made or resized, and not since. So only fields that never
+//! change in between must agree: the geometry, the identity, and the places of bitmaps and tables.
 
 use extern4_disk::bitmap::initial_block_bitmap;
 use extern4_disk::feature::{Incompat, RoCompat};
@@ -24,7 +24,7 @@ pub(super) struct Fixed {
     pub(super) len: u64,
     /// The group that it belongs to.
     pub(super) group: u32,
-    /// What it is.
+    /// The piece of fixed metadata.
     pub(super) part: Part,
 }
 
@@ -34,7 +34,8 @@ impl Fixed {
     }
 }
 
-/// Whether `block` is one that was set aside for a backup which nobody has written, as genext2fs leaves them all.
+/// Whether `block` was set aside for a backup that was never written, as genext2fs leaves all of
+/// them.
 fn was_never_written(block: &[u8]) -> bool {
     block.iter().all(|&byte| byte == 0)
 }
@@ -81,7 +82,8 @@ impl Checker<'_> {
         self.claim_fixed(report);
     }
 
-    /// The descriptor of `group`, as far as it makes sense: a wrong checksum alone keeps nothing from being found.
+    /// The descriptor of `group`, as far as it makes sense: a wrong checksum alone keeps nothing
+    /// from being found.
     fn descriptor(&self, group: u32, report: &mut Report<'_>) -> Option<GroupDescriptor> {
         let place = Place::new(Structure::GroupDescriptor).group(group);
         let descriptor = match self.fs.group(group) {
@@ -237,19 +239,19 @@ impl Checker<'_> {
         next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
     }
 
-    /// Whether inode `ino` may name `block`, though that is claimed already: what is kept for the descriptors to grow is in the map
-    /// of the resize inode.
+    /// Whether inode `ino` may name `block`, though that is claimed already. The blocks reserved
+    /// for the descriptors to grow are in the map of the resize inode.
     pub(super) fn is_kept_for_resizing(&self, ino: u32, block: u64) -> bool {
         ino == RESIZE_INO && self.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
     }
 
-    /// What the block bitmap of a group would say in which no file owns anything.
+    /// The block bitmap of a group as it would be if no file owned a block there.
     pub(super) fn bitmap_of_fixed(&self, group: u32, descriptor: &GroupDescriptor) -> Option<Vec<u8>> {
         let mut bytes = initial_block_bitmap(group, descriptor, self.geometry)?;
         let start = self.geometry.group_start(group)?;
         let end = start + u64::from(self.geometry.group_blocks(group)?);
-        // Pieces do not overlap on a sane volume, so one that reaches into the group from before it is the last of
-        // those that start there.
+        // Pieces do not overlap on a sane volume. So a piece that reaches into the group from
+        // before it is the last of those that start there.
         let from = self.fixed.partition_point(|piece| piece.start < start).saturating_sub(1);
         for piece in self.fixed[from..].iter().take_while(|piece| piece.start < end) {
             let (first, last) = (piece.start.max(start), (piece.start + piece.len).min(end));

@@ -1,7 +1,8 @@
 //! Every inode in use: its fields, its map, its attributes, and which blocks it claims.
 //!
-//! Inode tables are read in long runs, up to the last inode that a group has ever used. What later passes need of an
-//! inode is kept in eight bytes; of a directory also where its blocks are, so that its map is walked only once.
+//! Inode tables are read in long runs, up to the last inode that a group has ever used. The check
+//! keeps eight bytes of each inode for later passes. Of a directory it also keeps where the blocks
+//! are, so that it walks each map only once.
 
 use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
 use std::ops::Range;
@@ -30,20 +31,21 @@ const SECTOR: u64 = 512;
 /// Where the link count stands in a record.
 const LINKS: Range<usize> = 0x1a..0x1c;
 
-/// What is kept of each inode.
+/// The eight bytes kept of each inode.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     /// `i_links_count`.
     pub(super) links: u16,
-    /// What it is, in the numbers of directory entries.
+    /// The file type, in the numbers of directory entries.
     pub(super) kind: u8,
-    /// What it is used for.
+    /// The use of the inode.
     pub(super) usage: Usage,
-    /// How many entries name it; of an inode that holds an attribute's value, how many attributes do.
+    /// How many entries name it; of an inode that holds an attribute's value, how many attributes
+    /// do.
     pub(super) names: AtomicU32,
 }
 
-/// What an inode is used for.
+/// The use of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Usage {
     /// Nothing.
@@ -72,7 +74,7 @@ pub(super) struct GroupInodes {
     pub(super) inline: Box<[u8]>,
 }
 
-/// What is kept of each directory.
+/// The record kept of each directory.
 #[derive(Debug)]
 pub(super) struct DirRecord {
     /// Its inode.
@@ -87,7 +89,7 @@ pub(super) struct DirRecord {
     pub(super) parts: Range<u32>,
     /// The directory that has an entry for it; 0 for none.
     pub(super) named_in: AtomicU32,
-    /// What its own `..` says.
+    /// The inode that its own `..` names.
     pub(super) dotdot: AtomicU32,
 }
 
@@ -141,7 +143,7 @@ struct Scan<'a> {
     runs: Vec<DirRun>,
     inline: Vec<u8>,
     scratch: Vec<u8>,
-    /// What owners have, where there are quotas.
+    /// The blocks and inodes of each owner, where there are quotas.
     owned: Option<Owned>,
 }
 
@@ -216,7 +218,7 @@ impl<'a> Scan<'a> {
             Err(fault) => {
                 self.sink.push(fault);
                 self.checker.owners.lack();
-                // Whatever it is, its number is taken.
+                // Its number is taken, even if the record is damaged.
                 let kind = record.first_chunk().map_or(0, |mode| u16::from_le_bytes(*mode));
                 return self.keep(ino, links, FileType::from_mode(kind), Usage::Named);
             }
@@ -328,7 +330,8 @@ impl<'a> Scan<'a> {
         let index = inode.flags().contains(InodeFlags::INDEX);
         let indexed = index && !(directory && features.compat.contains(Compat::DIR_INDEX));
         let both = inode.flags().contains(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
-        // Fragments of blocks were never made. Of the upper halves that nobody reads, one without meaning may get it with a feature.
+        // Fragments of blocks were never made. No reader uses the upper halves, and a feature may
+        // give a meaning to one that has none.
         let (base, _) = inode.raw();
         let narrow = directory && !features.incompat.contains(Incompat::LARGEDIR);
         let size_high = if narrow { base.i_size_high.get() } else { 0 };
@@ -391,7 +394,7 @@ impl<'a> Scan<'a> {
 
     /// Whether a symbolic link's target stands in place of the map.
     fn is_fast(&self, inode: &Inode) -> bool {
-        // Its count of blocks does not tell, for large values of attributes are in it.
+        // Its count of blocks does not tell, because it includes large values of attributes.
         inode.size() < MAP_SIZE as u64 && !inode.flags().contains(InodeFlags::EXTENTS)
     }
 
@@ -442,7 +445,7 @@ impl<'a> Scan<'a> {
             }
             &self.scratch[..len]
         } else if mapped.clusters == 0 && len < MAP_SIZE {
-            // The byte behind the target ends it for those who look for a NUL.
+            // The byte behind the target ends it for readers that look for a NUL.
             if inode.map()[len] != 0 {
                 return self.sink.push(Fault::field(place, "i_size", size));
             }
@@ -509,7 +512,8 @@ impl<'a> Scan<'a> {
         if mapped.blocks < mapped.end || mapped.unwritten {
             self.sink.push(Fault::mismatch(place, "a directory has a hole"));
         }
-        // Blocks without a place cannot be looked at, and of the others there are no more than the volume has.
+        // Blocks without a place cannot be looked at, and of the others there are no more than the
+        // volume has.
         let most = mapped.end.min(mapped.blocks).min(geometry.blocks_count());
         let blocks = u32::try_from(blocks.min(most)).unwrap_or(u32::MAX);
         self.keep_directory(inode, blocks, runs_before, self.runs.len());
@@ -538,7 +542,7 @@ impl Slot {
     }
 }
 
-/// What a map was found to hold.
+/// The blocks that the check found in a map.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mapped {
     /// Clusters of data and of the map itself.

@@ -16,7 +16,7 @@ use crate::volume::group::to_usize;
 /// The most links that are counted; a directory with more says 1.
 const LINK_MAX: u32 = 65000;
 
-/// What is known of the way from the root to a directory.
+/// The state of the path from the root to a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Unknown,

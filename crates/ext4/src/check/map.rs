@@ -1,7 +1,8 @@
 //! Walking everything that an inode's map names: its data, and the blocks of the map itself.
 //!
-//! A [`Visitor`] is told of each block of the map and each run of data. It decides whether to go on below a block of
-//! the map; who never goes on below a block twice visits no more of them than the volume has, whatever the blocks say.
+//! The walk calls a [`Visitor`] with each block of the map and each run of data. It decides whether
+//! to go on below a block of the map. A visitor that never goes on below a block twice visits no
+//! more blocks than the volume has, even on a hostile volume.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::extent::{self, Expect, Node};
@@ -25,7 +26,7 @@ pub(crate) struct DataRun {
     pub(crate) written: bool,
 }
 
-/// Who wants to know what a map names.
+/// A visitor of the blocks that a map names.
 pub(crate) trait Visitor {
     /// A block of the map, which is one of the volume; whether to look at what it names.
     fn node(&mut self, block: u64) -> bool;

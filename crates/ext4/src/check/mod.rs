@@ -1,24 +1,28 @@
 //! Checking a whole volume, without changing it.
 //!
-//! [`check`] looks at every structure of a volume and reports each that breaks the format or disagrees with another, with
-//! its place. It goes on behind whatever it finds. What it looks at, in this order:
+//! [`check`] looks at every structure of a volume and reports each that breaks the format or
+//! disagrees with another, with its place. It goes on after every fault. It looks at these
+//! structures, in this order:
 //!
-//! 1. superblock and descriptors with their backups, the places of fixed metadata, journal, orphans, multiple mount
-//!    protection (`groups`, `special`);
-//! 2. every inode in use: its fields, its map, its attributes, and who owns each block (`inode`, `map`, `xattr`,
-//!    `owners`);
+//! 1. superblock and descriptors with their backups, the places of fixed metadata, journal,
+//!    orphans, multiple mount protection (`groups`, `special`);
+//! 2. every inode in use: its fields, its map, its attributes, and who owns each block (`inode`,
+//!    `map`, `xattr`, `owners`);
 //! 3. every directory: blocks, entries, hash tree (`directory`, `tree`);
 //! 4. names against link counts, and the way from the root to each directory (`links`);
-//! 5. bitmaps and counts against what was found (`bitmaps`), and quota files against what owners have (`quota`).
+//! 5. bitmaps and counts against what was found (`bitmaps`), and quota files against what owners
+//!    have (`quota`).
 //!
-//! A pass is done on all cores, group by group or directory by directory. Metadata is read from the device in long runs
-//! and past the buffer cache, for all of it is needed once; file contents are not read. Memory goes with the size of
-//! the volume: a bit for each cluster of the groups that are in use, eight bytes for each inode, and about fifty for
-//! each directory, some for each owner where there are quotas. No block is followed twice as a part of a map or a tree, so hostile volumes cost no more than
-//! large ones.
+//! A pass runs on all cores, group by group or directory by directory. The check reads metadata
+//! from the device in long runs and past the buffer cache, because it needs all of it once. It does
+//! not read file contents. Memory grows with the size of the volume: a bit for each cluster of the
+//! groups in use, eight bytes for each inode, and about fifty for each directory. Where there are
+//! quotas, each owner takes some more. The check follows no block twice as a part of a map or a
+//! tree, so a hostile volume costs no more than a large one.
 //!
-//! On a volume that was not cleanly unmounted all of this is done on what replaying its journal would leave. Fast
-//! commits on top of that change nothing here: the blocks below them are consistent by themselves.
+//! On a volume that was not cleanly unmounted, the check looks at the state that a replay of the
+//! journal would leave. Fast commits on top of that change nothing here: the blocks below them are
+//! consistent by themselves.
 
 mod bitmaps;
 mod claims;
@@ -67,15 +71,16 @@ pub struct Options {
     pub threads: usize,
 }
 
-/// What a check has seen.
+/// The summary of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// How many faults were reported.
     pub faults: u64,
-    /// What the journal held; `None` if the volume was clean. The check looked at the volume as replayed.
+    /// The journal's contents; `None` if the volume was clean. The check looked at the volume as
+    /// replayed.
     pub replayed: Option<Replayed>,
-    /// What the journal notes of an error that was met while the volume was being changed, as a sentence. That is no fault: all may be
-    /// well with what is there, or the faults are among those reported.
+    /// An error that the journal notes from the time when the volume was being changed, as a
+    /// sentence. That is no fault: the volume may be sound, or its faults are among those reported.
     pub noted: Option<&'static str>,
     /// Inodes in use, reserved ones among them.
     pub inodes_used: u64,
@@ -92,8 +97,8 @@ pub struct Summary {
 /// Checks all of `fs` and calls `each` with every fault.
 ///
 /// # Errors
-/// None for what is wrong with the volume, not even for blocks that cannot be read: those are faults. What fails is only
-/// what a check cannot do without, and [`Ext4::open`] has seen that already.
+/// No fault of the volume is an error, not even a block that cannot be read. The check fails only
+/// where it cannot read what it needs to work at all, and [`Ext4::open`] has read that already.
 pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Result<Summary> {
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -126,7 +131,7 @@ pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Resul
     })
 }
 
-/// What is known of the volume so far.
+/// The check's knowledge of the volume so far.
 pub(crate) struct Checker<'a> {
     fs: &'a Ext4,
     sb: &'a Superblock,
@@ -138,14 +143,15 @@ pub(crate) struct Checker<'a> {
     descriptors: Vec<Option<GroupDescriptor>>,
     /// Where fixed metadata is, in ascending order.
     fixed: Vec<Fixed>,
-    /// What the journal notes of an error.
+    /// An error that the journal notes.
     noted: Option<&'static str>,
     /// Inodes that a crash has left to be deleted or truncated.
     orphans: BTreeSet<u32>,
-    /// The clusters that somebody owns, and those that more than one does.
+    /// The clusters that have an owner, and those that have more than one.
     claims: ClusterMap,
     twice: ClusterMap,
-    /// How often a map led to a block of a map that another file has, too, on a volume whose files share blocks.
+    /// How often a map led to a block of a map that another file has, too, on a volume whose files
+    /// share blocks.
     nodes_again: AtomicU64,
     shared: Shared,
     owners: Owners,
@@ -176,7 +182,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// One that walks maps, whatever their checksums are.
+    /// A checker that walks maps with any checksums.
     pub(crate) fn without_checksums(fs: &'a Ext4) -> Self {
         Self { seed: None, ..Self::new(fs) }
     }
@@ -184,12 +190,14 @@ impl<'a> Checker<'a> {
     /// Reads `count` blocks from `block` on into `buffer`, whose length becomes theirs.
     fn read(&self, block: u64, count: u32, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.resize(to_usize(count) << self.geometry.block_bits(), 0);
-        // OK: the size of the volume in bytes fits 63 bits, and a block beyond it is refused by the device.
+        // OK: the size of the volume in bytes fits 63 bits, and a block beyond it is refused by the
+        // device.
         let offset = block.checked_shl(self.geometry.block_bits()).unwrap_or(u64::MAX);
         Ok(self.fs.device.read_at(buffer, offset)?)
     }
 
-    /// What is known of inode `ino`; `None` if the volume has no such inode, or none of its neighbours is in use.
+    /// The record of inode `ino`; `None` if the volume has no such inode, or none of its neighbours
+    /// is in use.
     fn slot(&self, ino: u32) -> Option<&Slot> {
         let at = self.geometry.inode_slot(ino)?;
         self.inodes.get(to_usize(at.group))?.get()?.slots.get(to_usize(at.index))
@@ -202,14 +210,14 @@ impl<'a> Checker<'a> {
         dirs.binary_search_by_key(&ino, |dir| dir.ino).ok().map(|at| &dirs[at])
     }
 
-    /// Whether files may share blocks (`shared_blocks`): Android's images store equal blocks once. Fixed metadata is
-    /// still no file's; Linux refuses to read such a file.
+    /// Whether files may share blocks (`shared_blocks`): Android's images store equal blocks once.
+    /// Fixed metadata is still no file's; Linux refuses to read such a file.
     fn may_share(&self) -> bool {
         self.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS)
     }
 
-    /// Whether to go on below a block of a map that another file has, too. All files together do so at most once for
-    /// each block of the volume: a hostile volume costs no more than a large one.
+    /// Whether to go on below a block of a map that another file has, too. All files together do so
+    /// at most once for each block of the volume: a hostile volume costs no more than a large one.
     fn may_follow_again(&self) -> bool {
         // Relaxed: the count only bounds the work, and guards nothing.
         self.may_share() && self.nodes_again.fetch_add(1, Relaxed) < self.geometry.blocks_count()

@@ -1,7 +1,7 @@
-//! Who the owners of blocks are that more than one claims.
+//! The owners of blocks that more than one file claims.
 //!
-//! Claiming tells that a block has a second owner, not who the first is. If there are any such blocks, all maps are
-//! walked once more, and whoever names one of them is kept.
+//! Claiming a block tells that it has a second owner, but does not name the first. If there are any
+//! such blocks, the check walks all maps once more and keeps every owner that names one of them.
 
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::inode::{BAD_BLOCKS_INO, FileKind, Inode, InodeFlags};
@@ -58,7 +58,8 @@ impl Search<'_> {
     fn keep(&mut self, start: u64, len: u64, owner: Owner) {
         if self.claims.len() < CLAIMS && self.checker.twice.touches(start, len) {
             let shift = self.checker.geometry.cluster_shift();
-            // Clusters are what has owners; they count from the first block, which `bigalloc` has at 0.
+            // Clusters are what has owners; they count from the first block, which `bigalloc` has
+            // at 0.
             let (start, end) = (start >> shift << shift, (start + len).div_ceil(1 << shift) << shift);
             self.claims.push(Claim { start, end, owner });
         }
@@ -119,7 +120,7 @@ impl Search<'_> {
                 let len = before.end.min(claim.end) - claim.start;
                 let (start, first, second) = (claim.start, before.owner, claim.owner);
                 let files = matches!((first, second), (Owner::Inode(_), Owner::Inode(_)));
-                // The metadata was there first; else the order says nothing.
+                // The metadata was there first; the order of the others means nothing.
                 let (first, second) = match (first, second) {
                     (Owner::Inode(_), Owner::Metadata { .. }) => (second, first),
                     both => both,

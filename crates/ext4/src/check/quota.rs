@@ -1,7 +1,8 @@
-//! Quota files, and what they say of owners against what these have.
+//! Quota files: their structure, and their counts compared with what owners have.
 //!
-//! What owners have is added up while inodes are looked at. Memory goes with the number of owners, and with the blocks of a quota
-//! file: none of its tree is followed twice.
+//! The check adds up the blocks and inodes of each owner while it looks at inodes. Memory grows
+//! with the number of owners and with the blocks of a quota file: the check follows no block of its
+//! tree twice.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -19,14 +20,14 @@ use crate::volume::group::to_usize;
 /// The bytes of a sector, which `i_blocks` counts.
 const SECTOR: u64 = 512;
 
-/// What one owner has.
+/// The bytes and inodes of one owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     bytes: u64,
     inodes: u64,
 }
 
-/// What owners have, by kind and id.
+/// The amounts that owners have, by kind and id.
 #[derive(Debug, Default)]
 pub(super) struct Owned([HashMap<u32, Amount>; Kind::ALL.len()]);
 
@@ -47,7 +48,7 @@ impl Amount {
     }
 }
 
-/// What all groups' inodes have come to.
+/// The sums over the inodes of all groups.
 #[derive(Default)]
 pub(super) struct Owners(Mutex<Totals>);
 
@@ -72,7 +73,7 @@ impl Owners {
         });
     }
 
-    /// Inodes cannot be counted: what the files say is not to be judged.
+    /// Notes that inodes cannot be counted, so the check does not judge the files.
     pub(super) fn lack(&self) {
         self.with(|totals| totals.lacks_some = true);
     }
@@ -84,7 +85,8 @@ impl Checker<'_> {
         Kind::ALL.into_iter().any(|kind| self.quota_inode(kind).is_some())
     }
 
-    /// Whether an inode is counted for its owners: the volume's own are not, nor those of values by themselves.
+    /// Whether an inode is counted for its owners: the volume's own are not, nor those of values by
+    /// themselves.
     pub(super) fn counts_for_owners(&self, inode: &Inode) -> bool {
         inode.kind() != FileKind::None
             && !self.fs.is_hidden(inode.ino())
@@ -135,7 +137,7 @@ struct File<'a> {
     head: Option<Info>,
     /// The blocks of the tree that have been followed.
     seen: HashSet<u32>,
-    /// What owners have that have not been come upon yet.
+    /// The amounts of owners that have not been found in the file yet.
     owned: HashMap<u32, Amount>,
 }
 
@@ -169,7 +171,8 @@ impl File<'_> {
         Ok((bytes[offset..offset + BLOCK_SIZE].to_vec(), place))
     }
 
-    /// Follows a block of the tree at `level`, which ids lead to that begin as `above` does. Whether all below it could be read.
+    /// Follows a block of the tree at `level`, which ids lead to that begin as `above` does.
+    /// Whether all below it could be read.
     fn tree(&mut self, number: u32, level: u32, above: u32, judge: bool, report: &mut Report<'_>) -> bool {
         if !self.seen.insert(number) {
             report.push(self.place().corrupt(CorruptKind::Loop { what: "the tree of a quota file" }));
@@ -235,7 +238,7 @@ impl File<'_> {
     }
 }
 
-/// Whose a kind of quota is, in a message.
+/// The owners of a kind of quota, for a message.
 fn owner(kind: Kind) -> &'static str {
     match kind {
         Kind::User => "user",

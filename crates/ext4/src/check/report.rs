@@ -1,8 +1,9 @@
 //! Doing the items of a pass on all cores, and reporting what they find in order.
 //!
-//! Threads take one item after the other and send their faults through a bounded channel to the caller's thread, which
-//! alone calls the caller's function. Faults of a pass are sorted by place before they are handed out, as long as there
-//! are not more than [`HELD`] of them: their number is up to the volume, the memory for them is not.
+//! Threads take one item after the other and send their faults through a bounded channel to the
+//! caller's thread, which alone calls the caller's function. The report sorts the faults of a pass
+//! by place before it hands them out, up to [`HELD`] of them. The volume decides how many there
+//! are, so the report bounds the memory for them.
 
 use extern4_sync::primitive::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -46,7 +47,8 @@ impl<'a> Report<'a> {
         self.held.drain(..).for_each(&mut self.each);
     }
 
-    /// Calls `work` with each number below `items`, on all threads, each with a state of its own that `start` makes.
+    /// Calls `work` with each number below `items`, on all threads, each with a state of its own
+    /// that `start` makes.
     pub(super) fn each_item<S>(
         &mut self,
         items: usize,

@@ -13,13 +13,13 @@ use super::fault::Fault;
 use super::map::{self, DataRun, Visitor};
 use super::report::Report;
 
-/// How many blocks of the orphan file are looked at, and of its map: `mke2fs` makes at most 512 of one and none of the
-/// other.
+/// The most blocks of the orphan file, and of its map, that the check reads. `mke2fs` makes at most
+/// 512 of the file and none of the map.
 const BLOCKS: usize = 1 << 13;
 const NODES: u64 = 16;
 
 impl Checker<'_> {
-    /// Checks what the volume has one of, and learns which inodes are orphans.
+    /// Checks the structures that the volume has one of, and learns which inodes are orphans.
     pub(super) fn check_special(&mut self, report: &mut Report<'_>) {
         self.check_journal(report);
         self.check_unused(report);
@@ -54,7 +54,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What is not said to be there has nothing in the inode that is kept for it.
+    /// Checks that each reserved inode of a structure that the volume lacks is empty.
     fn check_unused(&self, report: &mut Report<'_>) {
         let (raw, features) = (self.sb.raw(), self.sb.features());
         let quotas = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum].map(|ino| ino.get());
@@ -78,7 +78,7 @@ impl Checker<'_> {
             ),
         ];
         for (ino, _, what) in kept.into_iter().filter(|(_, unused, _)| *unused) {
-            // What is wrong with the record is found when its turn comes among all inodes.
+            // The pass over all inodes reports faults of the record.
             let Ok(inode) = self.fs.raw_inode(ino) else { continue };
             if inode.links() > 0 || inode.sectors() > 0 || inode.map()[..4] != [0; 4] {
                 report.push(Fault::mismatch(Place::new(Structure::Inode).ino(ino), what));
@@ -179,7 +179,7 @@ impl Checker<'_> {
     }
 }
 
-/// What an error means that the journal's superblock notes, if it notes one.
+/// The meaning of the error that the journal's superblock notes, if it notes one.
 fn noted_error(errno: i32) -> Option<&'static str> {
     match errno {
         0 => None,
@@ -189,7 +189,7 @@ fn noted_error(errno: i32) -> Option<&'static str> {
     }
 }
 
-/// The runs of a small file. What is wrong with its map is found when its turn comes among all inodes.
+/// The runs of a small file. The pass over all inodes reports faults of its map.
 struct Runs {
     runs: Vec<DataRun>,
     nodes: u64,

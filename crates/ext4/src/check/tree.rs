@@ -1,7 +1,7 @@
 //! The hash tree of a directory: every node, and which hashes each leaf may hold.
 //!
-//! The tree is walked once from the root. Each block of the directory gets its part in it, and a block that has one
-//! already is not followed again.
+//! The tree is walked once from the root. Each block of the directory gets its part in it, and a
+//! block that has one already is not followed again.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::htree::{self, Expect, Hash, HashVersion, Hasher, Node, Root};
@@ -16,7 +16,7 @@ use super::report::Sink;
 use crate::dir::htree::read::NameHash;
 use crate::volume::group::to_usize;
 
-/// What a block of an indexed directory is.
+/// The role of a block of an indexed directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Nothing that the tree knows of.
@@ -32,7 +32,7 @@ pub(super) enum Role {
     },
 }
 
-/// What is known of a directory's tree.
+/// The check's knowledge of a directory's tree.
 pub(super) struct Tree {
     /// The part of each block.
     pub(super) roles: Vec<Role>,
@@ -89,7 +89,8 @@ impl Walk<'_> {
         Some(name_hash(self.checker, self.dir, root.hash_version))
     }
 
-    /// Walks what the entries of a node name, which is `depth` levels below the root and for hashes of this range.
+    /// Walks what the entries of a node name, which is `depth` levels below the root and for hashes
+    /// of this range.
     fn below(&mut self, node: &Node<'_>, depth: u8, (low, high): (u32, u32), place: Place) {
         for (at, (hash, logical)) in node.iter().enumerate() {
             let from = if at == 0 { low } else { hash & !1 };

@@ -1,4 +1,5 @@
-//! Extended attributes, the blocks that inodes share for them, and the inodes that hold large values.
+//! Extended attributes, the blocks that inodes share for them, and the inodes that hold large
+//! values.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +18,7 @@ use super::map::{self, DataRun, Visitor};
 use super::report::{Report, Sink};
 use crate::volume::group::to_usize;
 
-/// What is known of blocks and inodes that several inodes may share.
+/// The blocks and inodes that several inodes may share.
 pub(super) struct Shared {
     /// The attribute blocks that have been looked at.
     seen: ClusterMap,
@@ -26,12 +27,12 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct Counts {
-    /// Of attribute blocks that are not one inode's alone, or should not be: the stored count of inodes, and how many
-    /// there were behind the first.
+    /// Of attribute blocks that several inodes have, or should have: the stored count of inodes,
+    /// and how many the check found behind the first.
     blocks: HashMap<u64, (u32, u32)>,
     /// Of inodes that hold values: how many attributes lead there.
     values: HashMap<u32, u64>,
-    /// What those inodes say themselves.
+    /// The counts that those inodes store themselves.
     stored: HashMap<u32, u64>,
 }
 
@@ -46,8 +47,8 @@ impl Shared {
 }
 
 impl Checker<'_> {
-    /// Checks the attribute block of `inode`, once however many inodes share it. Returns the clusters that it and the
-    /// values it names count for.
+    /// Checks the attribute block of `inode`, once however many inodes share it. Returns the
+    /// clusters that it and the values it names count for.
     pub(super) fn check_xattr_block(&self, block: u64, inode: &Inode, sink: &mut Sink) -> u64 {
         let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
         if let Err(corrupt) = self.blocks.check("i_file_acl", block, 1, place) {
@@ -101,7 +102,8 @@ impl Checker<'_> {
         attrs.map_or(0, |(_, attrs)| self.value_clusters(&attrs, owner))
     }
 
-    /// The clusters of the values that are in inodes of their own: they count for each inode that has the attribute.
+    /// The clusters of the values that are in inodes of their own: they count for each inode that
+    /// has the attribute.
     pub(super) fn value_clusters(&self, attrs: &Attrs<'_>, owner: &Inode) -> u64 {
         let cluster = self.sb.cluster_size();
         attrs
@@ -114,7 +116,8 @@ impl Checker<'_> {
             .sum()
     }
 
-    /// How many values of an inode's attributes, of which it has some itself, are in inodes of their own.
+    /// How many values of an inode's attributes, of which it has some itself, are in inodes of
+    /// their own.
     pub(super) fn value_inodes(&self, own: Option<&Attrs<'_>>, inode: &Inode) -> u64 {
         if !self.sb.features().incompat.contains(Incompat::EA_INODE) {
             return 0;
@@ -231,7 +234,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares the counts of those who share with what they say, once all inodes have been looked at.
+    /// Compares the stored counts of sharing inodes with the counted ones, after the pass over all
+    /// inodes.
     pub(super) fn check_shared(&self, report: &mut Report<'_>) {
         self.shared.with(|counts| {
             for (&block, &(stored, more)) in &counts.blocks {

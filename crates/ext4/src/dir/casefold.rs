@@ -1,14 +1,16 @@
 //! Names without regard to case, as ext4's `utf8-12.1` encoding compares them.
 //!
-//! Two names of a case-folded directory are the same if they are so after: full case folding of every character,
-//! canonical decomposition (NFD) of the result, and removal of the characters that Unicode calls default ignorable.
-//! The hash tree of such a directory hashes names in that form. A name that is not UTF-8 has no such form; it is
-//! compared and hashed byte by byte, unless the volume is in strict mode, where it cannot exist.
+//! Two names of a case-folded directory are the same if they are equal after three steps. These are
+//! full case folding of every character, canonical decomposition (NFD) of the result, and removal
+//! of the characters that Unicode calls default ignorable. The hash tree of such a directory hashes
+//! names in that form. A name that is not UTF-8 has no such form. It is compared and hashed byte by
+//! byte, unless the volume is in strict mode, where it cannot exist.
 //!
-//! The encoding is frozen at Unicode 12.1. The tables that we fold by are newer, and Unicode never changes how an
-//! assigned character folds or decomposes, so the only difference are characters assigned since: [`LATER`] lists
-//! those that newer tables fold, decompose or reorder, and they are passed through as they are. The forms were
-//! compared with what `debugfs`'s `dx_hash -c` makes of them.
+//! The encoding is frozen at Unicode 12.1. The tables that we fold by are newer. Unicode never
+//! changes how an assigned character folds or decomposes, so the only difference is in characters
+//! assigned since. [`LATER`] lists those that newer tables fold, decompose or reorder, and they are
+//! passed through as they are. The forms were compared with what `debugfs`'s `dx_hash -c` makes of
+//! them.
 
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
@@ -26,8 +28,9 @@ pub(crate) fn fold(name: &[u8]) -> Option<Vec<u8>> {
             Some((at, last)) if is_later(last) => (&piece[..at], Some(last)),
             _ => (piece, None),
         };
-        // Folding comes first: the folded iota subscript is a letter of its own, which decomposing first would have
-        // moved behind other marks. Ignorable characters go last, for no mark moves across one.
+        // Folding comes first: the folded iota subscript is a letter of its own, which decomposing
+        // first would have moved behind other marks. Ignorable characters go last, because no mark
+        // moves across one.
         folded.extend(piece.chars().default_case_fold().nfd().filter(|&c| !is_ignorable(c)));
         folded.extend(later);
     }
@@ -135,7 +138,7 @@ mod tests {
             ("\u{1fb3}\u{301}", "\u{3b1}\u{3b9}\u{301}"),
             ("\u{3b1}\u{345}\u{301}", "\u{3b1}\u{3b9}\u{301}"),
             ("\u{ff21}", "\u{ff41}"),
-            // The characters are unknown to Unicode 12.1, the letters beside them are not.
+            // The characters are unknown to Unicode 12.1, the letters next to them are not.
             ("A\u{1e000}", "a\u{1e000}"),
             ("A\u{378}", "a\u{378}"),
         ];
@@ -151,7 +154,7 @@ mod tests {
     fn names_that_do_not() {
         let different = [
             ("\u{3b1}\u{301}\u{3b9}", "\u{3b1}\u{3b9}\u{301}"),
-            // An ignorable character keeps the marks beside it from changing places.
+            // An ignorable character keeps the marks next to it from changing places.
             ("a\u{301}\u{ad}\u{323}", "a\u{323}\u{301}"),
             // Letters of Unicode 13 and 14, and a mark of 15: they do not fold, nor does it move.
             ("\u{a7c7}", "\u{a7c8}"),

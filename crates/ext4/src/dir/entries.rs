@@ -1,8 +1,10 @@
-//! Changing the records of a chain of directory entries: of a block, or of a part of an inline directory.
+//! Changing the records of a chain of directory entries: of a block, or of a part of an inline
+//! directory.
 //!
-//! These functions know bytes only. A record that is taken out is cleared, so that a name does not stay on the
-//! volume longer than its file. The chain is checked on the way to the record in question, and what is changed then
-//! fits what was found. Who looks for room, or for a name byte by byte, passes the other records over by their lengths.
+//! These functions know bytes only. They clear a record that they take out, so that a name does not
+//! stay on the volume longer than its file. They check the chain on the way to the record in
+//! question, so the change fits what they found. A search for room, or for a name byte by byte,
+//! skips the other records by their lengths.
 
 use extern4_disk::Corrupt;
 use extern4_disk::dirent::{DirEntry, FileType, Layout, Slots, Span};
@@ -13,7 +15,7 @@ use crate::volume::group::to_usize;
 const REC_LEN_OFFSET: usize = 4;
 /// Where the length of its name stands; only this byte of it counts.
 const NAME_LEN_OFFSET: usize = 6;
-/// What stands before the name.
+/// Bytes of an entry before the name.
 const HEADER_SIZE: usize = 8;
 /// Where the type of the file stands.
 const FILE_TYPE_OFFSET: usize = 7;
@@ -69,13 +71,14 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
-/// Where the record of the entry `name` stands, byte by byte, and the inode of the entry. What the records before it say is not
-/// looked at.
+/// Where the record of the entry `name` stands, found byte by byte, and the inode of the entry. The
+/// search does not check the records before it.
 pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
     slots.find_name(name)?.map(|(before, span)| locate(slots, before, span)).transpose()
 }
 
-/// The same, if it is one of the first `most` records behind the one at `at`.
+/// Finds the entry `name` as `find_name` does, among the first `most` records behind the one at
+/// `at`.
 pub(crate) fn find_name_beside(
     slots: &Slots<'_>,
     name: &[u8],
@@ -143,8 +146,8 @@ pub(crate) fn rename(bytes: &mut [u8], record: Located, entry: &DirEntry<'_>, la
     entry.encode(&mut bytes[record.start..record.start + record.rec_len], layout);
 }
 
-/// Clears the entry of a record, and no more: the gap behind it may be most of the block. What entries have behind their names fits into
-/// 8 bytes.
+/// Clears the entry of a record, and no more: the gap behind it may be most of the block. The
+/// fields that entries have behind their names fit into 8 bytes.
 fn clear(bytes: &mut [u8], Located { start, rec_len, .. }: Located) {
     let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
     bytes[start..start + len.min(rec_len)].fill(0);
@@ -159,7 +162,8 @@ pub(crate) fn replace(bytes: &mut [u8], record: Located, ino: u32, kind: FileTyp
     }
 }
 
-/// Fills `bytes`, all of them, with these entries, each as short as can be but the last, which takes the rest.
+/// Fills `bytes`, all of them, with these entries, each as short as can be but the last, which
+/// takes the rest.
 pub(crate) fn fill<'e>(
     bytes: &mut [u8],
     entries: impl IntoIterator<Item = &'e DirEntry<'e>>,
@@ -190,8 +194,8 @@ pub(crate) fn free_record(record: &mut [u8]) {
     }
 }
 
-/// Sets how far it is from the record at `offset` to the next. 64 KiB do not fit into the field, and have a number
-/// of their own.
+/// Sets how far it is from the record at `offset` to the next. 64 KiB do not fit into the field,
+/// and have a number of their own.
 pub(crate) fn set_rec_len(bytes: &mut [u8], offset: usize, rec_len: usize) {
     let raw = u16::try_from(rec_len).unwrap_or(u16::MAX).to_le_bytes();
     bytes[offset + REC_LEN_OFFSET..offset + REC_LEN_OFFSET + 2].copy_from_slice(&raw);

@@ -1,26 +1,29 @@
-//! Where in a linear directory names have come and gone last.
+//! A hint of where names were last added to and removed from a linear directory.
 //!
-//! Names are often added one after the other, and removed in the order in which they stand, or soon after they were added. So who
-//! adds one begins to look for room where there was some last, and who removes one looks there first, instead of going through all the
-//! records from the block's beginning.
+//! Names are often added one after the other, and removed in the order in which they stand, or soon
+//! after they were added. So a caller that adds a name begins to look for room where there was some
+//! last. A caller that removes a name looks there first. Neither goes through all the records from
+//! the block's beginning.
 //!
-//! It is part of what is known of the directory ([`InodeInfo`](crate::inode::info::InodeInfo)), as the last change of its names left it, and only
-//! who changes names again makes use of it. It is of one block; of a directory with a hash tree there is none.
+//! The hint is part of the directory's [`InodeInfo`](crate::inode::info::InodeInfo), as the last
+//! change of its names left it. Only the next change of names uses it. It is of one block; a
+//! directory with a hash tree has none.
 //!
 //! # Invariants
 //! 1. `added`, `removed` and all of `rooms` are offsets of records of the block.
-//! 2. No record before `rooms[n]` has as many bytes that are not in use as belong to `n` ([`NEEDS`]). So the first record with room is found,
-//!    as by a search from the beginning.
+//! 2. No record before `rooms[n]` has as many unused bytes as belong to `n` ([`NEEDS`]). So a
+//!    search from there finds the first record with room, as a search from the beginning would.
 
 use extern4_disk::Corrupt;
 use extern4_disk::dirent::Slots;
 
 use crate::dir::entries::{self, Gap, Located};
 
-/// Records beside a place that are looked at.
+/// Records after a place that a search looks at.
 const BESIDE: usize = 4;
 
-/// Bytes that records need: those of names of up to 20 bytes. For longer ones the search begins where there may be room for these.
+/// Bytes that records need: those of names of up to 20 bytes. For longer ones the search begins
+/// where there may be room for these.
 const NEEDS: [usize; 5] = [12, 16, 20, 24, 28];
 
 /// An offset in a block, of which it takes less room.
@@ -38,12 +41,12 @@ impl Offset {
     }
 }
 
-/// See the module.
+/// A hint of where names last changed in one block of a directory; the module describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Near {
     /// The block of the volume; 0, which is in no directory, if nothing is known.
     block: u64,
-    /// Which of the directory's blocks that is: one of the first, for this is copied often.
+    /// Which of the directory's blocks that is: one of the first, because this is copied often.
     logical: u16,
     /// Where the record is in whose gap the last name was put.
     added: Offset,
@@ -71,7 +74,8 @@ impl Near {
         }
     }
 
-    /// The entry `name` among the records of the block, if it stands beside what was changed last, and the inode that it stands for.
+    /// The entry `name` among the records of the block, if it stands near the last change, and the
+    /// inode that it stands for.
     pub(crate) fn find(&self, slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
         for at in [self.removed, self.added] {
             let found = entries::find_name_beside(slots, name, at.get(), BESIDE)?;
@@ -96,7 +100,8 @@ impl Near {
         }
     }
 
-    /// From now on this is of another block, of which no more is known than a record; false if it cannot be.
+    /// From now on this is of another block, of which no more is known than a record; false if it
+    /// cannot be.
     fn turn_to(&mut self, logical: u32, block: u64, at: Offset) -> bool {
         let Ok(logical) = u16::try_from(logical) else { return false };
         *self = Self { block, logical, added: at, removed: at, rooms: Default::default() };
@@ -125,7 +130,7 @@ impl Near {
             return;
         }
         self.removed = at;
-        // What was taken out begins no record any more.
+        // A removed record's offset begins no record any more.
         let gone = Offset::new(record.start());
         if self.added == gone {
             self.added = at;
@@ -157,7 +162,8 @@ mod tests {
         Slots::new(bytes, &LAYOUT, Place::new(Structure::DirectoryBlock))
     }
 
-    /// Adds and removes names in an order that is drawn, and looks for room and names with and without what is known.
+    /// Adds and removes names in an order that is drawn, and looks for room and names with and
+    /// without what is known.
     #[test]
     fn what_is_found_is_what_a_search_from_the_beginning_finds() {
         let (mut bytes, mut near, mut names) = (vec![0; 1024], Near::default(), Vec::new());

@@ -1,8 +1,8 @@
 //! Changing directories that live inside their inode.
 //!
-//! Their names are two chains of records: one in `i_block` behind the number of the parent, and one in the
-//! attribute `system.data`, which grows by what a name needs while the inode has room. Then the names move to a
-//! block, and never back.
+//! Their names are two chains of records. One is in `i_block` behind the number of the parent. The
+//! other is in the attribute `system.data`, which grows by the size of each name while the inode
+//! has room. Then the names move to a block, and never back.
 
 use extern4_disk::dirent::{DirEntry, Entries, FileType, Layout, Slots};
 use extern4_disk::inline::HEAD_SIZE;
@@ -78,7 +78,7 @@ impl Contents {
     }
 }
 
-/// Whether one more name has room beside those that are in the inode.
+/// Whether the inode has room for one more name.
 pub(crate) fn has_inline_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
     let mut contents = inline_contents(fs, dir)?;
     contents.add(&DirEntry { ino: dir.ino(), kind: FileType::Unknown, name, offset: 0, hash: None })?;

@@ -1,12 +1,13 @@
 //! Changing the names in a directory.
 //!
-//! A name goes into the first gap of a linear directory that is large enough, and where there is none, into a block
-//! at the end. Where the volume has `dir_index`, a directory that outgrows its first block gets a hash tree instead
-//! (`htree_change`). Directories inside their inode are for `inline_change`. Nothing ever moves between the blocks
-//! of a linear directory, since a listing that goes on later remembers where it stopped.
+//! A name goes into the first gap of a linear directory that is large enough, and where there is
+//! none, into a block at the end. Where the volume has `dir_index`, a directory that outgrows its
+//! first block gets a hash tree instead (`htree::insert`). The module `inline` changes directories
+//! inside their inode. No name ever moves between the blocks of a linear directory, because a
+//! listing that continues later remembers where it stopped.
 //!
-//! All of this changes the directory's blocks, and size, map and flags of the [`InodeInfo`]; the caller stores
-//! that, with its new times.
+//! All of this changes the directory's blocks, and size, map and flags of the [`InodeInfo`]; the
+//! caller stores that, with its new times.
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
@@ -34,8 +35,9 @@ use crate::volume::handle::Handle;
 
 /// How many blocks a search for a gap fetches at once.
 const READ_AHEAD: u32 = 32;
-/// How many blocks a directory grows by at most for one name: a leaf, and nodes on two levels that are split, or
-/// one of them and one below the root; or for one that leaves its inode, its first block and two leaves.
+/// The most blocks by which a directory grows for one name. These are a leaf and the split nodes on
+/// two levels, or a leaf, one of those and one below the root. For a directory that leaves its
+/// inode they are its first block and two leaves.
 pub(crate) const MOST_NEW_BLOCKS: u32 = 3;
 /// How many blocks a hash tree can tell apart.
 const MOST_TREE_BLOCKS: u64 = 1 << 28;
@@ -44,12 +46,12 @@ pub(crate) const DOT_LEN: usize = 12;
 /// The superblock's flag that names in directories without case must be UTF-8.
 const STRICT_ENCODING: u16 = 1;
 
-/// Whether one more name can be added to `dir`. It can fail to be for want of space on the volume only, after
-/// this.
+/// Whether one more name can be added to `dir`. After this, adding it can fail only for want of
+/// space on the volume.
 ///
 /// # Errors
-/// `ENOKEY` for encrypted directories, `EINVAL` for a name that breaks the volume's encoding, `ENAMETOOLONG`,
-/// `ENOSPC` if the hash tree or the directory's size cannot grow.
+/// `ENOKEY` for encrypted directories, `EINVAL` for a name that breaks the volume's encoding,
+/// `ENAMETOOLONG`, `ENOSPC` if the hash tree or the directory's size cannot grow.
 pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
     check_name(fs, dir, name)?;
     if dir.is_inline() {
@@ -69,8 +71,9 @@ pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<
     }
 }
 
-/// Whether there is room for `name` in `dir`, however many others are adding names to it at this moment; false is no answer.
-/// [`check_new_name`](Self::check_new_name) is one.
+/// Whether there is room for `name` in `dir`, however many others are adding names to it at this
+/// moment; false means that it is not known. [`check_new_name`](Self::check_new_name) tells for
+/// certain.
 pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
     /// More than add names at the same time.
     const OTHERS: u64 = 1 << 16;
@@ -87,13 +90,15 @@ pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<b
         return Ok(has_blocks);
     }
     match Way::tree_has_room_for(fs, dir, OTHERS) {
-        // The tree may be larger by now than `dir` knows. If that is not it, who asks with the names locked hears of it.
+        // The tree may be larger by now than `dir` knows. If the tree is corrupt instead, a later
+        // caller that holds the lock on the names gets the error.
         Err(Error::Corrupt(_)) => Ok(false),
         answer => answer,
     }
 }
 
-/// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as adding the name does.
+/// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as
+/// adding the name does.
 pub(crate) fn blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
     let grows_by = new_blocks_for_name(fs, dir, name)?;
     if dir.is_inline() || grows_by == 0 {
@@ -210,8 +215,8 @@ pub(crate) fn is_empty_directory(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have been cleared
-/// before.
+/// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have
+/// been cleared before.
 pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
     if handle.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
         && new_inline_directory(handle, dir, parent)?
@@ -305,8 +310,8 @@ pub(crate) fn replace_name(
     edit_names_at(handle, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
 }
 
-/// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet. False, and nothing is changed, if its
-/// record is too short for that, or is where its name has it.
+/// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet.
+/// False, and nothing is changed, if its record is too short for that, or is where its name has it.
 pub(crate) fn rename_in_place(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -349,7 +354,8 @@ pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) 
     Ok(())
 }
 
-/// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is none that is large enough.
+/// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is
+/// none that is large enough.
 pub(crate) fn put_name(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -373,7 +379,8 @@ pub(crate) fn put_name(
     Ok(true)
 }
 
-/// Changes the records of a block of names. `edit` is handed all of the block but the checksum's tail.
+/// Changes the records of a block of names. `edit` is handed all of the block but the checksum's
+/// tail.
 pub(crate) fn edit_names(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -384,7 +391,7 @@ pub(crate) fn edit_names(
     handle.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
 }
 
-/// The same for block `block` of the volume, which nobody looks at besides.
+/// Changes the records of block `block` of the volume, which no other thread reads meanwhile.
 fn edit_names_at(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -395,8 +402,9 @@ fn edit_names_at(
     handle.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
 }
 
-/// The same in one step with the search, for a block where names of the directory have changed in this transaction, and which has been
-/// verified for that. `edit` is handed all of the block, and returns nothing if it has changed nothing.
+/// Searches and changes the records of a block in one step. Names of the directory have changed
+/// there in this transaction, so the block has been verified. `edit` is handed all of the block,
+/// and returns `None` if it has changed nothing.
 fn edit_names_again<R>(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -413,7 +421,8 @@ fn edit_names_again<R>(
     })
 }
 
-/// Puts an entry into block `logical` of a directory, if names have changed there in this transaction and there is room. Where it is now.
+/// Puts an entry into block `logical` of a directory, if names have changed there in this
+/// transaction and there is room. Returns where it stands.
 fn put_near(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -433,7 +442,8 @@ fn put_near(
     Ok(gap.map(|gap| (block, gap)))
 }
 
-/// Removes the entry that is `wanted`, if it stands beside what has changed last, and that in this transaction. Where it stood.
+/// Removes the entry that is `wanted`, if it stands near the last change and that was in this
+/// transaction. Returns where it stood.
 fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
     let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) else {
         return Ok(None);

@@ -1,17 +1,17 @@
 //! Directories: their blocks, and listing them.
 //!
-//! A listing may stop at any entry and go on later, in another call, with nothing to remember but a cookie. Where the
-//! volume has `dir_index`, names are listed in the order of their hashes, whether the directory has a tree yet or not,
-//! so that a cookie stays good when the directory grows one or its leaves split. Elsewhere they are listed as they
-//! stand, and a cookie is a byte offset.
+//! A listing may stop at any entry and go on later, in another call, with nothing to remember but a
+//! cookie. Where the volume has `dir_index`, names are listed in the order of their hashes, whether
+//! the directory has a tree yet or not. So a cookie stays good when the directory grows a tree or
+//! its leaves split. Elsewhere they are listed as they stand, and a cookie is a byte offset.
 //!
 //! ```text
 //! by hash:    0 before `.`, 1 before `..`, then 2 + (hash, 31 bits | upper half of minor hash, 16 | rank, 16)
 //! by offset:  1 << 63 | bytes from the start
 //! ```
 //!
-//! The rank tells names apart that share those 47 bits. A directory whose tree is corrupt is listed by offset from the
-//! start, and its cookies say so; damage that shows up on the way is an error.
+//! The rank tells names apart that share those 47 bits. A directory whose tree is corrupt is listed
+//! by offset from the start, and its cookies say so; damage that shows up on the way is an error.
 
 use std::ops::ControlFlow;
 
@@ -43,7 +43,7 @@ struct BlockCopy {
     bytes: Box<[u8]>,
 }
 
-/// What a listing calls with each entry.
+/// The callback of a listing, called with each entry.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
 
 /// How the entries of `dir` are laid out.
@@ -70,12 +70,13 @@ pub(crate) fn dir_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<u
     }
 }
 
-/// Block `logical` of a directory, its checksum verified, whatever kind of block it is.
+/// Block `logical` of a directory, its checksum verified, for any kind of block.
 pub(crate) fn dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     dir_block_at(fs, dir, logical, dir_physical(fs, dir, logical)?)
 }
 
-/// The same where it is known to be block `physical` of the volume.
+/// Block `logical` of a directory, its checksum verified, where it is known to be block `physical`
+/// of the volume.
 fn dir_block_at(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
     fs.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
 }
@@ -92,14 +93,15 @@ pub(crate) fn with_dir_block<R>(
     fs.with_verified(physical, Verified::DirectoryBlock, verify, look)
 }
 
-/// A copy of that block, for a listing: who hands out names may wait for something, and holds nothing that others count.
+/// A copy of that block, for a listing: a caller that hands out names may wait for something, so it
+/// holds nothing that others count.
 fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
     let bytes = with_dir_block(fs, dir, logical, physical, |bytes| bytes.into())?;
     Ok(BlockCopy { number: physical, bytes })
 }
 
-/// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree, which is then not
-/// even verified: who goes from block to block does not need the tree.
+/// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree,
+/// which is then not even verified: a walk from block to block does not need the tree.
 pub(crate) fn names_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
     let physical = names_physical(fs, dir, logical)?;
     physical.map(|physical| dir_block_at(fs, dir, logical, physical)).transpose()
@@ -115,7 +117,8 @@ pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result
     Ok(if holds_nodes { None } else { Some(physical) })
 }
 
-/// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed one.
+/// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed
+/// one.
 pub(crate) fn dir_entries<'b>(fs: &Ext4, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
     dir_slots(fs, dir, block.number(), block).into()
 }
@@ -126,7 +129,8 @@ pub(crate) fn dir_slots<'b>(fs: &Ext4, dir: &InodeInfo, physical: u64, bytes: &'
     Slots::new(bytes, &dir_layout(fs, dir), place)
 }
 
-/// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one device read.
+/// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one
+/// device read.
 pub(crate) fn read_ahead_dir(fs: &Ext4, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
     let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(fs)?.saturating_sub(logical)));
     if end - u64::from(logical) <= 1 {
@@ -158,7 +162,8 @@ pub(crate) fn list_dir(fs: &Ext4, dir: &InodeInfo, cookie: u64, each: Each<'_>) 
 
 /// How to list `dir` by hash; `None` if it is to be listed by offset.
 ///
-/// A listing that starts looks at the whole tree first, so that one that cannot be finished is not begun.
+/// A listing that starts looks at the whole tree first, so that one that cannot be finished is not
+/// begun.
 fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
     if !fs.superblock().features().compat.contains(Compat::DIR_INDEX) {
         return Ok(None);
@@ -217,7 +222,8 @@ fn list_linear(fs: &Ext4, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Resul
     list_new_names(fs, dir, offset, u64::from(len_blocks) * block_size, each)
 }
 
-/// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in it on.
+/// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in
+/// it on.
 fn list_block(
     fs: &Ext4,
     dir: &InodeInfo,
@@ -228,7 +234,8 @@ fn list_block(
 ) -> Result<ControlFlow<()>> {
     for slot in dir_slots(fs, dir, block.number, &block.bytes) {
         let slot = slot?;
-        // A cookie may point between entries that have since been merged: what counts is where they start.
+        // A cookie may point between entries that have since been merged: what counts is where they
+        // start.
         let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
         if is_changed(fs, dir, entry.name) {
             continue;
@@ -241,7 +248,8 @@ fn list_block(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Lists `.` and `..` of a directory whose hash tree is corrupt: its root still holds them, if anything.
+/// Lists `.` and `..` of a directory whose hash tree is corrupt: its root holds them, if any block
+/// does.
 fn list_dots_of_root(fs: &Ext4, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
     let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
     let root = dir_physical(fs, dir, 0).and_then(|block| Ok(fs.cache.read(block)?));
@@ -260,7 +268,8 @@ fn list_dots_of_root(fs: &Ext4, dir: &InodeInfo, from: u64, each: Each<'_>) -> C
     ControlFlow::Continue(())
 }
 
-/// Lists the names that fast commits have added, by offset, as if they stood behind the others, which end at `end`.
+/// Lists the names that fast commits have added, by offset, as if they stood behind the others,
+/// which end at `end`.
 fn list_new_names(fs: &Ext4, dir: &InodeInfo, offset: u64, end: u64, each: Each<'_>) -> Result<()> {
     for (at, entry) in (end..).zip(new_names(fs, dir)) {
         let hash = || Hash { major: 0, minor: 0 };
@@ -280,7 +289,8 @@ fn new_names<'b>(fs: &'b Ext4, dir: &InodeInfo) -> impl Iterator<Item = Result<D
     })
 }
 
-/// Whether fast commits say something about `name`, so that what the directory's blocks say does not count.
+/// Whether fast commits say something about `name`, so that what the directory's blocks say does
+/// not count.
 fn is_changed(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> bool {
     fs.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
 }
@@ -371,7 +381,7 @@ impl HashOrder<'_> {
         }
     }
 
-    /// What `.` and `..` stand for.
+    /// The inodes that `.` and `..` name.
     fn dots(&self) -> Result<(u32, u32)> {
         if let Some(parent) = made_in(self.fs, self.dir) {
             return Ok((self.dir.ino(), parent));
@@ -419,7 +429,8 @@ impl HashOrder<'_> {
         Ok(())
     }
 
-    /// Reads a leaf, after counting it: a tree with more leaves than the directory has blocks names some twice.
+    /// Reads a leaf, after counting it: a tree with more leaves than the directory has blocks names
+    /// some twice.
     fn leaf(&self, leaves: &mut u32, len_blocks: u32, logical: u32) -> Result<BlockCopy> {
         *leaves += 1;
         if *leaves > len_blocks {
@@ -442,8 +453,8 @@ impl HashOrder<'_> {
         Ok(())
     }
 
-    /// Adds an entry to a batch. One that stands in the wrong leaf takes the nearest hash that may be there: it is
-    /// listed, though a lookup would not find it, and the order is kept.
+    /// Adds an entry to a batch. A name in the wrong leaf takes the nearest hash that may be there.
+    /// So it is listed, though a lookup would not find it, and the order is kept.
     fn push<'b>(&self, batch: &mut Batch<'b>, entry: DirEntry<'b>, (low, high): (u32, u32)) {
         if is_changed(self.fs, self.dir, entry.name) {
             return;
@@ -453,7 +464,8 @@ impl HashOrder<'_> {
         batch.push((hash, entry));
     }
 
-    /// Adds to a batch what fast commits have added to the directory, as far as its hash belongs there.
+    /// Adds to a batch what fast commits have added to the directory, as far as its hash belongs
+    /// there.
     fn push_new_names<'b>(&'b self, batch: &mut Batch<'b>, (low, high): (u32, u32)) -> Result<()> {
         for entry in new_names(self.fs, self.dir) {
             let entry = entry?;
@@ -495,7 +507,7 @@ fn is_root(dir: &InodeInfo, logical: u32) -> bool {
     dir.is_indexed() && logical == 0
 }
 
-/// Verifies the checksum of block `logical` of a directory, whatever kind of block it is.
+/// Verifies the checksum of block `logical` of a directory, for any kind of block.
 fn verify_block(dir: &InodeInfo, logical: u32, physical: u64, bytes: &[u8]) -> Result<(), Corrupt> {
     let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
     match dir.seed() {

@@ -1,9 +1,10 @@
 //! Looking a name up in a directory.
 //!
-//! A directory with a hash tree is asked by the name's hash. Where the tree is of no help the blocks are searched one
-//! after the other, which finds every name that is there: the tree is corrupt, or its hash is not one we can compute,
-//! or the name is beyond ASCII in a case-folded directory, where the hash depends on the Unicode tables of whoever
-//! entered it. A corrupt block fails a lookup only if no other block has the name.
+//! In a directory with a hash tree, a lookup goes by the name's hash. Where the tree is of no help,
+//! the lookup searches the blocks one after the other, which finds every name that is there. That
+//! is so if the tree is corrupt, or if we cannot compute its hash. It is also so for a name beyond
+//! ASCII in a case-folded directory, where the hash depends on the Unicode tables of the system
+//! that entered it. A corrupt block fails a lookup only if no other block has the name.
 
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
@@ -146,7 +147,8 @@ fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Opti
         match names_physical(fs, dir, logical).and_then(search) {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
-            // Without its map there is nothing more to be had from the directory, and its holes have no end.
+            // Without its map there is nothing more to be had from the directory, and its holes
+            // have no end.
             Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => {
                 failed = failed.or(Some(corrupt))
             }

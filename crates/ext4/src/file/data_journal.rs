@@ -1,21 +1,26 @@
-//! File contents that go through the journal, as metadata does: those of files with the flag (`chattr +j`), or of all.
+//! File contents that go through the journal, as metadata does: those of files with the flag
+//! (`chattr +j`), or of all.
 //!
-//! A block of such contents is changed in the buffer cache, under a handle. It becomes durable with its transaction, whole, and
-//! stands in the log before it stands where it belongs. So what one handle changed of a file is there after a crash, contents
-//! and size and times, or nothing of it is; a write of more than [`LOGGED_BLOCKS`] blocks takes several, and so does one over
-//! some blocks that have been written and some that have not.
+//! A writer changes a block of such contents in the buffer cache, under a handle. The block becomes
+//! durable with its transaction, whole, and stands in the log before it stands in place. So after a
+//! crash, everything that one handle changed of a file is there, contents and size and times, or
+//! nothing of it is. A write of more than [`LOGGED_BLOCKS`] blocks takes several handles. So does a
+//! write over some blocks that have been written and some that have not.
 //!
-//! # What has to hold
-//! 1. A block that has been changed is in the cache until its new contents stand on the device. So who reads looks there
-//!    first, and what is not in memory is read from the device, as with any file.
-//! 2. What is in the cache of a file's block is not older than what stands on the device. Blocks that are new to the file are
-//!    made anew in the cache. Only a file that was written past the cache before it got the flag may have older copies there,
-//!    from other uses of its blocks: these are read once more.
-//! 3. Of what is written past the cache, the log has no copy that would be replayed over it. So blocks that a file frees are
-//!    revoked, as those of directories, and what it has in the log is written home before it loses the flag.
+//! # Invariants
+//! 1. A changed block is in the cache until its new contents stand on the device. So a reader looks
+//!    there first, and reads from the device what is not in memory, as with any file.
+//! 2. The cached copy of a file's block is not older than the one on the device. A writer creates
+//!    blocks that are new to the file in the cache, without reading them. Only a file that was
+//!    written past the cache before it got the flag may have older copies there, from other uses of
+//!    its blocks. A reader reads these once more.
+//! 3. The log has no copy that a replay would write over contents that were written past the cache.
+//!    So blocks that a file frees are revoked, as those of directories are, and the file's blocks
+//!    in the log are written in place before it loses the flag.
 //! 4. The raw image does not show such contents: see [`Ext4::is_raw_current`].
 //!
-//! Who sets or clears the flag has the inode's `rwsem`, so that nobody writes, and its map lock, so that nobody reads.
+//! A thread that sets or clears the flag holds the inode's `rwsem`, so that no other thread writes,
+//! and its map lock, so that none reads.
 
 use std::ops::Range;
 
@@ -34,7 +39,8 @@ use crate::mount::data_mode::Journaling;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Blocks of contents that one change logs at most: the smallest journal has room for a few such changes.
+/// Blocks of contents that one change logs at most: the smallest journal has room for a few such
+/// changes.
 const LOGGED_BLOCKS: u32 = 64;
 
 /// A part of a block of contents.
@@ -76,8 +82,8 @@ pub(crate) fn read_logged(fs: &Ext4, buf: &mut [u8], start: u64) -> Result<()> {
     Ok(fs.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?)
 }
 
-/// Writes the beginning of a part through the journal, as much as one change may: over what is there, or to what holds
-/// nothing yet.
+/// Writes the beginning of a part through the journal, as much as one change may: over what is
+/// there, or to what holds nothing yet.
 pub(crate) fn write_logged_part(
     fs: &Ext4,
     inode: &Inode,
@@ -95,7 +101,8 @@ pub(crate) fn write_logged_part(
     if runs.is_empty() {
         return write_new(fs, inode, info, &part, now);
     }
-    // What is not written over whole is read first: where that fails, nothing has been changed.
+    // A block that is not written over whole is read first: where that fails, nothing has been
+    // changed.
     // OK: one of a few blocks.
     let at = |offset: u64| runs.iter().cloned().flatten().nth(((offset >> bits) - first) as usize);
     let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
@@ -122,7 +129,8 @@ fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<R
     Ok(runs)
 }
 
-/// A range of a file inside one block, to be changed; `None` if nothing has been written there, or it is empty.
+/// A range of a file inside one block, to be changed; `None` if nothing has been written there, or
+/// it is empty.
 pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedPart>> {
     let size = u64::from(fs.superblock().block_size());
     if from >= to || from / size >= LOGICAL_END {
@@ -145,7 +153,8 @@ pub(crate) fn zero_logged(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Re
     }
 }
 
-/// Gets an inode ready for its flag to be set or cleared. Locks: `rwsem` exclusive, and the map lock.
+/// Gets an inode ready for its flag to be set or cleared. Locks: `rwsem` exclusive, and the map
+/// lock.
 pub(crate) fn prepare_switch(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     let writer = fs.writer()?;
     if writer.journaling != Journaling::Flagged || info.fields().kind() != FileKind::Regular {
@@ -181,7 +190,7 @@ impl InodeInfo {
         chosen && self.fields().kind() == FileKind::Regular
     }
 
-    /// What a change that writes to a file needs for the contents besides.
+    /// The additional credits that a change needs for contents that it writes to a file.
     pub(crate) fn credits_for_contents(&self, fs: &Ext4) -> u32 {
         if self.journals_contents(fs) { LOGGED_BLOCKS } else { 0 }
     }
@@ -207,7 +216,8 @@ pub(crate) fn write_run(handle: &Handle<'_>, info: &InodeInfo, run: &Run, part: 
     log_contents(handle, physical + skipped..physical + run.len_blocks, from, data)
 }
 
-/// Writes data to blocks of contents through the journal; `offset` in the file lies in the first of them.
+/// Writes data to blocks of contents through the journal; `offset` in the file lies in the first of
+/// them.
 fn log_contents(
     handle: &Handle<'_>,
     blocks: impl Iterator<Item = u64>,
@@ -243,7 +253,8 @@ pub(crate) fn zero_logged_part(handle: &Handle<'_>, part: LoggedPart) {
     forget(block.flags());
 }
 
-/// A block of contents was changed. Where a damaged volume has it for metadata as well, it is to be verified once more.
+/// A block of contents was changed. Where a damaged volume has it for metadata as well, it is to be
+/// verified once more.
 fn forget(flags: &AtomicU32) {
     // Relaxed: see `buffer`.
     flags.store(0, Relaxed);

@@ -1,7 +1,7 @@
 //! Changing what is allocated to a regular file (`fallocate(2)`).
 //!
-//! What takes many transactions leaves the file whole after each: a part of the range is allocated, is a hole, or has
-//! moved.
+//! An operation that takes many transactions leaves the file whole after each: a part of the range
+//! is allocated, is a hole, or has moved.
 
 use std::ops::Range;
 
@@ -51,7 +51,8 @@ pub(crate) fn fallocate_file(
     let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
     let shape = mode - FallocateMode::KEEP_SIZE;
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-    // A hole may reach further than a file without extents ever does, as in Linux: there is nothing.
+    // A hole may reach further than a file without extents ever does, as in Linux: there is
+    // nothing.
     let punches = shape == FallocateMode::PUNCH_HOLE;
     let most = if punches { max_bytes_in_extents(fs) } else { info.max_file_bytes(fs) };
     if end > most {
@@ -172,7 +173,7 @@ impl Work<'_> {
         let mut left = blocks;
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
-            // What takes blocks for the map gives back one at least.
+            // An operation that takes blocks for the map gives back one at least.
             self.info.check_countable(self.fs, blocks.saturating_sub(1))?;
             left = self.fs.changing(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
                 let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;

@@ -1,4 +1,5 @@
-//! Changing files whose contents live inside their inode, and giving them a block when they do not fit any more.
+//! Changing files whose contents live inside their inode, and giving them a block when they do not
+//! fit any more.
 
 use extern4_disk::inode::InodeFlags;
 use extern4_vfs::{Inode, SpaceRights, Timespec};
@@ -42,7 +43,8 @@ pub(crate) fn resize_inline(
     change_inline(fs, inode, info, size, now, |_| ())
 }
 
-/// Makes contents `size` bytes long and lets `edit` change them; false, and nothing is done, if there is no room.
+/// Makes contents `size` bytes long and lets `edit` change them; false, and nothing is done, if
+/// there is no room.
 fn change_inline(
     fs: &Ext4,
     inode: &Inode,

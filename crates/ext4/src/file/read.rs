@@ -1,9 +1,9 @@
 //! Contents of regular files.
 //!
-//! Data goes from the device straight into the caller's buffer, as many blocks in one read as stand together; the
-//! buffer cache only sees what it takes to find them, unless the file's contents go
-//! [through the journal](crate::file::data_journal). What was never written reads as zeroes. Behind the end of a file nothing
-//! is read, so what fs-verity keeps there stays hidden.
+//! Data goes from the device straight into the caller's buffer, and one read takes as many blocks
+//! as stand together. The buffer cache sees only the map, unless the file's contents go [through
+//! the journal](crate::file::data_journal). Ranges that were never written read as zeroes. A read
+//! stops at the end of the file, so what fs-verity keeps behind it stays hidden.
 
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{Lent, Span, SpanKind, Take};
@@ -20,9 +20,11 @@ pub(crate) fn read_file(fs: &Ext4, file: &ReadableFile<'_>, buf: &mut [u8], offs
     file.read_contents(fs, buf, offset)
 }
 
-/// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device. False if it does not take them; or if
-/// not all that is not zeroes stands in a file of the host's, or a part of it elsewhere, too, in a later state. The map
-/// stays locked until `take` returns: blocks that a file loses go to others only by a change of its map.
+/// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device.
+/// Returns false if `take` does not take them. It also returns false if some bytes other than
+/// zeroes do not stand in a file of the host's, or stand elsewhere, too, in a later state. The map
+/// stays locked until `take` returns: blocks that a file loses go to others only by a change of its
+/// map.
 pub(crate) fn lend_file(
     fs: &Ext4,
     inode: &ReadableFile<'_>,
@@ -57,7 +59,8 @@ pub(crate) fn lend_file(
     Ok(take(&pieces))
 }
 
-/// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the end.
+/// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the
+/// end.
 pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<Span>> {
     if offset >= inode.size() {
         return Ok(None);
@@ -79,7 +82,8 @@ pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Res
     Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
 }
 
-/// The byte of the volume where byte `offset` of a regular file is, if its block is there and nowhere else.
+/// The byte of the volume where byte `offset` of a regular file is, if its block is there and
+/// nowhere else.
 pub(crate) fn file_position(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
     if inode.journals_contents(fs) {
         return Ok(None);

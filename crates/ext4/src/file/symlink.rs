@@ -1,10 +1,11 @@
 //! Symbolic links: where their target is kept.
 //!
-//! A short target stands in the inode in place of the block map (a fast link), a longer one in a block of its own, and
-//! on volumes with `inline_data` one in between lives in the inode like a small file.
+//! A short target stands in the inode in place of the block map (a fast link), a longer one in a
+//! block of its own. On volumes with `inline_data`, one in between lives in the inode like a small
+//! file.
 //!
-//! The target of an encrypted link is a 16-bit length and so many bytes of ciphertext. It shows as names in encrypted
-//! directories do, with hashes of zero.
+//! The target of an encrypted link is a 16-bit length and as many bytes of ciphertext. It shows as
+//! names in encrypted directories do, with hashes of zero.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::htree::Hash;
@@ -41,9 +42,9 @@ pub(crate) fn link_target(fs: &Ext4, link: &ReadableLink) -> Result<Box<[u8]>> {
     Ok(target.into())
 }
 
-/// Whether the target stands in place of the map: it is short, and no block but that of extended attributes counts
-/// for the link. Values of attributes in inodes of their own count, too, so on volumes that can have them a short target
-/// always stands there.
+/// Whether the target stands in place of the map: it is short, and no block but that of extended
+/// attributes counts for the link. Values of attributes in inodes of their own count, too, so on
+/// volumes that can have them a short target always stands there.
 pub(crate) fn is_fast(fs: &Ext4, link: &InodeInfo) -> bool {
     let attributes = link.fields().xattr_block().map_or(0, |_| fs.superblock().cluster_size() / 512);
     let counts = !fs.superblock().features().incompat.contains(Incompat::EA_INODE);

@@ -1,9 +1,10 @@
 //! Changing the contents of regular files: writing and truncating.
 //!
-//! Data goes straight to the device, before the transaction that leads to it commits; a commit flushes the device
-//! first. Blocks that are new to a file are written whole before its map knows of them, so nobody, not even after a
-//! crash, reads what their last owner left in them. Behind the end of a file its last block may hold anything, such as
-//! what was written just before a crash: it is filled with zeroes before the file grows.
+//! Data goes straight to the device, before the transaction that leads to it commits; a commit
+//! flushes the device first. A writer writes blocks that are new to a file whole before the map
+//! names them. So no reader sees what their last owner left in them, not even after a crash. Behind
+//! the end of a file its last block may hold anything, such as a write from just before a crash.
+//! The writer fills that with zeroes before the file grows.
 //!
 //! Contents that go through the journal are another matter: see `data_journal`.
 
@@ -36,11 +37,13 @@ use crate::volume::handle::Handle;
 
 /// Bytes that one change writes at most: a commit waits until they are on the device.
 const PART_BYTES: u64 = 4 << 20;
-/// So much is rather copied than written in two pieces.
+/// A write of at most this many bytes is copied rather than written in two pieces.
 const COPIED_BYTES: usize = 64 << 10;
-/// Pieces of a write that is made beside others, at most. One whose blocks are scattered more takes long anyway.
+/// The most pieces of a write that runs in parallel with others. A write whose blocks are scattered
+/// more takes long anyway.
 const MOST_PIECES: usize = 16;
-/// Runs with bitmap and descriptor, indirect blocks with theirs, the nodes of a tree, and the inode.
+/// Runs with bitmap and descriptor, indirect blocks with theirs, the nodes of a tree, and the
+/// inode.
 pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
 
 impl Ext4 {
@@ -62,8 +65,8 @@ pub(crate) fn end_window(fs: &Ext4, inode: &Inode) {
     }
 }
 
-/// Writes `data` at `offset` of a regular file; returns how much was written, which is all unless the volume is
-/// full or the device fails. Locks: `rwsem` exclusive.
+/// Writes `data` at `offset` of a regular file; returns how much was written, which is all unless
+/// the volume is full or the device fails. Locks: `rwsem` exclusive.
 pub(crate) fn write_file(
     fs: &Ext4,
     inode: &Inode,
@@ -97,10 +100,12 @@ pub(crate) fn write_file(
     Ok(done)
 }
 
-/// Writes over blocks of a regular file that have been written before, within its size, where that changes nothing of the inode and
-/// its times are noted already; false if it takes more, and then nothing has been written. The map stays as it is meanwhile, for who
-/// changes it has `rwsem` exclusive. `apart` is called as [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite) says: one piece is
-/// written in one step, if the device writes whole what it is handed. Locks: `rwsem` shared.
+/// Writes over blocks of a regular file that have been written before, within its size. It does so
+/// only if the inode stays as it is and its times are noted already. Returns false if the write
+/// takes more, and then nothing has been written. The map stays as it is meanwhile, because a
+/// thread that changes it holds `rwsem` exclusively. `apart` is called as
+/// [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite) says: one piece is written in one step,
+/// if the device writes whole what it is handed. Locks: `rwsem` shared.
 pub(crate) fn overwrite_file(
     fs: &Ext4,
     inode: &Inode,
@@ -110,7 +115,8 @@ pub(crate) fn overwrite_file(
 ) -> Result<bool> {
     let transactions = &fs.writer()?.transactions;
     let node = inode.private::<Node>();
-    // What changes of times or permission bits leave as it was shown is not looked at here.
+    // Changes of times or permission bits do not update the published copy; this reads none of
+    // those fields.
     let info = node.shown();
     let takes_more = InodeFlags::VERITY | InodeFlags::SYNC;
     if info.is_encrypted()
@@ -133,15 +139,16 @@ pub(crate) fn overwrite_file(
         rest = behind;
         result = result.and_then(|()| write_contents(fs, piece.start, part));
     }
-    // Also if one has failed, for those before it have been written.
+    // Also if one has failed, because those before it have been written.
     node.note_written(transactions.next_flush());
     result?;
     transactions.note_data(data.len() as u64);
     Ok(true)
 }
 
-/// Where that range of a file stands on the device, in how many pieces. Nothing if it does not lie within the file's size, in blocks
-/// that have all been written before, or if there is no room for all pieces.
+/// Where that range of a file stands on the device, in how many pieces. `None` if the write is not
+/// within the file's size, in blocks that have all been written before, or if there is no room for
+/// all pieces.
 fn written_pieces(
     fs: &Ext4,
     info: &InodeInfo,
@@ -178,7 +185,7 @@ pub(crate) fn changeable(fs: &Ext4, inode: &Inode) -> Result<InodeInfo> {
     Ok(info)
 }
 
-/// The same for one with extents.
+/// The largest size in bytes of a file with extents.
 pub(crate) fn max_bytes_in_extents(fs: &Ext4) -> u64 {
     (LOGICAL_END - 1).min(countable_blocks(fs)) << fs.superblock().geometry().block_bits()
 }
@@ -190,7 +197,8 @@ fn countable_blocks(fs: &Ext4) -> u64 {
     if huge { u64::MAX } else { u64::from(u32::MAX) >> (sb.geometry().block_bits() - 9) }
 }
 
-/// Writes the beginning of a part: what is there already is written over, and then one hole is filled.
+/// Writes the beginning of a part: what is there already is written over, and then one hole is
+/// filled.
 fn write_part(
     fs: &Ext4,
     inode: &Inode,
@@ -228,7 +236,8 @@ fn write_part(
     Ok(old)
 }
 
-/// Notes that contents up to `end` have been written over. That may change nothing: many come between two ticks of the clock.
+/// Notes that contents up to `end` have been written over. That may change nothing: many come
+/// between two ticks of the clock.
 fn note_overwritten(fs: &Ext4, inode: &Inode, info: &mut InodeInfo, end: u64, now: Timespec) -> Result<()> {
     let (fields, stamp, grows) = (info.fields(), timestamp(now), end > info.size());
     // Otherwise the change is what makes them durable.
@@ -266,9 +275,9 @@ fn overwrite(fs: &Ext4, info: &InodeInfo, data: &[u8], offset: u64) -> Result<us
     Ok(done)
 }
 
-/// Writes the beginning of a part to blocks that hold nothing yet: to what has been allocated and not written, or
-/// to blocks for a hole. If there is no room for all, or a quota does not
-/// allow all, for as much as there is.
+/// Writes the beginning of a part to blocks that hold nothing yet: to allocated blocks that have
+/// not been written, or to blocks for a hole. If there is no room for all, or a quota does not
+/// allow all, it writes as much as it can.
 pub(crate) fn write_new(
     fs: &Ext4,
     inode: &Inode,
@@ -300,8 +309,8 @@ pub(crate) fn write_new(
     }
 }
 
-/// The hole that a run begins, up to block `end` if it goes on so far. A map of block numbers tells of one in parts, which end
-/// where the map goes on in another place.
+/// The hole that a run begins, up to block `end` if it is that long. A map of block numbers reports
+/// a hole in parts, which end where the map continues in another place.
 fn whole_hole(fs: &Ext4, info: &InodeInfo, mut hole: Run, end: u64) -> Result<Run> {
     while let Ok(next) = u32::try_from(hole.end())
         && hole.end() < end.min(LOGICAL_END)
@@ -445,7 +454,8 @@ pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &Part<'_>) -> Resul
     if tail.is_empty() { Ok(()) } else { write_padded(fs, target + whole.len() as u64, 0, tail) }
 }
 
-/// Writes contents of a file to the device. Where the mount asks for that, a failure ends all changes.
+/// Writes contents of a file to the device. Where the mount asks for that, a failure ends all
+/// changes.
 fn write_contents(fs: &Ext4, target: u64, data: &[u8]) -> Result<()> {
     let written = fs.cache.write_bytes(target, data);
     if let Err(error) = &written
@@ -543,7 +553,8 @@ pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Resul
             node.note_durable(durable);
         }
     }
-    // A commit may have been under way when contents were written, or there was none to be waited for.
+    // A commit may have been under way when contents were written, or there was none to be waited
+    // for.
     Ok(transactions.flush(written)?)
 }
 
@@ -591,7 +602,7 @@ struct Piece {
 pub(crate) struct Part<'d> {
     pub(crate) data: &'d [u8],
     pub(crate) offset: u64,
-    /// The capabilities of who writes.
+    /// The capabilities of the writer.
     pub(crate) rights: SpaceRights,
 }
 
@@ -601,8 +612,9 @@ impl Part<'_> {
     }
 }
 
-/// Allocates up to `blocks` blocks for the hole at `logical`, in a few runs, and writes to them. What could not
-/// be written is given back: then the error is returned beside the runs before it.
+/// Allocates up to `blocks` blocks for the hole at `logical`, in a few runs, and writes to them.
+/// Blocks that could not be written are given back. The error is then returned together with the
+/// runs before it.
 pub(crate) fn claim_and_write(
     handle: &Handle<'_>,
     info: &InodeInfo,

@@ -1,11 +1,13 @@
 //! The names of encrypted directories, for those who have no key.
 //!
-//! On the disk such a name is ciphertext, in which any byte may occur. Linux shows it as base64url, without padding,
-//! of: the two 32-bit hashes of the name, the first 149 bytes of the ciphertext, and if there are more, the SHA-256
-//! of the rest. That is at most 252 characters and never contains a slash, and it leads back to the entry: the hash to
-//! the leaf of a hashed directory, the bytes to the name. Names show here as they do there.
+//! On the disk such a name is ciphertext, in which any byte may occur. Linux shows it as base64url
+//! without padding. It encodes the two 32-bit hashes of the name, the first 149 bytes of the
+//! ciphertext, and if there are more, the SHA-256 of the rest. That is at most 252 characters and
+//! never contains a slash. It leads back to the entry: the hash to the leaf of a hashed directory,
+//! the bytes to the name. extern4 shows names as Linux does.
 //!
-//! Source: `Documentation/filesystems/fscrypt.rst`, and listings of a mounted volume with its key removed.
+//! Source: `Documentation/filesystems/fscrypt.rst`, and listings of a mounted volume with its key
+//! removed.
 
 use extern4_disk::htree::Hash;
 
@@ -23,21 +25,22 @@ pub(crate) const MAX_SHOWN: usize = MAX_DECODED.div_ceil(3) * 4;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Shows a name of which the directory has `ciphertext` and `hash` in `shown`, and returns the part of it that was used.
+/// Writes the shown form of a name into `shown`, and returns the part of it that was used. The
+/// directory has `ciphertext` and `hash` for the name.
 pub(crate) fn show<'a>(ciphertext: &[u8], hash: Hash, shown: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
     let mut bytes = [0; MAX_DECODED];
     let len = decoded_form(ciphertext, hash, &mut bytes);
     encode(&bytes[..len], shown)
 }
 
-/// How many characters [`show`] gives for so many bytes of ciphertext.
+/// Returns how many characters [`show`] gives for that number of bytes of ciphertext.
 pub(crate) fn shown_len(ciphertext_bytes: u64) -> u64 {
     let decoded =
         if ciphertext_bytes <= SHOWN as u64 { HASHES as u64 + ciphertext_bytes } else { MAX_DECODED as u64 };
     (decoded * 4).div_ceil(3)
 }
 
-/// A shown name, led back to what it says of the entry.
+/// A shown name, decoded to what it says of the entry.
 pub(crate) struct ShownName {
     bytes: [u8; MAX_DECODED],
     len: usize,
@@ -51,7 +54,7 @@ impl ShownName {
         (len > HASHES).then_some(Self { bytes, len })
     }
 
-    /// The major hash of the name, if it was shown by a directory that hashes its names.
+    /// Returns the major hash of the name, if it was shown by a directory that hashes its names.
     pub(crate) fn major(&self) -> u32 {
         let [a, b, c, d, ..] = self.bytes;
         u32::from_le_bytes([a, b, c, d])

@@ -1,14 +1,18 @@
 //! Encrypted inodes: the one gate through which contents, names and link targets leave a volume.
 //!
-//! extern4 has no keys. Contents of an encrypted file are therefore refused, in every way of reading or mapping them; names
-//! and link targets show in the encoded form of [`nokey`](crate::fscrypt::fscrypt_name). Everything that answers a caller takes its inode from
-//! here, as a [`ReadableFile`], [`ReadableDir`] or [`ReadableLink`]. The volume's own files do not pass: no caller sees those.
+//! extern4 has no keys. It therefore refuses contents of an encrypted file, in every way of reading
+//! or mapping them. Names and link targets show in the encoded form of
+//! [`fscrypt_name`](crate::fscrypt::fscrypt_name). Every answer to a caller takes its inode from
+//! here, as a [`ReadableFile`], [`ReadableDir`] or [`ReadableLink`]. The volume's own files do not
+//! pass: no caller sees those.
 //!
-//! An attribute of the inode, the encryption context, names the key: a policy, and a nonce of the inode's own. As on Linux
-//! the answer is `ENOKEY` with a good context, `EINVAL` with one that is not understood, and `ENODATA` without one. In an
-//! encrypted directory everything is encrypted by the same policy; what is not is `EPERM`.
+//! An attribute of the inode, the encryption context, names the key: a policy, and a nonce of the
+//! inode's own. As on Linux the answer is `ENOKEY` with a good context, `EINVAL` with one that is
+//! not understood, and `ENODATA` without one. In an encrypted directory everything is encrypted by
+//! the same policy; an entry that is not gives `EPERM`.
 //!
-//! Source: `Documentation/filesystems/fscrypt.rst`, `linux/fscrypt.h`, and mounted volumes whose flags and contexts were changed.
+//! Source: `Documentation/filesystems/fscrypt.rst`, `linux/fscrypt.h`, and mounted volumes whose
+//! flags and contexts were changed.
 
 pub(crate) mod fscrypt_name;
 pub(crate) mod sha256;
@@ -30,7 +34,8 @@ use crate::inode::inode_info::Node;
 const CONTEXT: &[u8] = b"c";
 /// Bytes of the nonce at the end of a context.
 const NONCE_BYTES: usize = 16;
-/// A policy of version 1, without its nonce: the version, two modes, flags, 8 bytes that name the key.
+/// A policy of version 1, without its nonce: the version, two modes, flags, 8 bytes that name the
+/// key.
 const POLICY_V1_BYTES: usize = 12;
 /// One of version 2: the version, two modes, flags, 4 bytes more, 16 bytes that name the key.
 const POLICY_V2_BYTES: usize = 24;
@@ -81,7 +86,7 @@ pub(crate) fn readable_file<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableFil
     let map = node.read_map();
     let info = node.shown();
     if info.is_encrypted() {
-        // The context has a lock of its own, and no reader has both.
+        // The context has a lock of its own, and no reader holds both.
         drop(map);
         return Err(no_key(fs, node));
     }
@@ -109,7 +114,7 @@ pub(crate) fn readable_dir<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableDir<
     }
 }
 
-/// The inode of a symbolic link, to read its target.
+/// Returns the inode of a symbolic link, to read its target.
 pub(crate) fn readable_link(fs: &Ext4, node: &Node) -> Result<ReadableLink> {
     let info = node.shown();
     if info.is_encrypted() {
@@ -126,8 +131,9 @@ pub(crate) fn check_key(fs: &Ext4, node: &Node) -> Result<()> {
     if node.shown().is_encrypted() { Err(no_key(fs, node)) } else { Ok(()) }
 }
 
-/// Whether `found` may be in the encrypted directory `dir`: directories and links are encrypted by its policy. Regular files
-/// are looked at when they are opened, so that others can be removed.
+/// Checks whether `found` may be in the encrypted directory `dir`: directories and links are
+/// encrypted by its policy. Regular files are checked when they are opened, so that a caller can
+/// remove those of another policy.
 pub(crate) fn check_policy(fs: &Ext4, dir: &Node, found: &Inode) -> Result<()> {
     let found = found.private::<Node>();
     let info = found.shown();
@@ -140,7 +146,7 @@ pub(crate) fn check_policy(fs: &Ext4, dir: &Node, found: &Inode) -> Result<()> {
     if same { Ok(()) } else { Err(Errno::EPERM.into()) }
 }
 
-/// Why what is encrypted cannot be read.
+/// Returns the reason why encrypted contents cannot be read.
 fn no_key(fs: &Ext4, node: &Node) -> Error {
     let ino = node.shown().ino();
     match policy(fs, node) {
@@ -151,7 +157,7 @@ fn no_key(fs: &Ext4, node: &Node) -> Error {
     }
 }
 
-/// The policy that the context of an inode holds; `None` if it has no context.
+/// Returns the policy that the context of an inode holds; `None` if it has no context.
 fn policy(fs: &Ext4, node: &Node) -> Result<Option<Vec<u8>>> {
     let _attributes = node.read_attributes();
     let mut context = node.shown().attribute(fs, NameIndex::ENCRYPTION, CONTEXT)?;

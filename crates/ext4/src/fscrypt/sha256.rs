@@ -70,7 +70,7 @@ const K: [u32; 64] = [
 
 const BLOCK: usize = 64;
 
-/// The digest of `message`.
+/// Returns the digest of `message`.
 pub(crate) fn sha256(message: &[u8]) -> [u8; 32] {
     let mut state = [
         0x6a09_e667,

@@ -16,7 +16,7 @@ pub(crate) struct InodeInfo {
     pub(super) inode: Inode,
     pub(super) record: Record,
     pub(super) seed: Option<ChecksumSeed>,
-    /// Of a directory, where its names have changed.
+    /// For a directory, the place where its names have changed.
     pub(crate) near: Near,
     /// It is on the list of orphans ([`orphan`](crate::alloc::orphan)).
     pub(super) is_orphan: bool,
@@ -29,7 +29,7 @@ pub(crate) struct InodeInfo {
 pub(super) enum Record {
     /// In the inode table.
     Table(Position),
-    /// In what the fast commits of the journal say.
+    /// In the records of the journal's fast commits.
     FastCommit,
 }
 
@@ -66,7 +66,8 @@ impl InodeInfo {
         (self.is_orphan, self.is_touched) = (is_orphan, true);
     }
 
-    /// Whether who only reads contents, names or attributes finds in `other` what he finds here: whatever else has changed.
+    /// Whether a reader of contents, names or attributes finds the same in `other` as here,
+    /// whatever else has changed.
     pub(crate) fn reads_as(&self, other: &Self) -> bool {
         let read = |info: &Self| {
             let fields = &info.inode;
@@ -80,12 +81,12 @@ impl InodeInfo {
         self.is_touched
     }
 
-    /// Notes that the inode in use is as this is.
+    /// Notes that the inode in use now has these fields.
     pub(crate) fn set_untouched(&mut self) {
         self.is_touched = false;
     }
 
-    /// A new inode, whose record is at `position`.
+    /// Returns a new inode, whose record is at `position`.
     pub(crate) fn new(inode: Inode, position: Position, volume: Option<ChecksumSeed>) -> Self {
         let seed = volume.map(|volume| inode.checksum_seed(volume));
         Self {
@@ -98,7 +99,8 @@ impl InodeInfo {
         }
     }
 
-    /// Where its record is in the inode table; `None` if it is in what fast commits say.
+    /// Returns where its record is in the inode table; `None` if it is in the records of fast
+    /// commits.
     pub(crate) fn position(&self) -> Option<Position> {
         match &self.record {
             Record::Table(at) => Some(*at),
@@ -106,18 +108,20 @@ impl InodeInfo {
         }
     }
 
-    /// Counts blocks that the file has been given, or that have been taken from it. `EFBIG` if the volume cannot say so many.
+    /// Counts blocks that the file has been given, or that have been taken from it. `EFBIG` if the
+    /// volume's format has no room for the sum.
     pub(crate) fn add_blocks(&mut self, blocks: i64, block_size: u32) -> Result<()> {
         let sectors = self.inode.sectors().saturating_add_signed(blocks * i64::from(block_size / 512));
         if self.fields_mut().set_sectors(sectors) { Ok(()) } else { Err(Errno::EFBIG.into()) }
     }
 
-    /// The bytes that hold the map, or what stands in its place.
+    /// Returns the bytes that hold the map, or what stands in its place.
     pub(crate) fn i_block(&self) -> &[u8; MAP_SIZE] {
         self.inode.map()
     }
 
-    /// The seed of the checksums of what belongs to the inode; `None` if the volume has none.
+    /// Returns the seed of the checksums of what belongs to the inode; `None` if the volume has
+    /// none.
     pub(crate) fn seed(&self) -> Option<ChecksumSeed> {
         self.seed
     }
@@ -150,7 +154,8 @@ impl InodeInfo {
         self.inode.flags().contains(InodeFlags::CASEFOLD)
     }
 
-    /// How many blocks the contents of a directory take: as it has no holes, no more than the volume has.
+    /// Returns how many blocks the contents of a directory take. A directory has no holes, so they
+    /// are no more than the volume has.
     pub(crate) fn len_blocks(&self, volume: &Volume) -> Result<u32> {
         let geometry = volume.superblock().geometry();
         let len = self.size() >> geometry.block_bits();
@@ -160,7 +165,7 @@ impl InodeInfo {
         }
     }
 
-    /// The error that `field` of the inode holds a value that cannot be.
+    /// Returns the error that `field` of the inode holds an impossible value.
     pub(crate) fn corrupt_field(&self, field: &'static str, value: u64) -> Error {
         Place::new(Structure::Inode).ino(self.ino()).corrupt(CorruptKind::Field { field, value }).into()
     }

@@ -1,11 +1,12 @@
 //! Times that are changed in memory only, as with Linux's `lazytime`.
 //!
-//! A read that is noted, and a write over what is there already, change nothing of an inode but its times. They are kept here until
-//! the inode is stored for another reason, somebody asks for it to be durable, nobody uses it any more, or they have been here for
-//! long; a crash loses them. `utimensat` is no such change: who sets times wants them kept.
+//! A read that is noted, and a write over blocks that are there already, change nothing of an inode
+//! but its times. They are kept here until the inode is stored for another reason, or a caller asks
+//! for it to be durable. They are stored, too, when its last user goes, or when they have been here
+//! for long. A crash loses them. `utimensat` is no such change: its caller wants the times kept.
 //!
-//! Source: `lazytime` in `mount(8)`, and the kernel's mount, beside which it is tested. Linux 6.18 was seen to be lazy about reads
-//! only; writes are, too, by the manual.
+//! Source: `lazytime` in `mount(8)`, and the kernel's mount, against which it is tested. Linux 6.18
+//! was seen to be lazy about reads only; writes are, too, by the manual.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -25,7 +26,7 @@ pub(crate) struct LazyTimes {
 #[derive(Default)]
 struct Pending {
     of: HashMap<u32, Times>,
-    /// Since when there are any.
+    /// The time since which there are any.
     since: Option<Instant>,
 }
 
@@ -60,7 +61,7 @@ impl LazyTimes {
         Self { most, pending: Mutex::default() }
     }
 
-    /// Locks: innermost, beside those of orphans.
+    /// Locks: innermost, on a level with that of orphans.
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,12 +71,13 @@ impl LazyTimes {
         self.lock().of.get(&ino).copied()
     }
 
-    /// The same, which are stored now. Asked for under the record's lock, so that nobody stores older ones later.
+    /// Takes the times out, to be stored now. The caller holds the record's lock, so that no thread
+    /// stores older ones later.
     pub(crate) fn take(&self, ino: u32) -> Option<Times> {
         self.lock().of.remove(&ino)
     }
 
-    /// Keeps the times of an inode; false if there are some that have been here for too long.
+    /// Keeps the times of an inode; false if some have been here for too long.
     pub(crate) fn keep(&self, ino: u32, times: Times) -> bool {
         let mut pending = self.lock();
         if pending.since.get_or_insert_with(Instant::now).elapsed() > self.most {
@@ -85,7 +87,7 @@ impl LazyTimes {
         true
     }
 
-    /// The inodes that there are times of, all of which are about to be stored.
+    /// Returns the inodes with times here, all of which are about to be stored.
     pub(crate) fn all(&self) -> Vec<u32> {
         let mut pending = self.lock();
         pending.since = None;

@@ -1,4 +1,4 @@
-//! Showing an inode, as a change has left it, to the VFS and to readers.
+//! Showing a changed inode to the VFS and to readers.
 
 use extern4_disk::journal::Tid;
 use extern4_vfs::{FileType, Inode, NamesAttr};
@@ -10,17 +10,17 @@ use crate::inode::inode_info::{Names, Node};
 use crate::inode::read::shown_flags;
 use crate::time::timespec;
 
-/// Hands a changed inode to those who have it in use.
+/// Hands a changed inode to its users.
 pub(crate) fn publish(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
     publish_by(fs, inode, info, |node| node.set(info, tid))
 }
 
-/// The same for one of which nothing but times has changed.
+/// Publishes an inode after a change of nothing but its times.
 pub(crate) fn publish_times(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
     publish_by(fs, inode, info, |node| node.set_times(info, tid))
 }
 
-/// The same for one whose extended attributes have changed.
+/// Publishes an inode after a change of its extended attributes.
 pub(crate) fn publish_attributes(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
     publish_by(fs, inode, info, |node| node.set_attributes(info, tid))
 }
@@ -32,7 +32,8 @@ fn publish_by(fs: &Ext4, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&Node
     Ok(())
 }
 
-/// The same for one of which nothing that callers see has changed but its permission bits, its links, and when it was changed last.
+/// Publishes an inode after a change that callers see only in its permission bits, its links, and
+/// its time of change.
 pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) {
     if !info.is_touched() {
         return inode.private::<Node>().note(info, tid);
@@ -41,14 +42,14 @@ pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: 
     let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
     let node = inode.private::<Node>();
     match info.is_directory() {
-        // Where `..` leads may stand in the inode.
+        // The target of `..` may stand in the inode.
         true => node.set(info, tid),
         false => node.set_touched(info, tid),
     }
     inode.touch(mode, u32::from(links), ctime);
 }
 
-/// The same for a directory of which nothing has changed but its names, and what they take.
+/// Publishes a directory after a change of nothing but its names, and the space that they take.
 pub(crate) fn publish_names(_fs: &Ext4, dir: &Inode, info: &InodeInfo, tid: Tid) {
     if !info.is_touched() {
         return dir.private::<Node>().note(info, tid);
@@ -66,7 +67,7 @@ pub(crate) fn publish_names(_fs: &Ext4, dir: &Inode, info: &InodeInfo, tid: Tid)
 }
 
 impl Names<'_> {
-    /// Shows the directory as transaction `tid` has changed it to those who have it in use.
+    /// Shows the directory, as transaction `tid` has changed it, to its users.
     pub(crate) fn show(&self, fs: &Ext4, tid: Tid) {
         publish_names(fs, self.dir, &self.info, tid);
     }

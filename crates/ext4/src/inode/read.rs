@@ -1,8 +1,9 @@
-//! Inodes: from the record in its group's table to what the VFS is handed.
+//! Inodes: from the record in its group's table to the inode that the VFS gets.
 //!
-//! Records are read through the buffer cache, several blocks of a table at once, and their checksum is verified each
-//! time one is decoded. Users see the root directory and everything from the first ordinary inode on, but none of the
-//! volume's own files: journal, quota files, orphan file, and the inodes that hold the values of extended attributes.
+//! Records are read through the buffer cache, several blocks of a table at once, and their checksum
+//! is verified each time one is decoded. Users see the root directory and everything from the first
+//! ordinary inode on, but none of the volume's own files. Those are the journal, quota files, the
+//! orphan file, and the inodes that hold the values of extended attributes.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode, InodeFlags, ROOT_INO, is_blank};
@@ -20,11 +21,13 @@ use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
 impl Ext4 {
-    /// The fields of inode `ino`, whatever it is: reserved, deleted, or one of the volume's own. For experts and for
-    /// the file system itself; the VFS goes through `read_inode`, which hides these.
+    /// Returns the fields of inode `ino`, whatever it is: reserved, deleted, or one of the volume's
+    /// own. It is for experts and for the file system itself; the VFS goes through `read_inode`,
+    /// which hides these.
     ///
     /// # Errors
-    /// A number beyond the volume's inodes, a record that was never used or is corrupt, or a device that fails.
+    /// A number beyond the volume's inodes, a record that was never used or is corrupt, or a device
+    /// that fails.
     pub fn raw_inode(&self, ino: u32) -> Result<Inode> {
         self.load_inode(ino).map(|info| info.inode)
     }
@@ -58,14 +61,14 @@ impl Ext4 {
         Ok(info)
     }
 
-    /// What the VFS is handed for inode `ino`.
+    /// Returns the VFS's new inode for number `ino`.
     pub(crate) fn new_inode(&self, ino: u64) -> Result<NewInode> {
         let stale = |why| Error::Stale { ino, why };
         let number = u32::try_from(ino).map_err(|_| stale("is not one of the volume's"))?;
         if self.is_hidden(number) {
             return Err(stale("is one of the volume's own"));
         }
-        // Before the record is read, for they may be stored there at this moment.
+        // Before the record is read, since another thread may store them there at this moment.
         let times = self.lazy_times.get().and_then(|lazy| lazy.get(number));
         let mut info = self.load_inode(number)?;
         if let Some(times) = times {
@@ -97,7 +100,7 @@ impl Ext4 {
 }
 
 impl InodeInfo {
-    /// Where an error in the inode's own extended attributes stands.
+    /// Returns the place that an error in the inode's own extended attributes names.
     pub(crate) fn xattr_area_place(&self) -> Place {
         let place = Place::new(Structure::Xattr).ino(self.ino());
         match &self.record {
@@ -106,7 +109,8 @@ impl InodeInfo {
         }
     }
 
-    /// Hands the part of the inode's record that is for extended attributes to `look`; it may be empty.
+    /// Hands the part of the inode's record that is for extended attributes to `look`; it may be
+    /// empty.
     pub(crate) fn with_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
         match &self.record {
             Record::Table(at) => {
@@ -120,7 +124,8 @@ impl InodeInfo {
         }
     }
 
-    /// The same, cheaper, for a `look` that waits for nothing: it may have the block locked.
+    /// Reads the area at less cost, for a `look` that waits for nothing: it may have the block
+    /// locked.
     pub(crate) fn peek_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         match &self.record {
             Record::Table(at) => Ok(fs
@@ -140,7 +145,8 @@ impl InodeInfo {
         let kind = FileType::from_mode(inode.mode())
             .ok_or_else(|| self.corrupt_field("i_mode", u64::from(inode.mode())))?;
         let rdev = inode.device().map_or(Rdev::default(), |it| Rdev { major: it.major, minor: it.minor });
-        // The data of an inline file takes no blocks, but a file with data and no blocks looks like a hole to `tar`.
+        // The data of an inline file takes no blocks, but a file with data and no blocks looks like
+        // a hole to `tar`.
         let inline =
             if self.is_inline() && kind == FileType::Regular { inode.size().div_ceil(512) } else { 0 };
         Ok(Attr {
@@ -165,7 +171,8 @@ impl InodeInfo {
     }
 }
 
-/// The size that callers see: that of an encrypted link is the length of the target they see.
+/// Returns the size that callers see: for an encrypted link, the length of the target that they
+/// see.
 fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
     match info.is_encrypted() && kind == FileType::Symlink {
         true => symlink::shown_len(info.inode.size()),
@@ -173,8 +180,8 @@ fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
     }
 }
 
-/// The flags that callers see. The others say how the inode is stored, or are left over from features that never were;
-/// which are which is seen by setting each and asking a mounted volume for them.
+/// The flags that callers see. The others say how the inode is stored, or are left over from
+/// features that never were. Source: setting each, and asking a mounted volume for them.
 pub(crate) const SHOWN_FLAGS: u32 = 0x725b_dfff;
 
 pub(crate) fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {

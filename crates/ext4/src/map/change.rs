@@ -1,18 +1,23 @@
 //! Changing where the blocks of a file stand: giving it blocks, and taking blocks from it.
 //!
-//! Everything here changes blocks of the map and the inode in memory; who calls stores the inode in the same change.
-//! A map that has become deeper than its root is seen by readers while it changes, so whoever changes a map that
-//! others may read holds the node's map lock from the first change of the map on until the changed inode is in its
-//! place.
+//! The functions here change blocks of the map and the inode in memory; the caller stores the inode
+//! in the same change. Readers see a map that has become deeper than its root while it changes. So
+//! a caller that changes a map that others may read holds the node's map lock. It holds the lock
+//! from the first change of the map until the changed inode is in its place.
 //!
 //! # What it costs
 //! | | blocks beyond the data | metadata blocks changed |
 //! |---|---|---|
-//! | [`allocate_for`](allocate_for) | [`map_blocks_needed`](InodeInfo::map_blocks_needed) | [`ALLOCATE_CREDITS`] |
-//! | [`enter`](enter_runs) | [`part_of_hole`](InodeInfo::part_of_hole) | [`ALLOCATE_CREDITS`] |
-//! | [`mark_written`](mark_written) | [`blocks_to_mark`](InodeInfo::blocks_to_mark) | [`MARK_CREDITS`] |
-//! | [`unmap`](unmap_blocks) | [`blocks_to_cut`](InodeInfo::blocks_to_cut): none if the range goes on to the end | [`UNMAP_CREDITS`] |
-//! | [`shift`](shift_blocks) | [`blocks_to_cut`](InodeInfo::blocks_to_cut) | [`SHIFT_CREDITS`] |
+//! | [`allocate_for`] | [`map_blocks_needed`] | [`ALLOCATE_CREDITS`] |
+//! | [`enter`](enter_runs) | [`part_of_hole`] | [`ALLOCATE_CREDITS`] |
+//! | [`mark_written`] | [`blocks_to_mark`] | [`MARK_CREDITS`] |
+//! | [`unmap`](unmap_blocks) | [`blocks_to_cut`]; none if cut to the end | [`UNMAP_CREDITS`] |
+//! | [`shift`](shift_blocks) | [`blocks_to_cut`] | [`SHIFT_CREDITS`] |
+//!
+//! [`map_blocks_needed`]: InodeInfo::map_blocks_needed
+//! [`part_of_hole`]: InodeInfo::part_of_hole
+//! [`blocks_to_mark`]: InodeInfo::blocks_to_mark
+//! [`blocks_to_cut`]: InodeInfo::blocks_to_cut
 //!
 //! The inode itself is not among them.
 
@@ -34,23 +39,29 @@ use crate::volume::handle::Handle;
 
 /// The most nodes that one change of a leaf adds: one of each level, and one for a tree that grows.
 pub(crate) const MAP_BLOCKS: u32 = 6;
-/// Bitmaps and descriptors of the data and of [`MAP_BLOCKS`], and the nodes on the way with their new neighbours.
+/// Blocks of metadata that allocating changes: bitmaps and descriptors of the data and of
+/// [`MAP_BLOCKS`], and the nodes on the way with their new neighbours.
 pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
-/// The same but for the data, of a leaf that is marked.
+/// Blocks of metadata that marking a leaf changes: as [`ALLOCATE_CREDITS`], without those of the
+/// data.
 pub(crate) const MARK_CREDITS: u32 = ALLOCATE_CREDITS;
 /// Groups that one [`unmap_blocks`] begins to free blocks of.
 pub(crate) const UNMAP_GROUPS: u32 = 24;
-/// Blocks that may have been logged that one [`unmap_blocks`] frees: the journal has to name each, and the smallest has little room for that.
+/// How many blocks that may have been logged one [`unmap_blocks`] frees. The journal has to name
+/// each, and the smallest has little room for that.
 const UNMAP_REVOKES: u64 = 1024;
-/// Bitmaps and descriptors of these groups, of one more that the last extent reaches into and those of nodes that
-/// become empty, and the nodes at both ends.
+/// Blocks of metadata that freeing changes: bitmaps and descriptors of groups, and the nodes at
+/// both ends. The groups are these, one more that the last extent reaches into, and those of nodes
+/// that become empty.
 pub(crate) const UNMAP_CREDITS: u32 = 2 * (UNMAP_GROUPS + 6) + ALLOCATE_CREDITS;
-/// These, the nodes above them, and those of a split.
+/// Blocks of metadata that shifting changes: these leaves, the nodes above them, and those of a
+/// split.
 pub(crate) const SHIFT_CREDITS: u32 = 2 * SHIFT_LEAVES + ALLOCATE_CREDITS;
 
 impl InodeInfo {
-    /// How many blocks [`allocate_for`] takes for the map itself, at most, if it is called up to [`MAX_RUNS`]
-    /// times for `blocks` blocks from `logical` on, behind which the file has none.
+    /// Returns how many blocks [`allocate_for`] takes for the map itself, at most. It may be called
+    /// up to [`MAX_RUNS`] times for `blocks` blocks from `logical` on, behind which the file has
+    /// none.
     pub(crate) fn map_blocks_needed(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<u32> {
         match self.has_extents() {
             true => extents::change::blocks_needed(fs, self, logical, blocks),
@@ -58,8 +69,8 @@ impl InodeInfo {
         }
     }
 
-    /// How many of `blocks` blocks of a hole from `logical` on one change maps, and how many blocks [`enter_runs`] takes for the
-    /// map itself then, at most.
+    /// Returns how many of `blocks` blocks of a hole from `logical` on one change maps. Returns
+    /// also how many blocks [`enter_runs`] takes for the map itself then, at most.
     pub(crate) fn part_of_hole(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<(u32, u32)> {
         match self.has_extents() {
             true => extents::change::part_of_hole(fs, self, logical, blocks),
@@ -69,24 +80,24 @@ impl InodeInfo {
 }
 
 impl InodeInfo {
-    /// How many blocks cutting the map at both ends of a range takes for the map itself, at most: for
-    /// [`unmap`](unmap_blocks) and [`shift`](shift_blocks) of it.
+    /// Returns how many blocks cutting the map at both ends of a range takes for the map itself, at
+    /// most. [`unmap`](unmap_blocks) and [`shift`](shift_blocks) of the range need that.
     pub(crate) fn blocks_to_cut(&self, fs: &Ext4, blocks: &Range<u64>) -> Result<u32> {
         if self.has_extents() { extents::change::blocks_to_cut(fs, self, blocks) } else { Ok(0) }
     }
 
-    /// How many blocks [`mark_unwritten`](mark_unwritten) and
+    /// Returns how many blocks [`mark_unwritten`](mark_unwritten) and
     /// [`mark_written`](mark_written) of a range take for the map itself.
     pub(crate) fn blocks_to_mark(&self, fs: &Ext4, blocks: &Range<u64>, unwritten: bool) -> Result<u32> {
         if self.has_extents() { extents::change::blocks_to_mark(fs, self, blocks, unwritten) } else { Ok(0) }
     }
 
-    /// All of the extent that maps block `logical`.
+    /// Returns the whole extent that maps block `logical`.
     pub(crate) fn extent_at(&self, fs: &Ext4, logical: u32) -> Result<Option<Extent>> {
         if self.has_extents() { extents::change::extent_at(fs, self, logical) } else { Ok(None) }
     }
 
-    /// Asks, before anything is changed, whether `i_blocks` can count `blocks` blocks more.
+    /// Checks, before anything is changed, whether `i_blocks` can count `blocks` blocks more.
     ///
     /// # Errors
     /// `EFBIG` if it cannot.
@@ -98,7 +109,7 @@ impl InodeInfo {
         }
     }
 
-    /// One past the last block of the file that is mapped.
+    /// Returns one past the last block of the file that is mapped.
     pub(crate) fn end_of_blocks(&self, fs: &Ext4) -> Result<u64> {
         if !self.has_extents() {
             return Err(Errno::EOPNOTSUPP.into());
@@ -107,12 +118,14 @@ impl InodeInfo {
     }
 }
 
-/// Allocates up to `want` blocks that stand together for the hole at `logical`, and maps them: as many as there
-/// are up to the next block that is mapped, near what the file has before it. Returns the run, whose contents are
-/// for the caller to write before the transaction commits, unless they are `unwritten`.
+/// Allocates up to `want` blocks that stand together for the hole at `logical`, and maps them. They
+/// go up to the next mapped block at most, and are near the blocks that the file has before it.
+/// Returns the run. The caller writes its contents before the transaction commits, unless they are
+/// `unwritten`.
 ///
 /// # Errors
-/// `EFBIG` for blocks beyond what the map reaches or `i_blocks` can count, before anything is changed.
+/// `EFBIG` for blocks beyond what the map reaches or `i_blocks` can count, before anything is
+/// changed.
 pub(crate) fn allocate_for(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -125,12 +138,13 @@ pub(crate) fn allocate_for(
     Ok(run)
 }
 
-/// The first half of [`allocate_for`](Self::allocate_for): the blocks are taken, and the map does not know of
-/// them yet. So nobody reads them before their contents have been written. They are [entered](Self::enter) or
+/// Takes the blocks of [`allocate_for`], as its first half; the map does not know of them yet. So
+/// no reader reads them before their contents have been written. They are [entered](enter_runs) or
 /// freed in the same change.
 ///
 /// # Errors
-/// `EFBIG` if `i_blocks` could not count them with what the change has claimed before: then what there is can be entered.
+/// `EFBIG` if `i_blocks` could not count them with those that the change has claimed before. The
+/// caller can then enter the earlier ones.
 pub(crate) fn claim_blocks(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -154,8 +168,8 @@ pub(crate) fn claim_blocks(
     Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
 }
 
-/// The second half of [`allocate_for`](Self::allocate_for): maps runs that were [claimed](Self::claim) for one
-/// [part of a hole](InodeInfo::part_of_hole), all at once.
+/// Maps runs that were [claimed](claim_blocks) for one [part of a hole](InodeInfo::part_of_hole),
+/// all at once, as the second half of [`allocate_for`].
 pub(crate) fn enter_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     match info.has_extents() {
         true => insert_extents(handle, info, runs)?,
@@ -174,8 +188,8 @@ pub(crate) fn mark_written(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Ra
     Ok(())
 }
 
-/// Makes blocks that were written read as zeroes, though they stay allocated. Does as much as one change should,
-/// and returns what is left to do.
+/// Makes blocks that were written read as zeroes, though they stay allocated. Does as much as one
+/// change should, and returns the rest of the range.
 pub(crate) fn mark_unwritten(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -187,10 +201,10 @@ pub(crate) fn mark_unwritten(
     mark_extents(handle, info, blocks, true)
 }
 
-/// Takes blocks away from the file and frees them, with what of the map becomes empty; `metadata` if they may
-/// have been logged, as those of directories: those of a file whose contents are logged count as such in any case. Works
-/// from the end of the range towards its start, does as much as one change should, and returns what is left of the
-/// range: empty, when all is done.
+/// Takes blocks away from the file and frees them, with the parts of the map that become empty.
+/// `metadata` if they may have been logged, as those of directories; logged contents of a file
+/// count as such in any case. Works from the end of the range towards its start, and does as much
+/// as one change should. Returns the rest of the range: empty, when all is done.
 #[must_use = "what is left has to be done in another change"]
 pub(crate) fn unmap_blocks(
     handle: &Handle<'_>,
@@ -207,9 +221,10 @@ pub(crate) fn unmap_blocks(
     }
 }
 
-/// Moves the blocks from `from` on by `by`: to where nothing is mapped, down after [`unmap`](Self::unmap) of the
-/// range before `from`, or up. Works from that end that has room first, does as much as one change should, and
-/// returns what is left of the file's blocks to move, where they are now.
+/// Moves the blocks from `from` on by `by`, to where nothing is mapped: down after
+/// [`unmap`](unmap_blocks) of the range before `from`, or up. Works from that end that has room
+/// first, and does as much as one change should. Returns the file's blocks that are left to move,
+/// where they are now.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for a file without extents, as Linux has it.
@@ -229,7 +244,7 @@ pub(crate) fn shift_blocks(
 /// Where a file is to be given blocks.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Near<'g> {
-    /// Near this block; by default where what stands before them in the file ends.
+    /// Near this block; by default near the end of the blocks that stand before them in the file.
     goal: Option<u64>,
     /// In the file's window, or with a new one behind them.
     growth: Option<&'g Growth<'g>>,

@@ -1,4 +1,5 @@
-//! Blocks of the map itself: giving a file one, an empty map, and how many blocks one change may free.
+//! Blocks of the map itself: giving a file one, an empty map, and how many blocks one change may
+//! free.
 
 use std::ops::Range;
 
@@ -11,12 +12,12 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::volume::handle::Handle;
 
-/// Runs that one change gives a file at most: so many fit into a leaf that has just been split.
+/// The most runs that one change gives a file: they fit into a leaf that has just been split.
 pub(crate) const MAX_RUNS: u32 = 12;
 /// Leaves that one [`shift_blocks`] moves.
 pub(crate) const SHIFT_LEAVES: u32 = 24;
 
-/// A map of no blocks: by extents, where the volume has them.
+/// Gives a file a map of no blocks: by extents, where the volume has them.
 pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
     let mut map = [0; MAP_SIZE];
     let mut flags = info.fields().flags();
@@ -28,31 +29,31 @@ pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
     info.fields_mut().set_flags(flags);
 }
 
-/// A block for the map of a file, near block `near`.
+/// Allocates a block for the map of a file, near block `near`.
 pub(crate) fn allocate_map_block(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
     let block = handle.writer.space.allocate(handle, near, 1)?.start;
     info.add_blocks(1, handle.fs.superblock().block_size())?;
     Ok(block)
 }
 
-/// Where a file without blocks begins: in the group of its inode.
+/// Returns the block where a file without blocks begins: in the group of its inode.
 pub(crate) fn home_block(handle: &Handle<'_>, info: &InodeInfo) -> u64 {
     let geometry = handle.fs.superblock().geometry();
     let group = geometry.inode_slot(info.ino()).map_or(0, |slot| slot.group);
     geometry.group_start(group).unwrap_or(0)
 }
 
-/// How much one change may still free: each group costs a bitmap and a descriptor, and each block of metadata a place in the list
-/// of what is revoked.
+/// The number of blocks that one change may still free. Each group costs a bitmap and a descriptor,
+/// and each block of metadata a place in the list of revoked blocks.
 pub(crate) struct Quota {
     pub(super) groups: u32,
     pub(super) last: Option<u32>,
-    /// Without end for what is not metadata.
+    /// Unlimited for blocks that are not metadata.
     pub(super) revokes: u64,
 }
 
 impl Quota {
-    /// Counts `blocks`, and their groups, of which those of the last call cost nothing again.
+    /// Counts `blocks`, and their groups. The groups of the last call cost nothing again.
     pub(crate) fn spend(&mut self, fs: &Ext4, blocks: &Range<u64>) {
         self.revokes = self.revokes.saturating_sub(blocks.end - blocks.start);
         let geometry = fs.superblock().geometry();
@@ -63,7 +64,8 @@ impl Quota {
         self.last = Some(first);
     }
 
-    /// How many blocks that stand together may still be freed: where groups are small, not all of a long extent.
+    /// Returns how many blocks that stand together may still be freed: where groups are small, not
+    /// all of a long extent.
     pub(crate) fn room(&self, fs: &Ext4) -> u64 {
         let in_groups =
             u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group());

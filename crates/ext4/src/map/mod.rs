@@ -1,7 +1,8 @@
 //! Where the blocks of a file stand on the volume.
 //!
-//! An inode maps its blocks by an extent tree or by indirect blocks. Both answer the same question, what stands at a
-//! logical block and for how many blocks from there on, with a [`Run`]. Everything that reads contents asks here.
+//! An inode maps its blocks by an extent tree or by indirect blocks. Both answer with a [`Run`]
+//! which blocks of the volume stand at a logical block, and for how many blocks from there on.
+//! Every reader of contents asks here.
 
 pub(crate) mod change;
 pub(crate) mod extents;
@@ -15,7 +16,8 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::Run;
 
 impl InodeInfo {
-    /// What stands at block `logical` of the file, and for how many blocks from there on.
+    /// Returns the run at block `logical` of the file, and for how many blocks it goes on from
+    /// there.
     pub(crate) fn map(&self, fs: &Ext4, logical: u32) -> Result<Run> {
         let run = match self.has_extents() {
             true => extents::read::map(fs, self, logical)?,

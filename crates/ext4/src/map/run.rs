@@ -3,7 +3,7 @@
 /// One past the last logical block that a file can have.
 pub(crate) const LOGICAL_END: u64 = 1 << 32;
 
-/// What a run of a file's blocks holds.
+/// The kinds of contents of a run of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// Nothing: reads as zeroes.
@@ -21,7 +21,7 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// What stands `blocks` further on in the same run.
+    /// Returns the kind, with its place, `blocks` further on in the same run.
     pub(crate) fn skip(self, blocks: u64) -> Self {
         match self {
             Self::Hole => Self::Hole,
@@ -39,7 +39,7 @@ pub struct Run {
     pub logical: u32,
     /// How many blocks: at least one, and `logical + len_blocks` is at most 2^32.
     pub len_blocks: u64,
-    /// What they hold.
+    /// The kind of their contents.
     pub kind: RunKind,
 }
 

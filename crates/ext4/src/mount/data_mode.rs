@@ -7,18 +7,21 @@ use crate::error::Unsupported;
 /// How contents of files become durable, on a volume with a journal (`data=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataMode {
-    /// Contents that are new to a file are written before the transaction that makes them part of it commits.
+    /// Contents that are new to a file are written before the transaction that makes them part of
+    /// it commits.
     Ordered,
-    /// In no order. The same is done as for [`Ordered`](Self::Ordered), which is stricter.
+    /// Contents are written in no order. extern4 does the same as for [`Ordered`](Self::Ordered),
+    /// which is stricter.
     Writeback,
-    /// Contents go through the journal, as metadata does: no block of a file is ever half written. All is written twice.
+    /// Contents go through the journal, as metadata does: no block of a file is ever half written.
+    /// Each is written twice.
     Journal,
 }
 
-/// Whose contents go through the journal.
+/// The files whose contents go through the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Journaling {
-    /// Nobody's: there is no journal.
+    /// No file's: there is no journal.
     None,
     /// Those of files with the flag.
     Flagged,
@@ -27,7 +30,7 @@ pub(crate) enum Journaling {
 }
 
 impl Journaling {
-    /// What was asked for, or what the superblock says.
+    /// Returns the mode that was asked for, or that of the superblock.
     pub(crate) fn chosen(
         sb: &Superblock,
         has_journal: bool,

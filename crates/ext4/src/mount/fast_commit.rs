@@ -1,11 +1,13 @@
-//! Fast commits: what the end of the journal says on top of the replayed blocks.
+//! Fast commits: the changes that the end of the journal makes on top of the replayed blocks.
 //!
-//! A fast commit does not hold blocks but outcomes: this inode's fields are these, these blocks of that file stand
-//! there, this name is that inode. To write them down is to allocate and to change trees; to read a volume it is enough
-//! to remember them. [`FastCommits`] keeps, for each inode that the records name, what differs from the blocks: its
-//! record, its map, and the names of a directory. Those who read inodes, maps and names ask here first.
+//! A fast commit holds outcomes, not blocks: this inode's fields are these, these blocks of that
+//! file stand there, this name is that inode. To write them down is to allocate and to change
+//! trees; to read a volume it is enough to remember them. For each inode that the records name,
+//! [`FastCommits`] keeps the differences from the blocks: its record, its map, and the names of a
+//! directory. Readers of inodes, maps and names ask here first.
 //!
-//! Later records win over earlier ones. What is kept is bounded by the size of the journal.
+//! Later records win over earlier ones. The size of the journal bounds the size of all that is
+//! kept.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -23,7 +25,8 @@ use crate::volume::Volume;
 const I_BLOCK: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_block)..std::mem::offset_of!(RawInode, i_block) + MAP_SIZE;
 const I_FLAGS: usize = std::mem::offset_of!(RawInode, i_flags);
-/// What tells a file from others that had its number before, unless it was changed (`chattr -v`).
+/// The field that tells a file from others that had its number before, unless it was changed
+/// (`chattr -v`).
 const GENERATION: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_generation)..std::mem::offset_of!(RawInode, i_generation) + 4;
 const LINKS: std::ops::Range<usize> =
@@ -32,13 +35,13 @@ const LINKS: std::ops::Range<usize> =
 const CRTIME: std::ops::Range<usize> = BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime)
     ..BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime_extra) + 4;
 
-/// What fast commits change. Empty on a volume without any.
+/// The changes that fast commits make. Empty on a volume without any.
 #[derive(Debug, Default)]
 pub(crate) struct FastCommits {
     inodes: HashMap<u32, Changes>,
 }
 
-/// What fast commits change about one inode.
+/// The changes that fast commits make to one inode.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// Its whole record.
@@ -47,15 +50,18 @@ pub(crate) struct Changes {
     map: BTreeMap<u32, (u32, RunKind)>,
     /// Of a directory: which inode a name stands for now, if any.
     names: BTreeMap<Box<[u8]>, Option<u32>>,
-    /// Of a directory that was made by a fast commit: its parent. Its blocks have never been written.
+    /// Of a directory that was made by a fast commit: its parent. Its blocks have never been
+    /// written.
     made_in: Option<u32>,
 }
 
 impl FastCommits {
-    /// What the records of `commits` change on `volume`, which is the volume with its journal replayed.
+    /// Gathers the changes that the records of `commits` make on `volume`, the volume with its
+    /// journal replayed.
     pub(crate) fn of(volume: &Volume, commits: &[Vec<Record>]) -> Result<Self> {
         let mut this = Self::default();
-        // One fast commit at a time: which files are new is known before anything else that it says of them.
+        // One fast commit at a time: the files that it makes are known before anything else that it
+        // says of them.
         let mut named = Named::default();
         for commit in commits {
             named.advance(commit);
@@ -92,7 +98,7 @@ impl FastCommits {
         Ok(())
     }
 
-    /// What is changed about inode `ino`.
+    /// Returns the changes to inode `ino`.
     pub(crate) fn changes(&self, ino: u32) -> Option<&Changes> {
         if self.inodes.is_empty() { None } else { self.inodes.get(&ino) }
     }
@@ -122,8 +128,9 @@ impl FastCommits {
         Ok(())
     }
 
-    /// Forgets all there was of inode `ino` if `raw` says that it is another file by now: a fast commit says of the one before no
-    /// more than that its name is gone, and of the new one nothing where it has holes.
+    /// Forgets everything about inode `ino` if `raw` says that it is another file by now. A fast
+    /// commit says of the former file only that its name is gone. It says nothing of the new one
+    /// where that has holes.
     fn make_anew(&mut self, volume: &Volume, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
         let mut record = self.known_record(volume, ino)?;
         if record.get(GENERATION) != raw.get(GENERATION) && named.is_another(ino, &record, raw) {
@@ -133,14 +140,14 @@ impl FastCommits {
         Ok(())
     }
 
-    /// The record of inode `ino` after what was replayed so far.
+    /// Returns the record of inode `ino` after the records replayed so far.
     fn known_record(&self, volume: &Volume, ino: u32) -> Result<Box<[u8]>> {
         let known = self.changes(ino).and_then(|changes| changes.record.clone());
         known.map_or_else(|| volume.record_bytes(ino), Ok)
     }
 
-    /// The record of inode `ino` with the bytes of `raw`, except for its map and its extended attributes, which stay as
-    /// they are in the record that the volume has.
+    /// Returns the record of inode `ino` with the bytes of `raw`. Its map and its extended
+    /// attributes stay as they are in the volume's record.
     fn record_of(&self, volume: &Volume, ino: u32, raw: &[u8]) -> Result<Box<[u8]>> {
         let mut record = self.known_record(volume, ino)?;
         let len = raw.len().min(record.len());
@@ -154,7 +161,7 @@ impl FastCommits {
         if !keeps_map_of_record(&record) {
             record[I_BLOCK].copy_from_slice(&map);
             if flags(&record).contains(InodeFlags::EXTENTS) && !has_extent_root(&map) {
-                // A file that the fast commit made: nothing is mapped but by its own records.
+                // The fast commit made this file: only its own records map blocks.
                 let root = extent::OwnedNode {
                     entries: extent::Entries::Leaf(Vec::new()),
                     depth: 0,
@@ -166,7 +173,7 @@ impl FastCommits {
             }
         }
         inode::store_checksum(&mut record, ino, volume.superblock());
-        // Whatever is wrong with it is found now, not when somebody comes upon it.
+        // Damage of the record is found now, not when a reader comes upon it.
         Inode::decode(&record, ino, volume.superblock(), place())?;
         Ok(record)
     }
@@ -175,9 +182,10 @@ impl FastCommits {
 /// The inodes that a fast commit gives names.
 #[derive(Default)]
 struct Named {
-    /// As their first ones.
+    /// Those whose name is their first.
     created: HashSet<u32>,
-    /// After they had lost one, in it or in one before. Whoever renames a file gives it the new name first.
+    /// Those that had lost a name before, in this commit or an earlier one. A rename gives the file
+    /// its new name first.
     linked: HashSet<u32>,
     /// Those that have lost a name so far.
     unlinked: HashSet<u32>,
@@ -198,8 +206,8 @@ impl Named {
         }
     }
 
-    /// Whether inode `ino`, whose generation has changed, is another file, and not the same with a generation that was set: it has got
-    /// its first name since.
+    /// Whether inode `ino`, whose generation has changed, is another file, and not the same with a
+    /// generation that was set. It is another if it has got its first name since.
     fn is_another(&self, ino: u32, known: &[u8], raw: &[u8]) -> bool {
         let had_none = known.get(LINKS).is_none_or(|links| links == [0; 2]);
         let made = known.get(CRTIME);
@@ -216,7 +224,7 @@ fn flags(record: &[u8]) -> InodeFlags {
     InodeFlags::from_bits_retain(word)
 }
 
-/// Whether what stands in place of the map is no map, but data that the fast commit's inode has with it.
+/// Whether the bytes in place of the map are no map, but data that the fast commit's inode carries.
 fn keeps_map_of_record(record: &[u8]) -> bool {
     let mode = record.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
     flags(record).contains(InodeFlags::INLINE_DATA)
@@ -233,22 +241,24 @@ fn place() -> Place {
 }
 
 impl Changes {
-    /// Its record, if that is changed.
+    /// Returns its record, if that is changed.
     pub(crate) fn record(&self) -> Option<&[u8]> {
         self.record.as_deref()
     }
 
-    /// What a name stands for now: `Some(None)` if it was removed, `None` if nothing is said of it.
+    /// Returns the inode that a name stands for now: `Some(None)` if it was removed, `None` if
+    /// nothing is said of it.
     pub(crate) fn name(&self, name: &[u8]) -> Option<Option<u32>> {
         self.names.get(name).copied()
     }
 
-    /// The names that are changed, and what they stand for now.
+    /// Returns the names that are changed, and the inodes that they stand for now.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         self.names.iter().map(|(name, ino)| (&**name, *ino))
     }
 
-    /// The parent of a directory that was made by a fast commit, whose own blocks mean nothing.
+    /// Returns the parent of a directory that was made by a fast commit, whose own blocks mean
+    /// nothing.
     pub(crate) fn made_in(&self) -> Option<u32> {
         self.made_in
     }
@@ -258,7 +268,7 @@ impl Changes {
         !self.map.is_empty()
     }
 
-    /// `run`, which the volume's own map gives, as it is with the changes.
+    /// Returns `run`, which the volume's own map gives, with the changes made to it.
     pub(crate) fn patch(&self, run: Run) -> Run {
         let before = self.map.range(..=run.logical).next_back();
         if let Some((&start, &(len, kind))) = before {
@@ -276,7 +286,7 @@ impl Changes {
         Run { len_blocks: run.len_blocks.min(end - u64::from(run.logical)), ..run }
     }
 
-    /// Says what stands at `len` blocks from `logical` on, in place of whatever was said before.
+    /// Maps `len` blocks from `logical` on to `kind`, in place of all earlier runs there.
     fn set_map(&mut self, logical: u32, len: u32, kind: RunKind) {
         let (start, end) = (u64::from(logical), u64::from(logical) + u64::from(len));
         // Only the last run that begins before can reach in: runs do not overlap.

@@ -42,7 +42,7 @@ const WRITABLE: Features = Features {
         .union(RoCompat::ORPHAN_PRESENT),
 };
 
-/// Refuses, by name, what this crate cannot read.
+/// Refuses, by name, features that this crate cannot read.
 pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
     let features = raw.features();
     if raw.s_rev_level.get() > 1 {
@@ -66,7 +66,7 @@ pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Refuses, by name, to write to what this crate only reads.
+/// Refuses, by name, to write to a volume that this crate only reads.
 pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(), Unsupported> {
     let features = sb.features();
     let beyond = Features {
@@ -95,7 +95,7 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
     Ok(())
 }
 
-/// Refuses to write to a volume whose journal would have to be replayed first, and is left aside.
+/// Refuses to write to a volume whose journal would have to be replayed first, but is left aside.
 pub(crate) fn check_needs_no_recovery(sb: &Superblock) -> Result<(), Unsupported> {
     if sb.features().incompat.contains(Incompat::RECOVER) {
         let why =

@@ -1,10 +1,13 @@
 //! The journal of a volume: finding it, and looking at the volume through it.
 //!
-//! The journal is a hidden file of the volume or a device of its own. Its own superblock decides whether it has to be
-//! replayed. The volume's flag `needs_recovery` only says that a journal must be there: copies of the superblock never
-//! carry that flag, and a superblock restored from a copy has lost it. e2fsck decides the same way; Linux discards the
-//! log of a volume without the flag. A volume that is only read is seen through a device that answers with the
-//! journal's copy of each block that has one. Nothing is written.
+//! The journal is a hidden file of the volume or a device of its own. Its own superblock decides
+//! whether it has to be replayed. The volume's flag `needs_recovery` only says that a journal must
+//! be there. Copies of the superblock never carry that flag, and a superblock restored from a copy
+//! has lost it. As for the replay, e2fsck decides the same way; Linux discards the log of a volume
+//! without the flag.
+//!
+//! A volume that is only read is seen through a device that answers with the journal's copy of each
+//! block that has one. Nothing is written.
 
 use std::sync::Arc;
 
@@ -23,7 +26,8 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::RunKind;
 use crate::mount::options::OpenOptions;
 
-/// How many pieces a journal may be in. Indirect blocks that name each other could make up far more than there are.
+/// The most pieces that a journal may be in. Indirect blocks that name each other could make up far
+/// more than there are.
 const MAX_RUNS: usize = 1 << 20;
 
 type Device = Arc<dyn BlockDevice>;
@@ -32,20 +36,20 @@ type Device = Arc<dyn BlockDevice>;
 pub(crate) struct Recovery {
     /// The volume seen through its journal.
     pub(crate) device: Device,
-    /// What the fast commits say on top of that.
+    /// The records of the fast commits on top of that.
     pub(crate) fast_commits: Vec<Vec<Record>>,
-    /// What was found.
+    /// The extent of the replay.
     pub(crate) replayed: Replayed,
 }
 
-/// What there is to know of a volume's journal.
+/// The known facts about a volume's journal.
 #[derive(Clone, Debug)]
 pub struct JournalInfo {
     /// Where it is.
     pub location: JournalLocation,
     /// Its superblock as it stands on the device.
     pub superblock: JournalSuperblock,
-    /// What was replayed when the volume was opened; `None` if there was nothing to replay.
+    /// The extent of the replay when the volume was opened; `None` if there was nothing to replay.
     pub replayed: Option<Replayed>,
 }
 
@@ -56,7 +60,8 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
         match is_dirty(fs, external) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
-            // The primary superblock says that nothing is needed from the journal. A copy cannot say that.
+            // The primary superblock says that nothing is needed from the journal. A copy cannot
+            // say that.
             Err(_) if options.superblock.is_none() => return Ok(None),
             Err(error) => return Err(error),
         }
@@ -73,7 +78,8 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
     }))
 }
 
-/// The journal of `fs`, after what it held has been written to where it belongs, and what that was; `None` if it has no journal.
+/// Writes the contents of the journal of `fs` to where they belong. Returns the journal and the
+/// extent of the replay; `None` if the volume has no journal.
 pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
     let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
     if journal.superblock().errno == JournalSuperblock::EUCLEAN {
@@ -94,7 +100,7 @@ pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<
     Ok(Some((recovered.mark_empty(0)?, Some(replayed))))
 }
 
-/// The journal of the volume, wherever it is; `None` if it has none.
+/// Opens the journal of the volume, wherever it is; `None` if it has none.
 fn open(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>> {
     find(fs, external).map_err(|error| error.in_part("the journal"))
 }
@@ -113,8 +119,8 @@ fn find(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>>
     })
 }
 
-/// Whether the journal's superblock says that its log holds anything. Of a journal in the volume, only that block is
-/// looked for.
+/// Whether the journal's superblock says that its log holds anything. For a journal in the volume,
+/// only that block is looked for.
 fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
     let Some(JournalLocation::Inode(ino)) = fs.superblock().journal() else {
         return Ok(open(fs, external)?.is_some_and(|journal| journal.is_dirty()));
@@ -131,7 +137,7 @@ fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
     Ok(JournalSuperblock::decode(&bytes, place.block(physical))?.start.is_some())
 }
 
-/// The inode of the journal.
+/// Returns the inode of the journal.
 fn journal_inode(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     let inode = fs.load_inode(ino)?;
     if inode.fields().kind() != FileKind::Regular || inode.fields().links() == 0 {
@@ -141,7 +147,7 @@ fn journal_inode(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     Ok(inode)
 }
 
-/// Where the blocks of the journal in inode `ino` are.
+/// Returns where the blocks of the journal in inode `ino` are.
 fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
     let inode = journal_inode(fs, ino)?;
     let end = inode.size() >> fs.superblock().geometry().block_bits();
@@ -175,8 +181,8 @@ impl Ext4 {
         self.superblock().features().incompat.contains(Incompat::RECOVER)
     }
 
-    /// What there is to know of the volume's journal; `None` if it has none, or if it is on another device, which is
-    /// then to be given as `external`.
+    /// Returns the known facts about the volume's journal. `None` if it has none, or if it is on
+    /// another device, which the caller then gives as `external`.
     ///
     /// # Errors
     /// A journal that is corrupt, or a device that fails.
@@ -193,7 +199,7 @@ impl Ext4 {
         }))
     }
 
-    /// What was replayed when the volume was opened; `None` if it was clean.
+    /// Returns the extent of the replay when the volume was opened; `None` if it was clean.
     pub fn replayed(&self) -> Option<Replayed> {
         self.replayed
     }

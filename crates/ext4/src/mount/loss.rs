@@ -36,7 +36,7 @@ impl Losses {
 
     /// Reports a loss.
     pub(crate) fn report(&self, why: impl fmt::Display) {
-        // Relaxed: whoever asks comes after all changes.
+        // Relaxed: a caller that asks comes after all changes.
         self.any.store(true, Relaxed);
         if let Some(OnLoss(told)) = &self.told {
             told(&why.to_string());

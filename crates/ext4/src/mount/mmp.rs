@@ -1,16 +1,20 @@
-//! Multiple mount protection: a volume on a device that several hosts have is written by one of them at a time.
+//! Multiple mount protection: a volume on a device that several hosts have is written by one of
+//! them at a time.
 //!
-//! The volume has a block for it. Who opens the volume for writing writes a number there, and another after each interval, for
-//! as long as it is open. Who comes later sees the number, waits for longer than that, and looks again: if the number has changed,
-//! the volume is in use; if not, who wrote it has died. A node that finds somebody else's number in the place of its own has been
-//! taken for dead, and gives the volume up: nothing more of it becomes durable.
+//! The volume has a block for it. A node that opens the volume for writing writes a number there,
+//! and another after each interval, for as long as it is open. A later node sees the number, waits
+//! for longer than that, and looks again. If the number has changed, the volume is in use; if not,
+//! the node that wrote it has died. A node that finds another's number in the place of its own has
+//! been taken for dead, and gives the volume up. Nothing more of it becomes durable.
 //!
-//! Of two who find the volume free at the same moment, the last to write has it, and each looks once more who that is. Who writes soon after
-//! it has looked need not wait for long: whoever has not seen the number has written as soon, or knows that it came late. Who came late may have
-//! written over the number of one who has the volume by then; so it waits until that one has given it up.
+//! If two nodes find the volume free at the same moment, the last to write has it. Each node looks
+//! once more to see which that is. A node that writes soon after it has looked need not wait for
+//! long. Any other node that has not seen its number has written as soon, or knows that it came
+//! late. A late node may have written over the number of one that has the volume by then. So it
+//! waits until that one has given it up.
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`. That a second is waited beyond twice the interval is what e2fsck
-//! was observed to do.
+//! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`. e2fsck was observed to wait a
+//! second beyond twice the interval, and so does a node here.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,11 +33,13 @@ use crate::mount::loss::Losses;
 use crate::time::now_seconds;
 use crate::volume::Volume;
 
-/// Who has taken longer than this from finding the volume free to writing its number comes late.
+/// The most time from finding the volume free to writing the number. A node that takes longer comes
+/// late.
 const SOON: Duration = Duration::from_millis(50);
-/// How long who was in time waits for others who were.
+/// How long a node that was in time waits for others that were.
 const SETTLING: Duration = Duration::from_millis(100);
-/// Seconds between two numbers, at most: `mke2fs(8)` sets no longer interval. A volume that says more is not waited for the longer.
+/// The most seconds between two numbers: `mke2fs(8)` sets no longer interval. A volume that says
+/// more does not make a node wait longer.
 const MOST_SECONDS: u16 = 300;
 
 /// Where the block stands.
@@ -53,7 +59,7 @@ impl Spot {
         Some(Self { cache: Arc::clone(&volume.cache), superblock, offset })
     }
 
-    /// The block as it stands on the device now.
+    /// Returns the block as it stands on the device now.
     fn read(&self) -> Result<Mmp> {
         let mut bytes = [0; MMP_SIZE];
         let device = self.cache.device();
@@ -68,7 +74,7 @@ impl Spot {
         Ok(self.cache.device().flush()?)
     }
 
-    /// Between two numbers of a node.
+    /// Returns the time between two numbers of a node.
     fn interval(&self) -> Duration {
         Duration::from_secs(self.seconds().into())
     }
@@ -77,7 +83,8 @@ impl Spot {
         self.superblock.mmp_interval().clamp(1, MOST_SECONDS)
     }
 
-    /// The block once it is certain that nobody has the volume for writing, and when it was looked at.
+    /// Returns the block once it is certain that no node has the volume for writing, and when it
+    /// was looked at.
     fn wait_until_free(&self) -> Result<(Mmp, Instant)> {
         let looked = Instant::now();
         let found = self.read()?;
@@ -95,8 +102,9 @@ impl Spot {
     }
 }
 
-/// How long a number stands that nobody changes any more: `seconds` is the interval of the volume, `check_interval` what the node said
-/// that wrote the number, which is twice that of its own as a rule.
+/// Returns how long a number stands that no node changes any more. `seconds` is the interval of the
+/// volume. `check_interval` comes from the node that wrote the number, and is twice its own
+/// interval as a rule.
 fn patience(seconds: u16, check_interval: u16) -> Duration {
     let longest = seconds.max(check_interval).min(2 * MOST_SECONDS);
     Duration::from_secs(2 * u64::from(longest) + 1)
@@ -112,20 +120,21 @@ fn in_use(mmp: &Mmp) -> crate::Error {
     })
 }
 
-/// Refuses to read a volume that somebody is writing to. Waits to find out, if nobody has said that it is clean.
+/// Refuses to read a volume that another node is writing to. Waits to find out, if no node has said
+/// that it is clean.
 pub(crate) fn check(volume: &Volume) -> Result<()> {
     Spot::of(volume).map_or(Ok(()), |spot| spot.wait_until_free().map(drop))
 }
 
-/// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash would do: the volume looks
-/// as if it were in use until somebody has waited.
+/// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash
+/// would do: the volume looks as if it were in use until another node has waited.
 pub(crate) struct Guard {
     opener: Opener,
     watch: Arc<Watch>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the guard and its thread share.
+/// The state that the guard and its thread share.
 struct Watch {
     spot: Spot,
     /// Seconds after which others may take us for dead, if they have waited twice as long.
@@ -139,7 +148,7 @@ struct State {
     /// The block as we wrote it last.
     ours: Mmp,
     ended: bool,
-    /// Why, if somebody else has taken the volume, or may have.
+    /// Why, if another node has taken the volume, or may have.
     lost: Option<Error>,
     aborter: Option<Aborter>,
     losses: Option<Arc<Losses>>,
@@ -149,7 +158,8 @@ impl Guard {
     /// Takes the volume; `None` if it is one without protection.
     ///
     /// # Errors
-    /// [`Error::InUse`](crate::Error::InUse) if somebody else has it; a corrupt block; a device that fails.
+    /// [`Error::InUse`](crate::Error::InUse) if another node has it; a corrupt block; a device that
+    /// fails.
     pub(crate) fn take(volume: &Volume) -> Result<Option<Self>> {
         let Some(spot) = Spot::of(volume) else { return Ok(None) };
         let (free, looked) = spot.wait_until_free()?;
@@ -176,14 +186,14 @@ impl Guard {
         Ok(Some(Self { opener: Opener::here(), watch, thread: Some(thread) }))
     }
 
-    /// Says what ends if the volume is lost, and who is told why.
+    /// Sets what ends if the volume is lost, and the caller that is told why.
     pub(crate) fn aborts(&self, aborter: Option<Aborter>, losses: Arc<Losses>) {
         let mut state = self.watch.lock();
         (state.aborter, state.losses) = (aborter, Some(losses));
         state.abort_if_lost();
     }
 
-    /// Says that the volume is nobody's any more, if it still was ours.
+    /// Marks the volume as free, if it still was ours.
     pub(crate) fn release(&self) -> Result<()> {
         let mut state = self.watch.lock();
         if std::mem::replace(&mut state.ended, true) || state.lost.is_some() {
@@ -198,7 +208,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.opener.is_here() {
-            // A forked child has no such thread to wait for. A lock may have been held when it was forked.
+            // A forked child has no such thread to wait for. A lock may have been held at the fork.
             std::mem::forget(self.thread.take());
             return;
         }
@@ -244,7 +254,7 @@ impl Watch {
             match self.renew(&mut state) {
                 Ok(None) => written = Instant::now(),
                 Ok(Some(theirs)) => state.lost = Some(in_use(&theirs)),
-                // It may work again, but nobody else waits for that.
+                // It may work again, but no other thread waits for that.
                 Err(error) => {
                     let is_late = written.elapsed() > Duration::from_secs(self.check_interval.into());
                     state.lost = is_late.then_some(error);

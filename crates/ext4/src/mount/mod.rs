@@ -1,10 +1,10 @@
 //! Opening a volume.
 //!
-//! Opening reads the superblock, refuses what cannot be read by name, and asks the journal whether
-//! it holds anything. It looks at nothing else: descriptors, inodes and directories are read when
-//! they are needed. If the volume was not cleanly unmounted, its journal is replayed into memory
-//! first and everything below is read through that; the device itself is never written. Opening for
-//! writing replays the journal onto the device.
+//! Opening reads the superblock, refuses features that it cannot read, by name, and asks the
+//! journal whether it holds anything. It looks at nothing else: descriptors, inodes and directories
+//! are read when they are needed. If the volume was not cleanly unmounted, its journal is replayed
+//! into memory first, and everything below is read through that. The device itself is never
+//! written. Opening for writing replays the journal onto the device.
 
 pub(crate) mod data_mode;
 pub(crate) mod fast_commit;
@@ -126,7 +126,7 @@ impl Ext4 {
         } else if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
             journal = Some(emptied);
             if replayed.is_some() {
-                // What stands on the device now is not what was read before.
+                // The device no longer holds what was read before.
                 fs = Self::assemble_writable(&fs.device, options)?;
                 fs.replayed = replayed;
             }
@@ -152,8 +152,8 @@ impl Ext4 {
         let parts = Parts { kept: self.kept, quotas, zones, losses: Arc::clone(&self.losses) };
         let _ = self.writer.set(Writer::open(self, parts, journal, counted, options)?);
         let kept = free_left_over(self, left).inspect_err(|_| {
-            // What has been freed is; and no thread uses the volume, unless it was given up, which
-            // cannot be closed.
+            // All freed blocks have been settled. No thread uses the volume, unless it was given
+            // up, and then it cannot be closed.
             let _ = self.end_writing();
         })?;
         if let Some(most) = options.lazy_times {
@@ -210,7 +210,7 @@ impl Ext4 {
 
     fn end_writing(&self) -> Result<()> {
         let stored = store_all_times(self);
-        // Its error comes first: if nothing can be changed any more, it is the reason.
+        // The writer's error comes first: if nothing can be changed any more, it is the reason.
         self.writer.get().map_or(Ok(()), |writer| writer.close(self))?;
         self.guard.get().map_or(Ok(()), Guard::release)?;
         stored?;
@@ -224,8 +224,8 @@ impl Ext4 {
         self.is_halted.load(Relaxed)
     }
 
-    /// Closes the volume for users that have gone without doing so. Does nothing in a forked child,
-    /// or if nothing can be changed any more.
+    /// Closes the volume for users that have gone without closing it. Does nothing in a forked
+    /// child, or if nothing can be changed any more.
     pub(crate) fn close_unused(&self) {
         let Some(writer) = self.writer.get().filter(|_| self.close_when_unused) else { return };
         // Relaxed: as in `close`.
@@ -244,7 +244,7 @@ impl Ext4 {
         }
     }
 
-    /// The file system that the blocks of `device` hold, whatever is in its journal.
+    /// Returns the file system that the blocks of `device` hold, whatever is in its journal.
     fn assemble(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let raw = superblock::read(&device, options.superblock)?;
         check_features(&raw)?;

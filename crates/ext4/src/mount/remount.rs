@@ -1,9 +1,10 @@
 //! Making a volume writable that was opened for reading, as `mount -o remount,rw` does.
 //!
 //! A volume that is read stands on a device that another can follow. The journal is replayed onto
-//! that second device first. Then it reads as the volume was seen all along: through the journal, if
-//! that was not empty. So what is cached stays true, and files stay open. Only inodes that were being
-//! truncated change, when the orphans are freed; the caller has those [read again](Ext4::reread).
+//! that second device first. Then it reads as the volume was seen all along: through the journal,
+//! if that was not empty. So cached blocks stay true, and files stay open. Only inodes that were
+//! being truncated change, when the orphans are freed; the caller has those [read
+//! again](Ext4::reread).
 
 use std::sync::{Arc, PoisonError};
 
@@ -22,13 +23,15 @@ use crate::mount::options::OpenOptions;
 const CACHE_BYTES: usize = 1 << 20;
 
 impl Ext4 {
-    /// Makes a volume writable that was opened for reading. `device` is the one that it was opened on,
-    /// and can be written to by now. Returns the inodes that have changed by that, and which the
-    /// caller has [read again](Self::reread) before anything is changed. Does nothing for a volume that is writable.
+    /// Makes a volume writable that was opened for reading. `device` is the one that it was opened
+    /// on, and can be written to by now. Returns the inodes that have changed by that. The caller
+    /// has them [read again](Self::reread) before anything is changed. Does nothing for a volume
+    /// that is writable.
     ///
     /// # Errors
     /// As [`open_for_writing`](Self::open_for_writing). A volume that another program has changed
-    /// since it was opened. If it fails before anything has been written but the journal, it can be tried again.
+    /// since it was opened. If it fails before anything has been written but the journal, it can be
+    /// tried again.
     pub fn make_writable(&self, device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Vec<u32>> {
         let Some(upgrade) = &self.upgrade else { return Ok(Vec::new()) };
         let mut failed = upgrade.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +73,7 @@ impl Ext4 {
         }
     }
 
-    /// Has an inode in use say what its record says now.
+    /// Replaces an inode in use by what its record says now.
     ///
     /// # Errors
     /// A corrupt record, or a device that fails.

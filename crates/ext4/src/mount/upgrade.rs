@@ -7,7 +7,7 @@ use extern4_sync::primitive::Mutex;
 
 use crate::error::Error;
 
-/// What a volume that was opened for reading keeps to be made writable.
+/// The parts that a volume opened for reading keeps to be made writable.
 pub(crate) struct Upgrade {
     pub(super) device: Arc<SuccessiveDevice>,
     /// Why the volume cannot be made writable any more, after it failed half way. Locks: held while
@@ -20,7 +20,7 @@ impl Upgrade {
         Self { device, failed: Mutex::default() }
     }
 
-    /// Waits until the volume is not being made writable at this moment.
+    /// Waits while the volume is being made writable.
     pub(crate) fn wait(&self) {
         drop(self.failed.lock().unwrap_or_else(PoisonError::into_inner));
     }

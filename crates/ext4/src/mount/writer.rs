@@ -1,8 +1,8 @@
 //! A volume that is open for writing.
 //!
-//! The superblock says so on the device before anything else is changed: a volume with a journal needs recovery until it is
-//! closed, one without is not clean. Its counts of free blocks and inodes are set when a transaction closes, so they are right
-//! after a crash, too.
+//! The superblock says so on the device before anything else is changed. A volume with a journal
+//! needs recovery until it is closed; one without a journal is not clean. Its counts of free blocks
+//! and inodes are set when a transaction closes, so they are right after a crash, too.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -30,28 +30,29 @@ use crate::volume::{Volume, deferred_checksum};
 use crate::xattr::mbcache::blocks::Blocks;
 use crate::xattr::sharing::Sharing;
 
-/// What changes of a volume go through.
+/// The parts of a volume that its changes go through.
 pub(crate) struct Writer {
     pub(crate) transactions: Transactions,
     pub(crate) space: Arc<BlockAllocator>,
     totals: Arc<Totals>,
-    /// The device, and what has been written to it since the volume was opened.
+    /// The device, with a count of the bytes written to it since the volume was opened.
     counted: Arc<CountedDevice>,
     pub(crate) orphans: Arc<Orphans>,
     /// None if the volume has none.
     pub(crate) quotas: Option<Arc<Quotas>>,
     pub(crate) sharing: Sharing,
     pub(crate) zones: SystemZones,
-    /// Whose contents go through the journal.
+    /// The files whose contents go through the journal.
     pub(crate) journaling: Journaling,
     /// Changes go through a journal: the volume may have one that is left aside.
     uses_journal: bool,
     spread: AtomicU32,
-    /// Why the first removed file could not be freed, of those that could not.
+    /// The error of the first removed file that could not be freed.
     unfreed: Mutex<Option<Error>>,
 }
 
-/// The checksums that the journal is to have, as Linux chooses them; `None` for those that it has.
+/// Returns the checksums that the journal is to have, as Linux chooses them; `None` for those that
+/// it has.
 fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVersion> {
     let has_checksums = sb.features().ro_compat.contains(RoCompat::METADATA_CSUM);
     match (has_checksums, asked) {
@@ -146,7 +147,7 @@ impl Writer {
             raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
         } else {
             self.totals.set_counts(raw);
-            // As Linux, which counts what a crash interrupts for nothing.
+            // As on Linux: writes of a use that a crash ends are not counted.
             let before = volume.superblock().kbytes_written();
             raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
         }
@@ -170,13 +171,14 @@ impl Writer {
         self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    /// Why a removed file could not be freed, if that has happened.
+    /// Returns why a removed file could not be freed, if that has happened.
     pub(crate) fn unfreed(&self) -> Option<Error> {
         self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes in the superblock on the device that the volume is damaged, so that everybody knows that `e2fsck` is due: at once, for
-    /// transactions have come to an end, and nobody writes an older superblock. What cannot be noted is lost.
+    /// Notes in the superblock on the device that the volume is damaged, so that later openers know
+    /// that `e2fsck` is due. It does so at once, since transactions have come to an end, and no
+    /// thread writes an older superblock. A note that fails is lost.
     pub(crate) fn note_error(&self, volume: &Volume, corrupt: &Corrupt) {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         let read = volume.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
@@ -187,14 +189,14 @@ impl Writer {
         let _ = volume.cache.device().flush();
     }
 
-    /// A number that grows with each call, to spread directories by.
+    /// Returns a number that grows with each call, to spread directories by.
     pub(crate) fn next_spread(&self) -> u32 {
         // Relaxed: any number will do.
         self.spread.fetch_add(1, Relaxed).wrapping_mul(7)
     }
 }
 
-/// Notes in a superblock what is damaged.
+/// Notes in a superblock which structure is damaged.
 pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
     let (ino, block, now) = (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now_seconds());
     raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
@@ -209,12 +211,15 @@ pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
     raw.s_last_error_block.set(block);
 }
 
-/// What is done once for a transaction, not once for each change in it.
+/// The work that is done once for a transaction, not once for each change in it.
 ///
-/// When no handle is open on a transaction any more, and before it is written, it is given the descriptors of the groups that it
-/// has changed, with the checksums of their bitmaps, what quotas count, and the superblock, with the counts and the start of the list of orphans. Until
-/// then these are in memory only. That is soon enough: a transaction is durable whole or not at all, and who uses the volume
-/// asks the memory.
+/// Before a transaction is written, and once no handle is open on it any more, it gets three
+/// things. They are the descriptors of the groups that it has changed, with the checksums of their
+/// bitmaps, the counts of quotas, and the superblock. The superblock comes with the counts and the
+/// start of the list of orphans.
+///
+/// Until then these are in memory only. That is soon enough: a transaction is durable whole or not
+/// at all, and users of the volume ask the memory.
 struct Totals {
     space: Arc<BlockAllocator>,
     orphans: Arc<Orphans>,
@@ -225,7 +230,8 @@ struct Totals {
     block: Pin,
     /// The superblock as it stands now. Locks: held while its block is changed, inside a handle.
     superblock: Mutex<Superblock>,
-    /// The superblock as it was when the volume was opened: what checksums depend on does not change.
+    /// The superblock as it was when the volume was opened: the fields that checksums depend on do
+    /// not change.
     sealing: Superblock,
     losses: Arc<Losses>,
 }
@@ -235,7 +241,7 @@ impl Totals {
         self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the counts of what is free; true if they were others before.
+    /// Sets the counts of free blocks and inodes; true if they were others before.
     fn set_counts(&self, raw: &mut RawSuperblock) -> bool {
         let before = (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count);
         let [a, b, c, d, e, f, g, h] = self.space.free_blocks().to_le_bytes();
@@ -266,7 +272,7 @@ impl Observer for Totals {
     }
 
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
-        // While nobody can take them yet.
+        // While no thread can take them yet.
         if let Some(discards) = &self.discards {
             discards.tell(freed);
         }

@@ -1,4 +1,4 @@
-//! Making files, and freeing those that nobody can reach any more.
+//! Making files, and freeing those that can no longer be reached.
 
 use extern4_disk::dirent;
 use extern4_disk::feature::RoCompat;
@@ -22,14 +22,15 @@ use crate::xattr::acl::set::{init_attributes, room_for_acls};
 /// Most links of a file, and of a directory whose links are counted.
 pub(crate) const LINK_MAX: u16 = 65_000;
 
-/// Blocks of metadata that an operation on names changes at most: two directories with their trees, bitmaps, descriptors,
-/// records of inodes, attributes, the superblock.
+/// Blocks of metadata that an operation on names changes at most: two directories with their trees,
+/// bitmaps, descriptors, records of inodes, attributes, the superblock.
 pub(crate) const NAME_CREDITS: u32 = 64;
 
 /// Blocks that one more name may take: a leaf, nodes of the tree above it, and what maps them.
 pub(crate) const NAME_BLOCKS: u32 = 12;
 
-/// Blocks that a new inode may take: contents of a directory or link, what maps them, and attributes.
+/// Blocks that a new inode may take: contents of a directory or link, what maps them, and
+/// attributes.
 pub(crate) const NODE_BLOCKS: u32 = 6;
 
 /// Flags that a new file takes over from its directory.
@@ -69,7 +70,8 @@ pub(crate) fn create_node(
     fs.open_accounts(owners)?;
     let mode = new.kind.file_type().mode_bits() | new.mode;
     let acls = room_for_acls(fs, mode, new.acl, new.default_acl)?;
-    // Others may add names meanwhile. Where it takes few of them to change the answer, they are kept from it first.
+    // Others may add names meanwhile. Where it takes few of them to change the answer, they are
+    // kept from it first.
     let asks_first = match name {
         None => false,
         Some(name) => is_dir || fs.writer()?.quotas.is_some() || !has_much_room(fs, &parent, name)?,
@@ -85,7 +87,7 @@ pub(crate) fn create_node(
     };
     let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
     let demand = Demand::new(blocks, new.rights);
-    // Not handed from one to the other, for it is large.
+    // Not handed from one to the other, because it is large.
     let mut made = None;
     let tid = fs.changing_sparingly(NAME_CREDITS + acls.credits, demand, exactly, |handle, names| {
         let mut early = names.flatten();
@@ -107,7 +109,8 @@ pub(crate) fn create_node(
         init_attributes(handle, info, new.acl, new.default_acl)?;
         store_new(handle, info, new)?;
         if name.is_none() {
-            // Not before it is stored: from then on, who takes a neighbour off the list writes to its record.
+            // Not before it is stored: from then on, a thread that takes a neighbour off the list
+            // writes to its record.
             handle.writer.orphans.orphan_add(handle, info)?;
             handle.store(info)?;
         }
@@ -239,8 +242,9 @@ pub(crate) fn uncount_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
     }
 }
 
-/// Stores a directory whose names have changed, unless the last change was within the same tick of the clock and its record says
-/// all that already. So its version counts the ticks in which it has changed: nobody sees it while the volume is in use here.
+/// Stores a directory whose names have changed, unless the last change was within the same tick of
+/// the clock and its record already says so. So its version counts the ticks in which it has
+/// changed. No reader sees the version while the volume is in use here.
 pub(crate) fn touch_names(handle: &Handle<'_>, dir: &mut InodeInfo, now: Timespec) -> Result<()> {
     let now = timestamp(now);
     if !dir.is_touched() && (dir.fields().mtime(), dir.fields().ctime()) == (now, now) {
@@ -265,8 +269,8 @@ pub(crate) fn touch_ctime(handle: &Handle<'_>, info: &mut InodeInfo, now: Timesp
     handle.store(info)
 }
 
-/// Whether a new inode gets something into its record before it is stored, such as attributes or what a directory holds, so that
-/// the record has to be cleared first.
+/// Whether a new inode's record gets data before it is stored, such as attributes or a directory's
+/// names. The record then has to be cleared first.
 fn is_in_pieces(new: &NewNode<'_>) -> bool {
     new.kind == NewKind::Directory || new.acl.is_some() || new.default_acl.is_some()
 }

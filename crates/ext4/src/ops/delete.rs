@@ -13,7 +13,7 @@ use crate::time::{now_seconds, seconds, timestamp};
 use crate::volume::handle::Handle;
 use crate::xattr::set::{free_attributes, free_values};
 
-/// Frees an inode that has no links and that nobody uses any more.
+/// Frees an inode that has no links and no users any more.
 pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
     let metadata = info.holds_metadata();
     if info.has_map(fs) && !info.is_map_empty(fs) {
@@ -55,7 +55,8 @@ fn give_back(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> 
     handle.writer.space.free_inode(handle, info.ino(), info.is_directory())
 }
 
-/// Frees a file whose only name has been removed; false if there is more to it than this transaction has room for.
+/// Frees a file whose only name has been removed; false if there is more to it than this
+/// transaction has room for.
 pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
     if info.has_map(handle.fs) && !info.is_map_empty(handle.fs) {
         let left = unmap_blocks(handle, info, 0..LOGICAL_END, info.holds_metadata())?;
@@ -70,7 +71,8 @@ pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Tim
 }
 
 impl InodeInfo {
-    /// What it takes to free a file in the step that takes its last name; `None` if there is too much of it.
+    /// The credits for freeing a file in the step that removes its last name; `None` if the file is
+    /// too large for that.
     pub(crate) fn credits_to_free_at_once(&self, fs: &Ext4) -> Result<Option<u32>> {
         /// Where the numbers of blocks that map others begin.
         const INDIRECT: usize = 12 * 4;

@@ -1,8 +1,9 @@
 //! Giving files names and taking them.
 //!
-//! Each operation finds out first whether it can be done, then does it under one handle, and last shows what has changed to
-//! those who have the inodes in use. Nobody else changes an inode that is changed here, for the VFS has it locked; but a file that is moved and
-//! stays as it is may change meanwhile, so the copy that is made of it here is not stored, nor shown.
+//! Each operation first finds out whether it can be done. It then does its work under one handle,
+//! and last publishes the change to the users of the inodes. No other thread changes an inode that
+//! an operation changes, because the VFS has it locked. But a file that is moved and not itself
+//! changed may change meanwhile, so the copy of it made here is neither stored nor published.
 
 use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
@@ -113,7 +114,7 @@ pub(crate) fn unlink_name(
             dir.show(fs, handle.tid());
         }
         if to_free.is_some() {
-            // Before the number is free. There is nobody to look at anything else.
+            // Before the number is free. No thread is left to look at anything else.
             inode.update(|attr| attr.nlink = 0);
             if free_with_name(handle, &mut info, now)? {
                 inode.private::<Node>().set_freed();
@@ -157,7 +158,8 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     {
         return Err(Errno::ENOTEMPTY.into());
     }
-    // A whiteout has no contents, but it may have an ACL; and what has the new name already has room for it.
+    // A whiteout has no contents, but it may have an ACL; and what has the new name already has
+    // room for it.
     let acls = match &rename.whiteout {
         Some(new) => {
             let mode = new.kind.file_type().mode_bits() | new.mode;
@@ -196,7 +198,7 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
         moving.publish(fs, rename, handle.tid());
         Ok(())
     };
-    // Where it is made it stays, for it is large.
+    // It stays where it is made, because it is large.
     let demand = Demand::new(blocks, rename.rights);
     fs.changing_sparingly(2 * NAME_CREDITS + acls.credits, demand, exactly, |handle, moving| match moving {
         Some(mut moving) => operate(handle, &mut moving),
@@ -238,7 +240,8 @@ impl<'d> Moving<'d> {
     fn lock(rename: &Rename<'d>) -> Self {
         let (from, to) = (rename.from.dir, rename.to.dir);
         let (inode, target) = (|| copy(rename.inode), || rename.target.map(copy));
-        // By number, for others may move names the other way. Where they are locked they stay, for they are large.
+        // By number, because other threads may move names the other way. They stay where they are
+        // locked, because they are large.
         if to.ino() < from.ino() {
             Self { to: Some(Names::lock(to)), from: Names::lock(from), inode: inode(), target: target() }
         } else {
@@ -260,7 +263,7 @@ impl<'d> Moving<'d> {
         &mut self.to.as_mut().unwrap_or(&mut self.from).info
     }
 
-    /// Shows what has changed to those who have the inodes in use.
+    /// Publishes the changes to the users of the inodes.
     fn publish(&self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) {
         self.from.show(fs, tid);
         if let Some(to) = &self.to {
@@ -314,7 +317,8 @@ fn move_name(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) 
     touch_moved(handle, moving, rename)
 }
 
-/// Stores when an inode has been moved, if that changes: of a file in one step where it stands, and not in the copy.
+/// Stores when an inode has been moved, if that changes: of a file in one step where it stands, and
+/// not in the copy.
 fn touch_moved(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
     let info = &mut moving.inode;
     if info.is_directory() {

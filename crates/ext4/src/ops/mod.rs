@@ -1,5 +1,5 @@
-//! What the VFS calls: each method finds the inode that this crate keeps behind the VFS's and goes to the module that
-//! does the work. Errors turn into error numbers here and nowhere else.
+//! The methods that the VFS calls. Each finds the inode that this crate keeps behind the VFS's and
+//! calls the module that does the work. Errors turn into error numbers here and nowhere else.
 
 pub(crate) mod create;
 pub(crate) mod delete;

@@ -21,9 +21,9 @@ use crate::xattr::acl::set::plan_acl;
 use crate::xattr::list::Need;
 use crate::xattr::set::apply_plan;
 
-/// The flags that users may set. Which these are is seen by setting each on a mounted volume. The others that are
-/// shown say how the inode is stored, and stay as they are; so does `EXTENTS`, which Linux takes as the wish to store
-/// the map in another way.
+/// The flags that users may set. Which these are is seen by setting each on a mounted volume. The
+/// other visible flags say how the inode is stored, and stay as they are. So does `EXTENTS`, which
+/// Linux takes as the wish to store the map in another way.
 const SETTABLE: InodeFlags = InodeFlags::SECRM
     .union(InodeFlags::UNRM)
     .union(InodeFlags::COMPR)
@@ -119,7 +119,7 @@ fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights
     if changed.contains(InodeFlags::JOURNAL_DATA) && !rights.sys_resource {
         return Err(Errno::EPERM.into());
     }
-    // What goes through the journal cannot be mapped as it stands on the device.
+    // Contents that go through the journal cannot be mapped as they stand on the device.
     if changed.contains(InodeFlags::DAX) && (old | wanted).contains(InodeFlags::JOURNAL_DATA) {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -143,8 +143,8 @@ fn check_casefold(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     if is_empty_directory(fs, info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
 }
 
-/// `EPERM` for an immutable file, of which only that can be changed; `EOPNOTSUPP` where the volume has no projects, or the record no room
-/// for one.
+/// `EPERM` for an immutable file, of which only that can be changed; `EOPNOTSUPP` where the volume
+/// has no projects, or the record no room for one.
 fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>) -> Result<()> {
     let mut new = *old;
     let project = project.unwrap_or(old.project());

@@ -10,8 +10,9 @@ use crate::fs::Ext4;
 const STATFS_MAGIC: u32 = 0xef53;
 
 impl Ext4 {
-    /// Totals and free space, as the kernel computes them: what the volume's own structures take does not count, and
-    /// what is free is the sum over the groups, for the superblock's own counts may be old.
+    /// Totals and free space, as the kernel computes them. Blocks of the volume's own structures do
+    /// not count. Free space is the sum over the groups, because the superblock's own counts may be
+    /// old.
     ///
     /// # Errors
     /// A corrupt group descriptor, or a device that fails.
@@ -47,7 +48,8 @@ impl Ext4 {
         })
     }
 
-    /// Clusters that hold the volume's own structures, as `mke2fs` counted them or by counting again.
+    /// Clusters that hold the volume's own structures, as `mke2fs` counted them or by counting
+    /// again.
     fn overhead_clusters(&self) -> Result<u64> {
         let sb = self.superblock();
         let geometry = sb.geometry();

@@ -11,8 +11,8 @@ use crate::inode::inode_info::Node;
 use crate::inode::lazy_times::{LazyTimes, Times};
 use crate::time::timestamp;
 
-/// Sets what `set` says in memory only, if that is no more than that the inode has been read; false if it has to be stored.
-/// Locks: the inode's `rwsem`, exclusive.
+/// Applies `set` in memory only, if it says no more than that the inode has been read; false if it
+/// has to be stored. Locks: the inode's `rwsem`, exclusive.
 pub(crate) fn note_read_lazily(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<bool> {
     let Some(atime) = set.atime.filter(|_| fs.lazy_times.get().is_some()) else { return Ok(false) };
     if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {

@@ -1,5 +1,5 @@
-//! Quota accounts of users, groups and projects in memory, and the promises made to operations under
-//! way.
+//! Quota accounts of users, groups and projects in memory, and the promises made to operations
+//! under way.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ use crate::inode::info::InodeInfo;
 /// The bytes of a sector, which `i_blocks` counts.
 pub(super) const SECTOR: u64 = 512;
 
-/// Entries that one operation changes at most, each in a block of its own: those of four inodes, as a rename has.
+/// Entries that one operation changes at most, each in a block of its own: those of four inodes, as
+/// a rename has.
 pub(crate) const QUOTA_CREDITS: u32 = 4 * Kind::ALL.len() as u32;
 
 /// The quota file of one kind.
@@ -41,7 +42,7 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores what a transaction has changed.
+    /// Stores the entries that a transaction has changed.
     pub(crate) fn store(&self, closing: &Closing<'_>) {
         for book in &mut *self.lock() {
             for id in std::mem::take(&mut book.unstored) {
@@ -57,7 +58,7 @@ impl Quotas {
     }
 }
 
-/// Whom an inode is counted for, by kind.
+/// The ids that an inode is counted for, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owners(pub(super) [u32; Kind::ALL.len()]);
 
@@ -66,13 +67,13 @@ impl Owners {
         Self([inode.stored_uid(), inode.stored_gid(), inode.project()])
     }
 
-    /// Those of a new inode in directory `parent`.
+    /// Returns the owners of a new inode in directory `parent`.
     pub(crate) fn of_new(parent: &InodeInfo, new: &NewNode<'_>) -> Self {
         let inherits = parent.fields().flags().contains(InodeFlags::PROJINHERIT);
         Self([new.uid, new.gid, if inherits { parent.fields().project() } else { 0 }])
     }
 
-    /// Those of an inode when its attributes have been set.
+    /// Returns the owners of an inode after its attributes have been set.
     pub(crate) fn after(self, set: &SetAttr) -> Self {
         let [uid, gid, project] = self.0;
         Self([set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), set.project.unwrap_or(project)])
@@ -83,7 +84,7 @@ impl Owners {
     }
 }
 
-/// How much is counted, or not any more.
+/// An amount to be counted; negative to be counted no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) bytes: i64,
@@ -100,7 +101,7 @@ impl Amount {
         Self { bytes: self.bytes - other.bytes, inodes: self.inodes - other.inodes }
     }
 
-    /// As much of this as there is in `other`, nothing where this is less than nothing.
+    /// Returns the part of this that is in `other`, and 0 where this is negative.
     pub(super) fn within(self, other: Self) -> Self {
         Self { bytes: self.bytes.clamp(0, other.bytes), inodes: self.inodes.clamp(0, other.inodes) }
     }
@@ -117,12 +118,12 @@ pub(super) struct Book {
     pub(super) unstored: Vec<u32>,
 }
 
-/// What an id has.
+/// The usage and the limits of an id.
 pub(super) struct Account {
     pub(super) entry: Entry,
     /// None, if it has no entry in the file yet.
     pub(super) spot: Option<Spot>,
-    /// What operations under way may still count.
+    /// The most that operations under way may still count.
     pub(super) promised: Amount,
     /// The block of the entry, which is part of the running transaction.
     pub(super) unstored: Option<Pin>,
@@ -144,7 +145,7 @@ impl Account {
     }
 }
 
-/// Whether the limits leave room for `more` beside what has been promised.
+/// Whether the limits leave room for `more` next to what has been promised.
 fn admits(resource: &Resource, promised: i64, more: i64, now: u64) -> bool {
     if more <= 0 {
         return true;
@@ -155,7 +156,8 @@ fn admits(resource: &Resource, promised: i64, more: i64, now: u64) -> bool {
     !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
 }
 
-/// How many units the nearer limit lets there be, and how many of them are left, if that is less than `most`.
+/// Returns how many units the nearer limit allows, and how many of them are left, if that is less
+/// than `most`.
 pub(super) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
     let limit = [resource.soft, resource.hard].into_iter().filter(|limit| *limit != 0).min()? / unit;
     (limit > 0 && limit < most).then(|| (limit, limit.saturating_sub(resource.used / unit)))
@@ -171,7 +173,8 @@ pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
     }
 }
 
-/// What limits have left for an operation. What it does not count is free for others when this is dropped.
+/// The room that limits have left for an operation. Dropping it frees the uncounted rest for
+/// others.
 pub(crate) struct Promises<'q> {
     pub(super) quotas: Option<&'q Quotas>,
     pub(super) list: RefCell<Vec<Promise>>,
@@ -188,7 +191,7 @@ impl<'q> Promises<'q> {
         Self { quotas, list: RefCell::default() }
     }
 
-    /// Takes from what has been promised what is counted now.
+    /// Takes an amount that is counted now out of the promised amount.
     pub(super) fn keep(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
         for promise in self.list.borrow_mut().iter_mut().filter(|it| it.kind == kind && it.id == id) {
             let kept = counted.within(promise.left);
@@ -213,7 +216,7 @@ impl Drop for Promises<'_> {
     }
 }
 
-/// What an inode's record says that counts.
+/// The part of an inode's record that counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
     pub(super) owners: Owners,
@@ -221,7 +224,8 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// What the record of inode `ino` says, which may have no checksum yet; `None` if nothing is in it.
+    /// Returns the part of the record of inode `ino` that counts. The record may have no checksum
+    /// yet; `None` if nothing is in it.
     pub(crate) fn in_record(
         record: &[u8],
         ino: u32,
@@ -248,9 +252,9 @@ mod tests {
     fn a_hard_limit_is_reached_and_not_exceeded() {
         let space = Resource { used: 90, hard: 100, soft: 0, until: 0 };
         assert!(admits(&space, 0, 10, 1) && !admits(&space, 0, 11, 1));
-        // What has been promised is as good as taken.
+        // A promised amount is as good as taken.
         assert!(admits(&space, 4, 6, 1) && !admits(&space, 4, 7, 1));
-        // Who has too much already is refused more, and nothing is not more.
+        // An account over its limit is refused more, and nothing is not more.
         let over = Resource { used: 200, ..space };
         assert!(!admits(&over, 0, 1, 1) && admits(&over, 0, 0, 1));
         let none = Resource { hard: 0, ..over };
@@ -264,7 +268,7 @@ mod tests {
         assert_eq!((space.used, space.until), (100, 0));
         count(&mut space, 1, GRACE, 1001);
         assert_eq!(space.until, 1101);
-        // The time does not begin anew.
+        // The time does not begin again.
         count(&mut space, 1, GRACE, 1050);
         assert_eq!(space.until, 1101);
         assert!(admits(&space, 0, 1, 1100) && !admits(&space, 0, 1, 1101));

@@ -1,7 +1,7 @@
 //! Quota files: where in one the entry of an id stands, and making room for one more.
 //!
-//! They are read and changed through the buffer cache, as metadata. A file only grows, and an entry stays where it is: ids that
-//! own nothing any more keep theirs.
+//! They are read and changed through the buffer cache, as metadata. A file only grows, and an entry
+//! stays where it is: ids that own nothing any more keep theirs.
 
 use extern4_block::Buffer;
 use extern4_disk::inode::FileKind;
@@ -16,9 +16,11 @@ use crate::quota::accounts::{QuotaFile, Spot};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Blocks of the file that one more entry takes at most: those of the tree below the root, and a leaf.
+/// Blocks of the file that one more entry takes at most: those of the tree below the root, and a
+/// leaf.
 const MOST_BLOCKS: u32 = DEPTH;
-/// These with what maps them; those that lead to them, the header, the next leaf that has room, and the inode.
+/// Blocks of metadata that putting an entry changes: these with their map, the blocks leading to
+/// them, the header, the next roomy leaf, and the inode.
 pub(crate) const PUT_CREDITS: u32 = MOST_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
 
 /// A block of the file, within one of the volume.
@@ -35,7 +37,7 @@ impl FileBlock {
 }
 
 impl QuotaFile {
-    /// The file of a kind; `None` if the volume has no such quota.
+    /// Opens the file of a kind; `None` if the volume has no such quota.
     pub(crate) fn open(fs: &Ext4, kind: Kind) -> Result<Option<Self>> {
         let sb = fs.superblock();
         let (ino, part) = match kind {
@@ -56,7 +58,7 @@ impl QuotaFile {
         Ok(Self { kind, header, info })
     }
 
-    /// The entry of an id, and where it stands; `None` if it has none.
+    /// Returns the entry of an id, and where it stands; `None` if it has none.
     pub(crate) fn find(&self, fs: &Ext4, id: u32) -> Result<Option<(Spot, Entry)>> {
         let mut number = ROOT;
         for level in 0..DEPTH {
@@ -74,7 +76,7 @@ impl QuotaFile {
         Ok(Some((Spot { block: block.buffer.number(), offset: block.offset + offset }, entry)))
     }
 
-    /// How many blocks [`put_entry`] allocates at most.
+    /// Returns how many blocks [`put_entry`] allocates at most.
     pub(crate) fn blocks_to_put(&self, fs: &Ext4) -> Result<u32> {
         let next =
             u64::from(self.header.blocks) * BLOCK_SIZE as u64 / u64::from(fs.superblock().block_size());
@@ -87,7 +89,7 @@ impl QuotaFile {
     }
 }
 
-/// Puts an entry into a quota file, which has none of that id.
+/// Puts an entry into a quota file that has none of that id.
 pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
     let at = file.place();
     let mut number = ROOT;
@@ -121,7 +123,7 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
     Ok(Spot { block: block.buffer.number(), offset: block.offset + put.offset })
 }
 
-/// A leaf that has room.
+/// Returns a leaf that has room.
 fn roomy_leaf(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     if file.header.free_leaf == 0 {
         file.header.free_leaf = new_block(handle, file)?;
@@ -129,7 +131,7 @@ fn roomy_leaf(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     Ok(file.header.free_leaf)
 }
 
-/// A block of the file that is not in use, filled with zeroes: a free one, or one more.
+/// Returns a block of the file that is not in use, filled with zeroes: a free one, or one more.
 fn new_block(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     let at = file.place();
     if file.header.free_block != 0 {
@@ -169,7 +171,7 @@ fn edit_file_block<R>(
     Ok(handle.edit(&mut block.buffer, |bytes| edit(&mut bytes[within]))?)
 }
 
-/// Block `number` of a quota file.
+/// Returns block `number` of a quota file.
 fn file_block(fs: &Ext4, file: &InodeInfo, number: u32) -> Result<FileBlock> {
     let start = u64::from(number) * BLOCK_SIZE as u64;
     let block = file.run_at(fs, start)?.mapped().ok_or_else(|| hole(file.ino()))?.start;

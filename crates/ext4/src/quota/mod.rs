@@ -1,20 +1,23 @@
-//! Quotas: what users, groups and projects have on the volume, and what they may have.
+//! Quotas: the space and inodes that users, groups and projects have on the volume, and may have.
 //!
-//! What counts for an inode is one inode and what `i_blocks` says, and one inode more for each value of an attribute that is in an
-//! inode of its own. So there is one place where space is counted: whoever stores an inode counts what its record says now
-//! against what it said before (`Handle::settle`). The volume's own files and the inodes of values count for nobody.
+//! An inode counts as one inode and the space in its `i_blocks`. Each value of an attribute that is
+//! in an inode of its own counts as one inode more. So there is one place where space is counted.
+//! The store of an inode counts what its record says now against what it said before
+//! (`Handle::settle`). The volume's own files and the inodes of values count for no id.
 //!
-//! What ids have is in memory, as far as it has been needed, and is stored in the quota files when the transaction that
-//! changed it closes, as descriptors of groups are (`writer`). An id that has no entry in a file gets one in a change of its own,
-//! before the change that first counts something for it (`Ext4::open_accounts`): so counting takes no blocks.
+//! The accounts of ids are in memory, as far as they have been needed. They are stored in the quota
+//! files when the transaction that changed them closes, as descriptors of groups are (`writer`). An
+//! id without an entry in a file gets one in a change of its own, before the change that first
+//! counts something for it (`Ext4::open_accounts`). So counting takes no blocks.
 //!
-//! Limits are looked at before an operation changes anything (`Handle::admit`); what is left for the operation is promised to it
-//! until it has been counted, so that others do not take it meanwhile. As Linux does it, names and contents are asked for,
-//! but not what maps them, and `CAP_SYS_RESOURCE` is not limited.
+//! An operation looks at limits before it changes anything (`Handle::admit`). The room that is left
+//! for it is promised to it until it has been counted, so that others do not take it meanwhile. As
+//! Linux does it, names and contents are asked for, but not the blocks that map them, and
+//! `CAP_SYS_RESOURCE` is not limited.
 //!
 //! # Locks
-//! All accounts have one lock, which is taken within a handle, or without. Blocks are read and allocated under it; no handle is
-//! opened under it.
+//! All accounts have one lock, which is taken within a handle, or without. Blocks are read and
+//! allocated under it; no handle is opened under it.
 
 pub(crate) mod accounts;
 pub(crate) mod file;
@@ -42,7 +45,7 @@ use crate::xattr::ea_inode::is_old_ea_inode;
 use crate::xattr::list::Plan;
 
 impl Quotas {
-    /// The quotas of `fs`; `None` if it has none.
+    /// Opens the quotas of `fs`; `None` if it has none.
     pub(crate) fn open(fs: &Ext4) -> Result<Option<Self>> {
         let files = Kind::ALL.into_iter().filter_map(|kind| QuotaFile::open(fs, kind).transpose());
         let book =
@@ -53,7 +56,7 @@ impl Quotas {
 }
 
 impl Book {
-    /// The account of an id, read from the file if it is not known.
+    /// Returns the account of an id, read from the file if it is not known.
     fn account(&mut self, fs: &Ext4, id: u32) -> Result<&mut Account> {
         if !self.accounts.contains_key(&id) {
             let (spot, entry) = match self.file.find(fs, id)? {
@@ -86,13 +89,15 @@ impl Book {
         self.note_changed(handle, id)
     }
 
-    /// Sees to it that an account is stored when the transaction closes. One that has no entry in the file, as it may be on a
-    /// volume whose quotas were wrong before, is stored when it gets one.
+    /// Makes sure that an account is stored when the transaction closes. An account may have no
+    /// entry in the file, on a volume whose quotas were wrong before. It is then stored when it
+    /// gets one.
     fn note_changed(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let account = self.account(handle.fs, id)?;
         if let (None, Some(spot)) = (&account.unstored, account.spot) {
             let mut buffer = handle.fs.cache.read(spot.block)?;
-            // Part of the transaction from now on, so that it is counted, and still there when it is changed.
+            // Part of the transaction from now on, so that it is counted, and still there when it
+            // is changed.
             handle.edit(&mut buffer, |_| ());
             account.unstored = Some(buffer.pin());
             self.unstored.push(id);
@@ -102,7 +107,8 @@ impl Book {
 }
 
 impl Ext4 {
-    /// Sees to it that the quota files have entries for `owners`, before a change counts something for them.
+    /// Makes sure that the quota files have entries for `owners`, before a change counts something
+    /// for them.
     ///
     /// # Errors
     /// `ENOSPC`; a corrupt quota file.
@@ -132,7 +138,8 @@ impl Ext4 {
 }
 
 impl Handle<'_> {
-    /// Sees to it that `owners` may have `more`, which is asked only if there are limits. Before anything is changed.
+    /// Makes sure that `owners` may have `more`, before anything is changed. `more` is called only
+    /// if there are limits.
     ///
     /// # Errors
     /// `EDQUOT`; a corrupt quota file.
@@ -145,7 +152,7 @@ impl Handle<'_> {
         self.admit_some(rights, more, |kind| Some(owners.id(kind)))
     }
 
-    /// The same for blocks of an inode that is there.
+    /// Asks for room for blocks of an inode that is there.
     pub(crate) fn admit_blocks(
         &self,
         info: &InodeInfo,
@@ -155,20 +162,20 @@ impl Handle<'_> {
         self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks()?, 0)))
     }
 
-    /// The same for attributes of an inode.
+    /// Asks for room for attributes of an inode.
     pub(crate) fn admit_plan(&self, info: &InodeInfo, rights: SpaceRights, plan: &Plan) -> Result<()> {
         let (blocks, inodes) = plan.counts(self.fs, info);
         self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks, inodes)))
     }
 
-    /// The same for an inode that is given to other owners.
+    /// Asks for room for an inode that is given to other owners.
     pub(crate) fn admit_transfer(&self, info: &InodeInfo, to: Owners, rights: SpaceRights) -> Result<()> {
         let from = Owners::of(info.fields());
         let all = || Ok(Amount::of(info.fields(), self.inodes_of(info)?));
         self.admit_some(rights, all, |kind| Some(to.id(kind)).filter(|&id| id != from.id(kind)))
     }
 
-    /// So many blocks and inodes.
+    /// Returns the amount of `blocks` blocks and `inodes` inodes.
     pub(crate) fn amount(&self, blocks: u32, inodes: i64) -> Amount {
         Amount { bytes: i64::from(blocks) * i64::from(self.fs.superblock().block_size()), inodes }
     }
@@ -229,7 +236,8 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Counts what the record of an inode says now against what it said `before`: nothing, if the inode is new.
+    /// Counts the difference between an inode's present record and its record `before`, `None` if
+    /// the inode is new.
     pub(crate) fn settle(&self, info: &InodeInfo, before: Option<Counted>) -> Result<()> {
         let fields = info.fields();
         if self.fs.is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
@@ -249,13 +257,13 @@ impl Handle<'_> {
         })
     }
 
-    /// Counts an inode that is freed not any more.
+    /// Stops counting an inode that is freed.
     pub(crate) fn settle_freed(&self, info: &InodeInfo) -> Result<()> {
         let all = Amount::of(info.fields(), 1);
         self.count_for(Owners::of(info.fields()), Amount::default().minus(all))
     }
 
-    /// How many inodes count for an inode: itself, and those of its attributes' values.
+    /// Returns how many inodes count for an inode: itself, and those of its attributes' values.
     fn inodes_of(&self, info: &InodeInfo) -> Result<i64> {
         let attributes = info.attributes(self.fs)?;
         let values = attributes.ea_inodes().filter(|(ino, ..)| !is_old_ea_inode(self.fs, *ino, info)).count();
@@ -264,17 +272,18 @@ impl Handle<'_> {
     }
 }
 
-/// Limits of what an id may have; 0 where there is none.
+/// The limits of an id; 0 where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes, which are rounded up to whole KiB: for a while only, and ever.
+    /// Bytes, which are rounded up to whole KiB: the soft limit and the hard one.
     pub space: (u64, u64),
-    /// Inodes: for a while only, and ever.
+    /// Inodes: the soft limit and the hard one.
     pub inodes: (u64, u64),
 }
 
 impl Ext4 {
-    /// What an id has and may have; `None` if it has never had anything, or the volume has no quota of that kind.
+    /// Returns the usage and the limits of an id. `None` if it has never had anything, or the
+    /// volume has no quota of that kind.
     ///
     /// # Errors
     /// A corrupt quota file, or a device that fails.
@@ -289,8 +298,8 @@ impl Ext4 {
         Ok(file.find(self, id)?.map(|(_, entry)| entry))
     }
 
-    /// Totals and free space for who asks by an inode with these attributes. What is made in a directory that hands its project on has no
-    /// more room than the project.
+    /// Returns totals and free space for a caller that asks by an inode with these attributes. A
+    /// directory that hands its project on shows no more room than the project has.
     pub(crate) fn stat_for(&self, attr: &Attr) -> Result<StatFs> {
         let mut stat = self.stat()?;
         if self.heeds_limits
@@ -313,8 +322,8 @@ impl Ext4 {
     /// Sets the limits of an id.
     ///
     /// # Errors
-    /// `EROFS` if the volume was opened for reading, `ENODEV` if it has no quota of that kind, `ENOSPC`, a corrupt quota
-    /// file, or a device that fails.
+    /// `EROFS` if the volume was opened for reading, `ENODEV` if it has no quota of that kind,
+    /// `ENOSPC`, a corrupt quota file, or a device that fails.
     pub fn set_quota(&self, kind: Kind, id: u32, limits: &Limits) -> Result<()> {
         let quotas = self.writer()?.quotas.as_deref().ok_or(Errno::ENODEV)?;
         let missing = || crate::Error::from(Errno::ENODEV);
@@ -331,7 +340,7 @@ impl Ext4 {
             let whole = |bytes: u64| bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
             (entry.space.soft, entry.space.hard) = (whole(limits.space.0), whole(limits.space.1));
             (entry.inodes.soft, entry.inodes.hard) = limits.inodes;
-            // Whoever exceeds a soft limit that is new has the time of grace from now on.
+            // An id that exceeds a soft limit that is new has the time of grace from now on.
             (entry.space.until, entry.inodes.until) = (0, 0);
             book.count(handle, id, Amount::default(), u64::from(now_seconds()))
         })
@@ -371,7 +380,7 @@ mod tests {
         .unwrap();
         let entry = fs.quota(Kind::User, 7).unwrap().unwrap();
         assert_eq!((entry.space.used, entry.space.hard), (0, 10 << 10));
-        // And what was promised and not counted is free again.
+        // The rest of a promise that was not counted is free again.
         fs.changing(8, 0, |handle| handle.admit(owners, rights, || Ok(handle.amount(10, 0)))).unwrap();
         fs.close().unwrap();
     }

@@ -3,12 +3,12 @@
 //! A volume that got another UUID keeps the seed of the old one in its superblock
 //! (`metadata_csum_seed`). Readers that do not know that feature need checksums of the new seed.
 //! They are written in place, past any journal: a journal takes no changes of a whole volume. So
-//! the steps are such that each may be the last before a crash:
+//! each of these steps may be the last before a crash:
 //!
-//! 1. The superblock notes, durably, that checksums are being rewritten ([`is_rewriting`]): by a
-//!    feature that nothing else knows, so that nothing else mounts the volume or "mends" it. `e2fsck`
-//!    would take inodes with the new checksum for garbage. The old seed is in the superblock, and that
-//!    of the UUID can be computed from it.
+//! 1. The superblock notes, durably, that checksums are being rewritten ([`is_rewriting`]). It does
+//!    so by a feature that nothing else knows, so that nothing else mounts the volume or "mends"
+//!    it. `e2fsck` would take inodes with the new checksum for garbage. The old seed is in the
+//!    superblock, and that of the UUID can be computed from it.
 //! 2. Every structure gets its new checksum. Each is in one sector, so it is the old or the new one
 //!    after a crash. A run after a crash starts over and leaves the new ones alone; a checksum that
 //!    is neither ends the run.
@@ -34,8 +34,8 @@ use crate::fs::Ext4;
 use crate::mount::options::OpenOptions;
 use crate::volume::group::to_usize;
 
-/// The feature, which no program has, and the text in place of the function that found the last error: both together note that
-/// checksums are being rewritten.
+/// The feature, which no program has, and the text in place of the function that found the last
+/// error. Both together note that checksums are being rewritten.
 const REWRITING: Incompat = Incompat::from_bits_retain(1 << 31);
 const NOTE: [u8; 32] = *b"extern4: checksums are rewritten";
 
@@ -44,7 +44,7 @@ pub fn is_rewriting(raw: &RawSuperblock) -> bool {
     raw.features().incompat.contains(REWRITING) && raw.s_last_error_func == NOTE
 }
 
-/// Bytes that are kept at once of what differs from the device: the superblock alone does.
+/// The most bytes kept of differences from the device: the superblock alone differs.
 const OVERLAY_BYTES: u32 = 4096;
 
 /// Whether the superblock on `device` says so. False if there is none.
@@ -78,8 +78,8 @@ pub fn check_rewritable(features: Features) -> Result<(), Unsupported> {
 /// feature only the copies are written.
 ///
 /// # Errors
-/// [`Unsupported::Rewriting`]; a journal that is not empty; a checksum that is wrong; or a device that fails. Another run
-/// goes on from there.
+/// [`Unsupported::Rewriting`]; a journal that is not empty; a checksum that is wrong; or a device
+/// that fails. Another run goes on from there.
 pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let old = read_superblock(device)?;
     let features = old.features();
@@ -103,7 +103,7 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     rewrite.copies()
 }
 
-/// What the superblock is in the end.
+/// Returns the superblock as it is in the end.
 fn without_seed(old: &Superblock) -> Result<Superblock> {
     let mut new = old.clone();
     let raw = new.raw_mut();
@@ -126,9 +126,9 @@ fn clear_seed(raw: &mut RawSuperblock) {
 struct Rewrite<'a> {
     device: &'a dyn BlockDevice,
     checker: Checker<'a>,
-    /// As it is found: its seed is the old one.
+    /// The superblock as it is found: its seed is the old one.
     old: Superblock,
-    /// As it becomes.
+    /// The superblock as it becomes.
     new: Superblock,
 }
 
@@ -201,7 +201,7 @@ impl Rewrite<'_> {
         self.write_superblock(&noted)
     }
 
-    /// Every group, its inodes before its descriptor.
+    /// Reseals every group, its inodes before its descriptor.
     fn groups(&self) -> Result<()> {
         let geometry = self.new.geometry();
         for index in 0..geometry.descriptor_blocks() {
@@ -258,7 +258,7 @@ impl Rewrite<'_> {
         is_unused.then_some(())
     }
 
-    /// The inodes of a group that were ever used.
+    /// Reseals the inodes of a group that were ever used.
     fn inodes(&self, group: u32, descriptor: &GroupDescriptor) -> Result<()> {
         let geometry = self.new.geometry();
         let used = match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
@@ -289,7 +289,7 @@ impl Rewrite<'_> {
         let resealed = reseal(record, self.both(), |record, sb| inode::store_checksum(record, ino, sb));
         let inode = match resealed {
             Some(_) => Inode::decode(record, ino, &self.new, place)?,
-            // A record that no file has may hold anything.
+            // A record that no file owns may hold anything.
             None if Inode::decode_fields(record, ino, &self.new, place).is_ok_and(|it| it.links() == 0) => {
                 return Ok(());
             }
@@ -302,7 +302,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// The blocks of an inode that have checksums: of its attributes, its map, and its names.
+    /// Reseals the blocks of an inode that have checksums: of its attributes, its map, and its
+    /// names.
     fn contents(&self, inode: &Inode) -> Result<()> {
         let ino = inode.ino();
         let seed = |sb: &Superblock| inode.checksum_seed(sb.checksum_seed());
@@ -339,7 +340,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// A block of a directory: names, or a node of its hash tree, whose checksum stands elsewhere.
+    /// Reseals a block of a directory: names, or a node of its hash tree, whose checksum stands
+    /// elsewhere.
     fn names(&self, block: u64, is_first: bool, inode: &Inode) -> Result<()> {
         let place = Place::new(Structure::DirectoryBlock).ino(inode.ino());
         let seed = |sb: &Superblock| inode.checksum_seed(sb.checksum_seed());
@@ -357,7 +359,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// A block of the orphan file.
+    /// Reseals a block of the orphan file.
     fn orphans(&self, block: u64, logical: u64, inode: &Inode) -> Result<()> {
         let place = Place::new(Structure::Orphan).ino(inode.ino()).block(block);
         if logical >= inode.size() >> self.new.geometry().block_bits() {
@@ -374,7 +376,7 @@ impl Rewrite<'_> {
         self.write(block, &decode(&self.old)?.encode(block, seed, &self.new))
     }
 
-    /// The copies of descriptors and superblock.
+    /// Writes the copies of descriptors and superblock.
     fn copies(&self) -> Result<()> {
         let geometry = self.new.geometry();
         for group in 1..geometry.group_count() {

@@ -1,12 +1,13 @@
-//! Changes of what the superblock says of the volume, as `tune2fs` makes them.
+//! Changes of fields of the superblock, as `tune2fs` makes them.
 //!
-//! The superblock that counts changes in one transaction, its backups in those that follow: whoever needs a backup
-//! after a crash in between finds the old label there.
+//! The superblock that counts changes in one transaction, its backups in those that follow. A crash
+//! in between leaves the old label in the backups.
 //!
 //! # A new UUID
-//! Checksums of `metadata_csum` begin with a seed, the checksum of the UUID. The superblock keeps the seed of the old
-//! UUID (`metadata_csum_seed`) before it gets the new one, so that no checksum changes. The older checksums of group
-//! descriptors (`uninit_bg`) have the UUID in them and know no seed: all descriptors change with the superblock.
+//! Checksums of `metadata_csum` begin with a seed, the checksum of the UUID. The superblock keeps
+//! the seed of the old UUID (`metadata_csum_seed`) before it gets the new one, so that no checksum
+//! changes. The older checksums of group descriptors (`uninit_bg`) have the UUID in them and know
+//! no seed: all descriptors change with the superblock.
 
 pub mod checksum_rewrite;
 
@@ -24,14 +25,14 @@ use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::volume::handle::Handle;
 
-/// What to change; `None` leaves a thing as it is.
+/// The fields to change; `None` leaves a thing as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tune {
     /// The label: 16 bytes at most, none of them NUL.
     pub label: Option<Vec<u8>>,
     /// The UUID.
     pub uuid: Option<[u8; 16]>,
-    /// What a kernel does when it finds an error.
+    /// How a kernel reacts when it finds an error.
     pub errors: Option<ErrorPolicy>,
     /// How many blocks only the superuser may take: half of all at most.
     pub reserved_blocks: Option<u64>,
@@ -63,7 +64,7 @@ impl Tune {
     }
 }
 
-/// What a new UUID takes besides the field itself.
+/// The work that a new UUID takes besides the field itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewUuid {
     /// Nothing.
@@ -75,8 +76,8 @@ enum NewUuid {
 }
 
 impl NewUuid {
-    /// What it takes on a volume with these features. Refuses those that make what is on the volume
-    /// depend on the UUID.
+    /// Returns the work on a volume with these features. Refuses features by which structures on
+    /// the volume depend on the UUID.
     fn on(features: Features) -> Result<Self, Unsupported> {
         if features.compat.contains(Compat::STABLE_INODES) {
             return Err(Unsupported::Uuid("stable_inodes"));
@@ -103,8 +104,9 @@ fn keep_seed(raw: &mut RawSuperblock, seed: u32) {
     raw.s_checksum_seed.set(seed);
 }
 
-/// The new UUID of a volume whose journal has a device of its own is entered there, in place of the
-/// old one `old`. The volume, whose superblock is `sb`, is not open for writing any more.
+/// Enters a volume's new UUID on the separate device that holds its journal, in place of `old`.
+/// Does nothing for a volume without such a device. `sb` is the superblock of the volume, which is
+/// not open for writing any more.
 ///
 /// # Errors
 /// A device that is not the volume's journal, or that fails.
@@ -127,8 +129,9 @@ impl Ext4 {
     /// has not got it.
     ///
     /// # Errors
-    /// `EROFS` if the volume was opened for reading, `EINVAL` for a label that is too long or too many reserved blocks,
-    /// [`Unsupported::Uuid`] for a new UUID where what is on the volume hangs on the old one, or a device that fails.
+    /// `EROFS` if the volume was opened for reading, `EINVAL` for a label that is too long or too
+    /// many reserved blocks. [`Unsupported::Uuid`] for a new UUID where structures on the volume
+    /// depend on the old one; or a device that fails.
     pub fn tune(&self, tune: &Tune) -> Result<()> {
         let sb = self.superblock();
         self.writer()?;
@@ -190,7 +193,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Gives the backups of descriptors the checksums that the current superblock has them have.
+    /// Gives the backups of descriptors the checksums that follow from the current superblock.
     fn seal_descriptor_copies(&self) -> Result<()> {
         let geometry = self.superblock().geometry();
         let copies = (1..geometry.group_count()).flat_map(|group| {

@@ -1,9 +1,11 @@
 //! Metadata blocks through the buffer cache, each verified once a load.
 //!
-//! A checksum is worth verifying when a block has come from the device, not each time somebody looks at it. The
-//! cache keeps a word of bits with each buffer and clears it when it loads the block; a bit here says that the block
-//! has passed the check of that kind of structure. Two threads that verify the same block at once waste a little
-//! work and agree. What has been changed here and waits for its checksum ([`seal`](crate::volume::deferred_checksum)) is what it should be.
+//! A checksum is worth verifying when a block has come from the device, not each time a thread
+//! looks at it. The cache keeps a word of bits with each buffer and clears it when it loads the
+//! block. A bit here says that the block has passed the check of that kind of structure. Two
+//! threads that verify the same block at once waste a little work and agree. A block that has been
+//! changed here and waits for its checksum ([`seal`](crate::volume::deferred_checksum)) is what it
+//! should be.
 
 use extern4_block::Buffer;
 use extern4_disk::Corrupt;
@@ -31,7 +33,7 @@ pub(crate) enum Verified {
 }
 
 impl Volume {
-    /// The buffer of `block`, after `verify` has passed it since it was loaded.
+    /// Returns the buffer of `block`, after `verify` has passed it since it was loaded.
     pub(crate) fn verified(
         &self,
         block: u64,
@@ -39,8 +41,8 @@ impl Volume {
         verify: impl FnOnce(&[u8]) -> Result<(), Corrupt>,
     ) -> Result<Buffer> {
         let buffer = self.cache.read(block)?;
-        // Relaxed: a buffer's bytes never change, so the bit says nothing about other memory. Whoever misses it
-        // verifies again.
+        // Relaxed: a buffer's bytes never change, so the bit says nothing about other memory. A
+        // thread that misses it verifies again.
         if buffer.flags().load(Relaxed) & kind as u32 == 0 {
             if !deferred_checksum::is_put_off(buffer.unsealed(), kind) {
                 verify(&buffer)?;
@@ -50,8 +52,8 @@ impl Volume {
         Ok(buffer)
     }
 
-    /// Calls `look` with the bytes of `block`, verified in the same way: cheaper, for who does not keep them. `look` must not wait
-    /// for anything, nor change the block.
+    /// Calls `look` with the bytes of `block`, verified in the same way. That is cheaper, for a
+    /// caller that does not keep them. `look` must not wait for anything, nor change the block.
     pub(crate) fn with_verified<R>(
         &self,
         block: u64,

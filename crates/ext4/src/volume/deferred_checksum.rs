@@ -1,16 +1,18 @@
 //! Checksums, and counts, that are put off until a block is written.
 //!
-//! Blocks of names, of attributes and of inodes' records change many times in a transaction and are written once, so their checksums
-//! are computed once: when the transaction has come to its end, before it is written ([`seal`]). Until then the buffer says what is missing,
-//! and those who read it do without: of a block of names or attributes they know by [`is_put_off`] that it is what it should be, of a
-//! record by [`lacks_checksum`].
+//! Blocks of names, of attributes and of inodes' records change many times in a transaction and are
+//! written once. So their checksums are computed once: when the transaction has come to its end,
+//! before it is written ([`seal`]). Until then the buffer says which are missing, and readers do
+//! without them. A reader trusts a block of names or attributes by [`is_put_off`], and a record by
+//! [`lacks_checksum`].
 //!
-//! How many inodes share a block of attributes is put off with its checksum: a word beside it says
-//! that ([`extern4_sync::closable_refcount`]), so that who comes and who goes changes nothing of
-//! the block.
+//! How many inodes share a block of attributes is put off with its checksum. A word next to the
+//! buffer counts them ([`extern4_sync::closable_refcount`]), so that inodes that join or leave
+//! change nothing of the block.
 //!
-//! What the numbers of an [`Unsealed`] are: the kind of block, then for names the seed of their checksum, for attributes the number of the block, and
-//! for records the number of the first inode in the block and a bit for each record.
+//! The numbers of an [`Unsealed`] begin with the kind of block. Then follow, for names, the seed of
+//! their checksum, and for attributes, the number of the block. For records it is the number of the
+//! first inode in the block and a bit for each record.
 
 use extern4_block::{Pin, Unsealed};
 use extern4_disk::checksum::ChecksumSeed;
@@ -36,8 +38,8 @@ pub(crate) fn put_off_attributes(unsealed: &mut Unsealed, block: u64) {
     *unsealed = [ATTRIBUTES, low, high, 0];
 }
 
-/// Puts off the checksum of record `index` of a block, that of inode `ino`; false if there are so many in the block that it has to be
-/// computed at once.
+/// Puts off the checksum of record `index` of a block, that of inode `ino`. False if the index is
+/// too high to be noted, so that the checksum has to be computed at once.
 pub(crate) fn put_off_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> bool {
     if index >= MOST_RECORDS {
         return false;
@@ -83,17 +85,18 @@ pub(crate) fn seal(pin: &Pin, bytes: &mut [u8], unsealed: Unsealed, sb: &Superbl
     }
 }
 
-/// Says in the header of an attribute block how many inodes share it. No handle is open, so nobody joins or leaves.
+/// Stores in the header of an attribute block how many inodes share it. No handle is open, so no
+/// inode joins or leaves.
 fn store_count(pin: &Pin, bytes: &mut [u8]) {
     let sharers = pin.sharers();
-    // It is closed while the inode that has it alone is being deleted.
+    // The count is closed while the inode that alone has the block is being deleted.
     let alone = sharers.snapshot().is_closed().then_some(1);
     if let Some(count) = sharers.count().or(alone) {
         xattr::store_refcount(bytes, count);
     }
 }
 
-/// Which records of a block have no checksum yet.
+/// Returns which records of a block have no checksum yet, a bit each.
 fn bits(unsealed: Unsealed) -> u64 {
     match unsealed {
         [RECORDS, _, low, high] => u64::from(high) << 32 | u64::from(low),
@@ -101,15 +104,15 @@ fn bits(unsealed: Unsealed) -> u64 {
     }
 }
 
-/// A number of 64 bits, the lower half first.
+/// Splits a number of 64 bits, the lower half first.
 fn words(bits: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = bits.to_le_bytes();
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-/// Which record of its block the one at byte `offset` is.
+/// Returns the index in its block of the record at byte `offset`.
 pub(crate) fn index_of(offset: u32, sb: &Superblock) -> u32 {
-    // Records are a power of two long, and to divide takes as long as a lock.
+    // Records are a power of two long, and dividing takes as long as a lock.
     offset >> sb.inode_size().trailing_zeros()
 }
 

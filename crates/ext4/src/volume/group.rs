@@ -1,9 +1,9 @@
-//! Group descriptors, read when somebody asks for one.
+//! Group descriptors, read when a caller asks for one.
 //!
-//! The descriptors of a volume fill consecutive blocks (or one block in each meta group). A block of them is read and
-//! decoded as a whole the first time one of its groups is needed, and neighbours come along in the same device read,
-//! so that opening a volume costs nothing for its groups however large it is. A descriptor that is corrupt fails those
-//! who need that group and nobody else.
+//! The descriptors of a volume fill consecutive blocks (or one block in each meta group). A block
+//! of them is read and decoded as a whole the first time one of its groups is needed. Its
+//! neighbours come along in the same device read, so opening a volume costs nothing for its groups,
+//! however large it is. A corrupt descriptor fails only the callers that need that group.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ const READ_AHEAD: u32 = 64;
 
 type Decoded = Box<[Result<GroupDescriptor, Corrupt>]>;
 
-/// How many blocks of descriptors share an entry of the table of what has been decoded.
+/// How many blocks of descriptors share an entry of the table of decoded descriptors.
 const CHUNK: u32 = 512;
 
 /// Slots for [`CHUNK`] blocks of descriptors.
@@ -27,7 +27,8 @@ type Chunk = Box<[OnceLock<Decoded>]>;
 
 /// The descriptors of all groups, as far as they have been needed.
 pub(crate) struct Groups {
-    /// A table of tables, so that a volume that claims to have very many groups takes no memory before it shows them.
+    /// A table of tables, so that a volume that claims to have very many groups takes no memory
+    /// before it shows them.
     chunks: Box<[OnceLock<Chunk>]>,
     /// The group whose copy of the descriptors is read: 0, or that of the backup superblock in use.
     copy_in: u32,
@@ -40,7 +41,7 @@ impl Groups {
         Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), copy_in }
     }
 
-    /// The place for what block `index` of the descriptors decodes to.
+    /// Returns the slot for the decoded block `index` of the descriptors.
     fn slot(&self, index: u32) -> Option<&OnceLock<Decoded>> {
         let chunk = self.chunks.get(to_usize(index / CHUNK))?;
         chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect()).get(to_usize(index % CHUNK))
@@ -48,7 +49,7 @@ impl Groups {
 }
 
 impl Volume {
-    /// The descriptor of `group`.
+    /// Returns the descriptor of `group`.
     ///
     /// # Errors
     /// A group that the volume does not have, a descriptor that is corrupt, or a device that fails.
@@ -62,15 +63,15 @@ impl Volume {
         }
     }
 
-    /// The block that holds block `index` of the descriptors.
+    /// Returns the block that holds block `index` of the descriptors.
     fn descriptor_block(&self, index: u32) -> Option<u64> {
         let geometry = self.superblock().geometry();
         let primary = geometry.descriptor_block(index);
         if self.groups.copy_in == 0 {
             return primary;
         }
-        // A copy of the one table follows each copy of the superblock; a meta group keeps copies of its own block, of
-        // which the one in its second group does not share the fate of the first.
+        // A copy of the one table follows each copy of the superblock. A meta group keeps copies of
+        // its own block; the copy in its second group does not share the fate of the first.
         let second = index.checked_mul(geometry.descriptors_per_block()).map(|first| first + 1);
         geometry
             .descriptor_block_in(self.groups.copy_in, index)

@@ -1,9 +1,10 @@
 //! One operation that changes the volume.
 //!
-//! A [`Handle`] is open from an operation's first look at what it is going to change until all is done, and everything it does
-//! is part of one transaction. It has set aside the blocks that it may need before it began, so that it does not come upon a
-//! full volume half way: what fails in the middle of a change is damage or a device, and then nothing more is made durable
-//! ([`Ext4::changing`]).
+//! A [`Handle`] is open from an operation's first look at what it is going to change until all is
+//! done. Everything that the operation does is part of one transaction. The handle sets aside the
+//! blocks that the operation may need before it begins, so that it does not find the volume full
+//! half way. A failure in the middle of a change is damage or a device, and then nothing more is
+//! made durable ([`Ext4::changing`]).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -34,9 +35,9 @@ pub(crate) struct Handle<'f> {
     pub(crate) fs: &'f Ext4,
     pub(crate) writer: &'f Writer,
     handle: JournalHandle<'f>,
-    /// Blocks that were free and are nobody else's.
+    /// Blocks that were free and that no other operation may take.
     pub(crate) reserved: Reserved<'f>,
-    /// What quotas have left for it.
+    /// The room that quotas have left for it.
     pub(crate) promises: Promises<'f>,
     /// Something has been changed.
     has_begun: Cell<bool>,
@@ -46,15 +47,17 @@ pub(crate) struct Handle<'f> {
 }
 
 impl Ext4 {
-    /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most the blocks of `demand`. `ENOSPC`, and
-    /// it is not run, if there may not be so many.
+    /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most
+    /// the blocks of `demand`. `ENOSPC`, and it is not run, if there may be fewer.
     ///
-    /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed anything. Any other error, and an
-    /// answer that comes too late, leaves a change half done, so the volume is given up: nothing since the last commit becomes
-    /// durable, and nothing can be changed any more. Damage that was found before anything was changed is noted, and the volume
-    /// is given up unless its [`ErrorPolicy`] is to go on.
+    /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed
+    /// anything. Any other error, and an answer that comes too late, leaves a change half done, so
+    /// the volume is given up. Nothing since the last commit becomes durable then, and nothing can
+    /// be changed any more. Damage that was found before anything was changed is noted, and the
+    /// volume is given up unless its [`ErrorPolicy`] is to go on.
     ///
-    /// What changes an inode whose flags ask for that (`chattr +S`) is durable when this returns, and file data written before.
+    /// A change of an inode whose flags ask for that (`chattr +S`) is durable when this returns,
+    /// and file data written before.
     pub(crate) fn changing<R>(
         &self,
         credits: u32,
@@ -65,8 +68,9 @@ impl Ext4 {
         self.changing_sparingly(credits, demand, || Ok(((), demand.blocks)), |handle, _| operate(handle))
     }
 
-    /// The same for an operation that seldom needs all of `demand`, and has work to find out what it needs. When there are not so
-    /// many, `exactly` says it, and locks what it depends on; `operate` is handed that lock. Both run with the handle open.
+    /// Runs an operation that seldom needs all of `demand`, and has work to find out its exact
+    /// needs. When there are fewer blocks than that, `exactly` gives the exact demand, and locks
+    /// what it depends on; `operate` is handed that lock. Both run with the handle open.
     pub(crate) fn changing_sparingly<R, L>(
         &self,
         credits: u32,
@@ -75,7 +79,8 @@ impl Ext4 {
         operate: impl FnOnce(&Handle<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
         let writer = self.writer()?;
-        // In a block of its own, at whose end the change ends where it is: to move it takes longer than to begin it.
+        // In a block of its own, at whose end the change ends in place: moving it takes longer than
+        // beginning it.
         let (result, asks_sync) = {
             let (handle, locked) = match writer.space.reserve(demand) {
                 Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
@@ -92,7 +97,7 @@ impl Ext4 {
         Ok(result)
     }
 
-    /// Opens a handle. Inlined, so that the change is made where it is to be.
+    /// Opens a handle. Inlined, so that the handle is built in its final place.
     #[inline(always)]
     fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Handle<'f>> {
         let quotas = writer.quotas.as_deref();
@@ -103,7 +108,8 @@ impl Ext4 {
         Ok(Handle { fs: self, writer, handle, reserved, promises, has_begun, asks_sync, _ranked: ranked })
     }
 
-    /// Opens a handle and sets the blocks aside that are really needed, after a commit if that makes room.
+    /// Opens a handle and sets aside the blocks that are really needed, after a commit if that
+    /// makes room.
     fn begin_exactly<'f, L>(
         &'f self,
         writer: &'f Writer,
@@ -132,7 +138,8 @@ impl Ext4 {
 }
 
 impl<'f> Handle<'f> {
-    /// Looks at how the operation has ended, before the change does. Which transaction is to be made durable now, if any is.
+    /// Looks at how the operation has ended, before the change does. Returns the transaction to be
+    /// made durable now, if any.
     fn conclude(&self, error: Option<&Error>) -> Option<Tid> {
         if let Some(error) = error {
             let (answers, has_begun) = (matches!(error, Error::Answer(_)), self.has_begun.get());
@@ -144,9 +151,10 @@ impl<'f> Handle<'f> {
         self.asks_sync.get().then(|| self.tid())
     }
 
-    /// Does what has to be done about an error that is more than an answer.
+    /// Reacts to an error that is more than an answer.
     fn fail(&self, error: &Error) {
-        // As Linux does with a policy that it does not know. A library stops no machine: "panic" is to turn read-only.
+        // As Linux does with a policy that it does not know. A library stops no machine: "panic"
+        // turns the volume read-only.
         let policy = self.fs.error_policy;
         let goes_on = matches!(policy, ErrorPolicy::Continue | ErrorPolicy::Unknown(_));
         if let Error::Corrupt(corrupt) = error
@@ -156,7 +164,7 @@ impl<'f> Handle<'f> {
         {
             return;
         }
-        // While the handle is open, so that no commit takes what is half done.
+        // While the handle is open, so that no commit takes the half-done change.
         match error {
             Error::Corrupt(corrupt) => {
                 self.writer.transactions.give_up(&corrupt.to_string());
@@ -184,7 +192,8 @@ impl<'f> Handle<'f> {
         self.handle.change(buffer, edit)
     }
 
-    /// The same for one that nobody looks at besides.
+    /// Changes a block by its number, and what is put off until it is written, without a buffer of
+    /// it.
     pub(crate) fn edit_at<R>(
         &self,
         block: u64,
@@ -194,8 +203,8 @@ impl<'f> Handle<'f> {
         Ok(self.handle.edit(block, edit)?)
     }
 
-    /// The same for one that is part of the transaction already, where `edit` finds out what is to be changed, and returns nothing if there
-    /// is nothing. `None` for any other block, too.
+    /// Changes a block that is part of the transaction already. `edit` finds out the change, and
+    /// returns nothing if there is none. `None` for any other block, too.
     pub(crate) fn edit_again<R>(
         &self,
         block: u64,
@@ -208,7 +217,7 @@ impl<'f> Handle<'f> {
         Ok(result)
     }
 
-    /// A block of metadata that has just been allocated, filled with zeroes.
+    /// Returns a block of metadata that has just been allocated, filled with zeroes.
     pub(crate) fn fresh(&self, block: u64) -> Result<Buffer> {
         self.has_begun.set(true);
         Ok(self.handle.fresh(block)?)
@@ -225,13 +234,13 @@ impl<'f> Handle<'f> {
         self.handle.has(tag)
     }
 
-    /// The transaction that this is part of.
+    /// Returns the transaction that this is part of.
     pub(crate) fn tid(&self) -> Tid {
         self.handle.tid()
     }
 
-    /// Notes that `blocks` are free once the transaction has become durable; if they held `metadata`, older copies of them in the
-    /// journal count no more.
+    /// Notes that `blocks` are free once the transaction has become durable. If they held
+    /// `metadata`, older copies of them in the journal count no more.
     pub(crate) fn note_freed(&self, blocks: Range<u64>, metadata: bool) {
         if metadata {
             self.handle.revoke(blocks.clone());
@@ -244,7 +253,7 @@ impl<'f> Handle<'f> {
         self.store_with(info, |_| ())
     }
 
-    /// The same for a new inode, of whose record nothing is left.
+    /// Stores a new inode, of whose record nothing is left.
     pub(crate) fn store_whole(&self, info: &InodeInfo) -> Result<()> {
         self.encode(info, true, |record, fields| {
             record.fill(0);
@@ -252,7 +261,8 @@ impl<'f> Handle<'f> {
         })
     }
 
-    /// The same after `edit` has changed the part of the record that is for extended attributes, which may be empty.
+    /// Stores an inode after `edit` has changed the part of the record that is for extended
+    /// attributes, which may be empty.
     pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         self.encode(info, false, |record, fields| {
             let from = record.len() - fields.xattr_area(record).len();
@@ -262,8 +272,9 @@ impl<'f> Handle<'f> {
         })
     }
 
-    /// Changes no more of an inode in use than permission bits, number of links, when it was changed, and the part of its record that is
-    /// for extended attributes: stores it, and shows it to those who have it in use. That takes less than to copy all of it, change,
+    /// Changes an inode in use in place. `edit` changes no more than permission bits, number of
+    /// links, the time of change, and the part of its record that is for extended attributes. The
+    /// inode is stored, and shown to its users. That takes less than to copy all of it, change,
     /// [`store`](Self::store) and [`publish`](publish) the copy.
     pub(crate) fn touch(&self, inode: &vfs::Inode, edit: impl FnOnce(&mut Inode, &mut [u8])) -> Result<()> {
         let node = inode.private::<Node>();
@@ -292,7 +303,8 @@ impl<'f> Handle<'f> {
         Ok(())
     }
 
-    /// Notes whether what changes of an inode, and of the names in a directory, is to be durable when the operation returns.
+    /// Notes whether changes of an inode, and of the names in a directory, are to be durable when
+    /// the operation returns.
     pub(crate) fn note_sync(&self, inode: &Inode) {
         let flags = match inode.kind() {
             FileKind::Directory => InodeFlags::SYNC.union(InodeFlags::DIRSYNC),
@@ -332,7 +344,8 @@ impl<'f> Handle<'f> {
         Ok(result)
     }
 
-    /// Changes the record of inode `ino`, which is `at`; `edit` is told whether it has a checksum, and need not give it one.
+    /// Changes the record of inode `ino`, which is `at`; `edit` is told whether it has a checksum,
+    /// and need not give it one.
     pub(crate) fn edit_record<R>(
         &self,
         ino: u32,
@@ -352,7 +365,8 @@ impl<'f> Handle<'f> {
     }
 }
 
-/// What the record of an orphan says, which leads to the next: where another's says when it was deleted.
+/// Returns the fields that the record of an orphan holds: the next orphan in the place of the time
+/// of deletion.
 fn as_orphan(fields: &Inode, next: u32) -> Inode {
     let mut fields = *fields;
     fields.set_dtime(next);
@@ -368,7 +382,7 @@ impl Handle<'_> {
         self.edit_at(block, |block, _| store(&sb, block))
     }
 
-    /// The superblock as it stands now.
+    /// Returns the superblock as it stands now.
     pub(crate) fn current_superblock(&self) -> Superblock {
         self.writer.superblock().clone()
     }

@@ -11,11 +11,12 @@ use crate::error::{Error, Result};
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
 
-/// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the kernel does.
+/// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the
+/// kernel does.
 const READ_AHEAD: u64 = 32;
 
 impl Volume {
-    /// Where the record of inode `ino` is on the volume.
+    /// Returns where the record of inode `ino` is on the volume.
     ///
     /// # Errors
     /// A number beyond the volume's inodes, or a corrupt group descriptor.
@@ -26,22 +27,23 @@ impl Volume {
         geometry.inode_position(self.group(slot.group)?.inode_table(), slot.index).ok_or(beyond)
     }
 
-    /// The bytes of the record of inode `ino` in the inode table, unchecked.
+    /// Returns the bytes of the record of inode `ino` in the inode table, unchecked.
     pub(crate) fn record_bytes(&self, ino: u32) -> Result<Box<[u8]>> {
         let at = self.inode_position(ino)?;
         let buffer = self.cache.read(at.block)?;
         Ok(buffer[self.record_range(at)].into())
     }
 
-    /// The bytes of its block that are the record at `at`.
+    /// Returns the range of the record at `at` within its block.
     pub(crate) fn record_range(&self, at: Position) -> Range<usize> {
         let start = to_usize(at.offset);
-        // OK: sizes of records are powers of two up to a block's, so a record that starts in a block ends in it.
+        // OK: sizes of records are powers of two up to a block's, so a record that starts in a
+        // block ends in it.
         start..start + usize::from(self.superblock().inode_size())
     }
 
-    /// Fetches the neighbours of `block` in the inode table, which are likely to be asked for next, but not the part
-    /// of the table that has never been used.
+    /// Fetches the neighbours of `block` in the inode table, which are likely to be asked for next.
+    /// It leaves out the part of the table that has never been used.
     pub(crate) fn read_ahead_inodes(&self, ino: u32, block: u64) -> Result<()> {
         let geometry = self.superblock().geometry();
         let group = (ino - 1) / geometry.inodes_per_group();
@@ -78,7 +80,7 @@ impl ReadAheadWindows {
         Self((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Whether nobody has come to `window` before.
+    /// Whether this is the first visit to `window`.
     pub(crate) fn first_visit(&self, window: u64) -> bool {
         let bit = window % (self.0.len() as u64 * 64);
         // OK: less than the number of bits there are, which is below 2^20.

@@ -21,7 +21,7 @@ use crate::volume::inode_table::ReadAheadWindows;
 
 /// The device, geometry, group descriptors and buffers of a volume.
 pub struct Volume {
-    /// What file contents are read from: the device, or the device with its journal replayed over it.
+    /// The source of file contents: the device, or the device with its journal replayed over it.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) cache: Arc<BufferCache>,
     superblock: Superblock,
@@ -32,8 +32,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// The volume on `device`, whose superblock is `superblock`. Descriptors are read from the copy in group `copy_in`, and at
-    /// most `cache_bytes` of metadata blocks stay in memory.
+    /// Makes the volume on `device`, whose superblock is `superblock`. Descriptors are read from
+    /// the copy in group `copy_in`, and at most `cache_bytes` of metadata blocks stay in memory.
     pub(crate) fn new(
         device: Arc<dyn BlockDevice>,
         superblock: Superblock,
@@ -58,22 +58,22 @@ impl Volume {
         })
     }
 
-    /// The superblock.
+    /// Returns the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The blocks that files may own.
+    /// Returns the blocks that files may own.
     pub(crate) fn blocks(&self) -> Blocks {
         self.blocks
     }
 
-    /// The arithmetic of indirect blocks.
+    /// Returns the arithmetic of indirect blocks.
     pub(crate) fn indirect_map(&self) -> indirect::Map {
         self.indirect
     }
 
-    /// The buffer cache, for experts: its counters, and blocks as they stand.
+    /// Returns the buffer cache, for experts: its counters, and blocks as they stand.
     pub fn cache(&self) -> &BufferCache {
         &self.cache
     }

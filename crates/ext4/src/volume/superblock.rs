@@ -14,9 +14,10 @@ const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
 /// Where a backup superblock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backup {
-    /// In this block of the volume, as `mke2fs -n` and `dumpe2fs` tell it, and `e2fsck -b` takes it.
+    /// In this block of the volume, as `mke2fs -n` and `dumpe2fs` tell it, and `e2fsck -b` takes
+    /// it.
     Block(u64),
-    /// So many KiB into the volume, as `mount -o sb=` takes it.
+    /// The number of KiB into the volume, as `mount -o sb=` takes it.
     Kib(u64),
 }
 
@@ -27,7 +28,7 @@ impl From<u64> for Backup {
 }
 
 impl Backup {
-    /// The first byte of its block, in a volume with blocks of so many bytes, as a power of two.
+    /// Returns the first byte of its block, in a volume with blocks of `1 << bits` bytes.
     fn start(self, bits: u32) -> Option<u64> {
         match self {
             Self::Block(block) => block.checked_mul(1 << bits),
@@ -35,14 +36,14 @@ impl Backup {
         }
     }
 
-    /// The group whose copy of the descriptors goes with it.
+    /// Returns the group whose copy of the descriptors goes with it.
     pub(crate) fn group(self, superblock: &Superblock) -> u32 {
         let bits = superblock.geometry().block_bits();
         self.start(bits).and_then(|start| superblock.geometry().group_of_block(start >> bits)).unwrap_or(0)
     }
 }
 
-/// The primary superblock, or a backup.
+/// Reads the primary superblock, or a backup.
 pub(crate) fn read(device: &dyn BlockDevice, backup: Option<Backup>) -> Result<RawSuperblock> {
     match backup {
         None => read_at(device, SUPERBLOCK_OFFSET).and_then(|raw| raw.ok_or(NO_MAGIC)),
@@ -52,11 +53,13 @@ pub(crate) fn read(device: &dyn BlockDevice, backup: Option<Backup>) -> Result<R
 
 const NO_MAGIC: Error = Error::NotExt("there is no ext superblock (bad magic number)");
 
-/// Nobody knows the block size yet: a backup counts if it stands where its own block size says.
+/// Reads a backup while the block size is not known yet: it counts if it stands where its own block
+/// size says.
 fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock> {
     for bits in BLOCK_BITS {
         let Some(start) = backup.start(bits) else { continue };
-        // The primary one, asked for by its block: in blocks of more than 1 KiB it does not start its block.
+        // The primary one, asked for by its block: in blocks of more than 1 KiB it does not start
+        // its block.
         let start = start.max(SUPERBLOCK_OFFSET);
         if start > SUPERBLOCK_OFFSET && !start.is_multiple_of(1 << bits) {
             continue;
@@ -69,7 +72,7 @@ fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock
     Err(Error::NotExt("there is no backup superblock there"))
 }
 
-/// The superblock at byte `start`; `None` if there is none.
+/// Reads the superblock at byte `start`; `None` if there is none.
 fn read_at(device: &dyn BlockDevice, start: u64) -> Result<Option<RawSuperblock>> {
     if start.checked_add(SUPERBLOCK_SIZE as u64).is_none_or(|end| end > device.size_bytes()) {
         return Ok(None);
@@ -93,8 +96,8 @@ pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> R
     Ok(())
 }
 
-/// Free blocks that the volume keeps back, with so many clusters for metadata; `None` for as many
-/// as Linux keeps.
+/// Returns the free blocks that the volume keeps back, with `reserved_clusters` for metadata;
+/// `None` for as many as Linux keeps.
 pub(crate) fn kept_blocks(sb: &Superblock, reserved_clusters: Option<u64>) -> Kept {
     let shift = sb.geometry().cluster_shift();
     let clusters =

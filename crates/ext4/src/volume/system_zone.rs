@@ -1,8 +1,9 @@
 //! Which blocks are the volume's own: superblocks, group descriptors, bitmaps and inode tables.
 //!
-//! A file of a damaged volume, or of one that was made to do harm, may claim them, or a bitmap may say that they are free. With `flex_bg`
-//! those of a group stand in any other group, so all are known together, from when a volume is opened for writing: what is read,
-//! written, freed or allocated for a file is looked for among them. They never change.
+//! On a damaged volume, or on one made to do harm, a file may claim these blocks, or a bitmap may
+//! say that they are free. With `flex_bg` those of a group stand in any other group, so all are
+//! known together, from when a volume is opened for writing. Every block read, written, freed or
+//! allocated for a file is looked for among them. They never change.
 
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ struct Zone {
 }
 
 impl SystemZones {
-    /// Those of `volume`.
+    /// Returns the zones of `volume`.
     pub(crate) fn of(volume: &Volume) -> Result<Self> {
         let geometry = volume.superblock().geometry();
         let mut zones = Vec::new();
@@ -59,7 +60,7 @@ impl SystemZones {
     }
 }
 
-/// The first block that is in two zones, and what the second of these is. Sorts the zones.
+/// Returns the first block that is in two zones, and the structure of the second. Sorts the zones.
 fn overlap(zones: &mut Vec<Zone>) -> Option<(Structure, u64)> {
     zones.retain(|zone| !zone.blocks.is_empty());
     zones.sort_unstable_by_key(|zone| zone.blocks.start);
@@ -67,7 +68,8 @@ fn overlap(zones: &mut Vec<Zone>) -> Option<(Structure, u64)> {
     Some((pair[1].structure, pair[1].blocks.start))
 }
 
-/// The zones in ascending order, those that follow each other and are of one kind as one, and none over another.
+/// Returns the zones in ascending order. Those that follow each other and are of one kind become
+/// one, and none lies over another.
 fn joined(mut zones: Vec<Zone>) -> Box<[Zone]> {
     zones.sort_unstable_by_key(|zone| zone.blocks.start);
     let mut joined: Vec<Zone> = Vec::new();
@@ -101,7 +103,7 @@ mod tests {
             zone(0..1, Superblock),
             zone(10..12, Inode),
             zone(5..6, BlockBitmap),
-            // One that a hostile descriptor has put over others.
+            // A zone that a hostile descriptor has put over others.
             zone(4..9, BlockBitmap),
             zone(20..20, Superblock),
         ]));

@@ -1,31 +1,39 @@
-//! The attribute block of an inode, which others may have too.
+//! The attribute block of an inode, which other inodes may share.
 //!
-//! Inodes with the same attributes in their blocks share one, as Linux has it: up to 1024, counted in its header. A block that is
-//! shared is never changed; who wants other attributes leaves it to the others.
+//! Inodes with the same attributes in their blocks share one, as in Linux: up to 1024, counted in
+//! its header. A shared block never changes. An inode that is to have other attributes leaves the
+//! block to the others.
 //!
-//! # Who comes and who goes
-//! How many have the block is in a word of its buffer, [`Buffer::sharers`]. It is noted from the
-//! header when somebody first needs it, and is the one that decides:
+//! # Joining and leaving
+//! A word of the block's buffer, [`Buffer::sharers`], counts the inodes that have the block. A
+//! caller sets it from the header when it is first needed. From then on the word decides:
 //!
-//! - To join, an inode raises it, and compares the contents when it has the block: nobody changes or frees it then. If they are not what
-//!   it wanted, it leaves again, as everybody does, and may be the last.
-//! - The last who leaves closes it, then takes the block out of the cache of hints, and frees it. So nobody joins a block that is
-//!   being freed, and nobody who has joined finds it freed.
-//! - Who has it alone and wants to change it closes it meanwhile.
+//! - To join, a caller raises the word, then compares the contents: the block is neither changed
+//!   nor freed meanwhile. If the contents are not the wanted ones, the caller leaves again. Like
+//!   any other leaving caller, it may be the last.
+//! - The last one to leave closes the word, then removes the block from the cache of hints, and
+//!   frees it. So no caller joins a block that is being freed, and no caller that has joined finds
+//!   it freed.
+//! - A caller that has the block alone and wants to change it closes the word meanwhile.
 //!
-//! A word is as old as its buffer. A block that was found through the cache may have been given up, and nobody may know how many have it:
-//! whoever is about to note that looks once more whether it is there when he holds the buffer. If it is, the block had not been given up.
+//! A word is as old as its buffer. A block that was found through the cache may have been given up,
+//! and its count may be unknown. A caller about to set the word therefore checks the cache once
+//! more while it holds the buffer. If the block is still there, it had not been given up.
 //!
 //! # The journal
-//! The header gets what the word says when the transaction is closed ([`crate::volume::deferred_checksum`]), while nobody has a handle. For that the block has
-//! to be part of the transaction as soon as the word has changed:
+//! The header gets the word's value when the transaction closes
+//! ([`crate::volume::deferred_checksum`]), while no thread has a handle. For that, the block has to
+//! be part of the transaction as soon as the word has changed:
 //!
-//! - Who joins a block that is not asks the journal for it when he has joined, no sooner: that would take back a revocation, which of a
-//!   block that is no more must stay.
-//! - Who leaves such a block to others does so inside his change of it, so that whoever is the last comes after that.
-//! - Most blocks that are shared are part of it already. Who joins or leaves one of these writes the word and nothing else
-//!   ([`join_again`], [`leave_again`]). A block that is part of it stays so until it is freed, and if it is an attribute block
-//!   again after that, it has become part of it again; so it may be asked for before he has joined.
+//! - A caller that joins a block outside the transaction asks the journal for it only after it has
+//!   joined. Asking would take back a revocation, and that of a block that has been freed must
+//!   stay.
+//! - A caller that leaves such a block to others lowers the word inside its change of the block. So
+//!   the last one to leave comes after that change.
+//! - Most shared blocks are part of the transaction already. A caller that joins or leaves one of
+//!   these changes the word and nothing else ([`join_again`], [`leave_again`]). Such a block stays
+//!   part of the transaction until it is freed. If it is an attribute block again after that, it
+//!   has become part of the transaction again. So a caller may check for that before it has joined.
 
 use extern4_block::{Buffer, Found};
 use extern4_disk::xattr::{self, Attrs, Header, REFCOUNT_MAX, hash};
@@ -47,8 +55,8 @@ use crate::xattr::list::{Attribute, borrowed};
 use crate::xattr::set::{charge_blocks, give_value_up};
 use crate::xattr::sharing::Count;
 
-/// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info` is current, and stays so, for
-/// who calls has the inode's `attributes`.
+/// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info`
+/// is current, and stays so, because the caller holds the inode's `attributes`.
 pub(crate) fn note_block(fs: &Ext4, info: &InodeInfo) {
     let (Some(writer), Some(block)) = (fs.writer.get(), info.fields().xattr_block()) else { return };
     let Ok(hash) = fs.cache.with(block, xattr::stored_hash) else { return };
@@ -63,8 +71,9 @@ fn home_of(fs: &Ext4, ino: u32) -> u64 {
     geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
 }
 
-/// Makes `list` the attributes in the inode's block: in one that has them already, or in the one that the inode has if
-/// nobody else does, or in a new one. `made` is the EA inode of an entry that is counted there already.
+/// Makes `list` the attributes in the inode's block. That is a block that has them already, or the
+/// inode's own if no other inode shares it, or a new one. `made` is the EA inode of an entry that
+/// is counted there already.
 pub(crate) fn change_block(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -110,9 +119,9 @@ fn has_closed_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<bool> {
     Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
 }
 
-/// A new block near the one that the inode has, or near its home. One that has been given up can be taken again when the
-/// transaction is durable, and there may be many of those: so the search goes on where the last one in this transaction came
-/// to its end. It is closed.
+/// A new block near the one that the inode has, or near its home. A block that has been given up
+/// can be taken again only when the transaction is durable, and there may be many of those. So the
+/// search continues where the last one in this transaction ended. The new block is closed.
 fn new_attr_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<Buffer> {
     let geometry = handle.fs.superblock().geometry();
     let near = info.fields().xattr_block().unwrap_or_else(|| home_of(handle.fs, info.ino()));
@@ -122,7 +131,7 @@ fn new_attr_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<Buffer> {
     let block = handle.writer.space.allocate(handle, goal, 1)?.start;
     handle.writer.sharing.set_behind(group, handle.tid(), block + 1);
     let buffer = handle.fresh(block)?;
-    // Somebody may look at it who has found what was there before.
+    // A thread that found the block's former contents may still look at it.
     buffer.sharers().reset();
     Ok(buffer)
 }
@@ -147,7 +156,8 @@ fn change_in_place(
     given_up.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, Some(info)))
 }
 
-/// The inode does without its attribute block, which is freed if it was nobody else's, and what it refers to given up.
+/// Takes the attribute block away from the inode. If no other inode shares the block, it is freed,
+/// and the values that it refers to are given up.
 pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let Some(block) = info.fields().xattr_block() else { return Ok(()) };
     let place = place_of(info).block(block);
@@ -171,8 +181,8 @@ fn free_attr_block(handle: &Handle<'_>, block: u64, owner: Option<&InodeInfo>) -
     values.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, owner))
 }
 
-/// Sees to it that an inode that is deleted has its attribute block alone, and that it stays so as long as the buffer is held:
-/// leaves it, if others have it.
+/// Makes sure that an inode that is deleted has its attribute block alone, as long as the buffer is
+/// held. Leaves the block if others have it.
 pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<Option<Buffer>> {
     let Some((mut buffer, place)) = info.attribute_block(handle.fs)? else { return Ok(None) };
     if leave_first(handle, &mut buffer, place)? == Put::Last {
@@ -188,7 +198,8 @@ pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Res
     Ok(None)
 }
 
-/// The inode gives its block up. If it was the last who had it, nobody finds the block any more.
+/// Gives up the inode's block. If the inode was the last to have it, no lookup finds the block any
+/// more.
 fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
     let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
     let leave =
@@ -196,7 +207,8 @@ fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result
     handle.writer.sharing.blocks.leave(hash, block, leave)
 }
 
-/// The same for a block that is part of the transaction and that others have, as far as is known; `None` for any other.
+/// Gives up a block that is part of the transaction and that others have, as far as is known;
+/// `None` for any other block.
 fn leave_again(handle: &Handle<'_>, block: u64) -> Option<Result<Put>> {
     let left = handle.fs.cache.with_found(block, |found| {
         if !is_part(handle, &found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
@@ -224,7 +236,7 @@ fn close(_change: &Handle<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
     Ok(sharers.try_close())
 }
 
-/// Leaves a block that others have to them. If they have left it meanwhile, nothing is changed.
+/// Leaves a shared block to the others. If they have left it meanwhile, nothing is changed.
 fn leave_in_change(handle: &Handle<'_>, buffer: &mut Buffer) -> Put {
     let pin = buffer.pin();
     note_shared(buffer.flags());
@@ -244,7 +256,7 @@ fn open(handle: &Handle<'_>, buffer: &Buffer) {
     }
 }
 
-/// Finds a block that holds `list`, whose hash that is, and joins those who have it.
+/// Finds a block that holds `list`, whose hash is `hash`, and joins it.
 fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Option<u64>> {
     if hash == 0 {
         return Ok(None);
@@ -261,12 +273,13 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
         came == Came::Joined
     };
     let found = handle.writer.sharing.blocks.find(hash, join);
-    // Now that nobody looks at what can be found.
+    // Only now, when the search of the cache is over.
     last_of.into_iter().try_for_each(|block| free_unwanted(handle, block))?;
     Ok(found)
 }
 
-/// Joins those who have attribute block `block`, if it holds what is wanted. Done if it is part of the transaction; `None` for any other.
+/// Joins attribute block `block`, if it holds what is wanted. Done if it is part of the
+/// transaction; `None` for any other.
 fn join_again(handle: &Handle<'_>, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
     let came = handle.fs.cache.with_found(block, |found| {
         if !is_part(handle, &found) {
@@ -278,7 +291,7 @@ fn join_again(handle: &Handle<'_>, block: u64, wanted: &Wanted<'_>) -> Option<Ca
     came.flatten()
 }
 
-/// The same for any that can be found still.
+/// Joins any attribute block that can be found still, if it holds what is wanted.
 fn join_first(
     handle: &Handle<'_>,
     block: u64,
@@ -289,7 +302,8 @@ fn join_first(
     let mut buffer = attribute_block_at(handle.fs, block, place)?;
     let pin = buffer.pin();
     let seen = pin.sharers().snapshot();
-    // Held now, so that what is noted is of the block's life, if it has not been given up.
+    // This caller holds the buffer now. So the count that it sets is of the block's present life,
+    // if the block has not been given up.
     if !is_there() {
         return Ok(Came::Not);
     }
@@ -302,7 +316,8 @@ fn join_first(
     Ok(came.unwrap_or(Came::Not))
 }
 
-/// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it. `None` if it is not known how many do.
+/// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it.
+/// `None` if it is not known how many do.
 fn join_by(
     handle: &Handle<'_>,
     sharers: &ClosableRefcount,
@@ -322,7 +337,7 @@ fn join_by(
             return Some(Came::Joined);
         }
         TryGet::Got => sharing.note(Count::Differing),
-        // If one leaves before that is said, it is taken back below.
+        // If an inode leaves before that is noted, the code below takes the note back.
         TryGet::Full => sharing.blocks.set_full(wanted.hash, block, true),
     }
     let left = sharers.put();
@@ -330,7 +345,7 @@ fn join_by(
     Some(if left == Put::Last { Came::Last } else { Came::Not })
 }
 
-/// Frees a block that others have left while this has looked at it.
+/// Frees a block that others have left while this thread looked at it.
 #[cold]
 fn free_unwanted(handle: &Handle<'_>, block: u64) -> Result<()> {
     let hash = handle.fs.cache.with(block, xattr::stored_hash)?;
@@ -362,14 +377,15 @@ fn edit_block<R>(handle: &Handle<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mu
     })
 }
 
-/// What is to be in a block: attributes, their hash, and the values that they had counted before.
+/// The new contents of a block: attributes, their hash, and the values that they had counted
+/// before.
 struct Contents<'l> {
     list: &'l [Attribute],
     hash: u32,
     values: Vec<u32>,
 }
 
-/// What a block is joined for.
+/// The contents that a block to join has to hold.
 struct Wanted<'l> {
     list: &'l [Attribute],
     hash: u32,
@@ -384,17 +400,18 @@ impl Wanted<'_> {
     }
 }
 
-/// What came of joining a block.
+/// The result of joining a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Joined,
-    /// It is as if nobody had come.
+    /// The block is as it was before.
     Not,
     /// The block was of no use, and others have left it meanwhile: it is to be freed.
     Last,
 }
 
-/// In the flags of a buffer: several have had the block at the same time. Whoever leaves it need not look whether he has it alone.
+/// In the flags of a buffer: several inodes have had the block at the same time. An inode that
+/// leaves it need not look whether it has the block alone.
 const IS_SHARED: u32 = 1 << 31;
 
 fn note_shared(flags: &AtomicU32) {

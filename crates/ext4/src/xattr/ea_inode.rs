@@ -1,12 +1,14 @@
 //! Values of attributes that are too large for an inode or a block, each in an inode of its own.
 //!
-//! Such an inode has no name. It says how many attributes refer to it: one from each inode's own area and from each
-//! attribute block, however many inodes share that. Equal values share one. Who changes the count holds a lock
-//! (`Sharing::count_of`), and under it the last takes the inode out of the cache of hints before he frees it; so whoever finds it there
-//! under the lock finds it alive. Its contents never change, and are metadata: they go through the buffer cache and the journal.
+//! Such an inode has no name. It counts the attributes that refer to it: one from each inode's own
+//! area and one from each attribute block, however many inodes share that. Equal values share one
+//! EA inode. A caller that changes the count holds a lock (`Sharing::count_of`). Under it, the last
+//! one takes the inode out of the cache of hints before it frees the inode. So a lookup under the
+//! lock finds only inodes that are alive. The contents of an EA inode never change, and are
+//! metadata: they go through the buffer cache and the journal.
 //!
 //! # The old form
-//! Lustre stored such inodes before there were counts and hashes: one belongs to one inode, whose
+//! Lustre stored such inodes before there were counts and hashes. Each belongs to one inode, whose
 //! number stands in place of the time of the last change of contents, and whose generation it has.
 //! Nothing else counts for it: it goes with its attribute, and its owner's blocks do not include
 //! it. Observed: Linux and e2fsck take an inode for such only where the hash is wrong.
@@ -90,8 +92,9 @@ impl InodeInfo {
     }
 }
 
-/// An EA inode that holds `value` and counts one attribute more: one that there is, or a new one near its `owner`. `ENOSPC`, and
-/// nothing is changed, if no inode is free; blocks for it have been set aside.
+/// Returns an EA inode that holds `value`, and counts one more attribute in it: an existing one, or
+/// a new one near its `owner`. `ENOSPC`, and nothing is changed, if no inode is free; blocks for it
+/// have been set aside.
 pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
     let hash = hash::ea_value(value, handle.fs.superblock().checksum_seed());
     let values = &handle.writer.sharing.values;
@@ -105,7 +108,8 @@ pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]
     Ok(ino)
 }
 
-/// One attribute more refers to the value in the inode that was found, if it is there and equal: that inode.
+/// One attribute more refers to the value in the inode that was found, if it is there and equal:
+/// that inode.
 fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
     let sharing = &handle.writer.sharing;
     let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
@@ -136,7 +140,8 @@ fn make_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result
     handle.writer.space.clear_record(handle, ino)?;
     let value_hash = hash::ea_value(value, sb.checksum_seed());
     let now = now_seconds();
-    // With the generation of the owner and its number as the time it would be one as Lustre made them.
+    // With the generation of the owner and its number as the time it would be one as Lustre made
+    // them.
     let mut inode = Inode::new(ino, FileKind::Regular.mode_bits() | 0o600, now ^ value_hash, sb);
     let time = Timestamp { seconds: now.into(), nanos: 0 };
     inode.set_mtime(time);
@@ -185,9 +190,9 @@ pub(crate) fn share_ea_inode(handle: &Handle<'_>, ino: u32, place: Place) -> Res
     handle.store(&info)
 }
 
-/// One attribute less of `owner`, or of a block that it leaves, refers to the value in inode
-/// `ino`; it is freed if that was the last. Without an owner, the value is none of the old
-/// form.
+/// Takes away one reference to the value in inode `ino`, from an attribute of `owner` or of a block
+/// that it leaves. Frees the inode if that was the last. Without an owner, the value is none of the
+/// old form.
 pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
     let _count = handle.writer.sharing.count_of(ino);
     let mut info = ea_inode(handle.fs, ino, Place::new(Structure::Xattr).ino(ino))?;

@@ -1,7 +1,8 @@
-//! Extended attributes: in the inode, in a block beside it, and values in inodes of their own.
+//! Extended attributes: in the inode, in a block of its own, and values in inodes of their own.
 //!
-//! An inode's own attributes are searched before those of its block. A value that fills an EA inode is read whole and
-//! compared with the hash that the EA inode carries, for no checksum covers it otherwise.
+//! An inode's own attributes are searched before those of its block. A value that fills an EA inode
+//! is read whole and compared with the hash that the EA inode carries. No checksum covers it
+//! otherwise.
 
 use extern4_block::Buffer;
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value};
@@ -15,7 +16,8 @@ use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 use crate::xattr::ea_inode::ea_inode;
 
-/// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways of their own.
+/// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways
+/// of their own.
 const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
 
 /// Whether users may see attributes with that prefix.
@@ -108,7 +110,8 @@ impl InodeInfo {
         })
     }
 
-    /// Hands the attributes of the inode, then those of its block, to `look`, until it finds something.
+    /// Hands the attributes of the inode, then those of its block, to `look`, until it finds
+    /// something.
     pub(crate) fn with_attributes<R>(
         &self,
         fs: &Ext4,
@@ -132,7 +135,8 @@ impl InodeInfo {
         Ok(Some((attribute_block_at(fs, block, place)?, place)))
     }
 
-    /// Calls `look` with the attribute block of an inode, its checksum verified; `None` if it has none. `look` must not wait for anything.
+    /// Calls `look` with the attribute block of an inode, its checksum verified; `None` if it has
+    /// none. `look` must not wait for anything.
     pub(crate) fn with_attribute_block<R>(
         &self,
         fs: &Ext4,

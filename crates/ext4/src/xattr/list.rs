@@ -1,8 +1,8 @@
-//! The attributes of an inode as lists that can be changed and then written anew.
+//! The attributes of an inode as lists that can be changed and then written back whole.
 //!
-//! An inode has two lists, in its own record and in its block. Those of a block are sorted, for Linux searches them
-//! so. An entry in an inode has a hash only if its value is in an EA inode: Linux changes inline data where it stands
-//! and leaves the hash as it is.
+//! An inode has two lists, in its own record and in its block. Those of a block are sorted, because
+//! Linux's search relies on it. An entry in an inode has a hash only if its value is in an EA
+//! inode, because Linux changes inline data in place and leaves the hash as it is.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block};
@@ -78,7 +78,7 @@ impl Attribute {
         }
     }
 
-    /// How many bytes its value takes beside its name.
+    /// How many bytes its value takes, without its name.
     fn value_in_block(&self) -> usize {
         match &self.value {
             Stored::Here(value) => value.len().next_multiple_of(4),
@@ -90,7 +90,7 @@ impl Attribute {
         self.index == index && self.name == name
     }
 
-    /// What the entries of a block are sorted by.
+    /// The key by which the entries of a block are sorted.
     fn key(&self) -> (NameIndex, usize, &[u8]) {
         (self.index, self.name.len(), &self.name)
     }
@@ -135,21 +135,22 @@ pub(crate) struct Attributes {
     area: usize,
 }
 
-/// What setting an attribute will do, found out before anything is changed.
+/// A plan for setting an attribute, made before anything changes.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The attributes in the record, if they change.
     pub(crate) own: Option<Vec<Attribute>>,
     /// The attributes in the block, if they change.
     pub(crate) block: Option<Vec<Attribute>>,
-    /// What an EA inode is to be made for.
+    /// The value for which an EA inode is to be made.
     pub(crate) value: Option<Vec<u8>>,
     /// Inodes and sizes of values that are given up, and whether the entry was in the block.
     pub(crate) given_up: Vec<(u32, u32, bool)>,
 }
 
-/// Where in the record of an inode `value` can take the place of what the attribute has now, with nothing else changed. None for an
-/// inode with a block of attributes, which could be there as well. And whether that is its value already.
+/// Where in the record of an inode `value` can take the place of what the attribute has now, with
+/// nothing else changed. None for an inode with a block of attributes, which could be there as
+/// well. And whether that is its value already.
 pub(crate) fn spot_for(
     fs: &Ext4,
     inode: &Inode,
@@ -190,8 +191,9 @@ impl InodeInfo {
         Ok(Attributes { own, block: block.transpose()?.unwrap_or_default(), area })
     }
 
-    /// Finds out how to set an attribute, or without a value to remove it: in the inode if it fits there, else in its
-    /// block, else with its value in an inode of its own, where the volume has those.
+    /// Plans how to set an attribute, or without a value how to remove it. The attribute goes into
+    /// the inode if it fits there, otherwise into its block. Otherwise its value goes into an inode
+    /// of its own, where the volume has those.
     ///
     /// # Errors
     /// `ENOSPC` if it fits nowhere.
@@ -229,16 +231,18 @@ impl InodeInfo {
         Ok(plan)
     }
 
-    /// Whether values may be in inodes of their own. As these count among the owner's blocks, e2fsck takes a short
-    /// symbolic link that has one for a long link; Linux makes such all the same.
+    /// Whether values may be in inodes of their own. As these count among the owner's blocks,
+    /// e2fsck takes a short symbolic link that has one for a long link; Linux makes such all the
+    /// same.
     fn can_have_ea_inode(&self, fs: &Ext4) -> bool {
         let short_link = self.fields().kind() == FileKind::Symlink && self.size() < MAP_SIZE as u64;
         fs.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
     }
 }
 
-/// How much of a block values leave to names, where they can be in inodes of their own: a block that they fill has no room for one more
-/// attribute, however small. Observed: Linux leaves an eighth of blocks of 1 and of 4 KiB.
+/// The bytes of a block that values leave to names, where values can be in inodes of their own. A
+/// block that values fill has no room for one more attribute, however small. Observed: Linux leaves
+/// an eighth of blocks of 1 and of 4 KiB.
 fn names_reserve(block_size: usize) -> usize {
     (block_size / 8).min(1024)
 }
@@ -255,7 +259,8 @@ impl Attributes {
         self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
     }
 
-    /// Whether the attribute of that name has that value, beside its name; without a value, whether there is none.
+    /// Whether the attribute of that name has that value, stored next to its name; without a value,
+    /// whether there is no such attribute.
     pub(crate) fn says(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
         let found = self.own.iter().chain(&self.block).find(|attribute| attribute.is(index, name));
         match (found.map(|attribute| &attribute.value), value) {
@@ -282,7 +287,8 @@ impl Attributes {
         Self { own, block, ..self }
     }
 
-    /// Inodes and sizes of values in EA inodes, and whether the entry is in the block; those come last.
+    /// Inodes and sizes of values in EA inodes, and whether the entry is in the block; those come
+    /// last.
     pub(crate) fn ea_inodes(&self) -> impl Iterator<Item = (u32, u32, bool)> {
         let of = |list: &[Attribute], block| -> Vec<_> {
             let values = list.iter().filter_map(Attribute::ea_inode);
@@ -356,19 +362,21 @@ impl Plan {
         self.block.iter().flatten().any(to_be_made)
     }
 
-    /// What it takes.
+    /// The credits and blocks that the plan needs.
     pub(crate) fn need(&self, fs: &Ext4) -> Need {
         Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
     }
 
-    /// The blocks and inodes that count for the owner when it is carried out, beside what is given up then.
+    /// The blocks and inodes that count for the owner when it is carried out, without those that
+    /// are given up then.
     pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
         let value = self.value_blocks(fs.superblock().block_size());
         let new_block = self.needs_block() && info.fields().xattr_block().is_none();
         (u32::from(new_block) + value, i64::from(self.value.is_some()))
     }
 
-    /// Whether there are to be attributes in a block. If there is one, others may come to share it before this is done.
+    /// Whether there are to be attributes in a block. If there is one, others may come to share it
+    /// before this is done.
     fn needs_block(&self) -> bool {
         self.block.as_ref().is_some_and(|list| !list.is_empty())
     }
@@ -376,14 +384,16 @@ impl Plan {
     fn blocks(&self, block_size: u32) -> u32 {
         let value = match self.value_blocks(block_size) {
             0 => 0,
-            // What maps them: a leaf of extents, or an indirect block, if they do not stand together.
+            // With the block that maps them: a leaf of extents, or an indirect block, if they do
+            // not stand together.
             blocks => blocks + 1,
         };
         u32::from(self.needs_block()) + value
     }
 
     fn credits(&self, fs: &Ext4) -> u32 {
-        // The record and the superblock; the block, one it takes the place of, and bitmap and descriptor for either.
+        // The record and the superblock; the block, one it takes the place of, and bitmap and
+        // descriptor for either.
         let block = if self.block.is_some() { 6 } else { 0 };
         let value = self.value.as_ref().map_or(0, |value| ea_credits(value.len(), fs));
         let given_up = self.given_up.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
@@ -394,15 +404,17 @@ impl Plan {
     }
 }
 
-/// How many blocks of metadata an operation changes at most, and how many blocks it allocates at most.
+/// How many blocks of metadata an operation changes at most, and how many blocks it allocates at
+/// most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) credits: u32,
     pub(crate) blocks: u32,
 }
 
-/// How many blocks of metadata it takes to make or to free an EA inode of `size` bytes: its record, bitmap and
-/// descriptor, contents and what maps them, and bitmaps and descriptors of as many groups as they may be in.
+/// How many blocks of metadata it takes to make or to free an EA inode of `size` bytes. These are
+/// its record, bitmap and descriptor, its contents and their map, and bitmaps and descriptors of as
+/// many groups as they may be in.
 fn ea_credits(size: usize, fs: &Ext4) -> u32 {
     let geometry = fs.superblock().geometry();
     let blocks = u32::try_from(size.div_ceil(to_usize(geometry.block_size()))).unwrap_or(u32::MAX);

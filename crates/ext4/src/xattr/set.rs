@@ -1,8 +1,8 @@
 //! Setting and removing attributes.
 //!
-//! What is to be done is found out first ([`Plan`]), so that an attribute that has no room is refused before anything
-//! changes. What is in a block is the concern of `attr_block`, for inodes share blocks; values too large for either, that
-//! of `ea_inode`.
+//! A change starts with a [`Plan`], so that an attribute that has no room is refused before
+//! anything changes. The module `block` handles attributes in blocks, because inodes share blocks.
+//! The module `ea_inode` handles values too large for inode and block.
 
 use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{NameIndex, Spot};
@@ -67,8 +67,9 @@ pub(crate) fn change_xattr(
     publish_attributes(fs, inode, &info, tid)
 }
 
-/// Writes a value over the one that an attribute in the record has. Whoever reads attributes sees one of the two, for it changes in one
-/// step and nothing moves, so attributes need not be locked.
+/// Writes a value over the one that an attribute in the record has. A reader of attributes sees one
+/// of the two values: the value changes in one step and nothing moves. So attributes need not be
+/// locked.
 fn overwrite_value(fs: &Ext4, inode: &Inode, spot: Spot, value: &[u8], now: Timespec) -> Result<()> {
     // The record and the superblock.
     fs.changing(2, 0, |handle| {
@@ -80,13 +81,13 @@ fn overwrite_value(fs: &Ext4, inode: &Inode, spot: Spot, value: &[u8], now: Time
     })
 }
 
-/// Gives up what attributes of a deleted inode have in EA inodes, each in a change of its own. What then is left
-/// for [`free_attributes`] takes few credits.
+/// Gives up the values that attributes of a deleted inode have in EA inodes, each in a change of
+/// its own. The rest, which is left for [`free_attributes`], takes few credits.
 pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
     if info.attributes(fs)?.first_elsewhere().is_none() {
         return Ok(());
     }
-    // Nobody is to come to share what is taken apart.
+    // No other inode may join a block that is being taken apart.
     let _alone = fs.changing(2, 0, |handle| have_block_alone(handle, info))?;
     while let Some((index, name)) = info.attributes(fs)?.first_elsewhere() {
         let plan = info.plan(fs, &info.attributes(fs)?, (index, &name), None)?;
@@ -97,8 +98,8 @@ pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
     Ok(())
 }
 
-/// Sets one attribute of an inode, or without a value removes it, and stores the inode. Nothing happens if there
-/// is none to remove.
+/// Sets one attribute of an inode, or without a value removes it, and stores the inode. Nothing
+/// happens if there is none to remove.
 ///
 /// # Errors
 /// `ENOSPC`, and nothing is changed, if it has no room.
@@ -116,7 +117,7 @@ pub(crate) fn set_attribute(
 /// Does what has been planned, and stores the inode.
 pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Plan) -> Result<()> {
     let mut made_for_block = None;
-    // First, for there may be no inode.
+    // First, because there may be no inode.
     if let Some(value) = plan.value.take() {
         let ino = take_ea_inode(handle, info, &value)?;
         made_for_block = plan.is_value_of_block().then_some(ino);
@@ -135,15 +136,16 @@ pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Pl
         Some(list) => handle.store_with(info, |area| list::write_in_inode(list, area))??,
         None => handle.store(info)?,
     }
-    // What a block refers to belongs to the block.
+    // Values that a block refers to belong to the block.
     for &(ino, ..) in plan.given_up.iter().filter(|(_, _, in_block)| !in_block) {
         release_ea_inode(handle, ino, Some(info))?;
     }
     Ok(())
 }
 
-/// Gives up all attributes of an inode that is deleted. The caller stores it. After [`free_values`] it changes
-/// four blocks of metadata: the attribute block, its bitmap and descriptor, and the record.
+/// Gives up all attributes of an inode that is deleted. The caller stores it. After [`free_values`]
+/// it changes four blocks of metadata: the attribute block, its bitmap and descriptor, and the
+/// record.
 pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let old = info.attributes(handle.fs)?;
     for (ino, size, in_block) in old.ea_inodes() {
@@ -159,7 +161,7 @@ pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Resu
     Ok(())
 }
 
-/// Counts `blocks` more for an inode, and for its owner: each who shares a block has it counted.
+/// Counts `blocks` more for an inode, and for its owner: each inode that shares a block counts it.
 pub(crate) fn charge_blocks(handle: &Handle<'_>, info: &mut InodeInfo, blocks: i64) -> Result<()> {
     info.add_blocks(blocks, handle.fs.superblock().block_size())
 }
@@ -170,8 +172,8 @@ pub(crate) fn give_value_up(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32,
     if is_old_ea_inode(handle.fs, ino, info) { Ok(()) } else { charge_value(handle, info, -i64::from(size)) }
 }
 
-/// Counts what a value of `size` bytes in an EA inode takes, which each attribute with that value has counted; given up, if it
-/// is below 0.
+/// Counts the room of a value of `size` bytes in an EA inode, which each attribute with that value
+/// counts. A number below 0 gives the room up.
 fn charge_value(handle: &Handle<'_>, info: &mut InodeInfo, size: i64) -> Result<()> {
     let block_size = u64::from(handle.fs.superblock().block_size());
     // OK: at most 16 MiB.

@@ -1,11 +1,12 @@
-//! What is known of attribute blocks and values that inodes share, or could share.
+//! The attribute blocks and values that inodes share, or could share.
 //!
 //! A block, or an EA inode, is found by the hash of its contents through a cache of hints
-//! ([`crate::xattr::mbcache`]). An entry is made by who holds on to the block, for an inode of his
-//! has it and its attributes cannot change meanwhile ([`crate::inode::inode_info`]); it is taken
-//! out before the block is given up. Who may join those who have a block, and who is the last, is
-//! decided by one word in its buffer ([`extern4_sync::closable_refcount`]), as `attr_block` says.
-//! EA inodes are few and large: their counts change under a lock, as `ea_inode` says.
+//! ([`crate::xattr::mbcache`]). A caller that inserts an entry holds on to the block: its inode has
+//! the block, and the inode's attributes cannot change meanwhile ([`crate::inode::inode_info`]). An
+//! entry is removed before its block is given up. One word in the block's buffer
+//! ([`extern4_sync::closable_refcount`]) decides which inodes may join and which is the last to
+//! leave, as `block` describes. EA inodes are few and large: their counts change under a lock, as
+//! `ea_inode` describes.
 
 use std::sync::PoisonError;
 
@@ -26,15 +27,17 @@ const HANDS: u32 = 16;
 /// Bits of a block's number; those above them are of a transaction's.
 const BLOCK_BITS: u32 = 48;
 
-/// What may be shared.
+/// The caches and locks for what may be shared.
 pub(crate) struct Sharing {
     /// Attribute blocks, by the hash in their headers.
     pub(crate) blocks: Blocks,
     /// EA inodes, by the hash of their values.
     pub(crate) values: MbCache,
-    /// Locks: one is held, within a handle, while the count of an EA inode changes, and before the lock of any group.
+    /// Locks: one is held, within a handle, while the count of an EA inode changes, and before the
+    /// lock of any group.
     counting: [Mutex<()>; VALUE_LOCKS as usize],
-    /// Of groups, by their numbers: where the search for the next attribute block goes on, in which transaction.
+    /// Of groups, by their numbers: where the search for the next attribute block goes on, in which
+    /// transaction.
     behind: [AtomicU64; HANDS as usize],
     counts: ThreadCounter<4>,
 }
@@ -61,7 +64,7 @@ pub struct SharingStats {
     pub blocks_made: u64,
     /// Times that an attribute was given a value that another had in an inode of its own.
     pub values_shared: u64,
-    /// Blocks and values that were looked at in vain, for only their hashes were equal.
+    /// Blocks and values that were looked at in vain, because only their hashes were equal.
     pub differing: u64,
 }
 
@@ -86,7 +89,8 @@ impl Sharing {
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the search for an attribute block in `group` goes on, if there was one in transaction `tid`.
+    /// Where the search for an attribute block in `group` goes on, if there was one in transaction
+    /// `tid`.
     pub(crate) fn behind(&self, group: Option<u32>, tid: Tid) -> Option<u64> {
         // Relaxed: any block will do.
         let behind = self.hand(group).load(Relaxed);

@@ -1,4 +1,4 @@
-//! What cannot be done is answered before anything is changed.
+//! An operation that cannot be done is refused before anything changes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Attributes, ACLs, owners, times and flags are changed, and e2fsck and the kernel's mount say what came of it.
+//! Attributes, ACLs, owners, times and flags change, and e2fsck and the kernel's mount judge the
+//! result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,7 +60,7 @@ fn opened(image: &Image, write: bool) -> FileDevice {
     open().ok().or_else(|| (0..100).inspect(wait).find_map(|_| open().ok())).expect("the image opens")
 }
 
-/// What e2fsck finds.
+/// Returns the findings of e2fsck.
 fn said(image: &Path) -> String {
     let out = std::process::Command::new("e2fsck").arg("-fn").arg(image).output();
     out.map_or(String::new(), |out| String::from_utf8_lossy(&out.stdout).into_owned())
@@ -85,7 +86,8 @@ fn files(root: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink("target", root.join("link"))
 }
 
-/// Inodes of 128, 256 and 1024 bytes, blocks of 1 and 4 KiB, with and without checksums and EA inodes.
+/// Inodes of 128, 256 and 1024 bytes, blocks of 1 and 4 KiB, with and without checksums and EA
+/// inodes.
 const VOLUMES: [ImageSpec; 10] = [
     volume("i128_1k", &["-t", "ext4", "-I", "128", "-b", "1024", "-O", "^has_journal,^metadata_csum"]),
     volume("i128_4k_csum", &["-t", "ext4", "-I", "128", "-b", "4096", "-O", "^has_journal,metadata_csum"]),
@@ -105,7 +107,7 @@ const VOLUMES: [ImageSpec; 10] = [
     volume("ext2_1k_ea", &["-t", "ext2", "-I", "256", "-b", "1024", "-O", "ea_inode"]),
 ];
 
-/// Entries of values in EA inodes are in the block, for there is no room in the inode.
+/// Entries of values in EA inodes are in the block, because there is no room in the inode.
 const SMALL_EA: ImageSpec = volume(
     "i128_1k_ea",
     &["-t", "ext4", "-I", "128", "-b", "1024", "-O", "^has_journal,metadata_csum,ea_inode"],
@@ -208,7 +210,7 @@ fn check(session: &Session, model: &Model, what: &str) {
     }
 }
 
-/// An ACL with so many named users.
+/// An ACL with `users` named users.
 fn acl(users: u32) -> Acl {
     let entry = |tag, perm| AclEntry { tag, perm };
     let mut entries = vec![entry(AclTag::UserObj, 6)];
@@ -278,7 +280,8 @@ fn set_alike(root: &Path, attributes: &[(&str, usize)]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Files with equal attributes. Linux puts those into one block, if it is the first that goes there.
+/// Files with equal attributes. Linux puts those into one block, if it is the first that goes
+/// there.
 fn alike(root: &Path) -> std::io::Result<()> {
     set_alike(root, &[("user.one", 400)])
 }
@@ -288,7 +291,8 @@ fn alike_elsewhere(root: &Path) -> std::io::Result<()> {
     set_alike(root, &[("user.one", 9000)])
 }
 
-/// In the inode's record and in a block, by who has given them and by who reads the inode anew.
+/// A write removes capabilities from the inode's record and from a block, through the session that
+/// set them and through one that reads the inode again.
 #[test]
 fn a_write_takes_capabilities_off() {
     for (size, args) in [(256, &["-t", "ext4", "-I", "256"]), (128, &["-t", "ext4", "-I", "128"])] {
@@ -335,8 +339,8 @@ fn shared_blocks_and_values_are_left_to_the_others() {
         (VOLUMES[4].mounted(&[alike]), 400, true),
         // The entry is in the inode; and in the block.
         (VOLUMES[4].mounted(&[alike_elsewhere]), 9000, false),
-        // Linux 6.18 counts a reference for each file that shares the block; e2fsck says that there is one, and puts
-        // it right.
+        // Linux 6.18 counts a reference for each file that shares the block; e2fsck says that there
+        // is one, and puts it right.
         (SMALL_EA.mounted(&[alike_elsewhere]).then(&[Step::E2fsck(&[])]), 9000, true),
     ];
     for (spec, len, in_block) in cases {
@@ -357,7 +361,7 @@ fn shared_blocks_and_values_are_left_to_the_others() {
             let set = session.set_xattr(path, name, &vec![b'u'; len], XattrFlags::empty(), How::FOLLOW);
             set.unwrap_or_else(|e| panic!("{}: {name}: {e}", spec.name));
         };
-        // One more beside what is shared, and what is shared goes.
+        // One more attribute next to the shared one, and the shared one goes.
         set("/a", "user.two", 300);
         let value = session.get_xattr("/a", "user.one", How::FOLLOW).expect("it is there");
         assert_eq!(value, vec![b'v'; len], "{}", spec.name);
@@ -438,7 +442,8 @@ fn new_files_take_the_group_of_their_directory_where_the_volume_says_so() {
     writing.close("groups", &ours);
 }
 
-/// As in the kernel's mount: values that would fill the block go to inodes of their own, so that more attributes can be named there.
+/// As in the kernel's mount: values that would fill the block go to inodes of their own, so that
+/// more attributes can be named there.
 #[test]
 fn values_leave_room_for_names_where_they_can_be_elsewhere() {
     for (spec, count) in [(VOLUMES[4], 8), (VOLUMES[5], 20), (SMALL_EA, 8)] {
@@ -579,7 +584,7 @@ fn many_change_at_once_what_they_share() {
     }
 }
 
-/// What is set twice: an attribute, its two values, and whether the second is the first.
+/// The values set twice: an attribute and its two values, which may be equal.
 fn values_set_again() -> Vec<(&'static str, [Vec<u8>; 2])> {
     let acl = |gid| {
         let mut entries = Acl::from_mode(0o644).entries().to_vec();
@@ -602,7 +607,7 @@ fn values_set_again() -> Vec<(&'static str, [Vec<u8>; 2])> {
     cases
 }
 
-/// What Linux says in a file's time of change, the library says.
+/// The library reports the same time of change for a file as Linux does.
 #[test]
 fn a_value_that_is_there_already_is_no_change() {
     use rustix::fs::{XattrFlags as HostFlags, setxattr};
@@ -635,7 +640,8 @@ fn a_value_that_is_there_already_is_no_change() {
     writing.close("again", &ours);
 }
 
-/// What is read while attributes change: how long each file is. On a volume with `inline_data` the first two live in their inodes.
+/// The files that are read while attributes change, with their lengths. On a volume with
+/// `inline_data` the first two live in their inodes.
 const READ: [(&str, usize); 3] = [("small", 40), ("larger", 76), ("large", 5000)];
 /// How long the second is in the end, in a block.
 const SPILLED: usize = 600;
@@ -666,7 +672,8 @@ fn set_by_turns(session: &Session, path: &str) {
     }
 }
 
-/// Changes contents that live in their inode, until they have no room there; or names of a directory.
+/// Changes contents that live in their inode, until they have no room there; or names of a
+/// directory.
 fn change_inside(session: &Session, path: &str, len: usize) {
     let write = |bytes: &[u8]| {
         let file = session.open(path, OpenFlags::WRITE).expect("a file");
@@ -681,7 +688,7 @@ fn change_inside(session: &Session, path: &str, len: usize) {
         }
     }
     if path == "/larger" {
-        // The same as before, for a block is not written in one step.
+        // The same as before, because a block is not written in one step.
         write(&vec![(TURNS - 1) as u8; SPILLED]);
     }
 }
@@ -708,7 +715,8 @@ fn read_whole(session: &Session, path: &str, len: usize) {
     assert!(is_whole && all_same(&bytes[..read]), "{path}: {read} bytes, {:?}", &bytes[..read]);
 }
 
-/// Who reads contents does not wait for who sets attributes, though both may stand in one record.
+/// A reader of contents does not wait for a writer of attributes, though both may stand in one
+/// record.
 #[test]
 fn contents_and_attributes_are_whole_while_attributes_change() {
     for (is_inline, spec) in [
@@ -739,7 +747,7 @@ fn contents_and_attributes_are_whole_while_attributes_change() {
                     scope.spawn(|| change_inside(session, path, *len));
                 }
             }
-            // Who fails is not to be waited for.
+            // A thread that fails is not waited for.
             let since = std::time::Instant::now();
             while are_changing.load(Ordering::Relaxed) > 0 && since.elapsed().as_secs() < 60 {
                 all.iter().for_each(|(path, len)| (0..20).for_each(|_| read_whole(session, path, *len)));

@@ -1,5 +1,5 @@
-//! A file that is written over while its attributes change and its names come, go and move: none of that gets lost, neither in memory
-//! nor on the volume.
+//! A file that is written over while its attributes change and its names come, go and move: no
+//! change gets lost, in memory or on the volume.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,8 @@ use extern4_vfs::*;
 use crate::memory::{self, Volume, in_time};
 use crate::model::{Random, acl, open};
 
-/// Records with room for attributes and without, blocks of attributes that are shared and values in inodes of their own.
+/// Records with room for attributes and without, blocks of attributes that are shared and values in
+/// inodes of their own.
 const VOLUMES: [ImageSpec; 4] = [
     ImageSpec::new("beside-ext4", 32 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]),
     ImageSpec::new("beside-i128", 16 << 20, &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=1"]),
@@ -22,10 +23,10 @@ const VOLUMES: [ImageSpec; 4] = [
 
 const FILE: &str = "/file";
 const BLOCK: usize = 4096;
-/// Names that stay, whoever else comes and goes.
+/// Names that stay while others come and go.
 const LASTING: u32 = 2;
 
-/// Who changes one thing, which nobody else does, and knows how it is.
+/// A thread's changes to one property, which no other thread changes, with the expected state.
 trait Changer {
     fn change(&mut self, session: &Session, random: &mut Random);
     fn check(&self, session: &Session);
@@ -43,7 +44,8 @@ struct Rights {
 
 impl Changer for Rights {
     fn change(&mut self, session: &Session, random: &mut Random) {
-        // Those with set-id bits are kept from who writes; he leaves them, for he is root.
+        // Modes with set-id bits are not cleared by the writer: it is root, and root's writes keep
+        // them.
         let mode = 0o400 + random.below(0o300) as u16 + if random.below(8) == 0 { 0o4000 } else { 0 };
         match random.below(6) {
             0 => {

@@ -1,5 +1,5 @@
-//! Whole volumes checked, and judged by `e2fsck -fn`: what it has nothing to say of is clean, and what it complains of
-//! is reported.
+//! Whole volumes checked, and judged by `e2fsck -fn`: what it has nothing to say of is clean, and
+//! what it complains of is reported.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -27,7 +27,8 @@ fn faults(path: &Path, threads: usize) -> Result<(Vec<Fault>, Summary), String> 
     Ok((faults, summary))
 }
 
-/// What `e2fsck -fn` would change, one sentence a line; its words where it cannot work at all.
+/// The changes that `e2fsck -fn` would make, one sentence a line; its output where it cannot work
+/// at all.
 pub(crate) fn complaints(path: &Path) -> Vec<String> {
     let tool = find("e2fsck").expect("e2fsck is installed");
     let output = Command::new(tool).arg("-fn").arg(path).output().expect("e2fsck runs");
@@ -80,8 +81,8 @@ fn clean_images_have_no_faults() {
     }
 }
 
-/// Images of which e2fsck says something and we do not: it calls every orphan of a volume without a journal a fault, and cannot
-/// work without the external journal.
+/// Images on which e2fsck reports faults and we do not. It calls every orphan of a volume without a
+/// journal a fault, and cannot work without the external journal.
 const OTHERWISE: [&str; 2] = ["ext4_orphans", "ext4_external_journal"];
 
 #[test]
@@ -140,7 +141,8 @@ fn reserved_inodes_may_be_in_several_groups() {
     assert_clean(SPEC.name, &SPEC.build().path);
 }
 
-/// The quota files of a volume that we have written to say what everybody has; each kind of damage to them is found.
+/// The quota files of a volume that we have written to are right for every owner, and the check
+/// finds each kind of damage to them.
 #[test]
 fn quota_files_are_checked() {
     const SPEC: ImageSpec = ImageSpec::new(
@@ -171,7 +173,8 @@ fn quota_files_are_checked() {
     let sound = std::fs::read(&image.path).expect("the image");
     let magic = 0xd9c0_1f11_u32.to_le_bytes();
     let head = sound.chunks(1024).position(|block| block.starts_with(&magic)).expect("a quota file") * 1024;
-    // mke2fs has put its first blocks one behind the other: the superuser's entry is the first of the first leaf.
+    // mke2fs has put its first blocks one behind the other: the superuser's entry is the first of
+    // the first leaf.
     let reference = |at: usize| usize::from(sound[at]) * 1024 + head;
     let leaf = (0..4).fold(head + 1024, |at, _| reference(at));
     let damages: [(&str, usize, &[u8], &str); 6] = [
@@ -289,7 +292,8 @@ fn judge(name: &str, broken: &Image, failed: &mut Vec<String>) {
     }
 }
 
-/// Bytes of metadata blocks changed one by one: all of them are noticed, for all are under checksums.
+/// Bytes of metadata blocks changed one by one: all of them are noticed, because all are under
+/// checksums.
 #[test]
 fn no_byte_under_a_checksum_can_change() {
     let base = &BASES[0];
@@ -336,7 +340,8 @@ fn a_block_with_two_owners_is_reported_with_both() {
     let (first, second) = (ino("/files/12287-bytes"), ino("/files/12288-bytes"));
     let block = image.debugfs("bmap /files/12287-bytes 1\n");
     let block: u64 = block.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
-    // A file, and the inode that keeps room for the descriptors to grow: most of what that has is claimed already.
+    // A file, and the inode that keeps room for the descriptors to grow: most of what that has is
+    // claimed already.
     for (other, index) in [(second, "1"), (RESIZE_INO, "0")] {
         let broken = image.copy();
         broken.debugfs(&format!("sif <{other}> block[{index}] {block}\n"));
@@ -363,7 +368,8 @@ fn toggle_shared_blocks(image: &Image) {
     file.write_all_at(&[byte[0] ^ 0x40], 1024 + 0x65).expect("written");
 }
 
-/// Android's images store equal blocks once (`shared_blocks`): files' contents, their maps and attribute blocks.
+/// Android's images store equal blocks once (`shared_blocks`): files' contents, their maps and
+/// attribute blocks.
 #[test]
 fn blocks_that_files_may_share_are_no_fault() {
     const SPEC: ImageSpec = ImageSpec::new(
@@ -406,7 +412,8 @@ fn blocks_that_files_may_share_are_no_fault() {
     let fs = walk::open(&image.path);
     let table = fs.group(0).expect("a group").inode_table();
     drop(fs);
-    // What `two` shares, and whether that is sound; Linux refuses to read a file that has fixed metadata.
+    // The blocks that `two` shares, and whether that is sound. Linux refuses to read a file that
+    // has fixed metadata.
     for (what, script, is_sound) in [
         ("data", format!("sif two block[0] {data}\n"), true),
         ("data with itself", format!("sif two block[1] {data}\nsif two block[2] {data}\n"), true),

@@ -1,5 +1,6 @@
-//! Contents of files that change at random, beside an array of bytes that changes in the same way. Then our own check,
-//! `e2fsck`, `debugfs` and, where it can be mounted, the kernel say what they think of the volume.
+//! Contents of files that change at random, compared with an array of bytes that changes in the
+//! same way. Then our own check, `e2fsck`, `debugfs` and, where it can be mounted, the kernel judge
+//! the volume.
 
 use std::sync::Arc;
 
@@ -284,7 +285,8 @@ fn contents_change_as_an_array_of_bytes_does() {
     });
 }
 
-/// Files whose blocks never stand together, written in no order: trees of several levels, whose nodes split anywhere.
+/// Files whose blocks never stand together, written in no order: trees of several levels, whose
+/// nodes split anywhere.
 fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     let image = image(name, 40 << 20, mke2fs);
     let fs = open(&image);
@@ -343,7 +345,7 @@ fn deep_trees_grow_and_shrink() {
     fragment("ext2-deep", &["-t", "ext2", "-b", "1024"], 2);
 }
 
-/// Who reads a file while its tree changes sees every byte that was there before and stays.
+/// A reader of a file whose tree changes sees every byte that was there before and stays.
 #[test]
 fn readers_see_what_stays_while_the_map_changes() {
     let image = image("ext4-readers", 40 << 20, &["-t", "ext4", "-b", "1024"]);
@@ -386,8 +388,8 @@ fn readers_see_what_stays_while_the_map_changes() {
     fs.close().unwrap();
 }
 
-/// Not a test of anything: prints how fast a file is written. Run it alone, with `--release` and `--ignored
-/// --nocapture`.
+/// Not a test of anything: prints how fast a file is written. Run it alone, with `--release` and
+/// `--ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn speed_of_writing() {

@@ -8,7 +8,8 @@ use extern4_vfs::Errno;
 
 use crate::walk;
 
-/// Plain replay, revoked blocks, contents of files, escaped ones among them, fast commits of every kind of map.
+/// Plain replay, revoked blocks, contents of files, escaped ones among them, fast commits of every
+/// kind of map.
 const NAMES: [&str; 7] = [
     "ordered",
     "revokes",
@@ -40,8 +41,9 @@ fn crashed_images_are_what_the_kernel_recovers() {
     }
 }
 
-/// When the kernel replays a fast commit it enters names anew, which sets the times of their directories to those of
-/// the replay; and a directory that it makes anew is left with a link count of 1 and no count of blocks.
+/// When the kernel replays a fast commit it enters names again, which sets the times of their
+/// directories to those of the replay. It leaves a directory that it makes again with a link count
+/// of 1 and no count of blocks.
 fn forget_what_replay_changes(ours: &mut Tree, theirs: &Tree) {
     for (path, entry) in ours.entries.iter_mut().filter(|(_, entry)| entry.kind == Kind::Directory) {
         (entry.mtime, entry.ctime, entry.blocks) = (None, None, None);

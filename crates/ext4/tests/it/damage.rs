@@ -1,4 +1,5 @@
-//! Damage that a change comes upon: what it has half done is lost, and whether changes go on is for the volume to say.
+//! Damage that a change meets: the half-done change is lost, and the volume's settings say whether
+//! further changes are allowed.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ fn damaged(journal: bool, policy: &str, which: &Bitmap) -> Option<(Image, u64)> 
     Some((image, bitmap))
 }
 
-/// What has been noted of damage in the superblock on the device: how often, and which block was the last.
+/// The damage noted in the superblock on the device: how often, and which block was the last.
 fn noted(image: &Image) -> (u32, Option<u64>) {
     let fs = walk::open(&image.path);
     let sb = fs.superblock();
@@ -69,7 +70,8 @@ fn damage_is_the_end_of_changes_where_the_volume_says_so() {
     }
 }
 
-/// The log may hold a superblock that says nothing of the damage, and recovery writes it over the one that does.
+/// The log may hold a superblock that says nothing of the damage, and recovery writes it over the
+/// one that does.
 #[test]
 fn what_is_noted_of_damage_outlives_recovery() {
     let Some((image, _)) = damaged(true, "remount-ro", &Bitmap::Inodes) else { return };
@@ -121,7 +123,7 @@ fn changes_that_do_not_meet_the_damage_go_on_where_the_volume_says_so() {
         assert_eq!(found.attr().mode & 0o7777, 0o711, "it was made durable");
         assert!(walk::resolve(&fs, "/f").is_err());
         drop(fs);
-        // What is left for e2fsck to mend is the bitmap.
+        // Only the bitmap is left for e2fsck to mend.
         let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
         tools::e2fsck(&image.path).expect("nothing is wrong any more");
     }
@@ -144,7 +146,8 @@ fn what_is_half_done_when_damage_is_met_is_never_kept() {
     assert!(walk::resolve(&walk::open(&image.path), "/d").is_err());
 }
 
-/// A group that says it has free blocks, and a bitmap that has none: what was promised to a change cannot be found.
+/// A group that says it has free blocks, and a bitmap that has none: what was promised to a change
+/// cannot be found.
 #[test]
 fn free_blocks_that_are_not_there_are_damage() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^uninit_bg", "-e", "remount-ro"];

@@ -1,5 +1,5 @@
-//! Contents of files that go through the journal: what is there after a crash, and that nothing is replayed over what has
-//! been written past the journal.
+//! Contents of files that go through the journal: their state after a crash. No replay writes over
+//! contents that were written past the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -29,11 +29,12 @@ const INDIRECT: ImageSpec =
 enum Way {
     /// The superblock says so.
     Default,
-    /// Who opens the volume says so.
+    /// The options for opening the volume say so.
     Option,
     /// New files take the flag over from the root directory.
     Flag,
-    /// They do for a while, and then not, by turns; and files are emptied before they are written anew.
+    /// They do for a while, then do not, and so on; and files are emptied before they are written
+    /// again.
     ByTurns,
     /// They do not.
     Not,
@@ -83,7 +84,7 @@ impl Volume {
         self.session.namespace().root().superblock().sync().expect("sync");
     }
 
-    /// What a crash leaves of what has been flushed by now.
+    /// The bytes that a crash leaves now: only those that have been flushed.
     fn crash(&self) -> Vec<u8> {
         self.device.crash(self.device.moment(), |_| false).into_bytes()
     }
@@ -109,14 +110,14 @@ fn read_all(file: &OpenFile) -> Vec<u8> {
     bytes
 }
 
-/// The contents of a file of a volume that nobody writes to; empty if it is not there.
+/// The contents of a file of a volume that no thread writes to; empty if there is no such file.
 fn contents_in(bytes: Vec<u8>, path: &str) -> Vec<u8> {
     let fs = Ext4::open(Arc::new(MemoryDevice::new(bytes)), &OpenOptions::default()).expect("it opens");
     let session = session(Arc::new(fs));
     open(&session, path, OpenFlags::READ, 0).map_or(Vec::new(), |file| read_all(&file))
 }
 
-/// Who replays a journal.
+/// The software that replays a journal.
 #[derive(Clone, Copy, Debug)]
 enum Recovery {
     /// We, in memory.
@@ -148,7 +149,7 @@ fn recovered(what: &str, bytes: &[u8], by: Recovery) -> Vec<u8> {
     std::fs::read(&file).expect("the image is read")
 }
 
-/// What a file holds after a crash, whoever recovers the volume.
+/// Asserts the contents of a file after a crash, for any software that recovers the volume.
 fn assert_left(what: &str, left: &[u8], path: &str, want: &[u8]) {
     for by in ALL {
         let found = contents_in(recovered(what, left, by), path);
@@ -157,7 +158,7 @@ fn assert_left(what: &str, left: &[u8], path: &str, want: &[u8]) {
     }
 }
 
-/// Files of so many blocks, each written over as a whole.
+/// The blocks of a file, each of which is written over as a whole.
 const BLOCKS: usize = 30;
 const FILES: usize = 3;
 const VERSIONS: u64 = 40;
@@ -166,12 +167,13 @@ fn version(number: u64, block_size: usize) -> Vec<u8> {
     number.to_le_bytes().repeat(BLOCKS * block_size / 8)
 }
 
-/// What one thread has done to its file: the moment when each version was begun, and when a version was durable.
+/// One thread's history of its file: the moment when each version was begun, and when a version was
+/// durable.
 #[derive(Default)]
 struct Sequence {
     begun: Vec<usize>,
     synced: Vec<(usize, u64)>,
-    /// A version may be there in part, beside others.
+    /// A version may be there in part, mixed with others.
     by_turns: bool,
 }
 
@@ -229,7 +231,8 @@ fn states() -> u64 {
     memory::number("EXTERN4_CRASHES", 120)
 }
 
-/// Threads write versions of their files; then the power fails at any moment. Returns the faults that are found.
+/// Threads write versions of their files; then the power fails at any moment. Returns the faults
+/// that are found.
 fn faults_after_crashes(spec: &ImageSpec, way: Way, block_size: usize) -> Option<Vec<String>> {
     let volume = Volume::new(spec, way)?;
     volume.sync();
@@ -258,7 +261,8 @@ fn faults_after_crashes(spec: &ImageSpec, way: Way, block_size: usize) -> Option
     Some(faults)
 }
 
-/// Whether a file's contents go through the journal or not, and whoever had its blocks before: what was synced is there.
+/// A file has its synced contents, whether they go through the journal or not, with blocks of any
+/// former owner.
 #[test]
 fn what_comes_and_goes_is_never_older_than_what_was_synced() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
@@ -279,12 +283,13 @@ fn a_write_is_there_after_a_crash_whole_or_not_at_all() {
             assert!(faults.is_empty(), "{}", faults.join("\n"));
         }
     }
-    // What stands there without the journal's help shows that halves would have been found.
+    // The contents left without the journal's help show that the test would have found halves.
     let faults = faults_after_crashes(&SMALL_BLOCKS, Way::Not, 1024).unwrap_or_default();
     assert!(faults.iter().any(|fault| fault.contains("a part of")), "{faults:?}");
 }
 
-/// Also where the map of the file goes on in another place: behind what the inode itself names, and behind the first block of numbers.
+/// Also where the map of the file goes on in another place: behind what the inode itself names, and
+/// behind the first block of numbers.
 #[test]
 fn what_is_new_to_a_file_is_written_in_one_step() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
@@ -464,8 +469,8 @@ fn a_file_that_comes_into_the_journal_is_what_it_was() {
     volume.close("switched");
 }
 
-/// A file comes into the journal and leaves it, over and over, while it is read, and while others log theirs. Whoever reads it finds
-/// nothing that is older than the last write that had returned before.
+/// A file comes into the journal and leaves it, over and over, while it is read, and while others
+/// log theirs. A reader finds nothing that is older than the last write that had returned before.
 #[test]
 fn a_file_that_is_switched_is_never_old() {
     let Some(volume) = Volume::new(&SMALL_BLOCKS, Way::Not) else { return };
@@ -538,7 +543,8 @@ fn use_all(session: &Session) -> Vec<Errno> {
     errors.filter(|errno| ![Errno::ENOENT, Errno::EEXIST].contains(errno)).collect()
 }
 
-/// On a damaged volume, a file has blocks that are others' metadata. What it writes there is looked at before it is believed.
+/// On a damaged volume, a file has blocks that are others' metadata. A later reader of that
+/// metadata verifies what the file wrote there.
 #[test]
 fn metadata_that_a_file_writes_over_is_not_believed() {
     const ARGS: [&[&str]; 2] = [
@@ -558,7 +564,8 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
             let ino = walk::resolve(&fs, path).expect("a file").ino();
             fs.raw_inode(ino.try_into().expect("an inode number")).expect("an inode")
         };
-        // The first block that the root of a map names: of a file's extents, or of what leads there.
+        // The first block that the root of a map names: of a file's extents, or of what leads
+        // there.
         let first = |path| {
             let inode = raw(path);
             let at = if inode.map()[6] == 0 { 20 } else { 16 };
@@ -578,7 +585,8 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
                 let session = session(Arc::new(fs));
                 assert_eq!(use_all(&session), [], "{mke2fs:?}, block {claimed}");
                 let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
-                // Only a checksum tells that a name, or where a run of blocks stands, is not what it was.
+                // Only a checksum tells that a name, or where a run of blocks stands, is not what
+                // it was.
                 let data = if has_checksums { &[byte; 3][..] } else { &[byte; 1024] };
                 file.write_at(data, 40).expect("it is the file's");
                 let found = use_all(&session);
@@ -708,7 +716,7 @@ fn blocks_that_are_written_over_whole_are_not_read() {
     fs.close().expect("close");
 }
 
-/// What the kernel has left in a journal, we go on with.
+/// We go on with a journal that the kernel has left.
 #[test]
 fn what_the_kernel_has_logged_is_there_when_we_go_on() {
     if !SMALL_BLOCKS.can_run() {

@@ -1,6 +1,7 @@
-//! A hunt for deadlocks: eight threads move, exchange, make and remove everything in a small tree of directories, above, below and
-//! beside each other, and look at it meanwhile. A watchdog says what each was doing if one stops; and when all have ended,
-//! what the caches show has to be what the file system has, and a tree.
+//! A hunt for deadlocks. Eight threads move, exchange, make and remove everything in a small tree
+//! of directories, above, below and next to each other, and look at it meanwhile. If a thread
+//! stops, a watchdog says what each was doing. When all have ended, the caches have to show what
+//! the file system has, and that has to be a tree.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ const THREADS: u64 = 8;
 /// How often each thing was done with success.
 type Done = BTreeMap<&'static str, u64>;
 
-/// What a thread does next.
+/// A thread's next operation.
 #[derive(Debug)]
 enum Step {
     Change(Op),
@@ -134,7 +135,7 @@ fn clear(session: &Session, path: &str) -> Result<()> {
     session.rmdir(path)
 }
 
-/// What is in a directory: names with the attributes of each.
+/// The entries of a directory: names with the attributes of each.
 fn list(session: &Session, path: &str) -> Result<Vec<(Vec<u8>, Option<Attr>)>> {
     let dir = open(session, path, OpenFlags::READ | OpenFlags::DIRECTORY, 0)?;
     let (mut batch, mut cookie, mut names) = (DirBatch::new(), 0, Vec::new());
@@ -147,7 +148,7 @@ fn list(session: &Session, path: &str) -> Result<Vec<(Vec<u8>, Option<Attr>)>> {
     }
 }
 
-/// What stands at each path: number, type and links.
+/// The inode at each path: number, type and links.
 type Shown = BTreeMap<Vec<u8>, (u64, FileType, u64)>;
 
 /// The tree as a session shows it, in which each directory leads back up.
@@ -191,7 +192,7 @@ fn assert_links(what: &str, shown: &Shown) {
     }
 }
 
-/// Lets the threads loose; afterwards everybody agrees about what is left. Returns what was done.
+/// Runs the threads; afterwards all views agree about what is left. Returns what was done.
 fn hunt(what: &str, fs: &Arc<impl FileSystem>, options: SuperOptions, seed: u64, steps: u64) -> Done {
     let sb = SuperBlock::new(Arc::clone(fs) as Arc<dyn FileSystem>, options).expect("the root can be read");
     let root = Session::new(&Namespace::new(sb), Cred::root());
@@ -227,13 +228,14 @@ fn kind(kind: Kind) -> FileType {
     match kind {
         Kind::Directory => FileType::Directory,
         Kind::File => FileType::Regular,
-        // What a whiteout is.
+        // A whiteout is a character device.
         Kind::CharDevice => FileType::CharDevice,
         other => panic!("nobody made {other:?}"),
     }
 }
 
-/// Caches in which nearly everything has room, or such that names and inodes come and go all the time.
+/// Caches in which nearly everything has room, or such that names and inodes come and go all the
+/// time.
 fn caches(seed: u64) -> SuperOptions {
     let most = if seed.is_multiple_of(2) { 1024 } else { 32 };
     SuperOptions { max_dentries: most, max_inodes: most, ..SuperOptions::default() }
@@ -278,7 +280,8 @@ fn no_deadlock_on_ext4() {
     }
 }
 
-/// Lets threads loose that do `each` with growing numbers, as long as the first has not done it `times`.
+/// Lets threads loose that do `each` with growing numbers, as long as the first has not done it
+/// `times`.
 fn loose(what: &str, times: u64, each: Vec<Box<dyn Fn(u64) + Send>>) {
     let ended = Arc::new(AtomicBool::new(false));
     let crowd = each.into_iter().enumerate().map(|(thread, each)| {
@@ -311,8 +314,10 @@ impl Drop for EndsAll {
     }
 }
 
-/// Three threads that each wait for the next: who exchanges two directories of one parent has the first; who moves a
-/// file into the first from far below the second has that; and who removes that one has the second.
+/// Three threads that each wait for the next. The first exchanges two directories of one parent and
+/// holds the first directory. The second moves a file into the first directory from a directory
+/// below the second, and holds that lower one. The third removes the lower one and holds the second
+/// directory.
 #[test]
 fn an_exchange_beside_a_move_between_other_directories() {
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a root");
@@ -350,7 +355,8 @@ fn an_exchange_beside_a_move_between_other_directories() {
     );
 }
 
-/// A file is freed with its last name, and a whiteout gets its number before everybody has forgotten it.
+/// A file is freed with its last name, and a whiteout gets its number before every cache has
+/// forgotten it.
 #[test]
 fn a_whiteout_is_not_the_file_that_had_its_number() {
     let spec = ImageSpec::new("ext4", 32 << 20, &["-t", "ext4", "-b", "1024", "-N", "16384", "-J", "size=4"]);

@@ -1,4 +1,5 @@
-//! What cannot be read without a key leaves the volume in no way, and the answers are the kernel's.
+//! Contents that cannot be read without a key leave the volume in no way, and the answers are the
+//! kernel's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,7 +44,8 @@ const WAYS: &[(&str, Way)] = &[
         let file = open(session, path, OpenFlags::WRITE, 0)?;
         file.fallocate(FallocateMode::empty(), 0, 8192).map(|()| Vec::new())
     }),
-    // Below the VFS, where no file is opened: so a mount comes here, and a file of no size is as empty as it looks.
+    // Below the VFS, where no file is opened: so a mount comes here, and a file of no size is as
+    // empty as it looks.
     ("read the inode", |session, fs, path| {
         let mut bytes = vec![0; 8192];
         let len = fs.read_at(&inode(session, fs, path)?, &mut bytes, 0)?;
@@ -70,7 +72,7 @@ fn inode(session: &Session, fs: &Ext4, path: &str) -> Result<Inode> {
     fs.read_inode(session.stat(path, How::NOFOLLOW)?.ino).map(Inode::detached)
 }
 
-/// What the kernel answers to an `open`.
+/// The kernel's answer to an `open`.
 fn errno_of_kernel(mount: &Path, path: &str) -> Option<u16> {
     let error = std::fs::File::open(mount.join(path.trim_start_matches('/'))).err()?;
     u16::try_from(error.raw_os_error()?).ok()
@@ -107,7 +109,7 @@ fn contents_that_cannot_be_read_leave_in_no_way() {
             }
             match way(&session, &fs, &path) {
                 Ok(bytes) => panic!("{what} of {file}: gives {} bytes", bytes.len()),
-                // What is written to a damaged map may be refused in another way.
+                // A write to a damaged map may be refused in another way.
                 Err(error) if file.ends_with("-map") => {
                     assert_eq!(error.errno(), Errno::EUCLEAN, "{what} of {file}")
                 }

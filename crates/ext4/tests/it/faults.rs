@@ -1,6 +1,6 @@
-//! A device that fails: the n-th read, write or flush of a sequence of operations, once or from then on. The caller is told, and
-//! nothing panics or hangs. The volume opens again when the device is well, `e2fsck` finds no fault, and what was synced before is
-//! there.
+//! A device that fails: the n-th read, write or flush of a sequence of operations, once or from
+//! then on. The caller is told, and nothing panics or hangs. The volume opens again when the device
+//! is well, `e2fsck` finds no fault, and what was synced before is there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn shape(fs: &impl extern4_vfs::FileSystem) -> Tree {
     tree
 }
 
-/// The same without what a write that failed may have changed.
+/// Returns the tree without the fields that a failed write may have changed.
 fn without_sizes(mut tree: Tree) -> Tree {
     for entry in tree.entries.values_mut().filter(|entry| entry.kind == Kind::File) {
         entry.size = 0;
@@ -62,9 +62,10 @@ fn without_sizes(mut tree: Tree) -> Tree {
     tree
 }
 
-/// What was done before the device failed.
+/// The operations done before the device failed.
 struct Done {
-    /// The tree after each operation, the first before any, the last as if what failed had been done.
+    /// The tree after each operation, the first before any, the last as if what failed had been
+    /// done.
     trees: Vec<Tree>,
     synced: usize,
     /// The operation that failed changes contents.
@@ -73,7 +74,8 @@ struct Done {
     failed: bool,
 }
 
-/// Runs the sequence until something fails; if it `goes_on`, whatever may be done after that is done.
+/// Runs the sequence until something fails; if it `goes_on`, also does whatever may be done after
+/// that.
 fn work(fs: &Arc<Ext4>, habits: &Habits, seed: u64, goes_on: bool) -> Done {
     let model_fs = MemFs::new(MemLimits::default());
     let (ours, model) = (session(Arc::clone(fs) as _), session(Arc::clone(&model_fs) as _));
@@ -192,12 +194,13 @@ fn explore(spec: ImageSpec, habits: Habits, seed: u64) {
     }
     let bytes = memory::bytes_of(&spec);
     let [reads, writes, flushes] = requests(bytes.clone(), &habits, seed);
-    // Of each kind so many, spread over the sequence; all of them in a soak.
+    // The most faults of each kind, spread over the sequence; all of them in a soak.
     let most = memory::number("EXTERN4_FAULTS", 16);
     let kinds = [
         (Request::Read, reads, 1, Effect::Error(EIO)),
         (Request::Write, writes, 1, Effect::Error(EIO)),
-        // Not less: the superblock is written as one, or the format has no way to change it (see power.rs).
+        // Not less: the superblock is written as one, or the format has no way to change it (see
+        // power.rs).
         (Request::Write, writes, 1, Effect::Short(1024)),
         (Request::Write, writes, u64::MAX, Effect::Error(EIO)),
         (Request::Flush, flushes, 1, Effect::Error(EIO)),
@@ -235,7 +238,8 @@ fn ext4_with_quotas_on_a_device_that_fails() {
     seeds().for_each(|seed| explore(ImageSpec::new("faults-quota", 8 << 20, mke2fs), HABITS, seed + 40));
 }
 
-/// `data_err=abort`: contents that the device does not take end all changes; otherwise only the writer is told.
+/// `data_err=abort`: contents that the device does not take end all changes; otherwise only the
+/// writer is told.
 #[test]
 fn contents_that_cannot_be_written_end_all_changes_where_that_is_asked_for() {
     let spec = ImageSpec::new("faults-abort", 8 << 20, &["-t", "ext4", "-b", "1024"]);

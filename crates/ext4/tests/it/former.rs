@@ -1,5 +1,6 @@
-//! The journal of a volume that was made over another one, whose log is still there: no record of that is replayed. Also,
-//! how journals get checksums, and that opening a volume does not read its log.
+//! The journal of a volume that was made over another one, whose log is still there: no record of
+//! that is replayed. Also, how journals get checksums, and that opening a volume does not read its
+//! log.
 
 use std::sync::Arc;
 
@@ -58,7 +59,8 @@ fn over(former: &Pair, features: &str, same_uuid: bool) -> Pair {
     pair
 }
 
-/// One volume over another: after each file that was made durable, a crash leaves these files and no others.
+/// One volume over another: after each file that was made durable, a crash leaves these files and
+/// no others.
 fn replace(features: &str, external: bool, data: Option<DataMode>, seed: u64) {
     let mut random = Random::new(seed);
     let former = Pair::new(features, external);

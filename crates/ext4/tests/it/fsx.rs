@@ -1,6 +1,7 @@
-//! The algorithm of `fsx`: one file, read, written, cut and moved at random, beside an array of bytes, through sessions of the
-//! VFS. Every read has to give what the array has; now and then the file is closed, caches are dropped, or the volume is closed
-//! and opened again. Where that is asked for, the file's contents go through the journal for a while, and past it again.
+//! The algorithm of `fsx`: one file, read, written, cut and moved at random, and compared with an
+//! array of bytes, through sessions of the VFS. Every read has to give what the array has. Now and
+//! then the test closes the file, drops caches, or closes the volume and opens it again. On
+//! request, the file's contents go through the journal for a while, and past it again.
 
 use std::sync::Arc;
 

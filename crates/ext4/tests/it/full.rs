@@ -1,5 +1,6 @@
-//! Full volumes: with a handful of free blocks or inodes, or none, every kind of operation is done or answers `ENOSPC`, and then
-//! has changed nothing. What takes no block is done on a volume that has none left.
+//! Full volumes. With a handful of free blocks or inodes, or none, every kind of operation
+//! succeeds, or answers `ENOSPC` and has changed nothing. Operations that take no block are done on
+//! a volume that has none left.
 
 use std::sync::Arc;
 
@@ -19,9 +20,9 @@ const LONG: usize = 250;
 /// An operation, and what it may need.
 struct Trial {
     op: Op,
-    /// With so many free blocks it must be done.
+    /// The number of free blocks with which it must be done.
     enough: u64,
-    /// What was done before there was no room left stays, as with Linux.
+    /// The part done before there was no room left stays, as with Linux.
     in_parts: bool,
     /// It takes an inode.
     inodes: u64,
@@ -124,7 +125,7 @@ fn free(session: &Session) -> StatFs {
     session.statfs("/", How::FOLLOW).expect("statfs")
 }
 
-/// What the trials need, and nothing free.
+/// Makes the files that the trials need, and leaves nothing free.
 fn furnish(session: &Session, block: u64) {
     let dirs = ["/room", "/lists", "/packed", "/tree", "/empty", "/pads"];
     dirs.iter().for_each(|path| drop(session.mkdir(path, 0o755).expect(path)));
@@ -208,7 +209,7 @@ fn give_inodes(session: &Session, inodes: u64) {
     assert_eq!(free(session).files_free, inodes);
 }
 
-/// What there is little of.
+/// The resource that is scarce.
 #[derive(Clone, Copy, PartialEq)]
 enum Scarce {
     Blocks,
@@ -264,7 +265,7 @@ fn attempt(what: &str, bytes: &[u8], block: u64, scarce: Scarce, left: u64, it: 
     }
 }
 
-/// How many of the volumes are shown to `e2fsck`: one in so many.
+/// The interval at which volumes are shown to `e2fsck`: one in this number.
 fn judged_every() -> u64 {
     memory::number("EXTERN4_FULL", 8).max(1)
 }
@@ -279,7 +280,8 @@ fn explore(spec: ImageSpec, block: u64, fallocate: bool, scarce: Scarce, lefts: 
     let (mut count, mut failed) = (0, Vec::new());
     for mut it in trials(block, fallocate) {
         if spec.name.contains("quota") && matches!(it.op, Op::Chown(..)) {
-            // Each new owner gets an entry in a quota file, which may take four blocks and what maps them.
+            // Each new owner gets an entry in a quota file, which may take four blocks and what
+            // maps them.
             it.enough = 2 * (4 + 2);
         }
         for &left in lefts {
@@ -329,7 +331,8 @@ fn ext4_without_free_inodes() {
     explore(ImageSpec::new("full-inodes", 4 << 20, mke2fs), 1024, true, Scarce::Inodes, &[0, 1, 2]);
 }
 
-/// While there is plenty threads set blocks aside for themselves. Whoever needs the last ones gets them all the same.
+/// While there is plenty, threads set blocks aside for themselves. A thread that needs the last
+/// ones gets them all the same.
 #[test]
 fn what_other_threads_have_set_aside_can_be_used() {
     const THREADS: u64 = 4;
@@ -364,7 +367,8 @@ fn what_other_threads_have_set_aside_can_be_used() {
     memory::fsck(spec.name, &device);
 }
 
-/// Every block of a directory has to be revoked in the journal when it is freed, and these are more than one transaction can tell.
+/// Every block of a directory has to be revoked in the journal when it is freed, and these are more
+/// than one transaction can tell.
 #[test]
 fn a_huge_directory_goes_with_a_small_journal() {
     const DELETED: &str = "fallocate huge 0 230000\nsif huge mode 040755\nsif huge size 235521024\nsif huge links_count 0\n\

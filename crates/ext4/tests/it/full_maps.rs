@@ -1,5 +1,6 @@
-//! Maps that grow on volumes that are full: what is set aside before a change is enough for every node that the change adds. Otherwise
-//! it would come upon the full volume half way, and all of the volume could be changed no more.
+//! Maps that grow on volumes that are full: what is set aside before a change is enough for every
+//! node that the change adds. Otherwise it would meet the full volume half way, and no part of the
+//! volume could be changed any more.
 
 use extern4_testkit::image::{ImageSpec, Step};
 use extern4_vfs::*;
@@ -54,7 +55,8 @@ impl Volume {
         assert_eq!(self.free(), count);
     }
 
-    /// What was tried was done or there was no room for it, and the volume can be changed as before.
+    /// Checks that the operation was done or had no room, and that the volume can be changed as
+    /// before.
     fn judge(self, result: Result<()>) {
         self.judge_unlike(result, Errno::ENOSPC);
         memory::fsck(self.what, &self.device);
@@ -115,7 +117,8 @@ fn zeroes_where_two_full_leaves_meet() {
     volume.judge(result);
 }
 
-/// As much as one change does of it ends in the middle of an extent, which goes on behind the hole as well.
+/// One change's part of the hole ends in the middle of an extent, which continues behind the hole
+/// as well.
 #[test]
 fn a_hole_in_a_long_extent_of_a_full_leaf() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
@@ -149,7 +152,8 @@ fn what_i_blocks_cannot_count_is_refused_before_it_is_done() {
 /// A change of a file.
 type Tried<'a> = &'a dyn Fn(&OpenFile) -> Result<()>;
 
-/// A file of four unwritten extents, which fill its inode, and as many sectors as can be counted: a fifth takes a block more.
+/// A file of four unwritten extents, which fill its inode, and as many sectors as can be counted: a
+/// fifth takes a block more.
 #[test]
 fn what_cuts_a_map_that_i_blocks_cannot_count_is_refused_before_it_is_done() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^huge_file,^has_journal,^metadata_csum"];

@@ -1,4 +1,5 @@
-//! Bytes that break the format: each is refused with the exact rule it breaks, and nothing panics or hangs.
+//! Bytes that break the format: each is refused with the exact rule it breaks, and nothing panics
+//! or hangs.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -16,8 +17,8 @@ use crate::{memory, walk};
 const BLOCK: usize = 4096;
 const MKE2FS: [Need; 1] = [Need::Tool("mke2fs")];
 
-/// What is in the images: `file` has two extents, `map` is fragmented into more than a root holds, `dir` has names,
-/// `link` a target in a block, `attrs` attributes in a block, `crowd` a hash tree.
+/// Fills the images: `file` has two extents, `map` is fragmented into more than a root holds, `dir`
+/// has names, `link` a target in a block, `attrs` attributes in a block, `crowd` a hash tree.
 fn fill(root: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(root.join("file"))?;
@@ -62,8 +63,8 @@ fn open(bytes: Vec<u8>) -> Result<Ext4, Error> {
     Ext4::open(Arc::new(MemoryDevice::read_only(bytes)), &OpenOptions::default())
 }
 
-/// Looks at everything: names, inodes, bytes, targets, attributes and ACLs; of a large directory only at the first few
-/// files. Returns what went wrong.
+/// Looks at everything: names, inodes, bytes, targets, attributes and ACLs; of a large directory
+/// only at the first few files. Returns what went wrong.
 fn look_at_all(fs: &Ext4) -> Vec<extern4_vfs::Error> {
     let mut errors = Vec::new();
     let (mut todo, mut seen) = (vec![fs.root_ino()], std::collections::HashSet::new());
@@ -197,7 +198,8 @@ fn each_broken_rule_is_named() {
             Structure::ExtentNode,
             CorruptKind::Order { what: "extents" },
         ),
-        // The child says that it is as high as its parent: were it believed, a node could be its own child.
+        // The child says that it is as high as its parent: were it believed, a node could be its
+        // own child.
         (
             "extent loop",
             |p| p.first_block("/map") + 6,
@@ -397,7 +399,8 @@ fn no_changed_byte_makes_a_look_panic_or_hang() {
     }
 }
 
-/// A volume of small groups, and what it has of its own in some of them: with `flex_bg` all in the first, else each in its group.
+/// A volume of small groups, and what it has of its own in some of them: with `flex_bg` all in the
+/// first, else each in its group.
 struct Grouped {
     bytes: Vec<u8>,
     own: Vec<(Structure, u64)>,
@@ -433,7 +436,8 @@ const GROUPED: [&[&str]; 2] = [
     &["-t", "ext4", "-b", "1024", "-g", "1024", "-N", "512", "-O", WITHOUT_FLEX],
 ];
 
-/// Changes a volume, on which block `own` stays as it was. Says what went wrong, and which block has been noted as damaged.
+/// Changes a volume, on which block `own` stays as it was. Says what went wrong, and which block
+/// has been noted as damaged.
 fn attempt(
     what: &str,
     bytes: &[u8],
@@ -468,7 +472,7 @@ fn a_file_that_claims_blocks_of_the_volumes_own_does_not_get_them() {
         (Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 100, 20), true),
         (Op::Truncate(file(), 0), true),
         (Op::Fallocate(file(), punch, 0, 1024), true),
-        // It goes when nobody has it open any more: nobody is told.
+        // It goes when no session has it open any more: no caller gets the error.
         (Op::Unlink(file()), false),
     ];
     for features in GROUPED {

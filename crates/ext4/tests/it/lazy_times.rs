@@ -1,4 +1,5 @@
-//! Times that are changed in memory only: what makes them durable here and with the kernel's `lazytime`.
+//! Times that are changed in memory only: what makes them durable here and with the kernel's
+//! `lazytime`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ const OLD: Timespec = Timespec { sec: 1000, nsec: 0 };
 /// More inodes than share a block with another one.
 const BETWEEN: usize = 8;
 
-/// What is done after a file has been read or written over.
+/// The step after a file has been read or written over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     /// Nothing but that the running transaction becomes durable.
@@ -44,7 +45,8 @@ fn name(at: usize) -> String {
     format!("f{at}")
 }
 
-/// A volume with a file for each event, far from the others, and one for whatever makes transactions durable.
+/// A volume with a file for each event, far from the others, and one for the operations that make
+/// transactions durable.
 fn image() -> Option<Image> {
     let spec =
         ImageSpec::new("lazy", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]).mounted(&[|root| {
@@ -110,7 +112,8 @@ fn times_become_durable_when_they_do_with_the_kernel() {
 fn by_kernel(root: &Path, at: usize, then: Then) {
     use std::os::unix::fs::PermissionsExt;
     let file = File::options().read(true).write(true).open(root.join(name(at))).expect("the file");
-    // Linux 6.18 was seen to store the inode with every write through its page cache, so that only reads are lazy there.
+    // Linux 6.18 was seen to store the inode with every write through its page cache, so that only
+    // reads are lazy there.
     file.read_exact_at(&mut [0; 10], 0).expect("read");
     match then {
         Then::Commit | Then::Evict => {}

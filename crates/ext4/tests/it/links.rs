@@ -38,7 +38,7 @@ fn a_directory_full_of_links_gains_no_subdirectory() {
     assert_eq!(rename("/other/dir", "/full/new", RenameFlags::empty()), Err(Errno::EMLINK));
     assert_eq!(rename("/other/dir", "/full/file", RenameFlags::EXCHANGE), Err(Errno::EMLINK));
     assert_eq!(rename("/full/file", "/other/dir", RenameFlags::EXCHANGE), Err(Errno::EMLINK));
-    // What does not make them more can be done, and what makes them fewer gives room.
+    // Operations that do not add links can be done, and those that remove some give room.
     assert_eq!(rename("/full/dir", "/other/dir", RenameFlags::EXCHANGE), Ok(65_000));
     assert_eq!(rename("/full/dir", "/full/file", RenameFlags::EXCHANGE), Ok(65_000));
     assert_eq!(rename("/full/file", "/other/file", RenameFlags::EXCHANGE), Ok(64_999));
@@ -54,7 +54,8 @@ fn links(session: &Session, path: &str) -> u32 {
     session.stat(path, How::NOFOLLOW).expect("a directory").nlink
 }
 
-/// Where `..` of a directory leads stands in its inode, if its names do; and that is read as nobody changes it, if it has been read often.
+/// The parent of a directory stands in its inode, if its names do. After many reads, the inode is
+/// read on the path for inodes that no thread changes.
 #[test]
 fn a_directory_that_has_moved_is_listed_with_its_new_parent() {
     let spec = ImageSpec::new("ext4-dotdot", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "inline_data"]);

@@ -1,4 +1,5 @@
-//! Volumes in memory: fast to copy and to change, and an image for the judges when they are to see them.
+//! Volumes in memory: fast to copy and to change, and an image for the judges when they are to see
+//! them.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub(crate) fn contents(device: &MemoryDevice) -> Vec<u8> {
     bytes
 }
 
-/// What is on a device that nobody writes to.
+/// The tree on a device that no thread writes to.
 pub(crate) fn tree(what: &str, device: &Arc<MemoryDevice>) -> Tree {
     let fs = Ext4::open(Arc::clone(device) as _, &OpenOptions::default());
     walk::tree(&fs.unwrap_or_else(|e| panic!("{what}: {e}")))

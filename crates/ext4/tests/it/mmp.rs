@@ -1,4 +1,4 @@
-//! Multiple mount protection: one writer at a time, whoever it is, and no reader beside it.
+//! Multiple mount protection: one writer at a time, of any kind, and no reader with it.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, mpsc};
@@ -120,7 +120,8 @@ fn one_of_two_openers_is_refused() {
     memory::fsck("mmp", &device);
 }
 
-/// The number of the first opener is on its way for so long that a second opener, which has not seen it, opens the volume.
+/// The number of the first opener is on its way for so long that a second opener, which has not
+/// seen it, opens the volume.
 #[test]
 fn who_comes_late_waits_until_the_other_has_given_up() {
     let Some(device) = device() else { return };
@@ -242,7 +243,7 @@ fn a_file_system_check_is_not_disturbed() {
     }
     let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
     let fs = read(&device, false).expect("a clean volume");
-    // What a check writes while it works; fields by the format's documentation.
+    // The block as a check writes it while it works; fields by the format's documentation.
     let at = fs.superblock().mmp_block().expect("a block") * 1024;
     device.write_at(&u32::to_le_bytes(0xe24d_4d50), at + 4).expect("memory");
     device.write_at(b"checker\0", at + 16).expect("memory");

@@ -1,5 +1,6 @@
-//! Random operations on a real volume and on a file system in memory, side by side: each has to give the same answer, and
-//! both have to show the same tree. Then `e2fsck` and the kernel judge the volume.
+//! Random operations on a real volume and on a file system in memory, in parallel. Each has to give
+//! the same answer, and both have to show the same tree. Then `e2fsck` and the kernel judge the
+//! volume.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -16,10 +17,10 @@ use extern4_vfs::*;
 use crate::sharing::assert_counts;
 use crate::walk;
 
-/// What makes `mke2fs` keep quotas of every kind.
+/// The option that makes `mke2fs` keep quotas of every kind.
 pub(crate) const ALL_QUOTAS: &str = "quotatype=usrquota:grpquota:prjquota";
 
-/// What has a volume log the contents of all files.
+/// The steps that make a volume log the contents of all files.
 pub(crate) const LOG_CONTENTS: &[Step] = &[Step::Tune2fs(&["-o", "journal_data"])];
 
 /// A generator of numbers, the same from the same seed on.
@@ -106,7 +107,7 @@ impl Op {
     }
 }
 
-/// What operations may do.
+/// The range of random operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Habits {
     /// Most bytes of a file.
@@ -117,7 +118,8 @@ pub(crate) struct Habits {
     pub(crate) block_size: u64,
     /// There are ways to change what is allocated.
     pub(crate) fallocate: bool,
-    /// Every other operation sets one of so many attributes and ACLs, or is about those who share them; 0 for no such.
+    /// Every other operation sets one of this many attributes and ACLs, or concerns the inodes that
+    /// share them; 0 for no such operations.
     pub(crate) few_values: u64,
 }
 
@@ -147,7 +149,7 @@ fn sharing(random: &mut Random, habits: &Habits) -> Op {
     match random.below(20) {
         0..=10 => {
             let name = *random.pick(&["user.shared", "user.shared", "trusted.shared"]);
-            // More than has room in an inode; what is in it depends on its size alone.
+            // More than has room in an inode; the contents depend on the size alone.
             let len = habits.value_size / 2 + random.below(habits.few_values) * 4;
             Op::SetXattr(path, name.to_owned(), len as usize, XattrFlags::empty())
         }
@@ -331,7 +333,8 @@ pub(crate) fn no_room(op: &Op, got: &Result<()>) -> bool {
     sets && got.as_ref().is_err_and(|error| error.errno() == Errno::ENOSPC)
 }
 
-/// Runs an operation on the model, which cannot move what is in a file: there that is written anew.
+/// Runs an operation on the model. The model cannot move contents within a file, so they are
+/// written again there.
 pub(crate) fn run_model(model: &Session, op: &Op, got: &Result<()>, block_size: u64) -> Result<()> {
     let moves = FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE;
     let Op::Fallocate(path, mode, offset, len) = op else { return run(model, op) };
@@ -391,7 +394,7 @@ pub(crate) fn device(path: &Path) -> FileDevice {
     FileDevice::open_with(path, &options).expect("the image opens")
 }
 
-/// What two file systems of different kinds can agree on.
+/// The parts of a tree on which two file systems of different kinds can agree.
 pub(crate) fn comparable(mut tree: Tree) -> Tree {
     tree.entries.remove(&b"/lost+found"[..]);
     for (path, entry) in &mut tree.entries {
@@ -415,7 +418,8 @@ pub(crate) fn comparable(mut tree: Tree) -> Tree {
     tree
 }
 
-/// Asks the judges about a volume that has been closed: `e2fsck`, and the kernel's mount against what we read.
+/// Asks the judges about a volume that has been closed: `e2fsck`, and the kernel's mount against
+/// what we read.
 pub(crate) fn judge(what: &str, image: &Image) -> Tree {
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
     let fs = walk::open(&image.path);

@@ -61,7 +61,7 @@ fn folded_names_are_found_in_any_case() {
             }
         }
     }
-    // The root does not fold, nor does a directory beside it.
+    // The root does not fold, nor does a directory next to it.
     assert_eq!(errno(walk::resolve(&fs, "/exact/STRASSE")), Errno::ENOENT);
     assert_eq!(errno(walk::resolve(&fs, "/folded/no such name")), Errno::ENOENT);
     assert_eq!(errno(walk::resolve(&fs, "/folded/nö such name")), Errno::ENOENT);

@@ -1,4 +1,5 @@
-//! Files without names: they stand in a list through their own records, so who makes or ends one writes to its neighbours.
+//! Files without names: they stand in a list through their own records, so a thread that makes or
+//! ends one writes to its neighbours.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
@@ -15,7 +16,8 @@ use crate::model::{open, open_for_writing, session};
 
 const THREADS: u64 = 4;
 
-/// A neighbour goes while one is being made: its record is written by two threads, of which the maker is the first.
+/// A neighbour goes while one is being made: its record is written by two threads, of which the
+/// maker is the first.
 #[test]
 fn files_without_names_come_and_go_side_by_side() {
     let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
@@ -46,7 +48,8 @@ fn files_without_names_come_and_go_side_by_side() {
     memory::fsck("files without names", &device);
 }
 
-/// Who uses a removed file last has its blocks freed, which must not happen to a volume that has turned read-only.
+/// The last user of a removed file has its blocks freed, which must not happen to a volume that has
+/// turned read-only.
 #[test]
 fn a_volume_with_a_removed_file_in_use_stays_writable() {
     let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
@@ -73,7 +76,7 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
         assert_eq!(free(), at_first);
         sb.remount(true).expect("nobody uses it");
         sb.remount(false).expect("it could be written");
-        // One that nobody uses goes at once.
+        // One without users goes at once.
         drop(open(&session, "/f", flags, 0o600).expect("a file"));
         session.unlink("/f").expect("it is there");
         sb.remount(true).expect("nobody uses it");
@@ -84,7 +87,8 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
     memory::fsck("a removed file", &device);
 }
 
-/// Two files, of which `debugfs` makes orphans as `script` says. The superblock says nothing of an attempt to open it for writing.
+/// Two files, of which `debugfs` makes orphans as `script` says. The superblock says nothing of an
+/// attempt to open it for writing.
 fn refuse_as_it_was(options: &'static [&'static str], script: &str) -> Option<String> {
     let spec = ImageSpec::new("refused orphans", 16 << 20, options);
     if !spec.can_run() {

@@ -152,7 +152,8 @@ fn writes_that_overlap_are_whole() {
         for block in 0..32 {
             file.write_at(&[0xff; 4096], block * 4096).expect("contents");
         }
-        // Every other block goes, so that none stands behind the one before it. A map of block numbers tells of runs in parts anyway.
+        // Every other block goes, so that none stands behind the one before it. A map of block
+        // numbers tells of runs in parts anyway.
         if name != "ext2-1k" {
             let collapse = |block| file.fallocate(FallocateMode::COLLAPSE_RANGE, block * 4096, 4096);
             (1..16_u64).for_each(|block| collapse(block).expect("a block less"));
@@ -207,7 +208,8 @@ fn holes_and_what_was_never_written_are_filled() {
             file.write_at(&[1; 100], 0).expect("a beginning");
             let mut expected = vec![0; 3 << 14];
             expected[..100].fill(1);
-            // Over the block that is there and into the hole, into the room, out of it, and over what came of that.
+            // Over the block that is there and into the hole, into the room, out of it, and over
+            // the result.
             for (mark, at, len) in
                 [(2, 50, 9000), (3, 20_000, 300), (4, 31_000, 5000), (5, 20_100, 50), (6, 1 << 14, 1 << 14)]
             {
@@ -222,7 +224,8 @@ fn holes_and_what_was_never_written_are_filled() {
     }
 }
 
-/// Who writes side by side, and asks for it to be durable, has that for what he has written, whoever's flush it is.
+/// Of several writers in parallel, each that asks for durability has it for its own writes, even if
+/// another thread's flush provides it.
 #[test]
 fn what_is_written_side_by_side_is_durable() {
     for (name, volume) in volumes() {

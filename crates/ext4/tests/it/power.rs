@@ -1,10 +1,11 @@
-//! What a volume is after the power went, at any moment of a sequence of operations.
+//! The state of a volume after the power went, at any moment of a sequence of operations.
 //!
-//! The operations run on a device that remembers every write and flush. At moments all over that history it is asked for
-//! states that a crash may leave: everything flushed, and any of the rest, sector by sector. Each is recovered by us, and some by
-//! `e2fsck -p` and by the kernel as well, and has to be free of faults then, and to be what the volume was after some operation,
-//! not before the last that was synced. Where several threads are at work, each on names of its own, that holds for the names of
-//! each.
+//! The operations run on a device that remembers every write and flush. At moments all over that
+//! history, the tests take states that a crash may leave: everything flushed, and any of the rest,
+//! sector by sector. We recover each of them, and `e2fsck -p` and the kernel recover some as well.
+//! Each has to be free of faults then. It has to be what the volume was after some operation, not
+//! before the last that was synced. Where several threads are at work, each on names of its own,
+//! that holds for the names of each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,12 +25,12 @@ use crate::sharing::assert_counts;
 use crate::side_by_side::{is_of, make_shared, own};
 use crate::walk;
 
-/// An operation after which everything is durable comes so often.
+/// Of this number of operations, one makes everything durable.
 const SYNC_EVERY: usize = 12;
-/// Of the changes of a file, one in so many is followed by a sync of that file.
+/// Of this number of changes of a file, one is followed by a sync of that file.
 const FSYNC_ONE_IN: u64 = 4;
 
-/// What threads have done to a volume.
+/// The operations of threads on a volume.
 struct History {
     device: Arc<CrashDevice>,
     /// From this moment on it can be looked at.
@@ -39,7 +40,8 @@ struct History {
 
 /// The operations of one thread.
 struct Sequence {
-    /// Which of those that are at work at the same time; `None` if it is alone, so that all names are its own.
+    /// Which of those that are at work at the same time; `None` if it is alone, so that all names
+    /// are its own.
     thread: Option<u64>,
     /// The tree of its names after each operation, the first before any.
     trees: Vec<Tree>,
@@ -49,8 +51,8 @@ struct Sequence {
     begun: Vec<usize>,
 }
 
-/// Operations that change metadata, and contents only where nothing was: what stands in a file may otherwise be newer than the
-/// metadata that a crash leaves.
+/// Operations that change metadata, and contents only where nothing was. Otherwise the contents of
+/// a file may be newer than the metadata that a crash leaves.
 fn tame(random: &mut Random, habits: &Habits) -> Op {
     loop {
         let op = op(random, habits);
@@ -64,7 +66,7 @@ fn tame(random: &mut Random, habits: &Habits) -> Op {
     }
 }
 
-/// Records what so many threads do, each `count` operations.
+/// Records the operations of `threads` threads, `count` of each.
 fn record(spec: &ImageSpec, habits: &Habits, seed: u64, threads: u64, count: usize) -> History {
     let image = spec.build();
     let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
@@ -102,7 +104,7 @@ impl Sequence {
         Self { thread, trees: Vec::new(), synced: Vec::new(), begun: Vec::new() }
     }
 
-    /// Runs random operations beside a model.
+    /// Runs random operations on the volume and on a model.
     fn record(&mut self, device: &CrashDevice, ours: &Session, habits: &Habits, seed: u64, count: usize) {
         let model_fs = MemFs::new(MemLimits::default());
         let model = session(Arc::clone(&model_fs) as _);
@@ -133,7 +135,7 @@ impl Sequence {
         }
     }
 
-    /// What of a tree is this thread's, contents left out.
+    /// This thread's part of a tree, contents left out.
     fn part(&self, tree: Tree) -> Tree {
         let mut tree = without_contents(tree);
         if let Some(thread) = self.thread {
@@ -164,8 +166,9 @@ impl Sequence {
     }
 }
 
-/// Makes what an operation has done to a file durable, and so everything before it, as `fsync(2)` or `fdatasync(2)` do. False for
-/// other operations, for what cannot be opened for reading, and where nothing but contents may have been made durable.
+/// Makes what an operation has done to a file durable, and so everything before it, as `fsync(2)`
+/// or `fdatasync(2)` do. False for other operations, for what cannot be opened for reading, and
+/// where nothing but contents may have been made durable.
 fn sync_file(session: &Session, op: &Op, changes_tree: bool, random: &mut Random) -> bool {
     let (Op::Write(path, ..) | Op::Append(path, ..) | Op::SetXattr(path, ..) | Op::Chmod(path, ..)) = op
     else {
@@ -174,7 +177,8 @@ fn sync_file(session: &Session, op: &Op, changes_tree: bool, random: &mut Random
     let Ok(file) = open(session, path, OpenFlags::READ, 0) else { return false };
     let data_only = random.one_in(2);
     file.sync(data_only).expect("a sync of a file");
-    // Contents that have been written over become durable by themselves, and what was done before to other files does not.
+    // Contents that have been written over become durable by themselves, and what was done before
+    // to other files does not.
     !data_only || changes_tree || !matches!(op, Op::Write(..))
 }
 
@@ -187,7 +191,7 @@ fn without_contents(tree: Tree) -> Tree {
 }
 
 impl History {
-    /// Checks so many states, at moments by chance.
+    /// Checks `states` states, at moments by chance.
     fn explore(&self, what: &str, seed: u64, states: usize, thorough_every: usize) {
         let mut random = Random::new(seed + 7);
         let moments = (self.device.moment() - self.start) as u64 + 1;
@@ -228,7 +232,8 @@ impl History {
     }
 }
 
-/// What a crash at `moment` may leave: all, none, or any of what is pending; and which of these.
+/// A state that a crash at `moment` may leave: with all, none, or any of the pending sectors; and
+/// which of these.
 pub(crate) fn crash(device: &CrashDevice, moment: usize, random: &mut Random) -> (u64, Vec<u8>) {
     let (kind, mut coin) = (random.below(4), Random::new(random.below(u64::MAX)));
     let mut superblock = (0, false);
@@ -239,8 +244,9 @@ pub(crate) fn crash(device: &CrashDevice, moment: usize, random: &mut Random) ->
             2 => coin.below(2) == 0,
             _ => coin.below(8) != 0,
         };
-        // The superblock fills two sectors, and its checksum stands in the second. The format has no way to change it but to
-        // write both, and everybody who mounts a volume has to rely on a disk to do that as one.
+        // The superblock fills two sectors, and its checksum stands in the second. The format has
+        // no way to change it but to write both. Every implementation has to rely on a disk to do
+        // that as one.
         match pending.sector {
             2 => superblock = (pending.event, keep),
             3 if superblock.0 == pending.event => return superblock.1,
@@ -295,7 +301,7 @@ fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     }
 }
 
-/// The same, with several threads at once.
+/// Explores histories of several threads at once.
 fn explore_crowds(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     if !spec.can_run() {
         return;
@@ -362,7 +368,8 @@ fn what_many_threads_do_survives_power_loss() {
     explore_crowds(data.then(LOG_CONTENTS), HABITS, 10);
 }
 
-/// What was written behind the end of a file, whose size the crash left as it was, does not show when the file grows.
+/// Bytes written behind the end of a file, whose size the crash left as it was, do not show when
+/// the file grows.
 #[test]
 fn what_a_crash_left_behind_the_end_of_a_file_stays_unseen() {
     let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);

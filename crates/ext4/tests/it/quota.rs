@@ -1,5 +1,6 @@
-//! Quotas: whatever is done to a volume, `e2fsck`, which counts anew what everybody has, agrees with its quota files; and who
-//! may have no more is told so before anything is changed.
+//! Quotas. After every operation on a volume, `e2fsck`, which counts again what each owner has,
+//! agrees with the volume's quota files. A user that may have no more is told so before anything
+//! changes.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::model::{
     session,
 };
 
-/// A directory for everybody, and one whose files belong to project 77.
+/// A directory for all users, and one whose files belong to project 77.
 const PLACES: &[Step] = &[
     Step::Debugfs(
         "mkdir open\nset_inode_field open mode 040777\nmkdir project\nset_inode_field project mode 040777\n\
@@ -65,8 +66,8 @@ fn moved(op: Op, at: usize) -> Op {
     }
 }
 
-/// Several users and the superuser do things at random, some of which are refused: in more sequences where the environment asks
-/// for a soak.
+/// Several users and the superuser do things at random, some of which are refused: in more
+/// sequences where the environment asks for a soak.
 fn random_things(spec: &ImageSpec, habits: &Habits) {
     if !spec.can_run() {
         return;
@@ -76,7 +77,7 @@ fn random_things(spec: &ImageSpec, habits: &Habits) {
     assert!(refused > 0, "{}: nobody came to a limit", spec.name);
 }
 
-/// Returns how often somebody came to a limit.
+/// Returns how often a user came to a limit.
 fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64) -> usize {
     let image = spec.build();
     let mut random = Random::new(seed);
@@ -164,7 +165,7 @@ fn e2fsck_counts_the_same_without_extents() {
     );
 }
 
-/// A volume, who may do anything on it, and who may not.
+/// A volume, with a session that may do anything on it and one that may not.
 struct Volume {
     image: Image,
     fs: Arc<Ext4>,
@@ -199,7 +200,7 @@ impl Volume {
         (entry.space.used, entry.inodes.used)
     }
 
-    /// How many bytes of so many a user gets into a new file.
+    /// How many of `len` bytes a user gets into a new file.
     fn write(by: &Session, path: &str, len: usize) -> Result<usize> {
         let file = open(by, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)?;
         let (bytes, mut done) = (data(0, len), 0);
@@ -238,7 +239,7 @@ fn nobody_exceeds_a_limit_of_space() {
         let more = format!("{path}-more");
         assert_eq!(errno(Volume::write(&volume.user, &more, 1)), Errno::EDQUOT, "{kind:?}");
         assert_eq!(volume.used(kind, id).0, own + (37 << 10));
-        // What is there can be written over, and what is given back can be taken again.
+        // Existing blocks can be written over, and blocks given back can be taken again.
         let file = open(&volume.user, &path, OpenFlags::WRITE, 0).unwrap();
         assert_eq!(file.write_at(&[7; 5000], 20_000).unwrap(), 5000);
         assert_eq!(errno(file.fallocate(FallocateMode::empty(), 100_000, 10)), Errno::EDQUOT);
@@ -419,7 +420,7 @@ fn a_directory_with_a_project_has_as_much_room_as_that() {
     assert_eq!((limited.files, limited.files_free), (20, 20 - inodes));
     Volume::write(&volume.user, "/project/f", 60_000).unwrap();
     assert_eq!(stat("/project").blocks_free, left - 59);
-    // Who asks by a file does not ask for a directory.
+    // A caller that asks by a file does not ask for a directory.
     assert_eq!((stat("/open").blocks, stat("/project/f").blocks), (whole.blocks, whole.blocks));
     // The nearer limit counts, and none that is farther than the end of the volume.
     volume

@@ -1,4 +1,5 @@
-//! Which volumes are recovered, whatever the superblock says, and what becomes of their journals.
+//! Which volumes are recovered, no matter what their superblocks say, and the state of their
+//! journals afterwards.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// What `mke2fs` makes with these features.
+    /// A volume that `mke2fs` makes with these features.
     pub(crate) fn new(features: &str, external: bool) -> Self {
         let dir = tools::temporary("extern4-");
         let path = |name: &str, size: u64| {
@@ -49,7 +50,7 @@ impl Pair {
         Self::load(&volume, journal.as_deref())
     }
 
-    /// What stands in files. An external journal is joined to the volume.
+    /// Loads a volume from files. An external journal is joined to the volume.
     pub(crate) fn load(volume: &Path, journal: Option<&Path>) -> Self {
         let read = |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
         let pair = Self { volume: read(volume), journal: journal.map(read) };
@@ -111,7 +112,7 @@ impl Pair {
         Self { volume: copy(&self.volume), journal: self.journal.as_ref().map(copy) }
     }
 
-    /// What a crash leaves after some names were made durable.
+    /// The state that a crash leaves after some names were made durable.
     fn crashed(&self) -> Self {
         let fs = self.write();
         let root = session(Arc::clone(&fs) as _);

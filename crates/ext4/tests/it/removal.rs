@@ -1,6 +1,5 @@
-//! Removing a file frees all of it, also where it is of a form that Linux does not write any more:
-//! `e2fsck` finds nothing before and after. Closing the volume reports a file that could not be
-//! freed.
+//! Removing a file frees all of it, also in a form that Linux does not write any more. `e2fsck`
+//! finds nothing before and after. Closing the volume reports a file that could not be freed.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -42,7 +41,7 @@ fn faults(image: &Image) -> Vec<String> {
 }
 
 /// Blocks of zeroes in places of the map where blocks of numbers belong, in the words of `debugfs`;
-/// the file has one block besides.
+/// the file has one more block.
 const EMPTY_INDIRECT: [(&str, &str); 5] = [
     ("indirect", "block[IND] 9000"),
     ("double", "block[DIND] 9000"),

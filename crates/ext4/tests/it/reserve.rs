@@ -1,4 +1,5 @@
-//! Blocks that a volume keeps for some: who may fill them, and where others find the volume full. The kernel is asked beside us.
+//! Blocks that a volume keeps for some users: which users may fill them, and where others find the
+//! volume full. The kernel has to give the same answers.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::model::{
 const USER: (u32, u32) = (1000, 1000);
 const ROOT: (u32, u32) = (0, 0);
 const PIECE: usize = 64 << 10;
-/// What the map of a file and its directory may take, here and there.
+/// The bytes that the map of a file and its directory may take, in the kernel and in the library.
 const MARGIN: u64 = 64 << 10;
 
 fn image(name: &'static str, mke2fs: &'static [&'static str]) -> Option<Image> {
@@ -50,7 +51,7 @@ fn fill(session: &Session, path: &str) -> u64 {
     }
 }
 
-/// The same through the kernel.
+/// Writes through the kernel until there is no room; returns how many bytes could be written.
 fn fill_by_kernel(root: &Path, (uid, gid): (u32, u32), name: &str) -> u64 {
     let path = root.join(name);
     let mut dd = Command::new("dd");
@@ -114,7 +115,8 @@ fn full_where_the_kernel_is(image: &Image, options: &OpenOptions) {
 
 #[test]
 fn ordinary_users_leave_what_is_reserved() {
-    // Of a volume with extents, the kernel keeps one block of fifty for itself, from the superuser too.
+    // Of a volume with extents, the kernel keeps one block of fifty for itself, from the superuser
+    // too.
     for (name, mke2fs) in [
         ("reserve-ext4", &["-t", "ext4", "-b", "1024", "-J", "size=1"][..]),
         ("reserve-ext2", &["-t", "ext2", "-b", "1024"]),
@@ -167,7 +169,8 @@ fn every_kind_of_change_leaves_what_is_reserved() {
     ] {
         assert_eq!(result.expect_err(what), Errno::ENOSPC, "{what}");
     }
-    // Whoever has allocated room uses it, in pieces that take blocks for their map, and gives it back.
+    // The user with allocated room uses it, in pieces that take blocks for their map, and gives it
+    // back.
     for at in (0..40).step_by(2) {
         file.write_at(&[2; 1024], at << 10).expect("the room is there");
     }

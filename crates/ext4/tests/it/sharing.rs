@@ -1,18 +1,24 @@
-//! Attribute blocks and values that inodes share: who shares with whom, what is counted, and what became of each fault that Linux's
-//! cache of shared blocks had after it was rewritten in 2016.
+//! Attribute blocks and values that inodes share: which inodes share, and what is counted. The
+//! tests also cover each fault that Linux's cache of shared blocks had after it was rewritten in
+//! 2016.
 //!
-//! | fixed in Linux by | where it is tested here |
-//! |---|---|
-//! | 3dc96bba65f5, 65f8b80053a1: reuse while the last owner frees | `reuse_against_the_last_release`; models `xattr_reuse_vs_*` |
-//! | a44e84a9b776: a lost bit, and a loop without end | `a_block_is_shared_by_1024`; model `xattr_flag_lost_update` |
-//! | 6048c64b2609: long chains of full blocks | `a_block_is_shared_by_1024`; `mbcache::tests::what_is_full_is_not_offered` |
-//! | f0c8b46238db, and the arguments of the second chance | `mbcache::tests::a_hit_sets_a_bit`, `second_chance_order` |
-//! | 3dc96bba65f5: a count below zero | `mbcache::tests::entries_are_counted_by_who_takes_them_out` |
-//! | 5fc4cbd9fde5: deleted while half inserted; duplicates | model `xattr_create_dup`: an entry is one word |
-//! | 58318914186c, 307af6c87937: evicted while in use, two owners of a life | nothing is pinned, and an entry owns nothing: model `xattr_evict_vs_find_next` |
-//! | d227786ab111: freed under its worker | there is no worker |
-//! | CVE-2025-40190: a count of a value below zero | `a_value_that_nobody_counts_is_damage` |
-//! | CVE-2026-46046: a buffer that is not given back | buffers give themselves back |
+//! Each fault, by the commit in Linux that fixed it, and where it is tested here:
+//! - 3dc96bba65f5, 65f8b80053a1: reuse while the last owner frees.
+//!   `reuse_against_the_last_release`; models `xattr_reuse_vs_*`.
+//! - a44e84a9b776: a lost bit, and a loop without end. `a_block_is_shared_by_1024`; model
+//!   `xattr_flag_lost_update`.
+//! - 6048c64b2609: long chains of full blocks. `a_block_is_shared_by_1024`;
+//!   `mbcache::tests::what_is_full_is_not_offered`.
+//! - f0c8b46238db, and the arguments of the second chance. `mbcache::tests::a_hit_sets_a_bit`,
+//!   `second_chance_order`.
+//! - 3dc96bba65f5: a count below zero. `mbcache::tests::entries_are_counted_by_who_takes_them_out`.
+//! - 5fc4cbd9fde5: deleted while half inserted; duplicates. Model `xattr_create_dup`: an entry is
+//!   one word.
+//! - 58318914186c, 307af6c87937: evicted while in use, two owners of a life. Nothing is pinned, and
+//!   an entry owns nothing: model `xattr_evict_vs_find_next`.
+//! - d227786ab111: freed under its worker. There is no worker.
+//! - CVE-2025-40190: a count of a value below zero. `a_value_that_nobody_counts_is_damage`.
+//! - CVE-2026-46046: a buffer that is not given back. Buffers give themselves back.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -42,7 +48,8 @@ pub(crate) fn counts(fs: &Ext4) -> HashMap<u64, (u32, u32)> {
     counts
 }
 
-/// Fails unless each attribute block says how many inodes share it. Returns how many have one, and how many blocks there are.
+/// Fails unless each attribute block says how many inodes share it. Returns how many have one, and
+/// how many blocks there are.
 pub(crate) fn assert_counts(what: &str, fs: &Ext4) -> (u32, usize) {
     let counts = counts(fs);
     for (block, (stored, counted)) in &counts {
@@ -146,7 +153,7 @@ fn a_block_is_shared_by_1024() {
     volume.close();
 }
 
-/// What is done to one who shares leaves the others as they are.
+/// A change of one inode that shares a block leaves the others as they are.
 #[test]
 fn sharing_survives_what_changes_an_inode() {
     for spec in [EXT4, VALUES] {
@@ -172,7 +179,7 @@ fn sharing_survives_what_changes_an_inode() {
         session.truncate("/c", 70_000, How::FOLLOW).expect("a size");
         session.rename("/d", "/f", extern4_vfs::RenameFlags::empty()).expect("a name");
         assert_shared(&["/a", "/b", "/c", "/f", "/e"]);
-        // Each who shares it has it counted.
+        // Each inode that shares it counts it.
         let sectors = |name| session.stat(name, How::FOLLOW).expect("attributes").blocks;
         assert_eq!((sectors("/a"), sectors("/b"), sectors("/e")), (2, 2, 2));
         session.set_acl("/a", AclKind::Access, Some(acl(5)), How::FOLLOW).expect("an ACL");
@@ -182,7 +189,7 @@ fn sharing_survives_what_changes_an_inode() {
         session.unlink("/e").expect("it goes");
         volume.set("/f", &value(8, 700));
         assert_eq!(volume.get("/c"), value(7, 700));
-        // What is set back is shared again.
+        // An attribute that is set back is shared again.
         volume.set("/f", &value(7, 700));
         volume.set("/b", &value(7, 700));
         assert!(volume.block("/f") == volume.block("/c") && volume.block("/b") == volume.block("/c"));
@@ -212,7 +219,7 @@ fn acls_are_shared() {
     volume.close();
 }
 
-/// Values that are alike are in one inode, whatever the names; and a block that refers to it counts once.
+/// Equal values are in one inode, under any names; and a block that refers to it counts once.
 #[test]
 fn values_are_shared() {
     if !VALUES.can_run() {
@@ -286,7 +293,8 @@ fn we_share_what_the_kernel_shared_and_the_kernel_what_we_did() {
     assert_eq!(assert_counts("both", &walk::open(&image.path)), (5, 2));
 }
 
-/// The kernel takes a block apart whose value we have counted once, as e2fsck counts it, for all who share the block.
+/// The kernel takes a block apart whose value we have counted once, as e2fsck counts it, for all
+/// inodes that share the block.
 #[test]
 fn the_kernel_leaves_values_of_blocks_that_we_shared() {
     if !VALUES.can_run() {
@@ -316,7 +324,7 @@ fn the_kernel_leaves_values_of_blocks_that_we_shared() {
     said.expect("no fault");
 }
 
-/// A block whose hash is 0 is nobody else's, whatever is in it.
+/// A block whose hash is 0 is never shared, with any contents.
 #[test]
 fn a_block_without_a_hash_is_not_shared() {
     let spec = ImageSpec::new("ext4-plain", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
@@ -340,7 +348,7 @@ fn a_block_without_a_hash_is_not_shared() {
     volume.close();
 }
 
-/// CVE-2025-40190: a value's count went below zero, and the inode of somebody's value was freed.
+/// CVE-2025-40190: a value's count went below zero, and the inode of a value in use was freed.
 #[test]
 fn a_value_that_nobody_counts_is_damage() {
     if !VALUES.can_run() {
@@ -363,8 +371,9 @@ fn a_value_that_nobody_counts_is_damage() {
     assert_eq!(removed.map_err(|e| e.errno()), Err(Errno::EUCLEAN));
 }
 
-/// 3dc96bba65f5, 65f8b80053a1: who found a block while its last owner freed it took journal access to it. That took back its
-/// revocation, so that a replay of the journal wrote it over what the block had become.
+/// 3dc96bba65f5, 65f8b80053a1: a thread that found a block while its last owner freed it took
+/// journal access to it. That took back its revocation, so that a replay of the journal wrote it
+/// over what the block had become.
 #[test]
 fn reuse_against_the_last_release() {
     if !EXT4.can_run() {
@@ -387,7 +396,7 @@ fn reuse_against_the_last_release() {
                             1 => {
                                 volume.session.unlink(&path).expect("it goes");
                                 volume.file(&path);
-                                // What was an attribute block is a directory's now.
+                                // The former attribute block is a directory's now.
                                 let dir = format!("/d{thread}-{round}");
                                 volume.session.mkdir(&dir, 0o755).expect("a directory");
                             }
@@ -414,7 +423,8 @@ fn reuse_against_the_last_release() {
     }
 }
 
-/// Values whose hashes are equal: it rotates by 16 bits for each word, so that what two words add cancels out at the distance of two.
+/// Values with equal hashes: the hash rotates by 16 bits for each word, so two words at a distance
+/// of two cancel out.
 fn colliding(of: u32) -> Vec<u8> {
     let mut bytes = vec![0x55; 400];
     for at in [0, 8] {
@@ -423,7 +433,8 @@ fn colliding(of: u32) -> Vec<u8> {
     bytes
 }
 
-/// Who looks at a block in vain has joined it for that, and frees it where those who had it leave it meanwhile.
+/// A thread that compares a block in vain has joined it for that. It frees the block if all other
+/// inodes leave it meanwhile.
 #[test]
 fn a_block_is_left_to_who_looks_at_it_in_vain() {
     if !EXT4.can_run() {
@@ -458,7 +469,8 @@ fn a_block_is_left_to_who_looks_at_it_in_vain() {
     volume.close();
 }
 
-/// Nothing that is found is looked at twice, and what is set is what is read, with hashes that are all equal.
+/// Nothing that is found is looked at twice, and what is set is what is read, with hashes that are
+/// all equal.
 #[test]
 fn values_with_equal_hashes_are_told_apart() {
     if !EXT4.can_run() {

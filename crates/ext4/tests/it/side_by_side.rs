@@ -1,8 +1,9 @@
 //! Threads side by side, each with a model of its own.
 //!
-//! They work in the same directories, but each on names of its own, so that one alone decides what its operations answer: what its
-//! model does. Besides, they fight for a few names; of those, as many must be there as were made and not taken away. In the
-//! end the models together are the volume, and `e2fsck` and the kernel judge it.
+//! They work in the same directories, but each on names of its own. So each thread alone determines
+//! the answers of its operations: those of its model. They also fight for a few names; of those, as
+//! many must be there as were made and not taken away. In the end the models together are the
+//! volume, and `e2fsck` and the kernel judge it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -30,7 +31,7 @@ pub(crate) fn make_shared(session: &Session) {
     }
 }
 
-/// What the names of a thread begin with.
+/// The prefix of a thread's names.
 pub(crate) fn mark(thread: u64) -> String {
     format!("t{thread}-")
 }
@@ -40,7 +41,7 @@ pub(crate) fn is_of(thread: u64, path: &[u8]) -> bool {
     path.splitn(3, |byte| *byte == b'/').nth(2).is_some_and(|name| name.starts_with(mark(thread).as_bytes()))
 }
 
-/// The same operation on names of that thread, in the shared directories.
+/// Turns an operation into one on names of that thread, in the shared directories.
 pub(crate) fn own(mut op: Op, thread: u64) -> Op {
     let mark = mark(thread);
     for path in op.paths() {
@@ -48,7 +49,7 @@ pub(crate) fn own(mut op: Op, thread: u64) -> Op {
         let first: u64 = name.bytes().take_while(|byte| *byte != b'/').map(u64::from).sum();
         *path = format!("{}/{mark}{name}", SHARED[first as usize % SHARED.len()]);
     }
-    // What is made through a link is its own, too.
+    // A file made through a link is the thread's own, too.
     if let Op::Symlink(target, _) = &mut op {
         *target = mark + target.get(3..).unwrap_or_default();
     }
@@ -119,7 +120,7 @@ struct Side {
     balance: Arc<Balance>,
 }
 
-/// What threads do on names of their own.
+/// The options for threads on names of their own.
 #[derive(Clone, Copy)]
 struct Work {
     habits: Habits,
@@ -163,7 +164,8 @@ impl Side {
     }
 }
 
-/// What the models have: the names of each thread, and the shared directories with the links of all.
+/// The models' trees as one: the names of each thread, and the shared directories with the links of
+/// all.
 fn together(models: &[Arc<MemFs>]) -> Tree {
     let mut all = Tree::default();
     for (thread, model) in models.iter().enumerate() {
@@ -180,7 +182,7 @@ fn together(models: &[Arc<MemFs>]) -> Tree {
     all
 }
 
-/// The same part of the volume.
+/// The shared directories' part of the volume's tree.
 fn part(tree: Tree) -> Tree {
     let mut tree = comparable(tree);
     tree.entries.retain(|path, _| SHARED.iter().any(|dir| path.starts_with(dir.as_bytes())));

@@ -1,6 +1,6 @@
 //! Every field of the superblock with values that cannot be, judged by `e2fsck -fn` and by a mount
-//! of the kernel's: what they refuse, the check names and no volume is opened with for writing;
-//! what they take is sound here, too.
+//! of the kernel's. If they refuse a value, the check names it, and the volume does not open for
+//! writing. If they accept a value, it is sound here, too.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ struct Base {
     bytes: Vec<u8>,
 }
 
-/// What is found of one value: by the check, one fault a line, and by opening for writing.
+/// The findings for one value: of the check, one fault a line, and of opening for writing.
 struct Found {
     check: String,
     writing: Result<(), String>,

@@ -1,5 +1,5 @@
-//! What is durable when a call returns, whatever the power does then: a file that was synced, and every change of those files and
-//! directories whose flags ask for it (`chattr +S`, `+D`).
+//! The changes that are durable when a call returns, even if the power fails then: a file that was
+//! synced, and every change of files and directories whose flags ask for it (`chattr +S`, `+D`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,8 @@ fn in_a_directory() -> Vec<Op> {
     ]
 }
 
-/// Runs the operations, and after each looks at what a power loss would leave: nothing that has not been flushed.
+/// Runs the operations, and after each looks at what a power loss would leave: nothing that has not
+/// been flushed.
 fn each_is_durable(spec: &ImageSpec, lazy_times: Option<Duration>, prepare: impl Fn(&Session), ops: Vec<Op>) {
     if !spec.can_run() {
         return;
@@ -116,7 +117,7 @@ fn what_is_done_in_a_synchronous_directory_is_durable() {
     }
 }
 
-/// What was changed may have left the memory, and been read again, before it is synced.
+/// A changed inode may have left the memory, and been read again, before it is synced.
 #[test]
 fn a_sync_of_a_file_that_was_forgotten_makes_it_durable() {
     for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
@@ -192,7 +193,7 @@ impl Written {
         Ext4::open(left, &OpenOptions::default()).expect("it opens")
     }
 
-    /// What power loss leaves of the file.
+    /// The contents of the file that a power loss leaves.
     fn left(&self) -> Vec<u8> {
         let left = self.volume_left();
         let inode = walk::resolve(&left, "/file").expect("the file");
@@ -216,7 +217,8 @@ fn a_sync_of_what_was_written_over_makes_it_durable_also_within_a_tick() {
     for (spec, lazy_times) in specs.flat_map(|spec| [(spec, None), (spec, Some(LONG))]) {
         let (written, mut in_one_tick) = (Written::new(spec, lazy_times), 0);
         for number in 0..100 {
-            // To look what is left takes longer than a tick on a busy machine: one write and its sync come right before the other.
+            // To look what is left takes longer than a tick on a busy machine: one write and its
+            // sync come right before the other.
             written.write(!number, 100);
             written.file.sync(number % 2 != 0).expect("a sync");
             in_one_tick += u32::from(!written.write(number, 100));
@@ -238,7 +240,7 @@ fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
             written.file.sync(true).expect("nothing to be done");
         }
         assert_eq!(written.counts(), (transactions, flushes + 20), "{}", spec.name);
-        // What makes it longer is durable, too.
+        // A write that makes it longer is durable, too.
         written.write(20, 4500);
         written.file.sync(true).expect("a sync");
         assert_eq!(written.left()[4500..], [20; 1000], "{}", spec.name);
@@ -253,7 +255,8 @@ fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
     }
 }
 
-/// A file that was read anew may have been changed before by what is not durable: once that is, it need not be asked for again.
+/// A file that was read again may have an earlier change that is not durable. Once that is durable,
+/// it need not be asked for again.
 #[test]
 fn a_file_that_was_forgotten_is_looked_at_once() {
     if !VOLUMES[0].can_run() {

@@ -1,5 +1,6 @@
-//! Many at once: threads with different credentials change one volume, in directories that they share and in their own, read
-//! what others change, sync, and drop what is cached. Then `e2fsck` and the kernel judge what they have left.
+//! Many at once: threads with different credentials change one volume, in directories that they
+//! share and in their own, read what others change, sync, and drop what is cached. Then `e2fsck`
+//! and the kernel judge what they have left.
 
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ fn read(session: &Session, path: &str) -> Result<()> {
     }
 }
 
-/// What a sound volume never answers.
+/// Asserts that a result is not one that a sound volume never gives.
 pub(crate) fn check(what: &str, result: Result<()>) {
     let Err(error) = result else { return };
     let bad = [Errno::EIO, Errno::EUCLEAN, Errno::EROFS, Errno::ESTALE, Errno::EBADF, Errno::ENOKEY];

@@ -1,4 +1,5 @@
-//! Telling the device what is free: nothing that anybody has is lost, also when others take blocks meanwhile, and after a crash.
+//! Telling the device what is free: nothing that anybody has is lost, also when others take blocks
+//! meanwhile, and after a crash.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
@@ -113,7 +114,7 @@ fn what_a_crash_brings_back_is_whole() {
     let sb = Arc::clone(root.root().superblock());
     sb.trim(0..u64::MAX, 0).unwrap();
     root.unlink("/file").unwrap();
-    // Too late for it to become durable: the device must not hear of it either.
+    // Too late for it to become durable: the device must not be told about it either.
     sb.shut_down(Shutdown::Forget).unwrap();
     assert_eq!(sb.trim(0..u64::MAX, 0).unwrap_err(), Errno::EIO);
     assert!(fs.trim(0..u64::MAX, 0).is_err());
@@ -167,7 +168,7 @@ fn what_is_freed_is_told_once_that_is_durable_where_it_is_asked_for() {
             record.log().iter().filter(|request| request.op == Op::Discard).map(|it| it.len).sum::<u64>();
         assert_eq!(told >= 4 << 20, is_told, "{asked:?}: {told} bytes");
         assert_eq!(taken(&image) < before + (1 << 20), is_told, "{asked:?}");
-        // Blocks that lie side by side are told of in one go.
+        // Adjacent blocks are reported in one call.
         assert!(record.counts().discards <= 16, "{:?}", record.counts());
         assert!(holds(&root, "/kept", 5, MIB));
         close(&image, fs, root);

@@ -1,5 +1,6 @@
-//! Back and forth: the kernel and we change the same volume in turns. After each turn `e2fsck` finds no fault and both see the
-//! same tree; every other time we leave without closing, and the kernel has our journal to replay.
+//! Back and forth: the kernel and we change the same volume in turns. After each turn `e2fsck`
+//! finds no fault and both see the same tree. Every other time we leave without closing, and the
+//! kernel has our journal to replay.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -19,7 +20,8 @@ use crate::{memory, walk};
 /// Operations of a turn.
 const OPERATIONS: u64 = 60;
 
-/// Opens what there is to write to; a FIFO that we have made is an error, where otherwise a reader would be waited for.
+/// Opens what there is to write to; a FIFO that we have made is an error, where otherwise a reader
+/// would be waited for.
 fn to_write() -> OpenOptions {
     let mut options = OpenOptions::new();
     // OK: a small number.
@@ -27,7 +29,7 @@ fn to_write() -> OpenOptions {
     options
 }
 
-/// What the kernel does in a turn. Much of it cannot be done, as with us: names are there or are not.
+/// The kernel's operations in a turn. Many of them fail, as ours do: names are there or are not.
 fn kernel(root: &Path, random: &mut Random) {
     let at = |path: String| root.join(path.trim_start_matches('/'));
     for _ in 0..OPERATIONS {
@@ -56,7 +58,8 @@ fn kernel(root: &Path, random: &mut Random) {
     }
 }
 
-/// What we do in a turn. If we do not close the volume, what we have synced is in the journal only.
+/// Our operations in a turn. If we do not close the volume, the synced changes are in the journal
+/// only.
 fn ours(what: &str, image: &Image, habits: &Habits, random: &mut Random, closes: bool) {
     let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
     let fs = memory::open(what, &device);

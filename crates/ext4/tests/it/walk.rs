@@ -37,7 +37,8 @@ pub(crate) fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
     Ok(found)
 }
 
-/// The names in a directory, `.` and `..` among them, in the order they are listed; `stop_after` entries a call.
+/// The names in a directory, `.` and `..` among them, in the order they are listed; `stop_after`
+/// entries a call.
 pub(crate) fn names(fs: &impl FileSystem, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, u64)>> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
@@ -145,7 +146,7 @@ fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
     }
 }
 
-/// What is lent of a file, if it is.
+/// The bytes of a file that are lent, if any are.
 pub(crate) fn lent(fs: &impl FileSystem, inode: &Inode, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let taken = fs.lend(inode, offset, len, &mut |pieces| {
@@ -161,7 +162,8 @@ pub(crate) fn lent(fs: &impl FileSystem, inode: &Inode, offset: u64, len: usize)
     Ok(taken.then_some(bytes))
 }
 
-/// Where there is data, as `SEEK_DATA` and `SEEK_HOLE` find it: neighbouring spans of it make one range.
+/// Where there is data, as `SEEK_DATA` and `SEEK_HOLE` find it: neighbouring spans of it make one
+/// range.
 fn data_ranges(fs: &impl FileSystem, inode: &Inode) -> Result<Vec<(u64, u64)>> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// A thread that has ended no operation for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a thread is doing.
+/// A thread's current operation.
 #[derive(Default)]
 pub(crate) struct Progress {
     ended: AtomicU64,

@@ -1,4 +1,5 @@
-//! Files that grow by turns: each stands in a few pieces, and what is kept free ahead of them is there for whoever needs it.
+//! Files that grow alternately, in small steps. Each stands in a few pieces, and the blocks kept
+//! free ahead of them are there for any file that needs them.
 
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::*;
@@ -6,13 +7,13 @@ use extern4_vfs::*;
 use crate::memory::Volume;
 use crate::model::open;
 
-/// What a file grows by, and to.
+/// The bytes by which a file grows, and its final size.
 const STEP: usize = 4 << 10;
 const SIZE: u64 = 8 << 20;
 /// Pieces that a file may stand in.
 const MOST: usize = 12;
 
-/// A new volume of so many MiB.
+/// A new volume of `mib` MiB.
 fn volume(what: &'static str, mib: u64, mke2fs: &'static [&'static str]) -> Option<Volume> {
     Volume::new(&ImageSpec::new(what, mib << 20, mke2fs))
 }
@@ -28,7 +29,7 @@ impl Volume {
     }
 }
 
-/// What file `at` has in its block `block`.
+/// The contents of block `block` of file `at`.
 fn contents(at: usize, block: u64) -> Vec<u8> {
     let seed = (at as u64).wrapping_mul(0x9e37_79b9).wrapping_add(block);
     (0..STEP as u64).map(|byte| (seed ^ (byte / 8)) as u8).collect()
@@ -134,7 +135,8 @@ fn small_files_stand_beside_each_other() {
     volume.close();
 }
 
-/// Every block is handed out, though windows are open, and then `ENOSPC` is the answer. What is freed can be taken again.
+/// Every block is handed out, though windows are open, and then `ENOSPC` is the answer. Freed
+/// blocks can be taken again.
 #[test]
 fn windows_are_broken_when_blocks_run_short() {
     let kinds: [(_, &[_]); 2] = [

@@ -5,8 +5,8 @@ use extern4_testkit::zoo::spec;
 
 use crate::walk;
 
-/// Indirect blocks, extents of several levels, linear and hashed directories, inline data, values in inodes, large
-/// blocks, clusters, flags that only a tool sets.
+/// Indirect blocks, extents of several levels, linear and hashed directories, inline data, values
+/// in inodes, large blocks, clusters, flags that only a tool sets.
 const NAMES: [&str; 9] = [
     "ext2_1k",
     "ext4_default",

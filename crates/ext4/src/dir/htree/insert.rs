@@ -1,14 +1,14 @@
 //! Changing a directory's hash tree: making one, adding to it, splitting what is full.
 //!
-//! A name goes into the leaf that its hash leads to. A leaf that is full is packed if that makes room, and else
-//! split: the upper half of its names by hash, counted in bytes, goes to a new block at the end of the directory,
-//! which then needs an entry in the node above. A node that is full is split in the middle, which takes an entry in
-//! the node above it; when all are full up to the root, the root's entries move to a node of their own below it.
-//! Whether there is a level left for that is known before anything is changed. Nothing is ever merged: an empty
-//! leaf waits for names.
+//! A name goes into the leaf that its hash leads to. A full leaf is packed if that makes room, and
+//! otherwise split. The upper half of its names by hash, counted in bytes, goes to a new block at
+//! the end of the directory. That block then needs an entry in the node above. A full node is split
+//! in the middle, which takes an entry in the node above it. When all are full up to the root, the
+//! root's entries move to a node of their own below it. Whether there is a level left for that is
+//! known before anything is changed. Nothing is ever merged: an empty leaf waits for names.
 //!
-//! Names that share a hash stay in one leaf if they can. Where a leaf has to be split between two of them, the
-//! entry of the upper one says that it continues the lower.
+//! Names that share a hash stay in one leaf if they can. Where a leaf has to be split between two
+//! of them, the entry of the upper one says that it continues the lower.
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType};
@@ -63,22 +63,24 @@ impl Step {
 }
 
 impl Way {
-    /// Whether the root of the tree of `dir` can take one more entry, so that there is room for any name.
+    /// Whether the root of the tree of `dir` can take one more entry, so that there is room for any
+    /// name.
     pub(crate) fn root_has_room(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
         let tree = Tree::open(fs, dir)?;
         let root = tree.root()?;
         Ok(root.levels < most_levels(&expect(fs, dir)) || root.node.len() < usize::from(root.node.limit()))
     }
 
-    /// Whether the tree of `dir` has room for so many names, whatever they are; false is no answer.
+    /// Whether the tree of `dir` has room for any `names` names; false means that it is not known.
     pub(crate) fn tree_has_room_for(fs: &Ext4, dir: &InodeInfo, names: u64) -> Result<bool> {
         let tree = Tree::open(fs, dir)?;
         let (root, expect) = (tree.root()?, expect(fs, dir));
         if root.levels < most_levels(&expect) {
             return Ok(true);
         }
-        // The root takes an entry when a node below it is split, because it is full. Each may be full now; afterwards, as many
-        // leaves have to be split before it is full again as half a node has room for, and a name splits one at most.
+        // The root takes an entry when a node below it is split, because it is full. Each may be
+        // full now. Afterwards, it fills up again only after as many leaf splits as half a node has
+        // entries, and a name splits one leaf at most.
         let half = NodeEntries::node_limit(to_usize(fs.superblock().block_size()), expect.checksum) / 2;
         let splits = root.node.len() as u64 + names / half as u64 + 1;
         Ok(root.node.len() as u64 + splits <= u64::from(root.node.limit()))
@@ -131,8 +133,8 @@ impl Way {
 
     /// The names in the leaf, with hashes that belong there.
     ///
-    /// One in the wrong leaf takes the nearest hash that may be there: only a search of all blocks finds it, and
-    /// still will.
+    /// One in the wrong leaf takes the nearest hash that may be there: only a search of all blocks
+    /// finds it, and still will.
     fn names<'b>(&self, fs: &Ext4, dir: &InodeInfo, leaf: &'b Buffer) -> Result<Names<'b>> {
         let (low, high) = self.range;
         dir_entries(fs, dir, leaf)
@@ -220,8 +222,8 @@ pub(crate) fn make_tree(
     say_how_hashed(handle)
 }
 
-/// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry; `None` if
-/// all fit into one.
+/// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry;
+/// `None` if all fit into one.
 fn halve(handle: &Handle<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
     let layout = dir_layout(handle.fs, dir);
     names.sort_by_key(|(hash, _)| *hash);
@@ -326,7 +328,7 @@ fn edit_node(
     Ok(())
 }
 
-/// Sees to it that the superblock says which kind of hashes there are, now that there are some.
+/// Makes sure that the superblock says which kind of hashes there are, now that there are some.
 fn say_how_hashed(handle: &Handle<'_>) -> Result<()> {
     if handle.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
         return Ok(());
@@ -334,8 +336,8 @@ fn say_how_hashed(handle: &Handle<'_>) -> Result<()> {
     handle.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
 }
 
-/// The version that the root of a new tree says, if the superblock's default is one that can be computed. Roots
-/// never say whether bytes are signed.
+/// The version that the root of a new tree says, if the superblock's default is one that can be
+/// computed. Roots never say whether bytes are signed.
 pub(crate) fn version_of_new_trees(fs: &Ext4) -> Option<HashVersion> {
     match HashVersion::from_raw(fs.superblock().default_hash_version())? {
         HashVersion::Legacy | HashVersion::LegacyUnsigned => Some(HashVersion::Legacy),
@@ -358,8 +360,9 @@ fn node_place(dir: &InodeInfo, block: &Buffer) -> Place {
     Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
 }
 
-/// From which of these names, sorted and given as hash and size, to split them in two leaves of `room` bytes: where
-/// the halves are most alike, but not between two of one hash if there is another way. `None` if all fit into one.
+/// The first of these names, sorted and given as hash and size, that goes to the second of two
+/// leaves of `room` bytes. The halves are as equal as possible, but two names of one hash stay
+/// together if there is another way. `None` if all fit into one.
 fn split_at(names: &[(u32, usize)], room: usize) -> Option<usize> {
     let total: usize = names.iter().map(|(_, size)| size).sum();
     if total <= room {
@@ -378,8 +381,8 @@ fn split_at(names: &[(u32, usize)], room: usize) -> Option<usize> {
             best = Some((rank, at));
         }
     }
-    // There is a way: names are at most a quarter of a block, so half of those that a block almost holds fit into
-    // one.
+    // There is a way: names are at most a quarter of a block, so half of those that a block almost
+    // holds fit into one.
     best.map(|(_, at)| at)
 }
 

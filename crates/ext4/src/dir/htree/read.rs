@@ -1,8 +1,9 @@
 //! Walking a directory's hash tree: to the leaf of a hash, and on to the next.
 //!
-//! The tree has a root, up to two levels of interior nodes, and leaves, all of them blocks of the directory. A
-//! [`Cursor`] stands on a leaf and remembers the way to it. Levels are counted from the root's word for it, so a walk
-//! ends; an index that sends it to one leaf over and over is caught by those who walk far, who count the leaves.
+//! The tree has a root, up to two levels of interior nodes, and leaves, all of them blocks of the
+//! directory. A [`Cursor`] stands on a leaf and remembers the way to it. A walk counts levels from
+//! the number in the root, so it ends. An index can send a walk to one leaf over and over; callers
+//! that walk far count the leaves and so detect that.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,8 @@ use crate::volume::buffer::Verified;
 pub struct HtreeEntry {
     /// How far below the root its node is: 0 is the root.
     pub depth: usize,
-    /// The lowest hash below it; its lowest bit marks that it goes on with the last hash of the entry before.
+    /// The lowest hash below it; its lowest bit marks that it goes on with the last hash of the
+    /// entry before.
     pub hash: u32,
     /// The block of the directory it names.
     pub block: u32,
@@ -41,7 +43,7 @@ pub(crate) enum NameHash {
         /// Names are folded first.
         casefold: bool,
     },
-    /// The entry holds it, for the function takes the directory's key.
+    /// The entry holds it, because the function takes the directory's key.
     Stored,
 }
 
@@ -102,7 +104,7 @@ impl<'a> Tree<'a> {
         Ok(Self { fs, dir, expect, levels, root, hash })
     }
 
-    /// What the root says.
+    /// The decoded root of the tree.
     pub(crate) fn root(&self) -> Result<Root<'_>> {
         Ok(Root::peek(&self.root, &self.expect, place(self.dir, &self.root))?)
     }
@@ -123,8 +125,8 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// The block below entry `at` of a node. It is looked at again, since the node may have been checked for who knew of more
-    /// blocks than the directory has for us.
+    /// The block below entry `at` of a node. The number is checked again: the node may have been
+    /// verified for a thread for which the directory had more blocks.
     fn child(&self, node: &Node<'_>, at: usize) -> Result<u32> {
         let block = node.block(at);
         if block == 0 || block >= self.expect.blocks {
@@ -199,7 +201,8 @@ impl Cursor<'_> {
             let node = self.tree.node(depth, &frame.block)?;
             low = low.max(node.hash(frame.at) & !1);
             if frame.at + 1 < node.len() {
-                // A next leaf that continues this one's last hash shares it; any other starts above.
+                // A next leaf that continues this one's last hash shares it; any other starts
+                // above.
                 let next = node.hash(frame.at + 1);
                 high = high.min(if next & 1 == 1 { next - 1 } else { next.saturating_sub(2) });
             }
@@ -207,8 +210,8 @@ impl Cursor<'_> {
         Ok((low, high.max(low)))
     }
 
-    /// Goes on to the next leaf; returns the lowest hash in it with the bit that marks a continuation, or `None` at
-    /// the end of the tree.
+    /// Moves to the next leaf. Returns the lowest hash in it with the bit that marks a
+    /// continuation, or `None` at the end of the tree.
     pub(crate) fn advance(&mut self) -> Result<Option<u32>> {
         while let Some(mut frame) = self.frames.pop() {
             let node = self.tree.node(self.frames.len(), &frame.block)?;
@@ -233,7 +236,8 @@ impl Cursor<'_> {
         self.down(child, choose)
     }
 
-    /// Goes to logical block `child`: a leaf if the frames are as many as the tree has levels, else a node.
+    /// Goes to logical block `child`: a leaf if the frames are as many as the tree has levels, else
+    /// a node.
     fn down(&mut self, child: u32, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
         let mut child = child;
         while self.frames.len() <= usize::from(self.tree.levels) {
@@ -248,7 +252,8 @@ impl Cursor<'_> {
     }
 }
 
-/// The block of the root (logical block 0) or of an interior node, its checksum and its entries verified.
+/// The block of the root (logical block 0) or of an interior node, its checksum and its entries
+/// verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     let physical = dir_physical(fs, dir, logical)?;
     let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);

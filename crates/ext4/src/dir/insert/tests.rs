@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// What names are made of.
+/// The alphabets that names are made of.
 #[derive(Clone, Copy, PartialEq)]
 enum Letters {
     /// Any byte that may stand in a name.
@@ -185,7 +185,7 @@ impl Subject {
         next.map(|(_, (name, _))| name.clone())
     }
 
-    /// The way somebody else may write a name.
+    /// Another spelling of a name.
     fn other_case(&mut self, name: &[u8]) -> Vec<u8> {
         match self.letters {
             Letters::Bytes => name.to_vec(),
@@ -202,7 +202,7 @@ impl Subject {
             add_name(handle, &mut dir, name, ino, kind)?;
             handle.store(&dir)
         })?;
-        // One that leaves its inode had no blocks, whatever its size was.
+        // A directory that leaves its inode had no blocks, with any size.
         let before = if self.dir.is_inline() { 0 } else { self.dir.len_blocks(self.fs()).expect("a size") };
         let after = if dir.is_inline() { 0 } else { dir.len_blocks(self.fs()).expect("a size") };
         assert!(after - before <= super::MOST_NEW_BLOCKS, "from {before} to {after} blocks");
@@ -273,7 +273,7 @@ impl Subject {
         self.model.insert(self.key(&new), (new, index));
     }
 
-    /// This many changes, of which so many in a hundred are additions.
+    /// Makes `changes` changes, of which `additions` in a hundred are additions.
     fn churn(&mut self, changes: usize, additions: usize) {
         for _ in 0..changes {
             let what = self.random.below(100);
@@ -571,7 +571,7 @@ fn two_hundred_thousand_names() {
     let (early, late) = (counts[1], counts[19]);
     // The tree may have become one level deeper, which each name goes through a few times.
     assert!(early > 10_000 && late < early * 3 / 2, "{counts:?}");
-    // Nor do those who add names have to wait for each other then.
+    // Nor do threads that add names have to wait for each other then.
     assert_eq!(subject.levels(), Some(1));
     assert!(has_much_room(subject.fs(), &subject.dir, b"name").expect("an answer"));
     subject.check();
@@ -697,9 +697,10 @@ fn legacy_step((previous, hash): (u32, u32), byte: u8) -> (u32, u32) {
 
 const LEGACY_FACTOR: u32 = 7_152_373;
 
-/// Long names that share the legacy hash of the first: as one more byte can do so much, few have to be tried.
+/// Long names that share the legacy hash of the first: one more byte changes the hash enough that
+/// few names have to be tried.
 fn names_of_one_hash(count: usize) -> Vec<Vec<u8>> {
-    // What the factor has to be multiplied by to become 1.
+    // The factor's multiplicative inverse.
     let inverse = (0..5).fold(LEGACY_FACTOR, |inverse, _| {
         inverse.wrapping_mul(2u32.wrapping_sub(LEGACY_FACTOR.wrapping_mul(inverse)))
     });

@@ -1,7 +1,8 @@
 //! Changing contents that live inside their inode.
 //!
-//! The record has the contents, their length and the other attributes, and all of it is changed at once. The attribute
-//! `system.data` is there even if `i_block` has all of the contents, as Linux keeps it.
+//! The record has the contents, their length and the other attributes, and all of it is changed at
+//! once. The attribute `system.data` is there even if `i_block` has all of the contents, as Linux
+//! keeps it.
 
 use extern4_disk::inline::{HEAD_SIZE, XATTR};
 use extern4_disk::inode::InodeFlags;
@@ -15,8 +16,9 @@ use crate::volume::handle::Handle;
 use crate::xattr::list::{self, Attribute, borrowed, put_in_inode, take};
 
 impl InodeInfo {
-    /// How many bytes of contents can live in the inode beside its other attributes; `None` if not even the empty
-    /// attribute has room. For one whose contents live there already as for one whose could.
+    /// Returns how many bytes of contents can live in the inode next to its other attributes;
+    /// `None` if not even the empty attribute has room. The answer is the same whether the inode's
+    /// contents live there already or could.
     pub(crate) fn inline_room(&self, fs: &Ext4) -> Result<Option<usize>> {
         let mut list = self.attributes(fs)?.own;
         put_in_inode(&mut list, data_attribute(&[]));
@@ -26,11 +28,11 @@ impl InodeInfo {
     }
 }
 
-/// Makes `data` the contents of a file or directory that live inside its inode, sets its size, and stores it.
-/// False, and nothing is changed, if they do not fit. What `i_block` held before is lost: no blocks may be
-/// mapped.
+/// Makes `data` the contents of a file or directory that live inside its inode, sets its size, and
+/// stores it. False, and nothing is changed, if they do not fit. The former bytes of `i_block` are
+/// lost: no blocks may be mapped.
 ///
-/// Of a directory the contents are what `i_block` holds and what the attribute holds, one behind the other.
+/// The contents of a directory are the bytes of `i_block` followed by those of the attribute.
 pub(crate) fn set_inline_data(handle: &Handle<'_>, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
     if info.inline_room(handle.fs)?.is_none_or(|room| data.len() > room) {
         return Ok(false);
@@ -49,7 +51,8 @@ pub(crate) fn set_inline_data(handle: &Handle<'_>, info: &mut InodeInfo, data: &
     Ok(true)
 }
 
-/// Makes an inode one whose contents are in blocks, of which it has none yet, and stores it. The size stays.
+/// Makes an inode one whose contents are in blocks, of which it has none yet, and stores it. The
+/// size stays.
 pub(crate) fn clear_inline_data(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let mut list = info.attributes(handle.fs)?.own;
     take(&mut list, XATTR.0, XATTR.1);

@@ -1,7 +1,8 @@
 //! Contents that live inside their inode: small files and directories, and symbolic links.
 //!
-//! The first 60 bytes stand in place of the block map, the rest in the attribute `system.data` of the inode's own
-//! extended attributes. `extern4_disk::inline` knows how the two make one; this module brings them together.
+//! The first 60 bytes stand in place of the block map, the rest in the attribute `system.data` of
+//! the inode's own extended attributes. `extern4_disk::inline` knows how the two make one; this
+//! module brings them together.
 
 use extern4_disk::dirent::Layout;
 use extern4_disk::inline::{self, Data, Dir};
@@ -26,7 +27,8 @@ impl InodeInfo {
         })
     }
 
-    /// Hands a directory that lives inside its inode to `look`, with the layout of its entries and its place.
+    /// Hands a directory that lives inside its inode to `look`, with the layout of its entries and
+    /// its place.
     pub(crate) fn with_inline_dir<R>(
         &self,
         fs: &Ext4,

@@ -14,14 +14,15 @@ use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// How many nodes mapping `blocks` blocks from `logical` on allocates at most.
+/// Returns how many nodes mapping `blocks` blocks from `logical` on allocates at most.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
     let more = to_usize(blocks.min(MAX_RUNS));
     Ok(Path::load(fs, info, logical)?.nodes_needed(more))
 }
 
-/// How many of `blocks` blocks of a hole the leaf that maps `logical` takes, and how many nodes are allocated at most if they are
-/// put in all at once. For what reaches into the next leaf, that one may have to be split too.
+/// Returns how many of `blocks` blocks of a hole the leaf that maps `logical` takes. Returns also
+/// how many nodes are allocated at most if they are put in all at once. Blocks that reach into the
+/// next leaf may have that one split, too.
 pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
     let path = Path::load(fs, info, logical)?;
     let room = u32::try_from(path.end().saturating_sub(logical.into())).unwrap_or(u32::MAX);
@@ -29,27 +30,29 @@ pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u3
     Ok((blocks, path.nodes_needed(to_usize(blocks.min(MAX_RUNS)))))
 }
 
-/// How many nodes are allocated at most if an extent is cut in two: where `blocks` begins, or anywhere in them if it goes on behind
-/// them, for one change may not reach its beginning.
+/// Returns how many nodes are allocated at most if an extent is cut in two. The cut is where
+/// `blocks` begins, or anywhere in them if the extent goes on behind them: one change may not reach
+/// their beginning.
 pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
     let path = Path::load(fs, info, block(blocks.start))?;
     let at_start = nodes_to_cut(&path, blocks.start);
     if blocks.end >= LOGICAL_END {
         return Ok(at_start);
     }
-    // As in Linux, of a tree that is deeper than is read only the end can be taken away.
+    // As in Linux, a tree deeper than can be read is only cut at its end.
     info.map(fs, block(blocks.start))?;
     let at_end = nodes_to_cut(&Path::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
     Ok(at_start.max(at_end))
 }
 
-/// How many nodes are allocated at most if the extent of a leaf that goes on across block `at` becomes two.
+/// Returns how many nodes are allocated at most if a leaf's extent across block `at` becomes two.
 fn nodes_to_cut(path: &Path, at: u64) -> u32 {
     let goes_on = |it: &Extent| u64::from(it.logical) < at && it.end() > at;
     if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
 }
 
-/// How many nodes are allocated if the extents of the leaf where `blocks` begins are marked.
+/// Returns how many nodes are allocated if the extents of the leaf where `blocks` begins are
+/// marked.
 pub(crate) fn blocks_to_mark(
     fs: &Ext4,
     info: &InodeInfo,
@@ -63,18 +66,19 @@ pub(crate) fn blocks_to_mark(
     Ok(path.nodes_needed(after.len().saturating_sub(before)))
 }
 
-/// The extent that maps block `logical`.
+/// Returns the extent that maps block `logical`.
 pub(crate) fn extent_at(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Option<Extent>> {
     let path = Path::load(fs, info, logical)?;
     Ok(path.extents().iter().find(|it| it.logical <= logical && it.end() > logical.into()).copied())
 }
 
-/// One past the last block that is mapped.
+/// Returns one past the last block that is mapped.
 pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
     Ok(Path::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
 }
 
-/// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
+/// Returns where to look for blocks for the hole at `logical`, and how many of the `want` blocks it
+/// takes.
 pub(crate) fn goal(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -91,7 +95,7 @@ pub(crate) fn goal(
         return Err(occupied(info));
     }
     let end = extents.get(next).map_or(path.end(), |after| u64::from(after.logical));
-    // The last block that could be numbered is none.
+    // The block with the last possible number cannot belong to a file.
     let room = end.min(LOGICAL_END - 1).saturating_sub(logical.into());
     let goal = before.map_or_else(|| home_block(handle, info), |it| it.physical + u64::from(it.len_blocks));
     let room = u32::try_from(room).unwrap_or(u32::MAX);
@@ -106,7 +110,7 @@ fn occupied(info: &InodeInfo) -> crate::Error {
     Place::new(Structure::ExtentNode).ino(info.ino()).corrupt(CorruptKind::Mismatch { what }).into()
 }
 
-/// The part of an extent inside `range`; `None` if there is none.
+/// Returns the part of an extent inside `range`; `None` if there is none.
 fn part(extent: &Extent, range: &Range<u64>) -> Option<Extent> {
     let start = u64::from(extent.logical).max(range.start);
     let end = extent.end().min(range.end);
@@ -120,12 +124,12 @@ fn part(extent: &Extent, range: &Range<u64>) -> Option<Extent> {
     })
 }
 
-/// What stands before `range`, in it, and behind it.
+/// Returns the parts of an extent before `range`, in it, and behind it.
 fn parts(extent: &Extent, range: &Range<u64>) -> [Option<Extent>; 3] {
     [part(extent, &(0..range.start)), part(extent, range), part(extent, &(range.end..LOGICAL_END))]
 }
 
-/// The extent that maps a run; `None` for a hole.
+/// Returns the extent that maps a run; `None` for a hole.
 fn extent_of(run: &Run) -> Option<Extent> {
     let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else { return None };
     let unwritten = matches!(run.kind, RunKind::Unwritten { .. });
@@ -133,13 +137,13 @@ fn extent_of(run: &Run) -> Option<Extent> {
     Some(Extent { logical: run.logical, len_blocks: run.len_blocks as u16, physical, unwritten })
 }
 
-/// A block of a file as 32 bits.
+/// Returns the number of a file's block as 32 bits.
 fn block(logical: u64) -> u32 {
     u32::try_from(logical).unwrap_or(u32::MAX)
 }
 
-/// Maps runs, which all belong into one hole of one leaf. They are put in at once: one by one, they could have the leaf split
-/// more than once, and more nodes allocated than were reckoned with.
+/// Maps runs, which all belong into one hole of one leaf. They are put in at once. One by one, they
+/// could have the leaf split more than once, and allocate more nodes than were reckoned with.
 pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     let Some(first) = runs.first() else { return Ok(()) };
     let mut path = Path::load(handle.fs, info, first.logical)?;
@@ -150,8 +154,9 @@ pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[
     store_path(handle, info, path)
 }
 
-/// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns what is left of the range:
-/// what a split of this leaf leaves of the room in the nodes above is known when the next one is reckoned with.
+/// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns
+/// the rest of the range. The caller reckons with the next leaf only then: a split of this one
+/// changes how much room the nodes above have.
 pub(crate) fn mark_extents(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -201,7 +206,7 @@ pub(crate) fn unmap_extents(
         if path.is_first() && done == path.start() {
             done = left.start;
         }
-        // A leaf without extents is of no use, though this is not what made it so.
+        // A leaf without extents is of no use, though another change has emptied it.
         let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
         if freed > 0 || is_void {
             info.add_blocks(-freed, handle.fs.superblock().block_size())?;
@@ -211,7 +216,8 @@ pub(crate) fn unmap_extents(
         }
         left.end = done;
         if is_deep {
-            // So many nodes go with one leaf that the next has to wait for another change.
+            // With this leaf goes such a number of nodes that the next leaf has to wait for another
+            // change.
             break;
         }
     }
@@ -247,7 +253,8 @@ pub(crate) fn shift_down(
     Ok(left)
 }
 
-/// Moves extents to higher blocks, from the highest on. One that begins before the range is cut where that begins.
+/// Moves extents to higher blocks, from the highest on. An extent that begins before the range is
+/// cut where the range begins.
 pub(crate) fn shift_up(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -275,7 +282,7 @@ pub(crate) fn shift_up(
     Ok(left)
 }
 
-/// The extents of a leaf after those in `range` have been marked.
+/// Returns the extents of a leaf after those in `range` have been marked.
 fn marked(extents: &[Extent], range: &Range<u64>, unwritten: bool) -> Vec<Extent> {
     let mut all = Vec::with_capacity(extents.len() + 2);
     for extent in extents {

@@ -1,7 +1,8 @@
 //! Mapping by extents: from an inode's root down to the leaf that knows a block.
 //!
-//! The way down ends because a child must be one level lower than its parent says it is, and the root's depth is
-//! bounded; a child outside its parent's range of blocks is refused, so no node can stand in for another.
+//! The way down ends because a child must be one level lower than its parent says it is, and the
+//! root's depth is bounded. A child outside its parent's range of blocks is refused, so no node can
+//! stand in for another.
 
 use extern4_disk::extent::{Expect, Extent, Found, Node, sole_extent, verify_checksum};
 use extern4_disk::{Place, Structure};
@@ -12,7 +13,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::{Run, RunKind};
 use crate::volume::buffer::Verified;
 
-/// What stands at block `logical` of a file with extents.
+/// Returns the run at block `logical` of a file with extents.
 pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     let place = Place::new(Structure::ExtentNode).ino(inode.ino());
     if let Some(extent) = sole_extent(inode.i_block(), fs.blocks(), place)
@@ -34,7 +35,7 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     }
 }
 
-/// The block of a node below the root, its checksum verified.
+/// Returns the block of a node below the root, its checksum verified.
 pub(crate) fn node_block(fs: &Ext4, inode: &InodeInfo, block: u64) -> Result<extern4_block::Buffer> {
     let place = Place::new(Structure::ExtentNode).ino(inode.ino()).block(block);
     fs.verified(block, Verified::ExtentNode, |bytes| match inode.seed() {
@@ -43,7 +44,7 @@ pub(crate) fn node_block(fs: &Ext4, inode: &InodeInfo, block: u64) -> Result<ext
     })
 }
 
-/// The part of `extent` from `logical` on.
+/// Returns the part of `extent` from `logical` on.
 fn run_from(extent: &Extent, logical: u32) -> Run {
     let skip = u64::from(logical - extent.logical);
     let physical = extent.physical + skip;

@@ -1,9 +1,9 @@
 //! Changing an extent tree: the way to a leaf, and putting it back after the leaf has changed.
 //!
-//! A [`Path`] is a copy of the nodes from the root down to one leaf. Who changes a file changes the extents of the
-//! leaf in it and hands it to [`store_path`], which splits the nodes that have become too full, frees those
-//! that have become empty, and keeps each key in an index what `e2fsck` wants it to be: the first block that its
-//! child maps.
+//! A [`Path`] is a copy of the nodes from the root down to one leaf. A changer of a file changes
+//! the extents of the leaf in it and hands it to [`store_path`]. That splits the nodes that have
+//! become too full, and frees those that have become empty. It keeps each key in an index what
+//! `e2fsck` wants it to be: the first block that its child maps.
 
 use extern4_disk::extent::{self, Entries, Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, Node, OwnedNode};
 use extern4_disk::{Place, Structure};
@@ -42,7 +42,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// The way to the leaf that maps `logical`, or would.
+    /// Loads the way to the leaf that maps `logical`, or would.
     pub(crate) fn load(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Self> {
         let place = Place::new(Structure::ExtentNode).ino(info.ino());
         let mut path = Self { steps: Vec::with_capacity(3) };
@@ -57,7 +57,8 @@ impl Path {
         Ok(path)
     }
 
-    /// Adds a node, and says which child of it leads on to `logical`: the first one, if all begin behind it.
+    /// Adds a node, and returns its child that leads on to `logical`: the first one, if all begin
+    /// behind it.
     fn push(&mut self, block: u64, node: &Node<'_>, expect: Expect, logical: u32) -> Option<(Index, Expect)> {
         let at = node.children().take_while(|(index, _)| index.logical <= logical).count().saturating_sub(1);
         let (start, end) = (expect.start, expect.end);
@@ -69,13 +70,13 @@ impl Path {
         self.steps.last().expect("a path has a root at least")
     }
 
-    /// How far the root is above the leaves.
+    /// Returns how far the root is above the leaves.
     pub(crate) fn depth(&self) -> u32 {
         // OK: at most DEEPEST.
         self.steps.len() as u32 - 1
     }
 
-    /// The extents of the leaf.
+    /// Returns the extents of the leaf.
     pub(crate) fn extents(&self) -> &[Extent] {
         match &self.leaf().node.entries {
             Entries::Leaf(extents) => extents,
@@ -89,22 +90,22 @@ impl Path {
         self.steps.last_mut().expect("a path has a root at least").node.entries = Entries::Leaf(extents);
     }
 
-    /// The first block of the file that the leaf may map.
+    /// Returns the first block of the file that the leaf may map.
     pub(crate) fn start(&self) -> u64 {
         self.leaf().start.into()
     }
 
-    /// One past the last block of the file that the leaf may map.
+    /// Returns one past the last block of the file that the leaf may map.
     pub(crate) fn end(&self) -> u64 {
         self.leaf().end
     }
 
-    /// No leaf comes before it.
+    /// Whether no leaf comes before it.
     pub(crate) fn is_first(&self) -> bool {
         self.steps.iter().all(|step| step.at == 0)
     }
 
-    /// How many nodes are allocated if the leaf gets `more` extents.
+    /// Returns how many nodes are allocated if the leaf gets `more` extents.
     pub(crate) fn nodes_needed(&self, more: usize) -> u32 {
         let mut more = more;
         let mut needed = 0;
@@ -113,7 +114,7 @@ impl Path {
             if len <= max {
                 break;
             }
-            // Of a root, all entries go into one node.
+            // All entries of a root go into one node.
             more = if step.block == ROOT { 1 } else { len.div_ceil(max) - 1 };
             needed += more;
         }
@@ -121,7 +122,8 @@ impl Path {
         needed as u32
     }
 
-    /// `EFBIG` if the tree cannot take one entry more: it is as deep as it can be, and full.
+    /// Returns `EFBIG` if the tree cannot take one entry more: it is as deep as it can be, and
+    /// full.
     pub(crate) fn check_room(&self) -> Result<()> {
         let full = |step: &Step| len(&step.node) + 2 > usize::from(step.node.max);
         let deepest = self.depth() >= u32::from(MAX_DEPTH);
@@ -160,7 +162,7 @@ fn len(node: &OwnedNode) -> usize {
     }
 }
 
-/// The first block of the file that a node maps; `None` if it is empty.
+/// Returns the first block of the file that a node maps; `None` if it is empty.
 fn first(node: &OwnedNode) -> Option<u32> {
     match &node.entries {
         Entries::Leaf(extents) => extents.first().map(|extent| extent.logical),
@@ -168,10 +170,12 @@ fn first(node: &OwnedNode) -> Option<u32> {
     }
 }
 
-/// A node with as many entries as fit, and nodes for the rest. `end` is that of the node's range.
+/// Returns a node with as many entries as fit, and nodes for the rest. `end` is that of the node's
+/// range.
 fn cut(mut node: OwnedNode, end: u64) -> (OwnedNode, Vec<OwnedNode>) {
     let (len, max) = (len(&node), usize::from(node.max));
-    // What comes last in the file will most likely be followed by more; elsewhere both halves get room.
+    // The last extents of the file will most likely be followed by more; elsewhere both halves get
+    // room.
     let each = if end == LOGICAL_END || len > 2 * max { max } else { len.div_ceil(2) };
     if len <= max {
         return (node, Vec::new());
@@ -196,7 +200,7 @@ fn indexes(node: &mut OwnedNode) -> &mut Vec<Index> {
     }
 }
 
-/// Writes a leaf that has been changed, and whatever has to change above it.
+/// Writes a changed leaf, and the nodes above it that have to change with it.
 pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: Path) -> Result<()> {
     while let Some(step) = path.steps.pop() {
         let Some(parent) = path.steps.last_mut() else { return store_root(handle, info, step.node) };
@@ -210,7 +214,7 @@ pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: Pa
     Ok(())
 }
 
-/// Writes a node below the root; true, if its parent has changed by that.
+/// Writes a node below the root; true if its parent has changed by that.
 fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
     let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
     let Some(key) = first(&step.node) else {
@@ -273,7 +277,7 @@ fn push_down(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedNode) ->
     Ok(())
 }
 
-/// A new block for a node, near block `near`.
+/// Allocates a block for a new node, near block `near`.
 fn new_node(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
     let block = allocate_map_block(handle, info, near)?;
     handle.fs.note_verified(&handle.fresh(block)?, Verified::ExtentNode);
@@ -290,7 +294,8 @@ fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedNod
     let mut buffer = handle.fs.cache.read(block)?;
     handle.edit(&mut buffer, |bytes| {
         node.encode(bytes);
-        // What is behind the last entry is of no use, and may not be what it was in an older copy.
+        // The bytes behind the last entry are of no use, and may not be what they were in an older
+        // copy.
         let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
         let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
         bytes[used..room].fill(0);

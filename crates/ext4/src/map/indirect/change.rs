@@ -19,7 +19,7 @@ const POINTER: usize = 4;
 /// The most levels of indirect blocks.
 const LEVELS: u32 = 3;
 
-/// How many indirect blocks mapping `blocks` blocks from `logical` on allocates at most.
+/// Returns how many indirect blocks mapping `blocks` blocks from `logical` on allocates at most.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
     let Some(path) = fs.indirect_map().path(logical) else { return Ok(0) };
     let last = fs.indirect_map().path(logical.saturating_add(blocks.saturating_sub(1)));
@@ -33,7 +33,8 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
     Ok(path.levels() - way.depth())
 }
 
-/// Where to look for blocks for the hole at `logical`, and how many of the `want` that are wanted it takes.
+/// Returns where to look for blocks for the hole at `logical`, and how many of the `want` blocks it
+/// takes.
 pub(crate) fn goal(handle: &Handle<'_>, info: &InodeInfo, logical: u32, want: u32) -> Result<(u64, u32)> {
     let arithmetic = handle.fs.indirect_map();
     let path = arithmetic.path(logical).ok_or(Errno::EFBIG)?;
@@ -63,7 +64,8 @@ fn place(info: &InodeInfo) -> Place {
     Place::new(Structure::IndirectBlock).ino(info.ino())
 }
 
-/// The indirect blocks on the way to a block, as far as there are any, each with the index that leads on.
+/// The indirect blocks on the way to a block, as far as there are any, each with the index that
+/// leads on.
 struct Way {
     blocks: Vec<(u64, usize)>,
 }
@@ -182,8 +184,8 @@ pub(crate) fn unmap_pointers(
     Ok(left)
 }
 
-/// Takes the blocks at the end of a range away, as far as the same block of numbers names them. Returns the new
-/// end.
+/// Takes the blocks at the end of a range away, as far as the same block of numbers names them.
+/// Returns the new end.
 fn unmap_last(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -197,7 +199,7 @@ fn unmap_last(
     let way = Way::load(handle.fs, info, &path)?;
     let depth = way.depth();
     if depth < path.levels() {
-        // The way ends in a number that is clear. A block of nothing but such is of no use.
+        // The way ends in a number that is clear. A block with clear numbers alone is of no use.
         if let Some(&(_, at)) = way.blocks.last() {
             clear_way(handle, info, &path, &way, at..at, quota)?;
         }

@@ -1,4 +1,5 @@
-//! Mapping by indirect blocks, as ext2 and ext3 do it: up to three levels of blocks full of block numbers.
+//! Mapping by indirect blocks, as ext2 and ext3 do it: up to three levels of blocks full of block
+//! numbers.
 
 use extern4_disk::indirect::{DIRECT, Pointers};
 use extern4_disk::{Place, Structure};
@@ -8,7 +9,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 
-/// What stands at block `logical` of a file without extents.
+/// Returns the run at block `logical` of a file without extents.
 pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     let arithmetic = fs.indirect_map();
     let Some(path) = arithmetic.path(logical) else { return Ok(Run::hole(logical, LOGICAL_END)) };

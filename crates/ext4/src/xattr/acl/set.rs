@@ -62,7 +62,7 @@ pub(crate) fn plan_acl(fs: &Ext4, info: &InodeInfo, kind: AclKind, acl: &Acl) ->
     info.plan(fs, &info.attributes(fs)?, (index(kind), b""), Some(&encode(acl)))
 }
 
-/// What [`init_attributes`] takes for an inode with this mode.
+/// The room that [`init_attributes`] takes for an inode with this mode.
 ///
 /// # Errors
 /// `ENOSPC` if the ACLs have no room.

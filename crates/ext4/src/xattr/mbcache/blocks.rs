@@ -1,7 +1,7 @@
-//! Where attribute blocks are, by the hash of what they hold: [`MbCache`] as `attr_block` uses it.
+//! Attribute blocks by the hash of their contents: [`MbCache`] as the module `block` uses it.
 //!
-//! With the feature `lab` a volume can have another cache in its place, so that both are measured with all else that it takes to
-//! set an attribute.
+//! With the feature `lab` a volume can have another cache in its place, so that both are measured
+//! as parts of setting an attribute.
 
 use extern4_disk::xattr::REFCOUNT_MAX;
 use extern4_sync::closable_refcount::Put;
@@ -19,11 +19,13 @@ pub(crate) struct Blocks {
 
 /// A cache that can stand in the place of the one in production.
 ///
-/// Of the numbers in it the same holds: who inserts one holds on to the block, and who gives a block up takes its number out first.
+/// The rules of `MbCache` hold for its numbers: a caller that inserts one holds on to the block,
+/// and a caller that gives a block up removes its number first.
 #[allow(unreachable_pub, reason = "public in the lab")]
 pub trait BlockCache: Send + Sync + std::fmt::Debug {
-    /// Has blocks with this hash joined, one after the other, until one is: that one. `join` is told how to find out whether the block's
-    /// number is in the cache still.
+    /// Calls `join` for blocks with this hash, one after the other, until it joins one, and returns
+    /// that one. `join` gets a function that tells whether the block's number is still in the
+    /// cache.
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64>;
 
     /// A block has been written, and can be found from now on.
@@ -32,10 +34,11 @@ pub trait BlockCache: Send + Sync + std::fmt::Debug {
     /// A block is about to be changed.
     fn remove(&self, hash: u32, block: u64);
 
-    /// An inode leaves a block, by `leave`: true if it was the last, and then nobody finds the block any more.
+    /// Has an inode leave a block by calling `leave`. If that returns true, the inode was the last,
+    /// and no lookup finds the block any more.
     fn leave(&self, hash: u32, block: u64, leave: &mut dyn FnMut() -> bool);
 
-    /// So many inodes have a block as may have it, or not any more.
+    /// Notes whether a block is full: as many inodes have it as may.
     fn set_full(&self, hash: u32, block: u64, full: bool);
 }
 
@@ -59,8 +62,9 @@ impl Blocks {
         None
     }
 
-    /// Has blocks with this hash joined until one is. None is looked at for ever, whatever becomes of it meanwhile. `join` is told how to
-    /// find out whether the block can be found still.
+    /// Calls `join` for blocks with this hash until it joins one. The search ends, even if the
+    /// blocks change meanwhile. `join` gets a function that tells whether the block can still be
+    /// found.
     pub(crate) fn find(
         &self,
         hash: u32,
@@ -75,7 +79,7 @@ impl Blocks {
         Some(joined.number())
     }
 
-    /// Makes it possible to find a block that whoever calls holds on to.
+    /// Makes it possible to find a block that the caller holds on to.
     pub(crate) fn insert(&self, hash: u32, block: u64) {
         if let Some(instead) = self.instead() {
             return instead.insert(hash, block);
@@ -91,21 +95,22 @@ impl Blocks {
         self.cache.remove(hash, block);
     }
 
-    /// Has a block left by `leave`, and sees to it that nobody finds it any more if nobody has it then.
+    /// Leaves a block by calling `leave`. If no inode has the block then, no lookup finds it any
+    /// more.
     pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         let left = self.leave_by(hash, block, leave)?;
         self.note_left(hash, block, left);
         Ok(left)
     }
 
-    /// A block that so many had as may has been left: one may join them again.
+    /// Notes that an inode has left a block; if the block was full, another may join again.
     pub(crate) fn note_left(&self, hash: u32, block: u64, left: Put) {
         if matches!(left, Put::Others(others) if others + 1 == REFCOUNT_MAX) {
             self.set_full(hash, block, false);
         }
     }
 
-    /// The same, but for a block that so many had as may.
+    /// Leaves a block by calling `leave`, without `note_left` for a block that was full.
     fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         if let Some(instead) = self.instead() {
             let (mut leave, mut left) = (Some(leave), None);
@@ -122,7 +127,7 @@ impl Blocks {
         Ok(left)
     }
 
-    /// Notes whether so many inodes have a block as may have it, so that it is not looked at in vain.
+    /// Notes whether a block is full, so that no lookup tries it in vain.
     pub(crate) fn set_full(&self, hash: u32, block: u64, full: bool) {
         if let Some(instead) = self.instead() {
             return instead.set_full(hash, block, full);
@@ -130,7 +135,7 @@ impl Blocks {
         self.cache.set_full(hash, block, full);
     }
 
-    /// What the cache of production has done.
+    /// The counts of production's cache.
     pub(crate) fn stats(&self) -> MbCacheStats {
         self.cache.stats()
     }

@@ -1,10 +1,12 @@
-//! Buckets of [`MbCache`](super::MbCache): a few entries and what is marked about them, in one cache line.
+//! Buckets of [`MbCache`](super::MbCache): a few entries and what is marked about them, in one
+//! cache line.
 //!
 //! ```text
 //! | 8 bits referenced, 8 full, 8 hand, 1 claimed | entry | entry | ... | entry |
 //! ```
 //!
-//! A full bucket gives up an entry by the rule of the clock: those that were of use get a second chance, those marked full go first.
+//! A full bucket evicts an entry by the clock algorithm: entries that were of use get a second
+//! chance, those marked full go first.
 
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
 
@@ -13,8 +15,8 @@ pub(super) const SLOTS: usize = capacity(7, 2);
 /// Words of a bucket.
 pub(super) const WORDS: usize = 8;
 
-/// In a bucket's first word: bits of slots that were of use, bits of slots that are full, the slot whose turn it is, and the
-/// claim of a thread that inserts.
+/// In a bucket's first word: bits of slots that were of use, bits of slots that are full, the slot
+/// whose turn it is, and the claim of a thread that inserts.
 const REFERENCED: u32 = 0;
 const FULL: u32 = 8;
 const HAND: u32 = 16;
@@ -24,7 +26,7 @@ const CLAIMED: u64 = 1 << 24;
 /// Where an entry was put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Put {
-    /// Entries beside it.
+    /// Entries in the other slots.
     pub(super) others: u32,
     /// Another was there.
     pub(super) takes_place: bool,
@@ -33,7 +35,7 @@ pub(super) struct Put {
 /// A slot to put an entry in.
 struct Victim {
     slot: u32,
-    /// What is in it.
+    /// The slot's entry, 0 if it is empty.
     entry: u64,
     /// Entries in the others.
     others: u32,
@@ -47,16 +49,17 @@ pub(super) struct Bucket<'c> {
 }
 
 impl<'c> Bucket<'c> {
-    /// The one in so many words.
+    /// The bucket that consists of `words`.
     #[inline]
     pub(super) fn of(words: &'c [AtomicU64]) -> Self {
         Self { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
     }
 
-    /// What is in a slot; 0 if nothing is, `None` if there is none.
+    /// The entry in a slot; 0 if the slot is empty, `None` if there is no such slot.
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Option<u64> {
-        // Acquire: what was done before it was put in, or taken out, is seen by who finds that.
+        // Acquire: a thread that finds the entry, or finds it gone, sees what the other thread did
+        // before.
         Some(self.entries.get(slot)?.load(Ordering::Acquire))
     }
 
@@ -83,8 +86,8 @@ impl<'c> Bucket<'c> {
         }
     }
 
-    /// Those that are empty, as bits. All are looked at: which one is the first cannot be foretold, and a CPU that guesses wrong
-    /// loses more.
+    /// The empty slots, as bits. The loop looks at all: a CPU cannot predict which is the first,
+    /// and a wrong guess costs more.
     #[inline]
     fn empty_slots(&self) -> u64 {
         let words = self.entries.iter().enumerate();
@@ -95,12 +98,14 @@ impl<'c> Bucket<'c> {
     #[inline]
     fn mark(&self, slot: usize, entry: u64, mark: u32, set: bool) {
         let bit = 1 << (mark + slot as u32);
-        // Relaxed: marks say nothing about other memory. Not to write what stands there is cheaper for all.
+        // Relaxed: marks say nothing about other memory. Not writing an equal value is cheaper for
+        // all threads.
         let is_set = self.marks.load(Ordering::Relaxed) & bit != 0;
         match (set, is_set) {
             (true, false) => {
                 self.marks.fetch_or(bit, Ordering::Relaxed);
-                // Another entry may have taken its place. If one does later, its marks are cleared then.
+                // Another entry may have taken its place. If one does later, its marks are cleared
+                // then.
                 if self.entries[slot].load(Ordering::Acquire) != entry {
                     self.marks.fetch_and(!bit, Ordering::Relaxed);
                 }
@@ -117,8 +122,9 @@ impl<'c> Bucket<'c> {
 
     /// Takes an entry out of its slot; true if it was there.
     fn take(&self, slot: usize, entry: u64) -> bool {
-        // Release: what was done before is seen by who finds the slot empty. Acquire: by this thread, too, if that is how it finds the
-        // slot; see "Resizing" in `MbCache`.
+        // Release: a thread that finds the slot empty sees what this thread did before. Acquire:
+        // this thread sees what another did before, if this one finds the slot empty; see
+        // "Resizing" in `MbCache`.
         self.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -128,7 +134,8 @@ impl<'c> Bucket<'c> {
         (before & CLAIMED == 0).then(|| Claim { bucket: self, cleared: 0 })
     }
 
-    /// The same, when whoever inserts is done; nobody waits for anything meanwhile.
+    /// Claims the right to insert once the thread that has it is done. An inserting thread waits
+    /// for nothing meanwhile.
     pub(super) fn wait_for_claim(&self) -> Claim<'_, 'c> {
         loop {
             if let Some(claim) = self.claim() {
@@ -142,7 +149,8 @@ impl<'c> Bucket<'c> {
 /// The right to insert into a bucket.
 pub(super) struct Claim<'b, 'c> {
     bucket: &'b Bucket<'c>,
-    /// Marks of entries that have had their place taken. They are cleared as the claim is given back, at once.
+    /// Marks of entries that have had their place taken. They are cleared as the claim is given
+    /// back, at once.
     cleared: u64,
 }
 
@@ -152,7 +160,8 @@ impl Claim<'_, '_> {
         loop {
             let Victim { slot, entry: old, others } = self.victim();
             let word = &self.bucket.entries[slot as usize];
-            // If it fails, the old one has been removed meanwhile, as happens at most once to each slot: the claim keeps other threads from inserting.
+            // If it fails, the old one has been removed meanwhile, as happens at most once to each
+            // slot: the claim keeps other threads from inserting.
             if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.cleared |= 1 << (REFERENCED + slot) | 1 << (FULL + slot);
                 return Put { others, takes_place: old != 0 };
@@ -160,8 +169,9 @@ impl Claim<'_, '_> {
         }
     }
 
-    /// Moves the entries for another bucket to it, and drops those marked full, which an insertion would drop first. Returns the
-    /// number of entries dropped. If a dropped one has room again, its owner inserts it again, or one hint is lost.
+    /// Moves the entries for another bucket to it, and drops those marked full, which an insertion
+    /// would drop first. Returns the number of entries dropped. If a dropped one has room again,
+    /// its owner inserts it again, or one hint is lost.
     pub(super) fn give_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
         let full = self.bucket.full();
         let mut gone = 0;

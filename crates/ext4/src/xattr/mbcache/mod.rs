@@ -1,4 +1,5 @@
-//! The attribute-block cache (mbcache): finds a block, or an inode, that holds certain contents, by the hash of these contents.
+//! The attribute-block cache (mbcache): finds a block, or an inode, that holds certain contents, by
+//! the hash of these contents.
 //!
 //! An answer is a hint. The caller compares the contents, and decides by other means
 //! ([`extern4_sync::closable_refcount`]) whether it can share what it found. So the cache neither
@@ -8,7 +9,8 @@
 //! 1. A caller that frees a block [removes](MbCache::remove) its entry first.
 //! 2. A caller that inserts an entry holds the block meanwhile.
 //!
-//! With them, a number for which [`Candidate::is_in`] returns true had not been freed when the method read the bucket.
+//! With them, a number for which [`Candidate::is_in`] returns true had not been freed when the
+//! method read the bucket.
 //!
 //! # Memory
 //! ```text
@@ -16,42 +18,52 @@
 //! entry, 8 bytes:         | the rest of the hash | number |
 //! ```
 //!
-//! A bijection mixes the hash. Its lower bits choose the bucket, as many bits as the buckets in use need. The entry holds the bits
-//! above the first few, so a reader can compute the whole hash from an entry and its bucket.
+//! A bijection mixes the hash. Its lower bits choose the bucket, as many bits as the buckets in use
+//! need. The entry holds the bits above the first few, so a reader can compute the whole hash from
+//! an entry and its bucket.
 //!
-//! The cache starts with as many buckets as a CPU's near cache holds. It uses four times as many once there is one entry for four
-//! buckets: with more entries, a processor cannot predict the slot of an entry. It uses a fourth of them once there is one entry
-//! for 64 buckets, because distant cache lines are slow. The buckets in use are the first ones of a single allocation, and the
+//! The cache starts with as many buckets as a CPU's near cache holds. It uses four times as many
+//! once there is one entry for four buckets: with more entries, a processor cannot predict the slot
+//! of an entry. It uses a fourth of them once there is one entry for 64 buckets, because distant
+//! cache lines are slow. The buckets in use are the first ones of a single allocation, and the
 //! system gives memory to it only when a bucket is touched.
 //!
 //! # Protocol
-//! 1. An entry is one word. A thread inserts or removes it whole, by a compare-and-swap, and the thread that succeeds counts it.
-//! 2. An inserting thread claims the bucket first. Of two threads that insert the same pair of hash and number, the second one finds
-//!    it in the bucket, so a pair is never in the cache twice. A thread that finds the bucket claimed gives up.
+//! 1. An entry is one word. A thread inserts or removes it whole, by a compare-and-swap, and the
+//!    thread that succeeds counts it.
+//! 2. An inserting thread claims the bucket first. Of two threads that insert the same pair of hash
+//!    and number, the second one finds it in the bucket, so a pair is never in the cache twice. A
+//!    thread that finds the bucket claimed gives up.
 //! 3. A lookup takes no claim. A removal takes one only while entries are moved.
-//! 4. Marks are bits of one word. Threads change them by atomic *or* and *and* only, so no mark is lost, except one of an entry
-//!    that another thread is just inserting.
+//! 4. Marks are bits of one word. Threads change them by atomic *or* and *and* only, so no mark is
+//!    lost, except one of an entry that another thread is just inserting.
 //!
 //! # Resizing
-//! One thread, the mover, announces in the state word that it moves entries from so many buckets to so many others. When it has
-//! moved all, it stores that the new number is in use. A bucket of the smaller number and the buckets of the larger number that take
-//! its entries form a group. For each group, the mover
+//! One thread, the mover, announces in the state word the numbers of buckets between which it moves
+//! entries. When it has moved all, it stores that the new number is in use. A bucket of the smaller
+//! number and the buckets of the larger number that take its entries form a group. For each group,
+//! the mover
 //!
 //! 1. claims the bucket of the smaller number, then the others of the group, one after the other,
-//! 2. takes each entry out of its old bucket and inserts it into the new one; if another thread has removed the entry, it goes on,
+//! 2. takes each entry out of its old bucket and inserts it into the new one; if another thread has
+//!    removed the entry, it goes on,
 //! 3. releases the claims.
 //!
-//! So an entry is never in two buckets, not even while it is moved. Until the mover is done, a lookup can miss an entry that has been
-//! moved, which a cache is allowed to do. Two things need a proof:
+//! So an entry is never in two buckets, not even while it is moved. Until the mover is done, a
+//! lookup can miss an entry that has been moved, which a cache is allowed to do. Two things need a
+//! proof:
 //!
-//! - No thread inserts an entry where lookups do not look. The inserting thread reads the state before it claims the bucket, and again
-//!   afterwards. It goes on only if both times nothing was being moved and the state was the same. The mover announces the move before
-//!   it claims a bucket. If the mover claims this bucket later, it finds the new entry. If it claimed the bucket earlier, the inserting
-//!   thread's claim acquires the mover's release of it, so the second reading sees another state.
-//! - A removing thread takes out every entry that is in. If the thread does not find the entry where the state says, it reads the
-//!   state again. If it saw that the mover had taken the entry out, it acquired the mover's release, so it sees another state. Then it
-//!   claims the bucket of the smaller number, which keeps the mover out of the group, and looks in both buckets. It repeats this until
-//!   the state before and after is the same.
+//! - No thread inserts an entry where lookups do not look. The inserting thread reads the state
+//!   before it claims the bucket, and again afterwards. It goes on only if both times nothing was
+//!   being moved and the state was the same. The mover announces the move before it claims a
+//!   bucket. If the mover claims this bucket later, it finds the new entry. If it claimed the
+//!   bucket earlier, the inserting thread's claim acquires the mover's release of it, so the second
+//!   reading sees another state.
+//! - A removing thread takes out every entry that is in. If the thread does not find the entry
+//!   where the state says, it reads the state again. If it saw that the mover had taken the entry
+//!   out, it acquired the mover's release, so it sees another state. Then it claims the bucket of
+//!   the smaller number, which keeps the mover out of the group, and looks in both buckets. It
+//!   repeats this until the state before and after is the same.
 //!
 //! No thread of its own works for the cache, so closing it stops none.
 
@@ -65,15 +77,16 @@ use extern4_sync::percpu::Line;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering, zeroes};
 use extern4_sync::thread_counter::ThreadCounter;
 
-/// So many others are there when one entry in forty is put in, with an entry for every fourth bucket.
+/// Other entries in a bucket that make it crowded. With an entry for every fourth bucket, one
+/// insertion in forty meets that many.
 const CROWD: u32 = 2;
 
 /// An odd number, so that multiplying by it is a bijection.
 const MIX: u32 = 0x9e37_79b1;
 
-/// So many times as many buckets are in use at the next size, as a power of two.
+/// The factor between one number of buckets in use and the next, as a power of two.
 const STEP: u32 = 2;
-/// It may grow with an entry for so many buckets, and shrinks with one for so many.
+/// The cache may grow with an entry for `GROW` buckets, and shrinks with one for `SHRINK`.
 const GROW: u64 = 4;
 const SHRINK: u64 = 64;
 
@@ -93,12 +106,14 @@ pub struct MbCache {
     counts: ThreadCounter<4>,
 }
 
-/// Buckets in use, as a power of two; how many there are to be, where entries are being moved; and how often that began or ended.
+/// The number of buckets in use, as a power of two. During a move, also the next number. And how
+/// often a move began or ended.
 ///
 /// ```text
 /// | 20 bits times | 6 bits to be | 6 bits in use |
 /// ```
-/// A state comes again after 2^20 changes. A thread that read the first one would have to stand still meanwhile.
+/// A state comes again after 2^20 changes. A thread that read the first one would have to stand
+/// still meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State(u32);
 
@@ -127,14 +142,15 @@ impl State {
     }
 }
 
-/// What came of [`MbCache::insert`].
+/// The result of [`MbCache::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It is in.
     Yes,
     /// It was in already.
     Present,
-    /// The cache did not take it: another thread was inserting into the bucket, or the number is 0 or too large for an entry.
+    /// The cache did not take it: another thread was inserting into the bucket, or the number is 0
+    /// or too large for an entry.
     No,
 }
 
@@ -160,17 +176,18 @@ pub struct MbCacheStats {
 impl MbCache {
     /// Buckets, as a power of two, of 4 MiB, which have room for 458,752 entries.
     pub const BITS_FAR: u32 = 16;
-    /// The same of 64 KiB, which a CPU's near cache holds. A cache that starts with so many keeps numbers of 42 bits: blocks of
-    /// 1 KiB up to 4 PiB.
+    /// Buckets, as a power of two, of 64 KiB, which a CPU's near cache holds. A cache that starts
+    /// with these keeps numbers of 42 bits: blocks of 1 KiB up to 4 PiB.
     pub const BITS_NEAR: u32 = 10;
 
-    /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32 + `bits` bits.
+    /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32
+    /// + `bits` bits.
     pub fn new(bits: u32) -> Self {
         Self::sized(bits, bits)
     }
 
-    /// One that has 2^`from` to 2^`to` buckets in use, at most 2^24, by how much there is to be found. It keeps numbers of up to
-    /// 32 + `from` bits.
+    /// One that has 2^`from` to 2^`to` buckets in use, at most 2^24, by how much there is to be
+    /// found. It keeps numbers of up to 32 + `from` bits.
     pub fn sized(from: u32, to: u32) -> Self {
         let to = to.min(24);
         let from = from.min(to);
@@ -182,7 +199,7 @@ impl MbCache {
         Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: ThreadCounter::new() }
     }
 
-    /// Puts a number in, for the contents with that hash.
+    /// Inserts a number for the contents with that hash.
     pub fn insert(&self, hash: u32, number: u64) -> Inserted {
         let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else { return Inserted::No };
         let bucket = self.bucket(hash, state.bits());
@@ -217,13 +234,13 @@ impl MbCache {
         if !taken && (state.is_moving() || self.state() != state) {
             taken = self.remove_moved(hash, entry);
         }
-        // Only who takes it out counts it.
+        // Only the thread that takes it out counts it.
         self.counts.add([0, u64::from(taken), 0, 0]);
         taken
     }
 
-    /// The entries for a hash that are not marked full, as they are when it is their turn: at most as many as a bucket has room for. One that
-    /// is taken out and put in elsewhere meanwhile may come twice.
+    /// The entries for a hash that are not marked full, read one by one: at most as many as a
+    /// bucket has room for. One that is taken out and put in elsewhere meanwhile may come twice.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
@@ -231,7 +248,8 @@ impl MbCache {
         Candidates { bucket, rest, number_mask, full, slot: 0 }
     }
 
-    /// Notes whether what an entry leads to is shared by as many as may share it, so that it is not looked at in vain.
+    /// Marks an entry as full, or not: whether as many share what it leads to as may. Lookups skip
+    /// a full one.
     pub fn set_full(&self, hash: u32, number: u64, full: bool) {
         let Some(entry) = self.entry(hash, number) else { return };
         self.bucket(hash, self.state().bits()).set_full(entry, full);
@@ -255,7 +273,7 @@ impl MbCache {
 
     #[inline]
     fn state(&self) -> State {
-        // Acquire: pairs with the Release of who has moved everything.
+        // Acquire: pairs with the Release of the mover that has moved everything.
         State(self.state.load(Ordering::Acquire))
     }
 
@@ -263,7 +281,8 @@ impl MbCache {
         (1 << (32 + self.from)) - 1
     }
 
-    /// What an entry has of the hash, where it stands in it: all but the bits of a bucket when the fewest are in use.
+    /// The part of the hash that an entry holds, at its place in the entry: all but the bits that
+    /// choose among the smallest number of buckets.
     #[inline]
     fn rest(&self, hash: u32) -> u64 {
         u64::from(mix(hash) >> self.from) << (32 + self.from)
@@ -287,7 +306,8 @@ impl MbCache {
         Bucket::of(&self.words[self.start..][index * WORDS..][..WORDS])
     }
 
-    /// Removes an entry that the mover is moving, or has moved since the caller read the state; true if it was in.
+    /// Removes an entry that the mover is moving, or has moved since the caller read the state;
+    /// true if it was in.
     #[cold]
     fn remove_moved(&self, hash: u32, entry: u64) -> bool {
         loop {
@@ -323,14 +343,14 @@ impl MbCache {
     /// Notes an entry that is alone in its bucket. One in 64 times this counts all entries.
     #[inline]
     fn note_sparse(&self, entry: u64, state: State) {
-        // OK: any bits will do, for those looked at depend on all that are left.
+        // OK: any bits will do, because those looked at depend on all that are left.
         let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
         if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
             self.resize(state, self.from.max(state.bits().saturating_sub(STEP)));
         }
     }
 
-    /// Has so many buckets in use from now on, for models.
+    /// Sets the number of buckets in use to 2^`bits`, for models.
     #[cfg(feature = "loom")]
     pub fn resize_to(&self, bits: u32) {
         let state = self.state();
@@ -343,8 +363,9 @@ impl MbCache {
     fn resize(&self, state: State, bits: u32) {
         debug_assert!(!state.is_moving() && state.bits() != bits, "{state:?} {bits}");
         let moving = state.then(state.bits(), bits);
-        // Relaxed: this thread acquired the previous mover's release when it loaded `state`, and every thread that acquires
-        // a later release of this one sees the move. If the exchange fails, another thread is resizing, or has resized.
+        // Relaxed: this thread acquired the previous mover's release when it loaded `state`, and
+        // every thread that acquires a later release of this one sees the move. If the exchange
+        // fails, another thread is resizing, or has resized.
         let begin = self.state.compare_exchange(state.0, moving.0, Ordering::Relaxed, Ordering::Relaxed);
         if begin.is_err() {
             return;
@@ -352,11 +373,12 @@ impl MbCache {
         let [fewer, more] = [state.bits().min(bits), state.bits().max(bits)];
         let gone = (1 << fewer..1 << more).map(|index| self.move_bucket(index, fewer, more, bits)).sum();
         self.counts.add([0, 0, gone, 0]);
-        // Release: pairs with the Acquire of who uses it.
+        // Release: pairs with the Acquire of the threads that use the state.
         self.state.store(moving.then(bits, bits).0, Ordering::Release);
     }
 
-    /// Moves entries between a bucket of the larger number and the one of its group of the smaller number. So many are given up.
+    /// Moves entries between a bucket of the larger number and the bucket of its group of the
+    /// smaller number. Returns how many entries were given up.
     fn move_bucket(&self, index: usize, fewer: u32, more: u32, bits: u32) -> u64 {
         let (small, large) = (index & ((1 << fewer) - 1), index);
         let [small_bucket, large_bucket] = [small, large].map(|index| self.bucket_at(index));
@@ -382,8 +404,9 @@ impl fmt::Debug for MbCache {
     }
 }
 
-/// A bijection that spreads hashes of which only a part differs: of a product the upper bits depend on all, and the byte that does so most
-/// comes to where a bucket is told from. Whoever looks something up waits for it, so there is no more to it.
+/// A bijection that spreads hashes of which only a part differs. The upper bits of a product depend
+/// on all bits of the hash, so the uppermost byte moves to the bits that choose the bucket. Every
+/// lookup waits for this function, so it does no more.
 #[inline]
 fn mix(hash: u32) -> u32 {
     hash.wrapping_mul(MIX).swap_bytes()
@@ -417,7 +440,7 @@ impl<'c> Iterator for Candidates<'c> {
             let (bucket, slot) = (self.bucket, self.slot);
             let entry = bucket.entry(slot)?;
             self.slot += 1;
-            // Its hash before all else: whether a slot is empty is what a CPU would have to guess.
+            // Compares the hash first: a CPU would have to guess whether a slot is empty.
             if entry & !self.number_mask != self.rest {
                 continue;
             }

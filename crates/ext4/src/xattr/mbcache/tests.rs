@@ -37,7 +37,7 @@ fn entries(cache: &MbCache) -> u64 {
 
 #[test]
 fn mixing_loses_nothing() {
-    // Who knows the product with an odd number knows the number.
+    // The product with an odd number determines the number.
     let inverse = (0..5).fold(1u32, |x, _| x.wrapping_mul(2u32.wrapping_sub(MIX.wrapping_mul(x))));
     assert_eq!(MIX.wrapping_mul(inverse), 1);
     for hash in (0..1 << 20).map(|n: u32| n.wrapping_mul(4093)) {
@@ -94,7 +94,8 @@ fn a_hit_sets_a_bit() {
     assert_eq!(words(), after);
 }
 
-/// The first version of the rewrite moved the second chance to the wrong end: what was of use went first.
+/// The first version of the rewrite moved the second chance to the wrong end: what was of use went
+/// first.
 #[test]
 fn second_chance_order() {
     let cache = one();
@@ -116,7 +117,7 @@ fn second_chance_order() {
     assert!(contains(&cache, 0, 15));
 }
 
-/// 6048c64b2609: chains of blocks that nobody can share any more were looked at over and over.
+/// 6048c64b2609: lookups walked chains of full blocks over and over.
 #[test]
 fn what_is_full_is_not_offered() {
     let cache = one();
@@ -133,7 +134,7 @@ fn what_is_full_is_not_offered() {
     assert_eq!(all(&cache, 3), [31, 32], "marks do not outlive the entry");
 }
 
-/// 3dc96bba65f5 met a count that went below zero, for an entry was taken out twice.
+/// 3dc96bba65f5 met a count that went below zero, because an entry was taken out twice.
 #[test]
 fn entries_are_counted_by_who_takes_them_out() {
     let cache = MbCache::new(4);
@@ -196,7 +197,8 @@ fn who_has_found_an_entry_can_tell_whether_it_is_in_still() {
     assert_eq!(marks & 0xff, 0, "it is not what was of use");
 }
 
-/// The author's cache had at most 16,384 entries of 56 bytes, and gains vanished where more were in use.
+/// The author's cache had at most 16,384 entries of 56 bytes, and gains vanished where more were in
+/// use.
 #[test]
 fn four_mebibytes_have_room_for_200_000_entries() {
     let cache = MbCache::new(MbCache::BITS_FAR);
@@ -213,7 +215,8 @@ fn four_mebibytes_have_room_for_200_000_entries() {
     assert!(stats.capacity >= 450_000);
 }
 
-/// What is found stays found, and what is taken out is gone, however often the cache has grown.
+/// An entry in the cache can still be found, and a removed one is gone, however often the cache has
+/// grown.
 #[test]
 fn grows_with_what_there_is_to_find() {
     let cache = MbCache::sized(2, 7);
@@ -259,7 +262,8 @@ fn does_not_grow_by_chance() {
     assert_eq!((stats.capacity, stats.entries), (7 << 6, 15));
 }
 
-/// How large it is when so many entries come, and when they go again, a few of which come and go all the while.
+/// The size of the cache as many entries come and go again, while a few of them come and go all the
+/// time.
 #[test]
 fn shrinks_when_there_is_little_to_find() {
     let cache = MbCache::sized(4, 12);
@@ -314,7 +318,8 @@ fn numbers_that_do_not_fit_are_refused_at_every_size() {
     assert!(all(&cache, 1).contains(&most) && !cache.remove(1, most + 1));
 }
 
-/// Threads put in and take out what is theirs while the cache grows and shrinks: what one has taken out, it does not find again.
+/// Threads put in and take out what is theirs while the cache grows and shrinks: what one has taken
+/// out, it does not find again.
 #[test]
 fn threads_agree_while_it_grows_and_shrinks() {
     for _ in 0..50 {
@@ -364,12 +369,12 @@ fn steps() -> impl Strategy<Value = Vec<Do>> {
 }
 
 proptest! {
-    /// Beside a map of what was put in: nothing else is ever found, what is missing was given up and counted, and what is marked
-    /// full is not offered.
+    /// Compares the cache with a map of the entries put in. Lookups find nothing else, missing
+    /// entries were given up and counted, and entries marked full are not offered.
     #[test]
     fn agrees_with_a_map(bits in 0..3u32, more in 0..4u32, steps in steps()) {
         let cache = MbCache::sized(bits, bits + more);
-        // What may be in, and whether it is marked.
+        // The entries that may be in, and whether each is marked.
         let mut map: HashMap<(u32, u64), bool> = HashMap::new();
         for step in steps {
             match step {
