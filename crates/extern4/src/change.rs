@@ -1,6 +1,9 @@
-//! Changing a volume through a session. All of it fails with `EROFS` on a volume that was not opened for
-//! [writing](crate::OpenOptions::write), and nothing is durable before [`Volume::sync`](crate::Volume::sync),
-//! [`File::sync_all`] or a few seconds of the journal's own.
+//! Changes to a volume through a session.
+//!
+//! Every call fails with `EROFS` on a volume that is not open for
+//! [writing](crate::OpenOptions::write). A change is durable after
+//! [`Volume::sync`](crate::Volume::sync) or [`File::sync_all`], or once the journal commits by
+//! itself, a few seconds later.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,8 +19,8 @@ use crate::file::File;
 use crate::session::{Session, bytes};
 
 impl Session {
-    /// Opens a file for writing and reading, cut to nothing, and makes it, with the mode 0644 less the umask, if it is not
-    /// there.
+    /// Opens a file for reading and writing, truncated to nothing. Creates it, with the mode 0644
+    /// less the umask, if it does not exist.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -37,8 +40,8 @@ impl Session {
         self.open_with(path, flags, 0o644)
     }
 
-    /// Opens a file as `open(2)` does with these flags. A file that is made gets `mode`, less the
-    /// umask.
+    /// Opens a file as `open(2)` does with these flags. A file that the call creates gets `mode`,
+    /// less the umask.
     pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u32) -> Result<File> {
         let path = path.as_ref();
         let how = OpenHow { flags, mode: permissions(mode), resolve: self.resolve() };
@@ -57,7 +60,7 @@ impl Session {
         self.run("make the directory", path.as_ref(), |path| self.vfs().mkdir(path, mode).map(drop))
     }
 
-    /// Makes a directory and all above it that are not there.
+    /// Makes a directory and all missing directories above it.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         match self.create_dir(path) {
@@ -88,13 +91,13 @@ impl Session {
         self.run("make", path.as_ref(), |path| self.vfs().mknod(path, kind, mode).map(drop))
     }
 
-    /// Gives a file one more name; a symbolic link is given one itself.
+    /// Gives a file one more name. For a symbolic link, the link itself gets the name.
     pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let file = bytes(file.as_ref());
         self.run("link", link.as_ref(), |path| self.vfs().link(file, How::NOFOLLOW, path))
     }
 
-    /// Renames, replacing what the new name stands for.
+    /// Renames a file; it replaces the file that has the new name.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from, to, RenameFlags::empty())
     }
@@ -110,7 +113,7 @@ impl Session {
         self.run("rename", from.as_ref(), |path| self.vfs().rename(path, to, flags))
     }
 
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         self.run("remove", path.as_ref(), |path| self.vfs().unlink(path))
     }
@@ -120,7 +123,7 @@ impl Session {
         self.run("remove the directory", path.as_ref(), |path| self.vfs().rmdir(path))
     }
 
-    /// Removes a directory with everything below it; symbolic links are removed, not followed.
+    /// Removes a directory with everything below it. Symbolic links are removed, not followed.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         for entry in self.read_dir(path)? {
@@ -140,7 +143,7 @@ impl Session {
         self.run("change the mode of", path.as_ref(), |path| self.vfs().chmod(path, mode, How::FOLLOW))
     }
 
-    /// Sets owner and group, symbolic links followed; `None` leaves one as it is.
+    /// Sets owner and group, symbolic links followed; `None` leaves that id as it is.
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.chown_how(path.as_ref(), uid, gid, How::FOLLOW)
     }
@@ -196,9 +199,10 @@ impl Session {
         self.run("set the times of", path, |path| self.vfs().utimens(path, times.0, times.1, how))
     }
 
-    /// Sets owner, group, mode and times together, of a symbolic link itself: all that are there, or after an error none. Does
-    /// in one step what [`lchown`](Self::lchown), [`set_permissions`](Self::set_permissions) and
-    /// [`lset_times`](Self::lset_times) do in three.
+    /// Sets owner, group, mode and times in one step, of a symbolic link itself. Either all given
+    /// values take effect or, after an error, none does. This call replaces three:
+    /// [`lchown`](Self::lchown), [`set_permissions`](Self::set_permissions) and
+    /// [`lset_times`](Self::lset_times).
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -282,7 +286,7 @@ impl Session {
         self.run("remove an attribute of", path, |path| self.vfs().remove_xattr(path, name, how))
     }
 
-    /// Sets or removes an ACL; setting the access ACL sets the permission bits with it.
+    /// Sets or removes an ACL. An access ACL also sets the permission bits.
     pub fn set_acl(&self, path: impl AsRef<Path>, kind: AclKind, acl: Option<Acl>) -> Result<()> {
         self.run("set the ACL of", path.as_ref(), |path| self.vfs().set_acl(path, kind, acl, How::FOLLOW))
     }
@@ -297,7 +301,7 @@ impl Session {
     }
 }
 
-/// The bits of `mode` that a file keeps: permissions, set-id bits and sticky bit.
+/// Returns the bits of `mode` that a file keeps: permissions, set-id bits and sticky bit.
 fn permissions(mode: u32) -> u16 {
     // OK: twelve bits fit.
     (mode & 0o7777) as u16

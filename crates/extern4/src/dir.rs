@@ -21,7 +21,7 @@ pub struct DirEntry {
     /// The session, standing in the directory that has the entry.
     parent: Arc<vfs::Session>,
     path: PathBuf,
-    /// How many bytes at the end of `path` are the name of the entry in `parent`.
+    /// The length in bytes of the entry's name in `parent`, which ends `path`.
     name_len: usize,
     depth: usize,
     ino: u64,
@@ -30,17 +30,17 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The path, starting with the one that the walk or listing was asked for.
+    /// Returns the path, starting with the one that the walk or listing was asked for.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path, starting with the one that the walk or listing was asked for.
+    /// Returns the path as a buffer, starting with the one that the walk or listing was asked for.
     pub fn into_path(self) -> PathBuf {
         self.path
     }
 
-    /// The last component of the path.
+    /// Returns the last component of the path.
     pub fn file_name(&self) -> &OsStr {
         OsStr::from_bytes(self.name())
     }
@@ -50,17 +50,18 @@ impl DirEntry {
         &path[path.len() - self.name_len..]
     }
 
-    /// How many directories below the start: 0 for the start itself.
+    /// Returns the number of directories between the start and this entry: 0 for the start itself.
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> u64 {
         self.ino
     }
 
-    /// The type; read from the directory itself where it keeps it, so that it costs nothing.
+    /// Returns the type. Where the directory stores types, the call reads it from there, at no
+    /// cost.
     pub fn file_type(&self) -> Result<FileType> {
         match self.kind {
             Some(kind) => Ok(kind),
@@ -68,7 +69,7 @@ impl DirEntry {
         }
     }
 
-    /// The attributes of the entry itself, even if it is a symbolic link.
+    /// Returns the attributes of the entry itself, even if it is a symbolic link.
     pub fn metadata(&self) -> Result<Metadata> {
         match self.attr {
             Some(attr) => Ok(Metadata(attr)),
@@ -80,14 +81,14 @@ impl DirEntry {
         }
     }
 
-    /// A view of the volume that stands in the directory of this entry, so that [`file_name`](Self::file_name) alone
-    /// leads to it, however long its path is.
+    /// Returns a view of the volume that stands in the directory of this entry. From there,
+    /// [`file_name`](Self::file_name) alone leads to the entry, however long its path is.
     pub fn parent(&self) -> crate::Session {
         crate::Session::new(vfs::Session::clone(&self.parent))
     }
 }
 
-/// An open directory that is being listed.
+/// The state of listing one open directory.
 struct Listing {
     session: Arc<vfs::Session>,
     directory: OpenFile,
@@ -95,7 +96,7 @@ struct Listing {
     depth: usize,
     with_metadata: bool,
     batch: DirBatch,
-    /// How many entries of the batch have been handed out.
+    /// Entries of the batch that the caller has received.
     taken: usize,
     cookie: u64,
     done: bool,
@@ -161,7 +162,8 @@ impl Listing {
     }
 }
 
-/// The entries of a directory; see [`Session::read_dir`](crate::Session::read_dir).
+/// An iterator over the entries of a directory; see
+/// [`Session::read_dir`](crate::Session::read_dir).
 pub struct ReadDir(Listing);
 
 impl ReadDir {
@@ -169,7 +171,7 @@ impl ReadDir {
         Self(Listing::new(session, directory, path.to_owned(), 1, false))
     }
 
-    /// Fetches the attributes along with the entries, which is cheaper than asking for each.
+    /// Fetches the attributes along with the entries, which is cheaper than one query for each.
     pub fn with_metadata(mut self) -> Self {
         self.0.with_metadata = true;
         self
@@ -187,13 +189,14 @@ impl Iterator for ReadDir {
 /// A walk over a tree; see [`Session::walk`](crate::Session::walk).
 pub struct Walk {
     session: Arc<vfs::Session>,
-    /// Where to start; taken by the first step.
+    /// The start of the walk; the first step takes it.
     start: Option<(PathBuf, How)>,
     with_metadata: bool,
-    /// The directory that was returned last, to be entered by the next step.
+    /// The directory returned last; the next step enters it.
     pending: Option<Pending>,
     stack: Vec<Listing>,
-    /// Directories entered. In a sound volume none is met twice, and this is what ends a walk over an unsound one.
+    /// Directories entered. A sound volume never leads to one twice, so this set ends a walk over
+    /// an unsound one.
     entered: HashSet<u64>,
 }
 
@@ -217,13 +220,13 @@ impl Walk {
         }
     }
 
-    /// Fetches the attributes along with the entries, which is cheaper than asking for each.
+    /// Fetches the attributes along with the entries, which is cheaper than one query for each.
     pub fn with_metadata(mut self) -> Self {
         self.with_metadata = true;
         self
     }
 
-    /// Does not descend into the directory that was returned last.
+    /// Does not descend into the directory returned last.
     pub fn skip_subtree(&mut self) {
         self.pending = None;
     }
@@ -257,9 +260,10 @@ impl Walk {
         Ok(())
     }
 
-    /// Remembers a directory to be entered next.
+    /// Remembers a directory for the next step to enter.
     fn found(&mut self, entry: DirEntry) -> Result<DirEntry> {
-        // Where the directory does not keep types, the inode says: one that cannot be read is not a directory to enter.
+        // Where the directory does not store types, the inode has the type. The walk does not enter
+        // an entry whose inode it cannot read.
         let kind = match entry.kind {
             Some(kind) => kind,
             None => entry.metadata()?.file_type(),

@@ -1,4 +1,4 @@
-//! Errors of the library: what was tried, on which path, and why it failed.
+//! Errors of the library: the operation, its path, and the reason for the failure.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,12 @@ use extern4_vfs::Errno;
 /// The result of a library call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure an [`Error`] is, as far as a program decides by it.
+/// The kind of failure of an [`Error`], as far as a program decides by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The device or image file could not be read, or cannot serve as one; what the system says to who opens it is [`Os`](Self::Os).
+    /// The device or image file cannot be read, or cannot serve as one. If the system refuses to
+    /// open the file, the kind is [`Os`](Self::Os).
     Io,
     /// The bytes are not an ext2, ext3 or ext4 volume.
     NotExt,
@@ -22,11 +23,11 @@ pub enum ErrorKind {
     Corrupt,
     /// An operation failed as it would have failed on Linux, with this error number.
     Os(Errno),
-    /// An argument makes no sense, such as a partition that is not there.
+    /// An argument makes no sense, such as a partition that does not exist.
     Invalid,
 }
 
-/// A failure: what was tried, on which path, and why.
+/// A failure: the operation, its path, and the reason.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -50,28 +51,28 @@ impl Error {
         self
     }
 
-    /// The failure of a VFS operation on `path`.
+    /// Returns the error for a failed VFS operation on `path`.
     pub(crate) fn vfs(action: &'static str, path: &Path, error: extern4_vfs::Error) -> Self {
         Self::from_vfs(action, error).at(path)
     }
 
-    /// The failure of a VFS operation.
+    /// Returns the error for a failed VFS operation.
     pub(crate) fn from_vfs(action: &'static str, error: extern4_vfs::Error) -> Self {
         let kind = match error.errno() {
             Errno::EUCLEAN => ErrorKind::Corrupt,
             errno => ErrorKind::Os(errno),
         };
         let new = Self::new(kind, action);
-        // An error number alone is said by the kind.
+        // For a bare error number, the kind says everything.
         if error.cause().is_some() { new.because(error) } else { new }
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The Linux error number that says it best.
+    /// Returns the Linux error number that fits the failure best.
     pub fn errno(&self) -> Errno {
         match self.kind {
             ErrorKind::Io => Errno::EIO,
@@ -82,7 +83,7 @@ impl Error {
         }
     }
 
-    /// The path the operation was on, if it was on one.
+    /// Returns the path of the operation, if it had one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

@@ -10,8 +10,8 @@ use extern4_vfs::{Errno, FallocateMode, OpenFile, OpenFlags, Span};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
 
-/// An open file. [`Read`], [`Write`] and [`Seek`] move a position of its own; [`read_at`](File::read_at) and
-/// [`write_at`](File::write_at) do not.
+/// An open file. [`Read`], [`Write`] and [`Seek`] move its own position; [`read_at`](File::read_at)
+/// and [`write_at`](File::write_at) do not.
 pub struct File {
     open: OpenFile,
 }
@@ -29,17 +29,17 @@ impl File {
         Error::vfs(action, &self.path(), error)
     }
 
-    /// The attributes of the open file.
+    /// Returns the attributes of the open file.
     pub fn metadata(&self) -> Metadata {
         Metadata(self.open.stat())
     }
 
-    /// Reads at `offset` without moving the position; short only at the end of the file.
+    /// Reads at `offset` without moving the position. A read is short only at the end of the file.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.open.read_at(buf, offset).map_err(|e| self.failed("read", e))
     }
 
-    /// Writes at `offset` without moving the position; fewer bytes than there are only if the volume is full.
+    /// Writes at `offset` without moving the position. A write is short only if the volume is full.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.open.write_at(data, offset).map_err(|e| self.failed("write", e))
     }
@@ -55,12 +55,12 @@ impl File {
         Ok(())
     }
 
-    /// Makes the file `size` bytes long: what is added reads as zeroes.
+    /// Makes the file `size` bytes long. Bytes that this adds read as zeroes.
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.open.set_len(size).map_err(|e| self.failed("truncate", e))
     }
 
-    /// Changes what is allocated to the file (`fallocate(2)`).
+    /// Changes the blocks allocated to the file (`fallocate(2)`).
     pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.open.fallocate(mode, offset, len).map_err(|e| self.failed("allocate", e))
     }
@@ -70,14 +70,14 @@ impl File {
         self.open.sync(false).map_err(|e| self.failed("sync", e))
     }
 
-    /// Makes contents durable, and of the attributes what it takes to read them (`fdatasync(2)`).
+    /// Makes contents durable, and the attributes needed to read them (`fdatasync(2)`).
     pub fn sync_data(&self) -> Result<()> {
         self.open.sync(true).map_err(|e| self.failed("sync", e))
     }
 
-    /// The whole contents.
+    /// Returns the whole contents.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
-        // A hostile size must not take the process down: what memory cannot hold is an error.
+        // A hostile size must not end the process: if memory cannot hold the file, the read fails.
         let too_large = || self.failed("read", Errno::ENOMEM.into());
         let size = usize::try_from(self.open.size()).map_err(|_| too_large())?;
         let mut contents = Vec::new();
@@ -88,18 +88,20 @@ impl File {
         Ok(contents)
     }
 
-    /// What stands at byte `offset`: data or a hole, and how far; `None` at or behind the end.
+    /// Returns the kind of bytes at `offset`, data or a hole, and where they end. `None` at or
+    /// behind the end of the file.
     pub fn span_at(&self, offset: u64) -> Result<Option<Span>> {
         self.open.span_at(offset).map_err(|e| self.failed("map", e))
     }
 
-    /// The first byte of data at or behind `offset`, as `SEEK_DATA` finds it; `None` if only a hole is left.
+    /// Returns the first byte of data at or behind `offset`, as `SEEK_DATA` finds it. `None` if
+    /// only a hole is left.
     pub fn seek_data(&self, offset: u64) -> Result<Option<u64>> {
         self.none_at_end(self.open.seek_data(offset))
     }
 
-    /// The first byte of a hole at or behind `offset`, as `SEEK_HOLE` finds it: the end of the file counts as one.
-    /// `None` if `offset` is not inside the file.
+    /// Returns the first byte of a hole at or behind `offset`, as `SEEK_HOLE` finds it. The end of
+    /// the file counts as a hole. `None` if `offset` is not inside the file.
     pub fn seek_hole(&self, offset: u64) -> Result<Option<u64>> {
         self.none_at_end(self.open.seek_hole(offset))
     }
@@ -131,7 +133,7 @@ impl Write for File {
         Ok(written)
     }
 
-    /// Does nothing: [`sync_all`](File::sync_all) makes durable what was written.
+    /// Does nothing: [`sync_all`](File::sync_all) makes written data durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

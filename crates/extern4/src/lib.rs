@@ -1,9 +1,11 @@
-//! ext4 outside the kernel: opens ext2, ext3 and ext4 volumes without root, without a loop device, without a mount.
+//! ext4 outside the kernel: opens ext2, ext3 and ext4 volumes without root, without a loop device,
+//! without a mount.
 //!
-//! [`Volume::open`] takes an image file or a block special file, [`Volume::options`] a partition of it. A volume is seen
-//! through a [`Session`], which has the rights of one caller: [`Volume::superuser`] sees everything, and
-//! [`Volume::session`] what a user of that id would see on Linux. Its calls are those of `std::fs`, and those of the
-//! `...at` family through [`Session::at`]. Everything is `Send + Sync`, and cheap to clone.
+//! [`Volume::open`] takes an image file or a block special file, [`Volume::options`] also a
+//! partition of it. A program sees a volume through a [`Session`], which has the rights of one
+//! caller. [`Volume::superuser`] sees everything, and [`Volume::session`] sees as much as a user of
+//! that id would on Linux. The calls of a session are those of `std::fs`, and those of the `...at`
+//! family through [`Session::at`]. Every type is `Send + Sync` and cheap to clone.
 //!
 //! ```
 //! # fn main() -> extern4::Result<()> {
@@ -21,9 +23,10 @@
 //! # }
 //! ```
 //!
-//! A volume that is opened for reading is never written to: one that was not unmounted cleanly is read with its journal
-//! replayed in memory. [`OpenOptions::write`] opens one to be changed. An error says what was tried, on which path, and why it failed; where the volume is
-//! damaged, which structure is, and where it stands. See [`ErrorKind`].
+//! The library never writes to a volume that is opened for reading. If that volume was not
+//! unmounted cleanly, the library replays its journal in memory. [`OpenOptions::write`] opens a
+//! volume for changes. An error names the operation, its path and the reason. If the volume is
+//! damaged, the error also names the damaged structure and its location. See [`ErrorKind`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the library tells of a file.
+//! The attributes that the library reports for a file.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,129 +9,131 @@ use extern4_vfs::{Attr, FileFlags, FileType, Rdev, Timespec};
 pub struct Metadata(pub(crate) Attr);
 
 impl Metadata {
-    /// The type of the file.
+    /// Returns the type of the file.
     pub fn file_type(&self) -> FileType {
         self.0.kind
     }
 
-    /// Whether it is a directory.
+    /// Returns whether the file is a directory.
     pub fn is_dir(&self) -> bool {
         self.0.kind == FileType::Directory
     }
 
-    /// Whether it is a regular file.
+    /// Returns whether the file is a regular file.
     pub fn is_file(&self) -> bool {
         self.0.kind == FileType::Regular
     }
 
-    /// Whether it is a symbolic link; only ever true of metadata that did not follow it.
+    /// Returns whether the file is a symbolic link. Only metadata read without following links can
+    /// say so.
     pub fn is_symlink(&self) -> bool {
         self.0.kind == FileType::Symlink
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[expect(clippy::len_without_is_empty, reason = "the name std::fs::Metadata uses")]
     pub fn len(&self) -> u64 {
         self.0.size
     }
 
-    /// Type and permission bits together, as `st_mode` has them.
+    /// Returns type and permission bits together, as `st_mode` has them.
     pub fn mode(&self) -> u32 {
         u32::from(self.0.kind.mode_bits() | self.0.mode)
     }
 
-    /// Owner.
+    /// Returns the owner.
     pub fn uid(&self) -> u32 {
         self.0.uid
     }
 
-    /// Group.
+    /// Returns the group.
     pub fn gid(&self) -> u32 {
         self.0.gid
     }
 
-    /// Inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> u64 {
         self.0.ino
     }
 
-    /// Inode generation.
+    /// Returns the inode generation.
     pub fn generation(&self) -> u32 {
         self.0.generation
     }
 
-    /// Number of hard links.
+    /// Returns the number of hard links.
     pub fn nlink(&self) -> u32 {
         self.0.nlink
     }
 
-    /// Space taken, in units of 512 bytes.
+    /// Returns the allocated space, in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.0.blocks
     }
 
-    /// Preferred size of a read or write in bytes.
+    /// Returns the preferred size of a read or write, in bytes.
     pub fn blksize(&self) -> u32 {
         self.0.blksize
     }
 
-    /// Which device a device node stands for.
+    /// Returns the device that a device node stands for.
     pub fn rdev(&self) -> Rdev {
         self.0.rdev
     }
 
-    /// Last read.
+    /// Returns the time of the last read.
     pub fn atime(&self) -> Timespec {
         self.0.atime
     }
 
-    /// Last change of the contents.
+    /// Returns the time of the last change of the contents.
     pub fn mtime(&self) -> Timespec {
         self.0.mtime
     }
 
-    /// Last change of the inode.
+    /// Returns the time of the last change of the inode.
     pub fn ctime(&self) -> Timespec {
         self.0.ctime
     }
 
-    /// Creation, where the volume keeps it.
+    /// Returns the time of creation, where the volume stores it.
     pub fn btime(&self) -> Option<Timespec> {
         self.0.btime
     }
 
-    /// Last change of the contents, as the standard library's type.
+    /// Returns the time of the last change of the contents, as the standard library's type.
     pub fn modified(&self) -> SystemTime {
         system_time(self.0.mtime)
     }
 
-    /// Last read, as the standard library's type.
+    /// Returns the time of the last read, as the standard library's type.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.0.atime)
     }
 
-    /// Creation, as the standard library's type; `None` where the volume does not keep it.
+    /// Returns the time of creation, as the standard library's type; `None` where the volume does
+    /// not store it.
     pub fn created(&self) -> Option<SystemTime> {
         self.0.btime.map(system_time)
     }
 
-    /// Inode flags, as `lsattr` shows them.
+    /// Returns the inode flags, as `lsattr` shows them.
     pub fn flags(&self) -> FileFlags {
         self.0.flags
     }
 
-    /// Project id.
+    /// Returns the project id.
     pub fn project(&self) -> u32 {
         self.0.project
     }
 
-    /// All attributes as one plain struct.
+    /// Returns all attributes as one plain struct.
     pub fn attr(&self) -> &Attr {
         &self.0
     }
 }
 
-/// `time` as the standard library's type.
+/// Returns `time` as the standard library's type.
 pub fn system_time(time: Timespec) -> SystemTime {
     let whole = Duration::from_secs(time.sec.unsigned_abs());
     let base = if time.sec < 0 { SystemTime::UNIX_EPOCH - whole } else { SystemTime::UNIX_EPOCH + whole };

@@ -1,4 +1,4 @@
-//! Replacing the contents of a file at once, by a new file that takes its name.
+//! Replacing the contents of a file atomically, by a new file that takes its name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,15 +17,20 @@ const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 
 impl Session {
-    /// Replaces the contents of a file, or makes it. Whoever looks meanwhile finds the old file or the new one, whole, and so does
-    /// whoever looks after a crash: the contents are written under another name beside it and renamed when they are durable.
-    /// A symbolic link is written through, as by `std::fs::write`: it stays, and so does where it leads to, which may be nowhere yet.
+    /// Replaces the contents of a file, or creates it. A reader finds either the old file or the
+    /// new one, whole, even after a crash. The call writes the contents under another name in the
+    /// same directory, makes them durable, and renames that file.
     ///
-    /// The new file has what [`keep_attributes`](Self::keep_attributes) gives it of the old one. It is another file: further names
-    /// of the old one still lead to that, with the old contents.
+    /// The call writes through a symbolic link, as `std::fs::write` does. The link and the path
+    /// that it leads to stay, and its target need not exist yet.
+    ///
+    /// The new file takes from the old one the attributes that
+    /// [`keep_attributes`](Self::keep_attributes) lists. It is another file: further names of the
+    /// old one still lead to the old contents.
     ///
     /// # Errors
-    /// `EISDIR` for a directory, and `EINVAL` for what else is no regular file: neither is replaced.
+    /// `EISDIR` for a directory, and `EINVAL` for any other file that is not regular; the call
+    /// replaces neither.
     pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
         self.replace_file(path, |file| {
@@ -33,14 +38,15 @@ impl Session {
         })
     }
 
-    /// The same with what `write` writes to the new file. If that fails, everything stays as it is.
+    /// Replaces the contents of a file with the bytes that `write` writes to the new file. If
+    /// `write` fails, the old file stays as it is. Otherwise this works as `write_file`.
     pub fn replace_file<E: From<Error>>(
         &self,
         path: impl AsRef<Path>,
         write: impl FnOnce(&File) -> Result<(), E>,
     ) -> Result<(), E> {
         let path = path.as_ref();
-        // Links that go round are refused here.
+        // This refuses links that form a loop.
         let is_there = match self.metadata(path) {
             Ok(old) if old.is_file() => true,
             Ok(old) => {
@@ -54,7 +60,7 @@ impl Session {
             return self.replace_file(path.with_file_name(self.read_link(path)?), write);
         }
         let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
-        // What replaces a file may be nobody else's to read before it has the old one's rights.
+        // Until the new file has the old one's rights, no other user may read it.
         let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o644 })?;
         let written = (|| {
             write(&file)?;
@@ -70,33 +76,35 @@ impl Session {
         written
     }
 
-    /// Makes a file that nobody looks for, in the directory of `path`.
+    /// Creates a file under a name that no other program uses, in the directory of `path`.
     fn create_beside(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
         let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
         for attempt in 0u32.. {
             let mut beside = OsString::from(".");
-            // Short enough for a name, however long the other is.
+            // Short enough for a name, however long the original is.
             beside.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
             beside.push(format!(".new{attempt}"));
             let beside = path.with_file_name(beside);
             match self.open_with(&beside, flags, mode) {
                 Err(error) if error.errno() == Errno::EEXIST => {}
-                // The caller knows nothing of the other name.
+                // The caller does not know the temporary name.
                 opened => return opened.map(|file| (file, beside)).map_err(|error| error.at(path)),
             }
         }
         Err(Error::new(ErrorKind::Os(Errno::EEXIST), "write").at(path))
     }
 
-    /// Gives `new`, a regular file with other contents, what it has to have to take the place of `old`: its mode, its ACL and its
-    /// extended attributes, and its owner where the session may give it.
+    /// Gives `new`, a regular file with other contents, the attributes that it needs to take the
+    /// place of `old`. These are its mode, its ACL and its extended attributes, and its owner where
+    /// the session may give it.
     ///
-    /// What Linux takes from a file whose contents change, `new` does not get: capabilities, and set-id bits unless the session
-    /// has `CAP_FSETID` and the owner is the same. Nor does it get attributes that only a more privileged session may set.
+    /// Linux takes some attributes from a file whose contents change, and `new` does not get those.
+    /// They are capabilities, and set-id bits unless the session has `CAP_FSETID` and the owner is
+    /// the same. `new` also does not get attributes that only a more privileged session may set.
     pub fn keep_attributes(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<()> {
         let (old, new) = (old.as_ref(), new.as_ref());
         let found = self.metadata(old)?;
-        // Only whoever is privileged may give files away; for others the new one is their own.
+        // Only a privileged session may give files away. For others, the new file is their own.
         let given = self.lchown(new, Some(found.uid()), Some(found.gid())).is_ok();
         self.keep_xattrs(old, new)?;
         let acl = self.acl(old, AclKind::Access)?;
@@ -111,22 +119,22 @@ impl Session {
         }
     }
 
-    /// The set-id bits that are not for other contents.
+    /// Returns the set-id bits that the new contents must not have.
     fn set_ids_lost(&self, old: &Metadata, given: bool) -> u32 {
-        // For another owner than it was meant for, such a bit is a hole.
+        // On a file of another owner than intended, such a bit is a security hole.
         if !given {
             return SET_UID | SET_GID;
         }
         if self.cred().has(Caps::FSETID) {
             return 0;
         }
-        // Without the right to execute, that of the group means something else.
+        // Without the group's execute bit, set-group-id has another meaning.
         if old.mode() & GROUP_EXECUTES != 0 { SET_UID | SET_GID } else { SET_UID }
     }
 
     fn keep_xattrs(&self, old: &Path, new: &Path) -> Result<()> {
         for name in self.listxattr(old)? {
-            // ACLs go with the mode; capabilities were given to the old contents.
+            // ACLs go with the mode. Capabilities were given to the old contents.
             if name == "security.capability"
                 || XattrNamespace::of(name.as_bytes()) == Some(XattrNamespace::System)
             {

@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
 
-/// A view of a volume with the rights of one caller: its user, groups and capabilities, its root and its working
-/// directory. Cheap to clone, and usable from any number of threads.
+/// A view of a volume with the rights of one caller: its user, groups and capabilities, its root
+/// and its working directory. Cheap to clone, and usable from any number of threads.
 ///
-/// Relative paths start at the session's working directory, which is its root at first; [`at`](Self::at) gives the
-/// same session in another one, which is what the `...at` family of system calls is for.
+/// Relative paths start at the session's working directory, which is its root at first.
+/// [`at`](Self::at) returns a session with another one, for the calls of the `...at` family.
 ///
 /// ```
 /// # fn main() -> extern4::Result<()> {
@@ -46,23 +46,23 @@ impl Session {
         Self { vfs, resolve: Resolve::empty() }
     }
 
-    /// Who calls.
+    /// Returns the credentials of the caller.
     pub fn cred(&self) -> &Cred {
         self.vfs.cred()
     }
 
-    /// The same session with directory `path` for its working directory.
+    /// Returns this session with directory `path` as its working directory.
     pub fn at(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut vfs = self.vfs.clone();
         let location = self.locate("enter", path, true)?;
         vfs = vfs.at(&location);
-        // Checks that it is a directory, and one that may be searched.
+        // This checks that `path` is a directory that the caller may search.
         vfs.chdir(".").map_err(|e| Error::vfs("enter", path, e))?;
         Ok(Self { vfs, resolve: self.resolve })
     }
 
-    /// The same session with limits on how paths are resolved: those of `openat2(2)`.
+    /// Returns this session with limits on path resolution: those of `openat2(2)`.
     pub fn with_resolve(&self, resolve: Resolve) -> Self {
         Self { vfs: self.vfs.clone(), resolve }
     }
@@ -83,7 +83,7 @@ impl Session {
         self.vfs.locate(bytes(path), self.how(follow)).map_err(|e| Error::vfs(action, path, e))
     }
 
-    /// The attributes of what `path` leads to, symbolic links followed.
+    /// Returns the attributes of the file that `path` leads to, symbolic links followed.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -99,14 +99,15 @@ impl Session {
         self.stat(path.as_ref(), true)
     }
 
-    /// The attributes of `path` itself, even if it is a symbolic link.
+    /// Returns the attributes of `path` itself, even if it is a symbolic link.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), false)
     }
 
     fn stat(&self, path: &Path, follow: bool) -> Result<Metadata> {
         let (how, mut error) = (self.how(follow), None);
-        // In two steps, so that what comes from the first is written once, where the caller wants it.
+        // In two steps, so that the result of the first is written once, to where the caller wants
+        // it.
         if let Some(attr) = self.vfs.stat_cached(bytes(path), how, &mut error) {
             return Ok(Metadata(attr));
         }
@@ -114,10 +115,12 @@ impl Session {
         attr.map(Metadata).map_err(|e| Error::vfs("stat", path, e))
     }
 
-    /// Whether `path` leads to anything. A path that may not be searched is an error, not a no.
+    /// Returns whether `path` leads to a file. If the caller may not search the path, that is an
+    /// error, not a no.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
-        // Asked for nothing but the name, so that a no costs no error with the path in it.
+        // An access check without bits looks up only the name, so a no builds no error with the
+        // path in it.
         match self.vfs.access(bytes(path), Access::empty(), self.how(true)) {
             Ok(()) => Ok(true),
             Err(error) if error == Errno::ENOENT || error == Errno::ENOTDIR => Ok(false),
@@ -125,8 +128,8 @@ impl Session {
         }
     }
 
-    /// Whether the caller may use what `path` leads to so: an error of `EACCES` if not. No bits ask only whether it
-    /// is there.
+    /// Checks whether the caller may use the file at `path` in this way; fails with `EACCES` if
+    /// not. Without bits, the call only checks that the file exists.
     pub fn access(&self, path: impl AsRef<Path>, access: Access) -> Result<()> {
         let path = path.as_ref();
         self.vfs.access(bytes(path), access, self.how(true)).map_err(|e| Error::vfs("access", path, e))
@@ -143,7 +146,7 @@ impl Session {
         self.vfs.open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))
     }
 
-    /// The whole contents of a file.
+    /// Returns the whole contents of a file.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -157,14 +160,14 @@ impl Session {
         self.open(path)?.read_all()
     }
 
-    /// The entries of a directory, without `.` and `..`, in the directory's own order.
+    /// Lists a directory, without `.` and `..`, in the directory's own order.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
         let directory = self.open_vfs(path, OpenFlags::READ | OpenFlags::DIRECTORY)?;
         Ok(ReadDir::new(&self.vfs, directory, path))
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         let target = self
@@ -174,18 +177,19 @@ impl Session {
         Ok(PathBuf::from(OsString::from_vec(target.to_vec())))
     }
 
-    /// The path with every symbolic link, `.` and `..` resolved, from the session's root.
+    /// Returns the path with every symbolic link, `.` and `..` resolved, from the session's root.
     pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let location = self.locate("resolve", path.as_ref(), true)?;
         Ok(PathBuf::from(OsString::from_vec(self.vfs.namespace().path_of(&location, self.vfs.root()))))
     }
 
-    /// The value of an extended attribute, symbolic links followed; `None` if there is none of that name.
+    /// Returns the value of an extended attribute, symbolic links followed; `None` if the file has
+    /// none of that name.
     pub fn getxattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
         self.xattr(path.as_ref(), name.as_ref(), true)
     }
 
-    /// The same of `path` itself, even if it is a symbolic link.
+    /// Returns the value of an extended attribute of `path` itself, even if it is a symbolic link.
     pub fn lgetxattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
         self.xattr(path.as_ref(), name.as_ref(), false)
     }
@@ -198,12 +202,13 @@ impl Session {
         }
     }
 
-    /// The names of the extended attributes, symbolic links followed.
+    /// Returns the names of the extended attributes, symbolic links followed.
     pub fn listxattr(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         self.xattr_names(path.as_ref(), true)
     }
 
-    /// The same of `path` itself, even if it is a symbolic link.
+    /// Returns the names of the extended attributes of `path` itself, even if it is a symbolic
+    /// link.
     pub fn llistxattr(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         self.xattr_names(path.as_ref(), false)
     }
@@ -214,7 +219,8 @@ impl Session {
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
-    /// An ACL, symbolic links followed; `None` if the mode bits say all, or the volume keeps no ACLs.
+    /// Returns an ACL, symbolic links followed. `None` if the mode bits say everything, or the
+    /// volume has no ACLs.
     pub fn acl(&self, path: impl AsRef<Path>, kind: AclKind) -> Result<Option<Acl>> {
         let path = path.as_ref();
         match self.vfs.acl(bytes(path), kind, self.how(true)) {
@@ -224,10 +230,11 @@ impl Session {
         }
     }
 
-    /// `path` itself and everything below it, a directory before its entries, in the directories' own order. Symbolic
-    /// links are not followed, unless `path` itself is one that ends in a slash.
+    /// Walks over `path` itself and everything below it, a directory before its entries, in the
+    /// directories' own order. The walk does not follow symbolic links, unless `path` itself is one
+    /// that ends in a slash.
     ///
-    /// What cannot be read is an error in its place; the walk goes on behind it.
+    /// An entry that the walk cannot read is an error in its place; the walk then goes on.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -249,13 +256,13 @@ impl Session {
         Walk::new(&self.vfs, path.as_ref(), self.how(false))
     }
 
-    /// The type of what `path` itself is, without following a symbolic link.
+    /// Returns the type of `path` itself, without following a symbolic link.
     pub fn file_type(&self, path: impl AsRef<Path>) -> Result<FileType> {
         Ok(self.symlink_metadata(path)?.file_type())
     }
 }
 
-/// The bytes of a path, as the VFS takes it.
+/// Returns the bytes of a path, as the VFS takes it.
 pub(crate) fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }

@@ -1,4 +1,4 @@
-//! Where a volume was opened from, and opening it once more, for writing.
+//! The files that a volume was opened from, and how to reopen them for writing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,14 +9,15 @@ use extern4_vfs::Errno;
 use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{OpenOptions, Volume, explain, not_opened};
 
-/// What a volume was opened from, and how.
+/// The files that a volume was opened from, and how.
 pub(crate) struct Source {
     options: OpenOptions,
     device: Arc<dyn BlockDevice>,
     /// The image and the journal's device, as far as this library has opened them.
     image: Option<Arc<FileDevice>>,
     journal: Option<Arc<FileDevice>>,
-    /// The same for writing, where that was asked for later. Locks: held while that is done.
+    /// The image and the journal's device, reopened for writing after the volume was opened. Locks:
+    /// `make_writable` holds this one throughout.
     writable: Mutex<Vec<Arc<FileDevice>>>,
 }
 
@@ -31,13 +32,13 @@ impl Source {
         if let Some(path) = &mut options.journal
             && let Ok(absolute) = std::path::absolute(&*path)
         {
-            // It may be opened later, from another directory.
+            // The library may open it later, from another working directory.
             *path = absolute;
         }
         Self { options, device, image, journal, writable: Mutex::default() }
     }
 
-    /// Lets other programs have the files.
+    /// Releases the file locks, for other programs.
     pub(crate) fn unlock(&self) {
         let writable = self.writable.lock().unwrap_or_else(PoisonError::into_inner);
         for file in self.image.iter().chain(&self.journal).chain(&*writable) {
@@ -73,7 +74,7 @@ impl Source {
         }
     }
 
-    /// Opens the files for writing, and has the volume go on with these.
+    /// Opens the files for writing, and makes the volume use these.
     fn reopen(&self, volume: &Volume) -> Result<Vec<Arc<FileDevice>>> {
         let mut files = Vec::new();
         let mut device = Arc::clone(&self.device);

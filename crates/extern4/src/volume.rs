@@ -19,17 +19,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::session::Session;
 use crate::source::Source;
 
-/// Inodes in memory that take longer to be given back than it takes to begin a commit.
+/// With this many inodes in memory, freeing them takes longer than beginning a commit.
 const MANY_INODES: usize = 4096;
 
-/// An open ext2, ext3 or ext4 volume. Cheap to clone; every clone is the same volume, with the same caches.
+/// An open ext2, ext3 or ext4 volume. Cheap to clone; every clone is the same volume, with the same
+/// caches.
 ///
 /// # Dropping
-/// When the last handle is dropped, be it a volume, a [`Session`], a [`File`](crate::File) or a directory's listing, a volume that is
-/// open for writing is [closed](Volume::close): what has been changed is written and synced. A drop cannot return an error;
-/// what fails is told to [`on_loss`](OpenOptions::on_loss). Nothing is written by a drop in a child that was made by `fork(2)`, after
-/// [`shut_down`](Volume::shut_down), or after an error that ended all changes. A drop during a panic writes and does not
-/// panic again.
+/// A handle is a volume, a [`Session`], a [`File`](crate::File) or a directory listing. When the
+/// last handle is dropped, a volume that is open for writing is [closed](Volume::close): every
+/// change is written and synced. A drop cannot return an error; it reports a failure to
+/// [`on_loss`](OpenOptions::on_loss).
+///
+/// A drop writes nothing in a child made by `fork(2)`, after [`shut_down`](Volume::shut_down), or
+/// after an error that ended all changes. A drop during a panic writes and does not panic again.
 ///
 /// ```
 /// # fn main() -> extern4::Result<()> {
@@ -54,7 +57,7 @@ pub struct Volume {
     source: Arc<Source>,
 }
 
-/// How long Linux lets times be in memory only.
+/// The longest time for which Linux keeps timestamps in memory only.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Counters of a volume.
@@ -63,17 +66,18 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Stats {
     /// Names, inodes and search checks.
     pub names: vfs::CacheStats,
-    /// Open files: how many there were, and where they were closed.
+    /// Open files: their number, and where they were closed.
     pub files: vfs::OpenFileStats,
-    /// Blocks of metadata.
+    /// Metadata blocks.
     pub blocks: extern4_block::CacheStats,
-    /// Transactions and what they cost; `None` if the volume is not open for writing.
+    /// Transactions and their cost; `None` if the volume is not open for writing.
     pub journal: Option<extern4_ext4::JournalStats>,
-    /// Attribute blocks and large values that inodes share; `None` if the volume is not open for writing.
+    /// Attribute blocks and large values that inodes share; `None` if the volume is not open for
+    /// writing.
     pub sharing: Option<extern4_ext4::SharingStats>,
 }
 
-/// How to open a volume.
+/// The options with which to open a volume.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     atime: Option<Atime>,
@@ -89,196 +93,216 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Opens partition `number` of the image's MBR or GPT partition table, counted as Linux counts them from 1.
+    /// Opens partition `number` of the image's MBR or GPT partition table, counted from 1 as Linux
+    /// does.
     pub fn partition(&mut self, number: u32) -> &mut Self {
         self.partition = Some(number);
         self
     }
 
-    /// The volume, or the partition table, starts `bytes` into the image.
+    /// Sets the start of the volume, or of the partition table, to `bytes` into the image.
     pub fn offset(&mut self, bytes: u64) -> &mut Self {
         self.offset_bytes = bytes;
         self
     }
 
-    /// How many bytes of metadata blocks are cached at most; 64 MiB by default.
+    /// Sets the most bytes of metadata blocks to cache; 64 MiB by default.
     pub fn cache_size(&mut self, bytes: usize) -> &mut Self {
         self.ext4.cache_bytes = bytes;
         self
     }
 
-    /// Reads the volume by a backup superblock: the one in a block of it, as `e2fsck -b` does, or so many KiB into it, as `sb=` does for a
-    /// mount. It is not opened for writing then.
+    /// Reads the volume by a backup superblock. `backup` gives its place: a block number, as for
+    /// `e2fsck -b`, or an offset in KiB, as for the mount option `sb=`. The volume is then not
+    /// opened for writing.
     pub fn superblock(&mut self, backup: impl Into<Backup>) -> &mut Self {
         self.ext4.superblock = Some(backup.into());
         self
     }
 
-    /// Opens the volume for writing, too. Nobody else may have it open then, neither another program nor the kernel, nor,
-    /// where the volume has multiple mount protection, another host: for one that was not closed, that takes some seconds to
-    /// find out. [`Volume::close`] ends that.
+    /// Opens the volume for writing, too. No other program may have it open then, nor may the
+    /// kernel. Where the volume has multiple mount protection, no other host may have it open
+    /// either; after an unclean end, that check takes some seconds. [`Volume::close`] ends the
+    /// exclusive use.
     pub fn write(&mut self, write: bool) -> &mut Self {
         self.write = write;
         self
     }
 
-    /// When reading a file of a volume that is open for writing changes its access time; [`Atime::Relative`] by default.
+    /// Sets when a read of a file changes its access time, on a volume that is open for writing;
+    /// [`Atime::Relative`] by default.
     pub fn atime(&mut self, atime: Atime) -> &mut Self {
         self.atime = Some(atime);
         self
     }
 
-    /// Whether reading a directory changes its access time as reading a file does; true by default.
+    /// Sets whether a read of a directory changes its access time, as a read of a file does; true
+    /// by default.
     pub fn dir_atime(&mut self, dir_atime: bool) -> &mut Self {
         self.dir_atime = Some(dir_atime);
         self
     }
 
-    /// Lets times that change alone, as by a read or by a write over what is there already, change in memory only until the file
-    /// changes otherwise, it or the volume is synced, or a day has passed, as Linux does with `lazytime`. A crash loses
-    /// them.
+    /// Keeps changes of timestamps alone in memory, as Linux does with `lazytime`. Such a change
+    /// comes from a read, or from a write over existing data. The volume writes it when the file
+    /// changes otherwise, when the file or the volume is synced, or after a day. A crash loses it.
     pub fn lazytime(&mut self, lazytime: bool) -> &mut Self {
         self.ext4.lazy_times = lazytime.then_some(DAY);
         self
     }
 
-    /// The longest time that a change is in memory only, unless the device is slower: a transaction is committed so long after its
-    /// first change; [`DEFAULT_COMMIT_INTERVAL`](crate::DEFAULT_COMMIT_INTERVAL) otherwise.
+    /// Sets the longest time that a change stays in memory only; a slow device may need longer. A
+    /// transaction commits this long after its first change. The default is
+    /// [`DEFAULT_COMMIT_INTERVAL`](crate::DEFAULT_COMMIT_INTERVAL).
     pub fn commit_interval(&mut self, interval: Duration) -> &mut Self {
         self.ext4.commit_interval = Some(interval);
         self
     }
 
-    /// What is done when a change finds the volume damaged, in place of what the volume itself says.
-    /// [`Panic`](ErrorPolicy::Panic) is taken for [`RemountReadOnly`](ErrorPolicy::RemountReadOnly).
+    /// Sets the reaction to damage that a change finds, overriding the volume's own setting.
+    /// [`Panic`](ErrorPolicy::Panic) acts as [`RemountReadOnly`](ErrorPolicy::RemountReadOnly).
     pub fn errors(&mut self, errors: ErrorPolicy) -> &mut Self {
         self.ext4.errors = Some(errors);
         self
     }
 
-    /// How contents of files become durable, in place of what the volume itself says (`data=`). [`DataMode::Journal`] is refused on a
-    /// volume without a journal.
+    /// Sets how file contents become durable, overriding the volume's own setting (`data=`).
+    /// [`DataMode::Journal`] is refused on a volume without a journal.
     pub fn data(&mut self, data: DataMode) -> &mut Self {
         self.ext4.data = Some(data);
         self
     }
 
-    /// Whether new files take the group of their directory whatever its mode, in place of what the volume itself says (`grpid`).
+    /// Sets whether new files take the group of their directory whatever its mode, overriding the
+    /// volume's own setting (`grpid`).
     pub fn bsd_groups(&mut self, bsd_groups: bool) -> &mut Self {
         self.ext4.bsd_groups = Some(bsd_groups);
         self
     }
 
-    /// Whether the volume's own structures count among its blocks in [`Volume::stat_fs`] (`minixdf`); false by default.
+    /// Sets whether the volume's own structures count among its blocks in [`Volume::stat_fs`]
+    /// (`minixdf`); false by default.
     pub fn minix_df(&mut self, minix_df: bool) -> &mut Self {
         self.ext4.minix_df = minix_df;
         self
     }
 
-    /// Who may use the blocks that are kept back beside the superuser, in place of whom the volume itself says (`resuid=`, `resgid=`): a user,
-    /// and a group, 0 for none.
+    /// Sets the user and the group that may use reserved blocks, as the superuser may; 0 for no
+    /// group. They override the volume's own setting (`resuid=`, `resgid=`).
     pub fn reserved_for(&mut self, uid: Option<u32>, gid: Option<u32>) -> &mut Self {
         (self.ext4.reserved_uid, self.ext4.reserved_gid) = (uid, gid);
         self
     }
 
-    /// Leaves the journal aside (`noload`). What is read may then be half of a change. A volume that is opened for
-    /// [writing](Self::write) must need no recovery, and is changed as one without a journal.
+    /// Ignores the journal (`noload`). A read may then find half of a change. A volume opened for
+    /// [writing](Self::write) must need no recovery, and changes go to it as to one without a
+    /// journal.
     pub fn ignore_journal(&mut self, ignore: bool) -> &mut Self {
         self.ext4.ignore_journal = ignore;
         self
     }
 
-    /// Whether quotas only count: nobody is refused more than he may have (`noquota`); false by default.
+    /// Sets whether quotas only count and their limits refuse nothing (`noquota`); false by
+    /// default.
     pub fn ignore_limits(&mut self, ignore: bool) -> &mut Self {
         self.ext4.ignore_limits = ignore;
         self
     }
 
-    /// Whether the journal of a volume that is opened for writing has checksums, in place of what the volume says
-    /// (`journal_checksum`, `nojournal_checksum`).
+    /// Sets whether the journal has checksums, for a volume that is opened for writing. This
+    /// overrides the volume's own setting (`journal_checksum`, `nojournal_checksum`).
     pub fn journal_checksum(&mut self, checksum: bool) -> &mut Self {
         self.ext4.journal_checksum = Some(checksum);
         self
     }
 
-    /// Whether ACLs count, are shown and can be set (`noacl` says no); true by default.
+    /// Sets whether ACLs count, are shown and can be set (`noacl` means false); true by default.
     pub fn acls(&mut self, acls: bool) -> &mut Self {
         self.ext4.acls = acls;
         self
     }
 
-    /// Whether `user.` attributes are shown and can be set (`nouser_xattr` says no); true by default.
+    /// Sets whether `user.` attributes are shown and can be set (`nouser_xattr` means false); true
+    /// by default.
     pub fn user_attributes(&mut self, user_attributes: bool) -> &mut Self {
         self.ext4.user_attributes = user_attributes;
         self
     }
 
-    /// Whether users and groups have 16 bits (`nouid32`): the upper halves of ids are not read, and an id that needs one is
-    /// stored as 65534; false by default.
+    /// Sets whether users and groups have 16 bits (`nouid32`); false by default. Then the upper
+    /// halves of ids are not read, and an id that needs one is stored as 65534.
     pub fn short_ids(&mut self, short_ids: bool) -> &mut Self {
         self.ext4.short_ids = short_ids;
         self
     }
 
-    /// The size, in KiB, beyond which no directory grows (`max_dir_size_kb`); 0, the default, for none.
+    /// Sets the size, in KiB, beyond which no directory grows (`max_dir_size_kb`); 0, the default,
+    /// for no limit.
     pub fn max_dir_size(&mut self, kib: u32) -> &mut Self {
         self.ext4.max_dir_kib = kib;
         self
     }
 
-    /// Whether file contents that the device cannot write end all changes, as damage does (`data_err=abort`); false by
-    /// default: only the writer is told.
+    /// Sets whether a failure to write file contents ends all changes, as damage does
+    /// (`data_err=abort`). By default, false, only the writer gets the error.
     pub fn abort_on_data_error(&mut self, abort: bool) -> &mut Self {
         self.ext4.abort_on_data_error = abort;
         self
     }
 
-    /// Whether the device is told of blocks as soon as they are free for good, so that an image file takes no room for what was removed, in place
-    /// of what the volume itself says (`discard`). A device that fails at it is not told any more, and nothing else comes of that.
+    /// Sets whether the volume discards blocks on the device as soon as they are free for good
+    /// (`discard`). An image file then takes no room for removed files. This overrides the volume's
+    /// own setting. After a discard fails, the volume sends no more of them and otherwise goes on.
     pub fn discard(&mut self, discard: bool) -> &mut Self {
         self.ext4.discard = Some(discard);
         self
     }
 
-    /// Has `told` called with the reason when changes of a volume that is open for writing cannot be made durable: the device fails,
-    /// [dropping](Volume#dropping) the volume fails, or another host has taken a volume with multiple mount protection. A failed
-    /// commit ends all changes. `told` runs on the thread that met the failure, often one of the volume's own, and must not use
-    /// the volume.
+    /// Sets a callback for changes that cannot become durable on a volume that is open for writing.
+    /// The volume calls `told` with the reason: the device fails, [dropping](Volume#dropping) the
+    /// volume fails, or another host has taken a volume with multiple mount protection.
+    ///
+    /// A failed commit ends all changes. `told` runs on the thread that met the failure, often one
+    /// of the volume's own, and must not use the volume.
     pub fn on_loss(&mut self, told: impl Fn(&str) + Send + Sync + 'static) -> &mut Self {
         self.ext4.on_loss = Some(OnLoss::new(told));
         self
     }
 
-    /// How many names and inodes are kept in memory at most, beside those in use; 262,144 of each by default.
+    /// Sets the most names and inodes to keep in memory, not counting those in use; 262,144 of each
+    /// by default.
     pub fn cached_files(&mut self, files: usize) -> &mut Self {
         self.cached_files = Some(files);
         self
     }
 
-    /// Reads the volume even while another program, or another host, writes to it: what is read may be half of a change.
+    /// Reads the volume even while another program, or another host, writes to it. A read may then
+    /// find half of a change.
     pub fn shared(&mut self, shared: bool) -> &mut Self {
         self.shared = shared;
         self.ext4.shared = shared;
         self
     }
 
-    /// The kernel holds the block device for the caller, as for a mount that the caller serves. Otherwise the volume is opened for writing
-    /// with `O_EXCL`, which such a device refuses.
+    /// States that the kernel holds the block device for the caller, as for a mount that the caller
+    /// serves. Otherwise the volume is opened for writing with `O_EXCL`, which such a device
+    /// refuses.
     pub fn claimed(&mut self, claimed: bool) -> &mut Self {
         self.claimed = claimed;
         self
     }
 
-    /// Where the journal is, for a volume that has it on a device of its own: that block special file, or an image of it
-    /// (`journal_path=`). Without it such a volume is not changed, nor read after a crash. It is opened only where it is needed.
+    /// Sets the path of an external journal: its block special file, or an image of it
+    /// (`journal_path=`). Without the journal, such a volume cannot be changed, nor read after a
+    /// crash. The library opens it only where it needs it.
     pub fn journal(&mut self, path: impl Into<PathBuf>) -> &mut Self {
         self.journal = Some(path.into());
         self
     }
 
-    /// Opens the image or block special file at `path`. Unless it is opened for [writing](Self::write), nothing is ever
-    /// written to it: a journal that still has to be replayed is replayed in memory.
+    /// Opens the image or block special file at `path`. Unless the caller asks for
+    /// [writing](Self::write), the library never writes to it, and replays a journal that needs it
+    /// in memory.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
         let (device, start) = self.device(path)?;
@@ -287,20 +311,21 @@ impl OpenOptions {
         let image = Some(Arc::clone(&device));
         let mut volume = self.open_whole(device, image, start).map_err(|e| e.at(path))?;
         volume.bytes = Some(start..end);
-        // A journal may have newer contents than the image.
+        // The journal may have newer contents than the image.
         volume.image_offset = Some(start).filter(|_| volume.ext4.is_raw_current());
         Ok(volume)
     }
 
-    /// The device that [`open`](Self::open) finds the volume on, locked as by that, and where it
-    /// starts in the image: for experts, who do with it what needs no open volume.
+    /// Returns the device on which [`open`](Self::open) finds the volume, locked as by `open`, and
+    /// the volume's start in the image. For experts, whose work on the device needs no open volume.
     pub fn device(&self, path: impl AsRef<Path>) -> Result<(FileDevice, u64)> {
         let path = path.as_ref();
         let failed = |e| not_opened(path, e);
         let (write, shared, claimed) = (self.write, self.shared, self.claimed);
         let mut options = FileOptions { write, shared, claimed, ..FileOptions::default() };
         if self.partition.is_some() || self.offset_bytes > 0 {
-            // Only the window is locked: others may have other partitions of the disk open.
+            // This locks the window only: other programs may have other partitions of the disk
+            // open.
             let disk = Arc::new(glance(path).map_err(failed)?);
             let window = self.window(&(disk as _)).map_err(|e| e.at(path))?;
             options.offset_bytes = window.start;
@@ -320,7 +345,7 @@ impl OpenOptions {
         self.open_whole(slice(device, window)?, None, start)
     }
 
-    /// Opens the volume that a device holds, which starts at byte `start` of the image.
+    /// Opens the volume that a device holds; the device starts at byte `start` of the image.
     fn open_whole(
         &self,
         device: Arc<dyn BlockDevice>,
@@ -371,7 +396,7 @@ impl OpenOptions {
         open(Arc::clone(device), &options)
     }
 
-    /// The bytes of a disk that the offset and partition name.
+    /// Returns the bytes of a disk that the offset and partition select.
     fn window(&self, disk: &Arc<dyn BlockDevice>) -> Result<Range<u64>> {
         let invalid = |cause: String| Error::new(ErrorKind::Invalid, "open").because(cause);
         let start = self.offset_bytes;
@@ -399,7 +424,7 @@ impl OpenOptions {
     }
 }
 
-/// Names the device of a journal that cannot be used.
+/// Adds the device of an unusable journal to an error.
 fn of_journal(error: extern4_ext4::Error, device: &Path) -> extern4_ext4::Error {
     match error {
         extern4_ext4::Error::Unsupported(Unsupported::Journal(why)) => {
@@ -409,7 +434,7 @@ fn of_journal(error: extern4_ext4::Error, device: &Path) -> extern4_ext4::Error 
     }
 }
 
-/// Why a partition that is named is not there.
+/// Returns the reason why the requested partition does not exist.
 fn missing(number: u32, table: &Table) -> String {
     match table.left_out(number) {
         Some(fault) => fault.to_string(),
@@ -420,7 +445,7 @@ fn missing(number: u32, table: &Table) -> String {
     }
 }
 
-/// That a disk of `disk` bytes ends before a partition does.
+/// Returns the message for a partition that ends behind a disk of `disk` bytes.
 fn cut_off(partition: &Partition, disk: u64) -> String {
     let Partition { number, start_bytes, len_bytes, .. } = partition;
     format!(
@@ -428,7 +453,7 @@ fn cut_off(partition: &Partition, disk: u64) -> String {
     )
 }
 
-/// Opens a disk to see what its partitions are, whoever has it open.
+/// Opens a disk to read its partition table, even if other programs have it open.
 fn glance(path: &Path) -> Result<FileDevice, extern4_block::Error> {
     FileDevice::open_with(path, &FileOptions { shared: true, ..FileOptions::default() })
 }
@@ -438,7 +463,7 @@ fn slice(device: Arc<dyn BlockDevice>, window: Range<u64>) -> Result<Arc<dyn Blo
     Ok(Arc::new(slice.map_err(|e| Error::new(ErrorKind::Invalid, "open").because(e))?))
 }
 
-/// What the system says to who opens a file is told with its number.
+/// Returns the error for a file that could not be opened, with the system's error number.
 pub(crate) fn not_opened(path: &Path, error: block::Error) -> Error {
     let errno = match &error {
         block::Error::Open { source, .. } => source.raw_os_error(),
@@ -454,7 +479,7 @@ fn read_table(device: &dyn BlockDevice) -> Result<Option<Table>> {
     table.map_err(|e| Error::new(ErrorKind::Io, "read the partition table of").because(e))
 }
 
-/// Magic numbers of what partitions hold: the offset, and the bytes.
+/// Magic numbers of common partition contents: the offset, and the bytes.
 const MAGICS: &[(u64, &[u8])] = &[
     (1024 + 0x38, &extern4_disk::superblock::MAGIC.to_le_bytes()),
     (3, b"NTFS    "),
@@ -470,7 +495,7 @@ const MAGICS: &[(u64, &[u8])] = &[
     (1024, b"\x10\x20\xf5\xf2"),
 ];
 
-/// Whether a volume of a common kind starts at byte `start`.
+/// Returns whether a volume of a common kind starts at byte `start`.
 fn has_volume(device: &dyn BlockDevice, start: u64) -> bool {
     let is = |(offset, magic): &(u64, &[u8])| {
         let mut found = [0; 16];
@@ -485,8 +510,8 @@ fn numbers<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> String {
     numbers.join(", ")
 }
 
-/// Why the volume could not be opened. Where it is a partitioned disk instead, what to do: the
-/// image itself, or a partition of it that starts at byte `partition`.
+/// Returns the error for a volume that could not be opened. If the image, or its partition at byte
+/// `partition`, is a partitioned disk itself, the error says what to do.
 pub(crate) fn explain(
     error: extern4_ext4::Error,
     device: &Arc<dyn BlockDevice>,
@@ -533,66 +558,71 @@ impl Volume {
         OpenOptions::default().open(path)
     }
 
-    /// Options other than the defaults.
+    /// Returns options to open a volume with other than the defaults.
     pub fn options() -> OpenOptions {
         OpenOptions::default()
     }
 
-    /// The partition table of the image or block special file at `path`; `None` if it has none.
+    /// Returns the partition table of the image or block special file at `path`; `None` if it has
+    /// none.
     pub fn partitions(path: impl AsRef<Path>) -> Result<Option<Table>> {
         let path = path.as_ref();
         let device = glance(path).map_err(|e| not_opened(path, e))?;
         read_table(&device).map_err(|e| e.at(path))
     }
 
-    /// Where the volume starts in the image file or block special file that was opened, in bytes, if contents of files
-    /// may be read there directly, at the offsets that [`File::span_at`](crate::File::span_at) tells. `None` for a
-    /// volume whose journal has been replayed, one that is open for writing and may have contents in its journal, or one on a
-    /// device of the caller's own.
+    /// Returns the volume's start in the opened image file or block special file, in bytes. At that
+    /// offset plus those of [`File::span_at`](crate::File::span_at), a caller may read file
+    /// contents directly.
+    ///
+    /// `None` for a volume whose journal has been replayed, and for one on a device of the caller's
+    /// own. `None` also for a volume that is open for writing and may have contents in its journal.
     pub fn image_offset(&self) -> Option<u64> {
         self.image_offset.filter(|_| self.ext4.is_raw_current())
     }
 
-    /// The bytes of the image file or block special file that was opened in which the volume is; `None` on a device of the caller's own.
+    /// Returns the range of bytes of the opened image file or block special file that is the
+    /// volume; `None` on a device of the caller's own.
     pub fn bytes(&self) -> Option<Range<u64>> {
         self.bytes.clone()
     }
 
-    /// A view of the volume with the rights of `cred`.
+    /// Returns a view of the volume with the rights of `cred`.
     pub fn session(&self, cred: Cred) -> Session {
         Session::new(vfs::Session::new(&self.namespace, cred))
     }
 
-    /// A view of the volume as its superuser, who may do anything.
+    /// Returns a view of the volume as its superuser, which may do anything.
     pub fn superuser(&self) -> Session {
         self.session(Cred::root())
     }
 
-    /// Makes everything durable that has been changed.
+    /// Makes every change durable.
     pub fn sync(&self) -> Result<()> {
         self.superblock().sync().map_err(|e| Error::from_vfs("sync", e))
     }
 
-    /// Ends writing: what has been changed is written to where it belongs, and the volume is clean. Nothing of the
-    /// volume may be in use any more, and what is cannot change anything afterwards.
+    /// Ends writing: writes every change to its place and marks the volume clean. No part of the
+    /// volume may be in use any more; a handle that is still open cannot change anything
+    /// afterwards.
     ///
     /// # Errors
-    /// Whatever kept a change from being made durable since the volume was opened. [Dropping](Volume#dropping) the volume does the
-    /// same and cannot tell.
+    /// Any failure since the volume was opened that kept a change from being made durable.
+    /// [Dropping](Volume#dropping) the volume closes it too, but cannot report the error.
     pub fn close(self) -> Result<()> {
         if self.superblock().stats().inodes > MANY_INODES {
-            // The device works while memory is given back.
+            // The device works while this thread frees memory.
             self.ext4.begin_sync();
         }
         self.superblock().drop_caches();
         let closed = self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()));
-        // Other clones of the volume may hold the files for longer.
+        // Other clones of the volume may keep the files open for longer.
         self.source.unlock();
         closed
     }
 
-    /// Every open file and directory of every session: those that are open throughout the call for certain, of those opened or closed
-    /// meanwhile perhaps some. To list them keeps none of them open.
+    /// Lists the open files and directories of every session. Files that are open throughout the
+    /// call are in the list; a file opened or closed meanwhile may be. The list keeps no file open.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -611,16 +641,18 @@ impl Volume {
         self.superblock().open_files()
     }
 
-    /// Nothing may be changed at present.
+    /// Returns whether changes are forbidden at present.
     pub fn is_read_only(&self) -> bool {
         self.superblock().is_read_only()
     }
 
-    /// Forbids changes, or allows them again. `EBUSY` while files are open for writing, one that has been removed is still in use, or a
-    /// change is under way: once this has succeeded there is no writer, and all that was changed is durable.
+    /// Forbids changes, or allows them again. Fails with `EBUSY` while files are open for writing,
+    /// a removed file is still in use, or a change is under way. After success there is no writer,
+    /// and every change is durable.
     ///
-    /// A volume that was opened for reading is opened for writing now, as by [`OpenOptions::write`]: its journal is replayed
-    /// onto the device, and orphans are freed. Files stay open. Where that fails, the volume is read as before.
+    /// If the volume was opened for reading, allowing changes opens it for writing, as
+    /// [`OpenOptions::write`] does. The call replays the journal onto the device and frees orphans.
+    /// Files stay open. If the call fails, the volume is read as before.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         if !read_only {
             self.source.make_writable(self)?;
@@ -628,9 +660,11 @@ impl Volume {
         self.superblock().remount(read_only).map_err(|e| Error::from_vfs("remount", e))
     }
 
-    /// Ends all use of the volume, whoever has files open: reading and writing files, and changing anything, is an `EIO` from now
-    /// on, and when this returns, nothing more is written. The volume is then as after a crash, with what `how` says made durable
-    /// before; whoever opens it next recovers it. This is what `EXT4_IOC_SHUTDOWN` does.
+    /// Ends all use of the volume, even while files are open. From now on, reading or writing a
+    /// file and changing anything fails with `EIO`. After the return, the volume writes nothing
+    /// more. It is then as after a crash, except that `how` says which changes the call makes
+    /// durable first. The next program to open the volume recovers it. `EXT4_IOC_SHUTDOWN` does
+    /// this on Linux.
     pub fn shut_down(&self, how: vfs::Shutdown) -> Result<()> {
         self.superblock().shut_down(how).map_err(|e| Error::from_vfs("shut down", e))
     }
@@ -639,12 +673,12 @@ impl Volume {
         self.namespace.superblock()
     }
 
-    /// The label: at most 16 bytes, of any encoding.
+    /// Returns the label: at most 16 bytes, of any encoding.
     pub fn label(&self) -> OsString {
         OsString::from_vec(self.ext4.current_superblock().label().to_vec())
     }
 
-    /// Changes the label, durably when this returns.
+    /// Changes the label; the change is durable on return.
     ///
     /// ```
     /// # fn main() -> extern4::Result<()> {
@@ -665,13 +699,13 @@ impl Volume {
         set.map_err(|e| Error::from_vfs("label", e))
     }
 
-    /// The UUID.
+    /// Returns the UUID.
     pub fn uuid(&self) -> [u8; 16] {
         self.ext4.current_superblock().uuid()
     }
 
-    /// Changes the UUID, durably when this returns. A volume with `metadata_csum` gets the feature
-    /// `metadata_csum_seed` with it.
+    /// Changes the UUID; the change is durable on return. A volume with `metadata_csum` also gets
+    /// the feature `metadata_csum_seed`.
     ///
     /// # Errors
     /// `EROFS` for a volume that is open for reading, and an error where structures of the volume
@@ -682,27 +716,29 @@ impl Volume {
         self.sync()
     }
 
-    /// Totals and free space.
+    /// Returns totals and free space.
     pub fn stat_fs(&self) -> Result<StatFs> {
         self.ext4.stat().map_err(|e| Error::from_vfs("count the free space of", e.into()))
     }
 
-    /// The tree that sessions act in, for who serves the volume to others.
+    /// Returns the tree that sessions act in, for a program that serves the volume to others.
     pub fn namespace(&self) -> &Arc<Namespace> {
         &self.namespace
     }
 
-    /// The file system underneath, for experts: superblock, groups, raw inodes, block maps, journal.
+    /// Returns the file system underneath, for experts: superblock, groups, raw inodes, block maps,
+    /// journal.
     pub fn ext4(&self) -> &Arc<Ext4> {
         &self.ext4
     }
 
-    /// Counters of the caches: names, inodes, search checks.
+    /// Returns counters of the caches: names, inodes, search checks.
     pub fn cache_stats(&self) -> vfs::CacheStats {
         self.superblock().stats()
     }
 
-    /// Counters of everything that is cached or journaled, since the volume was opened. They are always kept.
+    /// Returns counters of every cache and of the journal, since the volume was opened. The volume
+    /// always keeps them.
     pub fn stats(&self) -> Stats {
         Stats {
             names: self.cache_stats(),

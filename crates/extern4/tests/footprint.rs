@@ -1,5 +1,6 @@
-//! The zeroes of a warm path walk, all the way from the library's front door to an ext4 volume: no allocation, no
-//! lock, no locked instruction, and no store to a line that a walk of another thread uses.
+//! The zeroes of a warm path walk, all the way from the library's front door to an ext4 volume. The
+//! walk makes no allocation, takes no lock, executes no locked instruction, and stores to no line
+//! that a walk of another thread uses.
 //!
 //! `cargo test -p extern4 --features audit --test footprint -- --nocapture` prints the figures.
 
@@ -76,7 +77,7 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
     }
 }
 
-/// An empty volume to be changed, where one can be made.
+/// Returns an empty volume open for writing, where one can be made.
 fn empty_volume() -> Option<(Image, Volume)> {
     empty_volume_with(Volume::options().write(true))
 }
@@ -93,9 +94,9 @@ fn empty_volume_with(options: &OpenOptions) -> Option<(Image, Volume)> {
 /// Two threads read a file that was changed a while ago, and has been read often since.
 #[test]
 fn threads_that_read_one_file_share_no_line() {
-    /// More reads than make a lock and an inode be read as what nobody changes.
+    /// More reads than it takes until a lock and an inode are read as unchanged ones.
     const READS: usize = 40;
-    /// For so long nothing is taken for that which has been changed.
+    /// For this long after a change, the changed object does not count as unchanged.
     const MOMENT: Duration = Duration::from_millis(20);
     let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
@@ -121,8 +122,8 @@ fn threads_that_read_one_file_share_no_line() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// A thread reads a file, and another changes what belongs to the file but not to its contents. (With times of access, a read would have
-/// to find out when the file was changed last.)
+/// A thread reads a file, and another changes what belongs to the file but not to its contents.
+/// (With times of access, a read would have to find out when the file was changed last.)
 #[test]
 fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
     let options = &mut Volume::options();
@@ -137,7 +138,7 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
     };
     (0..40).for_each(|_| read());
     let chmod = || session.set_permissions("/file", 0o600).unwrap();
-    // Not as long as the one before, which it could be written over.
+    // Not as long as the one before, or the file system could overwrite that in place.
     let (attribute, sets) = ("user.attribute", AtomicUsize::new(0));
     let setxattr = || {
         let len = 4 + 4 * (sets.fetch_add(1, Ordering::Relaxed) % 2);
@@ -170,7 +171,8 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
         ("write", Box::new(|| assert_eq!(file.write_at(&[7; 100], 100).unwrap(), 100))),
     ];
     for (name, change) in &changes {
-        // The second time, one reads what has been changed: that is no reason to look at the inode anew.
+        // In the second run, one thread reads changed attributes, but need not look at the inode
+        // again.
         for [one, other] in [side_by_side(read, change), side_by_side(change, read)] {
             let found = conflicts(&one, &other);
             assert!(found.is_empty(), "{name}: {found:?}");
@@ -178,8 +180,8 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
     }
 }
 
-/// Two threads write over blocks of one file. The first write in each tick of the clock has the file to itself, so they get many chances
-/// to come within one.
+/// Two threads write over blocks of one file. The first write in each tick of the clock has the
+/// file to itself, so they get many chances to come within one.
 #[test]
 fn threads_that_write_over_blocks_of_one_file_share_no_line() {
     let Some((_image, volume)) = empty_volume() else { return };
@@ -198,7 +200,7 @@ fn threads_that_write_over_blocks_of_one_file_share_no_line() {
     assert!(!meet().is_empty(), "nothing has been written often");
     let mut found = Vec::new();
     for _ in 0..100 {
-        // For a moment nothing is taken for shared that somebody has had to himself.
+        // For a moment, a lock that a thread has held exclusively does not count as shared.
         std::thread::sleep(Duration::from_millis(1));
         (0..20).for_each(|_| [0, 1].into_iter().for_each(write));
         found = meet();
@@ -216,15 +218,17 @@ fn come_and_go(session: &Session, dir: &str, name: u32) {
     session.remove_file(&path).unwrap();
 }
 
-/// What two threads share that make and remove files, in these directories, under names of their own. They may meet by chance, in a
-/// stripe of a cache, or because a commit comes between: so they get several chances to share no more than `most` lines.
+/// Checks the lines shared by two threads that make and remove files, in these directories, under
+/// names of their own. The threads may meet by chance, in a stripe of a cache, or because a commit
+/// comes between. So they get several chances to share no more than `most` lines.
 ///
-/// Threads that meet in a group go apart, and they have to meet for that: on a busy machine two threads may take turns for a while.
-/// So at first they get twice as long each time. The number is no multiple of what a thread frees at once: otherwise what is recorded
-/// may come each time at the moment when it looks who is reading.
+/// Threads that meet in a block group move apart, and they have to meet for that; on a busy machine
+/// two threads may alternate for a while. So at first each chance is twice as long as the one
+/// before. The number of files is no multiple of a thread's batch of frees. Otherwise each record
+/// might coincide with the moment when the thread looks for readers.
 fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
     const TRIES: u32 = 12;
-    /// How many files each thread makes and removes before the first try.
+    /// The number of files that each thread makes and removes before the first try.
     const FILES: u32 = 2000;
     let mut met = Vec::new();
     for name in 0..TRIES {
@@ -256,7 +260,7 @@ fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
     panic!("they always meet: {met:#?}");
 }
 
-/// Where threads make and remove files in directories of their own, there is nothing that they have to share.
+/// Threads that make and remove files in directories of their own need to share nothing.
 #[test]
 fn threads_that_change_directories_of_their_own_share_no_line() {
     let Some((_image, volume)) = empty_volume() else { return };
@@ -265,7 +269,8 @@ fn threads_that_change_directories_of_their_own_share_no_line() {
     share_at_most(0, &session, ["/one", "/other"]);
 }
 
-/// A thread makes files and another removes them, as threads of a mount do by turns: what they take in memory goes round.
+/// A thread makes files and another removes them, as threads of a mount do. The memory that they
+/// need circulates between them.
 #[test]
 fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
     const FILES: u64 = 4096;
@@ -294,8 +299,10 @@ fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
         };
         let rounds = [(); ROUNDS].map(|()| made());
         println!("{FILES} files that another thread removes: {rounds:?} allocations");
-        // Where its path leads, and nothing else, in a round in which all of the round before has been freed in time: who reads beside, in
-        // other tests too, may keep some of it for a while. What stays in the other thread's hands is made anew once.
+        // The least figure is of a round in which the memory of the round before was freed in time.
+        // Then each file costs one allocation, for the result of its path walk. A concurrent
+        // reader, in another test too, may keep some memory for a while. The objects that the other
+        // thread still holds are allocated once more.
         let least = rounds[1..].iter().min();
         assert!(
             rounds[0] > 8 * FILES && least.is_some_and(|least| *least <= FILES + FILES / 16),
@@ -304,7 +311,8 @@ fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
     });
 }
 
-/// In one directory they share the block with the names, the lock of that, and what is known of the directory; none of its counts.
+/// In one directory they share the block with the names, its lock, and the state of the directory,
+/// but none of its counts.
 #[test]
 fn threads_that_change_one_directory_share_its_block_and_two_locks() {
     let Some((_image, volume)) = empty_volume() else { return };

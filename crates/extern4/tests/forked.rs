@@ -15,7 +15,8 @@ const SPEC: ImageSpec = ImageSpec::new("forked", 16 << 20, &["-t", "ext4", "-O",
 
 /// Runs `work` in a child, and waits until that has ended.
 fn in_child(work: impl FnOnce()) {
-    // SAFETY: the child calls `work`, which is to hold also where other threads are missing, and ends without going on here.
+    // SAFETY: the child calls `work`, which must also work without the other threads, and then ends
+    // without returning from here.
     let child = match unsafe { fork() }.expect("a child") {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
@@ -56,7 +57,8 @@ fn a_drop_in_a_forked_child_writes_nothing_and_leaves_the_locks() {
     session.create("/file").expect("a file").write_all(b"kept").expect("it is written");
     let open = session.create("/gone").expect("a file");
     session.remove_file("/gone").expect("it is removed");
-    // The guard of the volume writes its own block every few seconds, so the rest is compared.
+    // The volume's mount-protection thread writes its own block every few seconds, so the test
+    // compares the rest.
     let superblock =
         |at: usize| std::fs::read(&image.path).expect("the image")[1024..2048][at..at + 4].to_vec();
     let before = superblock(0x30);

@@ -1,4 +1,5 @@
-//! A volume that is dropped and not closed: what was changed is there, or the loss is told.
+//! A volume that is dropped and not closed: either its changes are on the device, or it reports the
+//! loss.
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +19,13 @@ fn open(image: &Image) -> Volume {
     Volume::options().write(true).open(&image.path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Makes a file of which nothing is synced.
+/// Makes a file and syncs nothing of it.
 fn write(session: &Session) {
     let mut file = session.create("/file").expect("a file");
     file.write_all(b"kept").expect("it is written");
 }
 
-/// The volume is clean, and the file there.
+/// Checks that the volume is clean, and the file there.
 fn is_kept(image: &Image, what: &str) {
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
     let volume = Volume::open(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -32,7 +33,7 @@ fn is_kept(image: &Image, what: &str) {
     assert_eq!(volume.superuser().read("/file").expect(what), b"kept", "{what}");
 }
 
-/// Drops all that it is given, in an order of its own.
+/// Drops everything that it is given, in an order of its own.
 type Drop = fn(Volume, Session);
 
 const LAST: &[(&str, Drop)] = &[
@@ -130,7 +131,7 @@ fn a_drop_during_a_panic_writes_and_does_not_panic_again() {
     });
     panicked.expect_err("it panics");
     is_kept(&image, "a panic");
-    // Also where it cannot write, and where the closure that is told panics, too.
+    // This also holds where the volume cannot write, and where the callback panics, too.
     let broken = Broken::new(&image);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let volume = broken.open(|_| panic!("a fault of what is told"));
@@ -162,7 +163,7 @@ impl Broken {
     }
 }
 
-/// A way in which a device's failure is met.
+/// A way for an operation to meet a device's failure.
 type Meets = fn(Volume, Session) -> extern4::Result<()>;
 
 const MEETINGS: &[(&str, Meets)] = &[
@@ -182,7 +183,7 @@ const MEETINGS: &[(&str, Meets)] = &[
     }),
     ("a commit that nobody waits for", |volume, session| {
         volume.ext4().begin_sync();
-        // What cannot be committed is met by the next change.
+        // The next change meets the failed commit.
         while session.set_permissions("/file", 0o600).is_ok() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -221,7 +222,8 @@ fn what_cannot_be_written_is_told_once_and_is_an_error_of_close() {
     }
 }
 
-/// The locks belong to what was opened, and a process that is just being started has a copy of that.
+/// The locks belong to the open file description, of which a process that is just being started has
+/// a copy.
 #[test]
 fn an_image_can_be_opened_again_while_another_process_has_its_descriptor() {
     if !JOURNALED.can_run() {
@@ -232,7 +234,8 @@ fn an_image_can_be_opened_again_while_another_process_has_its_descriptor() {
     for window in [None, Some(8 << 20)] {
         let options = FileOptions { len_bytes: window, ..options.clone() };
         let device = FileDevice::open_with(&image.path, &options).expect("it opens");
-        // As between fork and exec: the child holds what is open here for as long as it waits.
+        // As between fork and exec, the child holds the files that are open here for as long as it
+        // waits.
         let (file, _) = device.file_range(0..4096).expect("a file of the host");
         let inherited = file.try_clone().expect("a descriptor");
         let mut child =

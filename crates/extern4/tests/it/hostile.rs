@@ -1,7 +1,9 @@
-//! Images that lie: truncated, with flipped bits, with numbers out of range, with blocks in the wrong place.
+//! Images that lie: truncated, with flipped bits, with numbers out of range, with blocks in the
+//! wrong place.
 //!
-//! Whatever is in an image, opening it and walking all of it ends soon and takes little memory, with an error or
-//! without. Mutations are drawn from a seed that a failure names; `EXTERN4_SEED=n` replays that one alone.
+//! On any image, opening it and walking all of it ends soon and takes little memory, with or
+//! without an error. The mutations come from a seed, and a failure names it; `EXTERN4_SEED=n`
+//! replays that one alone.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,10 +21,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Far more than all tests of this program take at once.
 const MOST_MEMORY_KIB: u64 = 2 << 20;
 
-/// No image here has room for as many names.
+/// No image here has room for this many names.
 const MOST_ENTRIES: usize = 50_000;
 
-/// Metadata of every kind and little else: mutations shall hit structures, not contents.
+/// Metadata of every kind and little else, so that mutations hit structures, not contents.
 const PLANS: &[Plan] = &[
     plan::symlinks,
     plan::small_files,
@@ -99,7 +101,7 @@ impl Random {
     }
 }
 
-/// An image, and which of its blocks hold anything.
+/// An image, and the list of its blocks that hold anything.
 struct Victim {
     file: File,
     bytes: Vec<u8>,
@@ -118,14 +120,15 @@ impl Victim {
         Victim { file, bytes, used }
     }
 
-    /// The bytes that mutation `seed` puts into the image, with their places.
+    /// Returns the bytes that mutation `seed` puts into the image, with their places.
     fn mutation(&self, seed: u64) -> Vec<(usize, Vec<u8>)> {
         let mut random = Random(seed);
         (0..1 + random.below(4)).map(|_| self.one(&mut random)).collect()
     }
 
     fn one(&self, random: &mut Random) -> (usize, Vec<u8>) {
-        // The superblock and the first descriptors decide on everything else and deserve more than their share.
+        // The superblock and the first descriptors decide on all other structures and deserve more
+        // than their share.
         let early = random.below(4) == 0;
         let block = if early { 1 + random.below(4) } else { random.pick(&self.used) };
         let start = block * BLOCK;
@@ -147,7 +150,7 @@ impl Victim {
         }
     }
 
-    /// A number that may well mean something where it is put.
+    /// Returns a number that may well mean something at its place.
     fn number(&self, random: &mut Random, at: usize, width: usize) -> u64 {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -182,8 +185,8 @@ impl Victim {
     }
 }
 
-/// Runs `attempt` for each number of `attempts` in a thread of its own, and fails by name with the first that panics
-/// or does not end.
+/// Runs `attempt` for each number of `attempts` in a thread of its own. Fails by name with the
+/// first that panics or does not end.
 fn survive(what: &str, attempts: Vec<u64>, mut attempt: impl FnMut(u64) + Send + 'static) {
     let (report, reports) = mpsc::channel();
     let numbers = attempts.clone();
@@ -207,7 +210,7 @@ fn survive(what: &str, attempts: Vec<u64>, mut attempt: impl FnMut(u64) + Send +
     assert!(peak_memory_kib() < MOST_MEMORY_KIB, "{what}: took {} KiB of memory", peak_memory_kib());
 }
 
-/// The most memory this process ever had, in units of 1024 bytes.
+/// Returns the most memory that this process ever had, in units of 1024 bytes.
 fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
     let line =
@@ -325,7 +328,7 @@ fn truncated_images() {
     });
 }
 
-/// A directory that contains its own parent.
+/// A walk over a directory that contains its own parent ends.
 #[test]
 fn directory_loops_end() {
     let spec = ImageSpec::new("loop", 4 << 20, &["-t", "ext4", "-b", "1024"]);

@@ -1,5 +1,5 @@
-//! Every crashed image: replaying its journal in memory shows what the kernel shows after replaying it on disk,
-//! and writes nothing.
+//! Every crashed image: replaying its journal in memory shows what the kernel shows after replaying
+//! it on disk, and writes nothing.
 
 use extern4_testkit::crash::{SPECS, spec};
 use extern4_testkit::tree::assert_same;

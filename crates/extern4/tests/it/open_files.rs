@@ -1,4 +1,4 @@
-//! Who has what open, and what becomes of them when a volume turns read-only or is shut down.
+//! The list of open files, and their fate when a volume turns read-only or is shut down.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -41,7 +41,7 @@ fn open_files_are_listed_with_their_session_path_flags_and_position() {
     assert_eq!((&theirs.path[..], theirs.uid, theirs.position), (&b"/a"[..], 7, 7));
     assert_eq!((theirs.flags, theirs.ino), (OpenFlags::READ, ours.ino));
     assert_ne!(ours.session, theirs.session);
-    // On another thread, or where one was opened.
+    // On another thread, or where it was opened.
     std::thread::spawn(move || drop(append)).join().unwrap();
     assert_eq!(volume.open_files().len(), 1);
     let before = volume.stats().files;
@@ -75,7 +75,7 @@ fn a_removed_file_lives_until_its_last_close_wherever_that_is() {
     assert_eq!(other.read_at(&mut bytes, 0).unwrap(), 10);
     assert_eq!(&bytes, b"still here");
     std::thread::spawn(move || drop(other)).join().unwrap();
-    // The list does not keep it.
+    // The list does not keep the file open.
     assert_eq!((volume.stat_fs().unwrap().files_free, list.len()), (before, 1));
     drop(root);
     volume.close().unwrap();
@@ -109,7 +109,8 @@ fn a_volume_turns_read_only_when_nobody_writes() {
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Makes a file, shuts the volume down while another thread changes it, and says whether the file is there afterwards.
+/// Makes a file, shuts the volume down while another thread changes it, and returns whether the
+/// file is there afterwards.
 fn is_kept_by(how: Shutdown, image: &Image) -> bool {
     let volume = open(&image.path);
     let root = volume.superuser();
@@ -138,7 +139,7 @@ fn is_kept_by(how: Shutdown, image: &Image) -> bool {
     });
     drop((root, early));
     assert!(volume.close().is_err());
-    // Whoever opens it next recovers it.
+    // The next program to open the volume recovers it.
     let volume = open(&image.path);
     let there = volume.superuser().exists("/early").unwrap();
     volume.close().unwrap();
@@ -146,7 +147,7 @@ fn is_kept_by(how: Shutdown, image: &Image) -> bool {
     there
 }
 
-/// Changes the volume until that is refused.
+/// Changes the volume until a change is refused.
 fn work(root: &Session, going: &AtomicBool) {
     let end = Instant::now() + Duration::from_secs(60);
     for n in 0.. {

@@ -1,4 +1,4 @@
-//! What the library sees of a volume, in the shape in which the oracles tell it.
+//! The library's view of a volume, in the form that the oracles use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -8,7 +8,8 @@ use std::path::Path;
 use extern4::{Errno, FileType, Metadata, Session, Timespec, Volume};
 use extern4_testkit::tree::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
 
-/// Files up to this size are read as a whole, holes and all; of bigger ones only what `seek_data` finds.
+/// The test reads files up to this size as a whole, with their holes. Of bigger files it reads only
+/// the data that `seek_data` finds.
 const READ_WHOLE_BYTES: u64 = 16 << 20;
 
 /// Reads everything in an image, as its superuser.
@@ -47,7 +48,7 @@ impl Walker {
         }
     }
 
-    /// A name nobody has is not found, whatever way the directory is searched.
+    /// Checks that a lookup of an unused name fails, by any way of searching the directory.
     fn misses_what_is_not_there(&self, dir: &[u8]) {
         let path = join(dir, b"nobody has this name");
         match self.session.symlink_metadata(as_path(&path)) {
@@ -154,7 +155,7 @@ fn kind(kind: FileType) -> Kind {
     }
 }
 
-/// Bytes as a path.
+/// Returns bytes as a path.
 pub(crate) fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }

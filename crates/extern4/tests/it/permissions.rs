@@ -1,4 +1,4 @@
-//! Who may do what: the library's answers are the kernel's.
+//! Permission checks: the library's answers are the kernel's.
 
 use extern4::{Access, Caps, Cred, Volume};
 use extern4_testkit::image::{Image, ImageSpec};
@@ -9,7 +9,7 @@ use crate::ours::{self, as_path};
 const SPEC: ImageSpec = ImageSpec::new("permissions", 48 << 20, &["-t", "ext4", "-b", "1024", "-N", "20000"])
     .mounted(perm::PLANS);
 
-/// The callers whose turn it is: a share of all, so that the shares run side by side.
+/// Compares the answers for one share of the callers; the shares run in parallel.
 fn compare(share: usize, of: usize) {
     if !SPEC.can_run() {
         return;
@@ -40,7 +40,7 @@ fn compare(share: usize, of: usize) {
     );
 }
 
-/// The library's answers, in the form of [`perm::ask`].
+/// Returns the library's answers, in the form of [`perm::ask`].
 fn ask(image: &Image, caller: &Caller, objects: &[Object]) -> Vec<[i32; 8]> {
     let volume = Volume::open(&image.path).unwrap_or_else(|e| panic!("{e}"));
     let cred =

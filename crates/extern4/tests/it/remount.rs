@@ -1,4 +1,4 @@
-//! Volumes that were opened for reading and are made writable while they are in use.
+//! Volumes that are opened for reading and made writable while they are in use.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, Need, can_run};
 
 const SPEC: ImageSpec = ImageSpec::new("remount", 32 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
-/// Bytes of the file on it, and how many of them are left of one that was being truncated.
+/// The length in bytes of the file `f`, and the length to which it was being truncated.
 const LEN: usize = 300_000;
 const LEFT: usize = 1000;
 
@@ -36,7 +36,7 @@ fn sound(path: &Path) {
     tools::e2fsck(path).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// What a file that is open holds now.
+/// Returns the present contents of an open file.
 fn all(file: &File) -> Vec<u8> {
     let mut bytes = vec![0; 2 * LEN];
     let len = file.read_at(&mut bytes, 0).expect("it is still open");
@@ -63,7 +63,7 @@ fn a_volume_that_is_read_becomes_writable() {
     root.create("/new").and_then(|new| new.write_all_at(b"text", 0)).expect("it can be changed");
     assert_eq!(all(&file), contents());
     volume.sync().expect("it is durable");
-    // As after a crash now: the superblock says so, and the journal has it.
+    // The image is as after a crash now: the superblock says so, and the journal has the change.
     let crashed = image.scratch().join("crashed.img");
     fs::copy(&image.path, &crashed).expect("a copy");
     let copy = Volume::open(&crashed).expect("it opens");
@@ -80,7 +80,8 @@ fn a_volume_that_is_read_becomes_writable() {
     sound(&image.path);
 }
 
-/// The volume was seen through its journal, which is written to the device then. What was cached until then stays true.
+/// The reader saw the volume through its journal, which is then written to the device. Contents
+/// cached until then stay true.
 #[test]
 fn the_journal_is_replayed_onto_the_device() {
     let Some(image) = build(&SPEC, "") else { return };
@@ -113,7 +114,8 @@ fn the_journal_is_replayed_onto_the_device() {
     sound(&crashed);
 }
 
-/// One that was removed is freed, and one that was being truncated is cut off; that one is in use meanwhile.
+/// A removed file is freed, and the file that was being truncated is cut off; that one is in use
+/// meanwhile.
 #[test]
 fn orphans_are_freed_and_files_in_use_are_right() {
     let script = format!(
@@ -131,7 +133,7 @@ fn orphans_are_freed_and_files_in_use_are_right() {
     assert!(blocks() < 8, "{} of {blocks_before} sectors are left", blocks());
     assert!(free() > free_before + 2 * (LEN as u64 / 1024) - 8, "{free_before} {}", free());
     assert_eq!(all(&file), contents()[..LEFT]);
-    // By what the inode says of its blocks, they would be written to.
+    // By the block map of the inode as it was cached, the writes would go to its freed blocks.
     let writer = root.open_with("/f", OpenFlags::WRITE, 0).expect("it opens");
     writer.write_all_at(&contents()[LEFT..], LEFT as u64).expect("there is room");
     root.create("/other").and_then(|new| new.write_all_at(&contents(), 0)).expect("there is room");
@@ -144,7 +146,7 @@ fn orphans_are_freed_and_files_in_use_are_right() {
 #[test]
 fn what_cannot_be_written_stays_readable() {
     let Some(image) = build(&SPEC, "") else { return };
-    // A feature that is only read.
+    // A feature that the library can only read.
     let bigalloc = ImageSpec::new("bigalloc", 32 << 20, &["-t", "ext4", "-O", "bigalloc", "-C", "16384"]);
     if let Some(image) = build(&bigalloc, "") {
         let volume = Volume::open(&image.path).expect("it opens");
@@ -172,13 +174,13 @@ fn what_cannot_be_written_stays_readable() {
     volume.superuser().remove_file("/f").expect("it can be changed");
     volume.close().expect("it closes");
     sound(&image.path);
-    // What is read while others write.
+    // A volume that is read while another program writes to it.
     let volume = Volume::options().shared(true).open(&image.path).expect("it opens");
     let refused = volume.set_read_only(false).expect_err("others may write to it");
     assert_eq!(refused.errno(), Errno::EROFS, "{refused}");
 }
 
-/// Another program had it in between, which is seen by the superblock.
+/// Another program wrote to the volume in between; the superblock shows it.
 #[test]
 fn a_volume_that_was_changed_meanwhile_is_left_alone() {
     let Some(image) = build(&SPEC, "") else { return };
@@ -190,7 +192,8 @@ fn a_volume_that_was_changed_meanwhile_is_left_alone() {
     assert!(before == bytes_of(&image.path), "nothing is written");
 }
 
-/// Half way, once its device has been written to; the reason is told again.
+/// The change fails half way, after the first write to the device. A later try reports the reason
+/// again.
 #[test]
 fn a_failure_half_way_leaves_a_volume_that_is_read() {
     let script = format!("sif f size {LEFT}\nssv last_orphan 12\n");

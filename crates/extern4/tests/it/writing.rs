@@ -1,4 +1,4 @@
-//! Changing volumes through the library, and who may.
+//! Changing volumes through the library, and the permissions that this needs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -96,7 +96,7 @@ fn what_the_system_says_to_who_opens_an_image_is_told() {
     let errno = |path: &Path| Volume::open(path).err().map(|error| error.errno());
     assert_eq!(errno(Path::new("/not/there")), Some(Errno::ENOENT));
     assert_eq!(errno(&Path::new("/").join("x".repeat(300))), Some(Errno::ENAMETOOLONG));
-    // Nothing but what it is speaks against it.
+    // Only the kind of file is wrong here.
     assert_eq!(Volume::open("/").err().map(|error| error.kind()), Some(ErrorKind::Io));
     if !tools::can_run(&[Need::Mount]) || !SPEC.can_run() {
         return;
@@ -107,7 +107,7 @@ fn what_the_system_says_to_who_opens_an_image_is_told() {
     drop(Volume::open(&device.path).unwrap());
 }
 
-/// As `std::fs::write`.
+/// As with `std::fs::write`.
 #[test]
 fn links_are_written_through_and_only_files_replaced() {
     if !SPEC.can_run() {
@@ -139,7 +139,8 @@ fn links_are_written_through_and_only_files_replaced() {
     judge(volume, &image);
 }
 
-/// The rights of a file must not grow when its contents are replaced, and nothing that stands beside them may get lost.
+/// The rights of a file must not grow when its contents are replaced, and the attributes next to
+/// its contents must not get lost.
 #[test]
 fn a_file_that_is_replaced_keeps_its_acl_and_attributes() {
     if !SPEC.can_run() {
@@ -161,7 +162,7 @@ fn a_file_that_is_replaced_keeps_its_acl_and_attributes() {
         root.set_permissions(path, 0o6775).unwrap();
     }
     root.set_acl("/listed", AclKind::Access, Some(acl.clone())).unwrap();
-    // New files of this directory get an ACL, which is nothing to what is replaced.
+    // New files of this directory get an ACL, which must not affect the replaced file.
     root.set_acl("/", AclKind::Default, Some(default)).unwrap();
     let names = |path: &str| root.listxattr(path).unwrap();
     let check = |mode| {
@@ -183,10 +184,11 @@ fn a_file_that_is_replaced_keeps_its_acl_and_attributes() {
     check(0o6775);
     assert_eq!(root.getxattr("/plain", "trusted.b").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(root.getxattr("/plain", "security.x").unwrap().as_deref(), Some(&b"3"[..]));
-    // An owner changes his own file: Linux takes the set-id bits.
+    // An owner changes its own file: Linux takes the set-id bits.
     write(&volume.session(Cred::new(1000, 1000, &[])));
     check(0o775);
-    // Whoever else may do so gets a file of his own, and nobody's set-id bits.
+    // Any other user that may replace the file gets a file of its own, without set-id bits of
+    // another owner.
     root.set_permissions("/plain", 0o6775).unwrap();
     volume.session(Cred::new(1000, 1000, &[])).set_permissions("/plain", 0o6777).unwrap();
     volume.session(Cred::new(1001, 1001, &[])).write_file("/plain", "other").unwrap();
@@ -203,7 +205,7 @@ fn capability() -> [u8; 20] {
     value
 }
 
-/// Who reads contents straight from the image must not miss what is in the journal.
+/// A program that reads contents straight from the image must not miss those in the journal.
 #[test]
 fn contents_that_may_be_in_the_journal_are_not_looked_for_in_the_image() {
     if !SPEC.can_run() {
@@ -303,7 +305,8 @@ fn reading_changes_access_times_as_asked() {
     volume.close().unwrap();
     let at = |volume: &Volume| volume.superuser().metadata("/file").unwrap().atime();
     let made = at(&Volume::open(&image.path).unwrap());
-    // When it is read, whether that shows at once, and whether it does after a crash. A sync of another file is between.
+    // Each case: when a read changes the access time, whether lazily, whether the change shows at
+    // once, and whether it survives a crash. A sync of another file comes between.
     for (atime, lazy, seen, kept) in [
         (Atime::Never, false, false, false),
         (Atime::Strict, true, true, false),

@@ -1,4 +1,4 @@
-//! Every image of the zoo: what the library sees is what the kernel, or debugfs, sees.
+//! Every image of the zoo: the library sees in it the same as the kernel, or debugfs.
 
 use extern4::Volume;
 use extern4_testkit::image::ImageSpec;
@@ -49,7 +49,8 @@ fn every_image_has_its_test() {
     assert!(missing.is_empty(), "no test for {missing:?}");
 }
 
-/// Names and links show as the kernel shows them to one without the key, and contents are refused the same way.
+/// Names and links look as the kernel shows them without the key, and reads of contents fail in the
+/// same way.
 #[test]
 fn ext4_encrypted() {
     judge(&ENCRYPTED);
