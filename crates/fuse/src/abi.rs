@@ -1,7 +1,8 @@
 //! The protocol as types: ABI 7.45 of the kernel's FUSE device.
 //!
-//! Names, layouts and values are those of the interface header `linux/fuse.h`, which may be used under BSD-2-Clause. Numbers
-//! are in the machine's own byte order. Only what this server uses stands here.
+//! Names, layouts and values are those of the interface header `linux/fuse.h`, which may be used
+//! under BSD-2-Clause. Numbers are in the machine's own byte order. Only what this server uses
+//! stands here.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -9,19 +10,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(crate) const MAJOR: u32 = 7;
 /// The minor version that is written here.
 pub(crate) const MINOR: u32 = 45;
-/// The oldest minor version that is served, that of Linux 5.13: all structures have had their present sizes since.
+/// The oldest minor version that is served, that of Linux 5.13. All structures have had their
+/// present sizes since.
 pub(crate) const MINOR_MIN: u32 = 33;
 /// The node id of the root.
 pub(crate) const ROOT_ID: u64 = 1;
 
 macro_rules! opcodes {
     ($($name:ident = $number:literal)*) => {
-        /// What is asked for.
+        /// Request types.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Opcode { $($name = $number,)* }
 
         impl Opcode {
-            /// `None` for what is not known here.
+            /// Returns the request type with this number, `None` for an unknown one.
             pub(crate) fn from_raw(raw: u32) -> Option<Self> {
                 match raw { $($number => Some(Self::$name),)* _ => None }
             }
@@ -77,7 +79,7 @@ opcodes! {
 }
 
 bitflags::bitflags! {
-    /// What kernel and server can do, agreed on by INIT.
+    /// Capabilities of kernel and server, negotiated by INIT.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Features: u64 {
         const ASYNC_READ = 1 << 0;
@@ -100,7 +102,7 @@ bitflags::bitflags! {
         const OVER_IO_URING = 1 << 41;
     }
 
-    /// Which fields of [`SetattrIn`] say something.
+    /// The fields of [`SetattrIn`] that are valid.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct SetattrValid: u32 {
         const MODE = 1 << 0;
@@ -117,10 +119,11 @@ bitflags::bitflags! {
     }
 }
 
-/// Bytes of a [`RingHeader`] that a header takes, and so many the first argument.
+/// Bytes of a [`RingHeader`] for a header, and as many for the first argument.
 pub(crate) const RING_PART_BYTES: usize = 128;
 
-/// Before the payload of a request or an answer that goes through a ring: a header, the first argument of a request, the entry.
+/// The part before the payload of a request or an answer that goes through a ring: a header, the
+/// first argument of a request, the entry.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RingHeader {
@@ -132,29 +135,30 @@ const _: () = assert!(size_of::<RingHeader>() == 288);
 
 /// `FUSE_IO_URING_CMD_REGISTER`: an entry waits for its first request.
 pub(crate) const RING_REGISTER: u32 = 1;
-/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: an entry has an answer, and then waits for its next request.
+/// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`: an entry has an answer, and then waits for its next
+/// request.
 pub(crate) const RING_COMMIT_AND_FETCH: u32 = 2;
 
-/// FOPEN_KEEP_CACHE: what the kernel has of the file stays good.
+/// FOPEN_KEEP_CACHE: the kernel's cached contents of the file stay valid.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// FOPEN_CACHE_DIR: the kernel may keep the listing.
 pub(crate) const FOPEN_CACHE_DIR: u32 = 1 << 3;
 /// FOPEN_PARALLEL_DIRECT_WRITES: direct writes to one file may come at the same time.
 pub(crate) const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-/// FUSE_WRITE_CACHE: pages that the kernel has kept.
+/// FUSE_WRITE_CACHE: the write is of pages from the kernel's cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
-/// FUSE_WRITE_KILL_SUIDGID: take the set-id bits off what is written to.
+/// FUSE_WRITE_KILL_SUIDGID: the write takes the set-id bits off the file.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// FUSE_FSYNC_FDATASYNC: contents only.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// FUSE_SETXATTR_ACL_KILL_SGID: an access ACL takes the set-group-id bit off.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
-/// FUSE_NOTIFY_INVAL_INODE: what the kernel knows of a node is out of date.
+/// FUSE_NOTIFY_INVAL_INODE: the kernel's cached state of a node is out of date.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
-/// FUSE_NOTIFY_PRUNE: the kernel is to forget nodes that nobody uses.
+/// FUSE_NOTIFY_PRUNE: the kernel is to forget unused nodes.
 pub(crate) const NOTIFY_PRUNE: i32 = 9;
-/// The minor version that knows it.
+/// The first minor version with `NOTIFY_PRUNE`.
 pub(crate) const MINOR_PRUNE: u32 = 45;
 
 macro_rules! wire {
@@ -168,7 +172,7 @@ macro_rules! wire {
 }
 
 wire! {
-    /// Before every request.
+    /// The header of every request.
     struct InHeader = 40 {
         len: u32,
         opcode: u32,
@@ -177,11 +181,11 @@ wire! {
         uid: u32,
         gid: u32,
         pid: u32,
-        // Length of what follows the arguments, in units of 8 bytes.
+        // Length of the extensions behind the arguments, in units of 8 bytes.
         total_extlen: u16,
         padding: u16,
     }
-    /// Before every reply.
+    /// The header of every reply.
     struct OutHeader = 16 {
         len: u32,
         error: i32,
@@ -193,7 +197,7 @@ wire! {
         max_readahead: u32,
         flags: u32,
     }
-    /// With [`Features::INIT_EXT`], behind [`InitIn`].
+    /// The part of INIT behind [`InitIn`], with [`Features::INIT_EXT`].
     struct InitInExt = 48 {
         flags2: u32,
         unused: [u32; 11],
@@ -214,13 +218,13 @@ wire! {
         request_timeout: u16,
         unused: [u16; 11],
     }
-    /// With an offset below zero, of the attributes alone.
+    /// An invalidation of a node. With an offset below zero, only of its attributes.
     struct NotifyInvalInodeOut = 24 {
         ino: u64,
         off: i64,
         len: i64,
     }
-    /// Before the node ids.
+    /// The header before the node ids to prune.
     struct NotifyPruneOut = 16 {
         count: u32,
         padding: u32,
@@ -373,7 +377,7 @@ wire! {
         size: u32,
         flags: u32,
     }
-    /// With [`Features::SETXATTR_EXT`], in place of [`SetxattrIn`].
+    /// The argument of SETXATTR with [`Features::SETXATTR_EXT`], in place of [`SetxattrIn`].
     struct SetxattrInExt = 16 {
         size: u32,
         flags: u32,
@@ -421,7 +425,7 @@ wire! {
         mode: u32,
         padding: u32,
     }
-    /// Before the name of an entry; the next one starts at a multiple of eight.
+    /// The header before the name of a directory entry; the next one starts at a multiple of eight.
     struct Dirent = 24 {
         ino: u64,
         off: u64,
@@ -484,7 +488,7 @@ wire! {
         dev_minor: u32,
         spare2: [u64; 14],
     }
-    /// What an entry of a ring tells of itself.
+    /// The part of a ring's header that describes its entry.
     struct RingEntry = 32 {
         flags: u64,
         commit_id: u64,
@@ -492,7 +496,7 @@ wire! {
         padding: u32,
         reserved: u64,
     }
-    /// What is told of an entry to the ring.
+    /// The command that hands an entry to the ring.
     struct RingCommand = 24 {
         flags: u64,
         commit_id: u64,

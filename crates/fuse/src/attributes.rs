@@ -1,4 +1,4 @@
-//! Attributes as the protocol spells them, and as the VFS does.
+//! Conversion of attributes between the protocol and the VFS.
 
 use std::time::Duration;
 
@@ -6,27 +6,28 @@ use extern4_vfs::{Attr, FileFlags, FileType, Rdev, Timespec};
 
 use crate::abi::{StatxTime, WireAttr, WireStatx};
 
-/// A device number as `struct stat` has had it since Linux 2.6: twelve bits of major, twenty of minor.
+/// Returns a device number as `struct stat` has had it since Linux 2.6: twelve bits of major,
+/// twenty of minor.
 pub(crate) fn wire_rdev(rdev: Rdev) -> u32 {
     rdev.minor & 0xff | (rdev.major & 0xfff) << 8 | (rdev.minor & 0xfff00) << 12
 }
 
-/// The reverse.
+/// Returns the device of a number in the protocol, the inverse of `wire_rdev`.
 pub(crate) fn rdev(wire: u32) -> Rdev {
     Rdev { major: wire >> 8 & 0xfff, minor: wire & 0xff | wire >> 12 & 0xfff00 }
 }
 
-/// Mode with the bits of the type.
+/// Returns the mode with the bits of the type.
 fn mode(attr: &Attr) -> u16 {
     attr.kind.mode_bits() | attr.mode & 0o7777
 }
 
-/// Seconds keep their sign in the protocol's unsigned field.
+/// Returns a time. Seconds keep their sign in the protocol's unsigned field.
 pub(crate) fn timespec(sec: u64, nsec: u32) -> Timespec {
     Timespec { sec: sec.cast_signed(), nsec }
 }
 
-/// The type that a listing shows, as `d_type` has it.
+/// Returns the type for a listing, as `d_type` has it.
 pub(crate) fn dirent_kind(kind: Option<FileType>) -> u32 {
     kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12))
 }
@@ -84,7 +85,7 @@ pub(crate) fn wire_statx(attr: &Attr) -> WireStatx {
     }
 }
 
-/// A lifetime: whole seconds, and nanoseconds.
+/// Splits a lifetime into whole seconds and nanoseconds.
 pub(crate) fn lifetime(lifetime: Duration) -> (u64, u32) {
     (lifetime.as_secs(), lifetime.subsec_nanos())
 }

@@ -1,10 +1,12 @@
 //! A block device that the kernel holds for a mount which is in no directory yet.
 //!
-//! The kernel opens the device of a mount exclusively, as for its own file systems. A daemon that held the device itself would be refused
-//! its own mount, and one that let go of it first could lose it to another program. So the kernel takes the device first
-//! (`fsconfig(2)`), the daemon then opens the volume, and only then the mount gets its directory (`move_mount(2)`).
+//! The kernel opens the device of a mount exclusively, as for its own file systems. A daemon that
+//! held the device itself would be refused its own mount. A daemon that first let go of the device
+//! could lose it to another program. So the kernel takes the device first (`fsconfig(2)`), the
+//! daemon then opens the volume, and only then the mount gets its directory (`move_mount(2)`).
 //!
-//! Where an earlier mount of the device is just ending, the kernel waits until that has let go of it.
+//! Where an earlier mount of the device is just ending, the kernel waits until that mount has let
+//! go of it.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -22,7 +24,8 @@ use rustix::process::{getegid, geteuid};
 use crate::init::MAX_READ_BYTES;
 use crate::mount::{BLOCK_BYTES, MountOptions, Mounted, read_far_ahead};
 
-/// A block device, held by the kernel until this is dropped, or as long as the mount that becomes of it.
+/// A block device that the kernel holds until this is dropped. If the claim becomes a mount, the
+/// kernel holds the device as long as that lasts.
 #[derive(Debug)]
 pub struct Claim {
     context: OwnedFd,
@@ -30,11 +33,12 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Has the kernel hold a block device. For root only.
+    /// Makes the kernel hold a block device. For root only.
     ///
     /// # Errors
-    /// `EBUSY` if the device is mounted, or another program holds it; `EACCES` if it is write-protected and not for reading only;
-    /// `ENOSYS` or `EPERM` where the kernel or a container lacks these calls.
+    /// `EBUSY` if the device is mounted, or another program holds it; `EACCES` if it is
+    /// write-protected and not for reading only; `ENOSYS` or `EPERM` where the kernel or a
+    /// container lacks these calls.
     pub fn take(path: &Path, options: &MountOptions) -> io::Result<Self> {
         let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let context = fsopen("fuseblk", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -59,18 +63,19 @@ impl Claim {
         }
         fsconfig_create(&context)?;
         let claim = Self { context, device };
-        // The kernel gives the mount that there is already, if there is one, and then asks nothing through this file.
+        // If the device is mounted already, the kernel returns that mount, and sends no request
+        // through this file.
         if claim.is_new()? { Ok(claim) } else { Err(Errno::BUSY.into()) }
     }
 
-    /// Whether the kernel asks through our file: the first request comes at once.
+    /// Returns whether the kernel sends requests through this file: the first one comes at once.
     fn is_new(&self) -> io::Result<bool> {
         let mut asked = [PollFd::new(&self.device, PollFlags::IN)];
         poll(&mut asked, Some(&Timespec::default()))?;
         Ok(!asked[0].revents().intersects(PollFlags::ERR | PollFlags::HUP))
     }
 
-    /// Mounts it on directory `dir`; gives the file through which the kernel asks.
+    /// Mounts it on directory `dir`; returns the file through which the kernel sends requests.
     pub fn attach(self, dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
         let dir = dir.canonicalize()?;
         let mount = fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(options))?;
@@ -95,7 +100,8 @@ fn attributes(options: &MountOptions) -> MountAttrFlags {
     wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag).collect()
 }
 
-/// The name of a block device that the mount table shows: that of the device mapper for its own, as for all mounts.
+/// Returns the name of a block device that the mount table shows. Devices of the device mapper have
+/// their mapper name, as in all mounts.
 pub fn source(path: &Path) -> PathBuf {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let number = path.file_name().filter(|name| name.to_string_lossy().starts_with("dm-"));

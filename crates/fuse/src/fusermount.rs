@@ -1,4 +1,5 @@
-//! Mounting without privilege: `fusermount3`, which has it, mounts for us and hands the device over.
+//! Mounting without privilege: the privileged program `fusermount3` mounts for the server and hands
+//! the device over.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +16,7 @@ use rustix::net::{
 /// The program, which is of libfuse 3.
 const PROGRAM: &str = "fusermount3";
 
-/// Mounts on `dir` with these options; gives the device.
+/// Mounts on `dir` with these options; returns the device.
 pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
     fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
@@ -28,11 +29,12 @@ pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     drop(theirs);
     let device = receive(&ours)?;
     let status = child.wait()?;
-    // It has said why.
+    // The program has printed the reason.
     device.filter(|_| status.success()).ok_or_else(|| io::Error::other(format!("{PROGRAM} did not mount")))
 }
 
-/// Takes the mount on `dir` away; where it is in use, and that is what `lazy` is for, as soon as nobody uses it any more.
+/// Takes the mount on `dir` away. With `lazy`, a mount that is in use goes away as soon as its last
+/// user ends.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     let how = if lazy { "-uz" } else { "-u" };
     let run = program().args([how, "--"]).arg(dir).output();
@@ -40,7 +42,7 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if run.status.success() {
         return Ok(());
     }
-    // It is a program for people: what it says is all there is to know.
+    // The program is made for people: its message is the only information.
     let said = String::from_utf8_lossy(&run.stderr);
     if said.contains("busy") {
         return Err(rustix::io::Errno::BUSY.into());
@@ -50,7 +52,7 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
 
 fn program() -> Command {
     let mut program = Command::new(PROGRAM);
-    // To the service manager only the server speaks.
+    // Only the server speaks to the service manager.
     program.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
     program
 }
@@ -65,7 +67,7 @@ fn missing(error: io::Error) -> io::Error {
     }
 }
 
-/// The file that comes with a message; `None` if the other side ends without one.
+/// Receives the file that comes with a message; `None` if the other side ends without one.
 fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

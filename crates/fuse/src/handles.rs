@@ -11,18 +11,18 @@ use crate::lock::lock;
 /// Power of two: the low bits of a number choose.
 const SHARDS: usize = 16;
 
-/// Something that is open.
+/// An open file or directory.
 pub(crate) struct Handle {
     /// The file or directory.
     pub(crate) file: OpenFile,
-    /// Who opened it.
+    /// The caller that opened it.
     pub(crate) opener: Caller,
-    /// What of a directory has been listed, but not been sent.
+    /// Entries of a directory that were listed and not sent yet.
     pub(crate) listing: Mutex<Listing>,
 }
 
 impl Handle {
-    /// What `opener` has opened.
+    /// Makes a handle for a file that `opener` has opened.
     pub(crate) fn new(opener: &Caller, file: OpenFile) -> Arc<Self> {
         Arc::new(Self { file, opener: *opener, listing: Mutex::default() })
     }
@@ -33,11 +33,11 @@ impl Handle {
 pub(crate) struct Listing {
     /// The entries.
     pub(crate) batch: DirBatch,
-    /// The cookie with which the first of them was asked for.
+    /// The cookie from which the first of them was listed.
     pub(crate) from: u64,
 }
 
-/// Everything that is open.
+/// All open files and directories.
 pub(crate) struct Handles {
     shards: Box<[Mutex<Shard>]>,
 }
@@ -53,9 +53,9 @@ impl Handles {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Enters what was opened; gives its number, which is not zero.
+    /// Inserts an open file; returns its number, which is not zero.
     pub(crate) fn enter(&self, handle: Arc<Handle>) -> u64 {
-        // By node, so that threads with files of their own seldom meet.
+        // The node chooses the shard, so threads with files of their own seldom meet.
         let ino = handle.file.location().ino();
         let at = usize::try_from(ino % SHARDS as u64).expect("a small number");
         let mut shard = lock(&self.shards[at]);
@@ -72,13 +72,13 @@ impl Handles {
         u64::try_from(index * SHARDS + at + 1).expect("as many as fit into memory")
     }
 
-    /// What has this number. `EBADF` for one that nothing has.
+    /// Returns the open file of this number. `EBADF` if there is none.
     pub(crate) fn get(&self, fh: u64) -> Result<Arc<Handle>> {
         let (shard, index) = self.place(fh)?;
         lock(shard).open.get(index).cloned().flatten().ok_or(Errno::EBADF.into())
     }
 
-    /// Takes it out; it is closed when nobody uses it any more.
+    /// Removes an open file. The file is closed when its last user lets go of it.
     pub(crate) fn remove(&self, fh: u64) -> Result<Arc<Handle>> {
         let (shard, index) = self.place(fh)?;
         let mut shard = lock(shard);

@@ -1,8 +1,9 @@
-//! How long something takes, as a distribution: counts of durations in buckets whose width grows with the duration.
+//! The distribution of durations: counts in buckets whose width grows with the duration.
 //!
-//! Each doubling is cut into [`STEPS`] buckets of the same width, so a bucket's bounds are a quarter apart at most, from
-//! nanoseconds to minutes in [`BUCKETS`] numbers. Histograms are added up and subtracted bucket by bucket: what several threads
-//! counted is one histogram, and so is what happened between two looks.
+//! Each doubling is cut into [`STEPS`] buckets of the same width, so a bucket's bounds are a
+//! quarter apart at most. [`BUCKETS`] numbers reach from nanoseconds to minutes. Histograms are
+//! added and subtracted bucket by bucket. So the counts of several threads form one histogram, and
+//! so does the difference of two readings.
 
 use std::time::Duration;
 
@@ -10,27 +11,27 @@ use std::time::Duration;
 const STEPS: u64 = 4;
 const STEPS_LOG: u32 = STEPS.trailing_zeros();
 
-/// The highest bucket is for everything from 2^37 ns, which are two minutes.
+/// The number of buckets. The highest bucket holds everything from 2^37 ns, which are two minutes.
 pub const BUCKETS: usize = ((37 - STEPS_LOG + 1) as usize) * STEPS as usize + 1;
 
-/// The bucket of a duration in nanoseconds.
+/// Returns the bucket of a duration in nanoseconds.
 pub(crate) fn bucket(nanoseconds: u64) -> usize {
     if nanoseconds < STEPS {
         return nanoseconds as usize;
     }
-    // The highest bit says which doubling, those behind it which part of that.
+    // The highest bit selects the doubling, the bits behind it the part of that.
     let shift = nanoseconds.ilog2() - STEPS_LOG;
     let index = (u64::from(shift) + 1) * STEPS + ((nanoseconds >> shift) - STEPS);
     (index as usize).min(BUCKETS - 1)
 }
 
-/// The least duration, in nanoseconds, that falls into a bucket.
+/// Returns the least duration, in nanoseconds, that falls into a bucket.
 fn lower_bound(bucket: usize) -> u64 {
     let (doubling, part) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
     if doubling == 0 { part } else { (STEPS + part) << (doubling - 1) }
 }
 
-/// The longest duration that falls into a bucket; the last one has no end of its own.
+/// Returns the longest duration that falls into a bucket; the last one has no end of its own.
 fn upper_bound(bucket: usize) -> u64 {
     if bucket + 1 >= BUCKETS { u64::MAX } else { lower_bound(bucket + 1) - 1 }
 }
@@ -50,8 +51,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Puts one together from counts by bucket; buckets that do not exist count as the last. `total` and `longest` are in
-    /// nanoseconds.
+    /// Builds a histogram from counts by bucket; buckets that do not exist count as the last.
+    /// `total` and `longest` are in nanoseconds.
     pub fn from_counts(counts: impl IntoIterator<Item = (usize, u64)>, total: u64, longest: u64) -> Self {
         let mut histogram = Self { total, longest, ..Self::default() };
         for (bucket, count) in counts {
@@ -61,38 +62,40 @@ impl Histogram {
         histogram
     }
 
-    /// The buckets in which something is, in order, with how much.
+    /// Returns the buckets that are not empty, in order, with their counts.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0)
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// All together, in nanoseconds.
+    /// Returns the sum of all durations, in nanoseconds.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The longest, in nanoseconds.
+    /// Returns the longest duration, in nanoseconds.
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// How many took `limit` at most; exact where `limit` is one nanosecond less than a power of two.
+    /// Returns the number of durations of `limit` at most; exact where `limit` is one nanosecond
+    /// less than a power of two.
     pub fn count_within(&self, limit: Duration) -> u64 {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let within = self.counts().filter(|(bucket, _)| upper_bound(*bucket) <= limit);
         within.fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// What `share` of all did not take longer than, in nanoseconds: the upper bound of the bucket in which that one is, and never
-    /// longer than the longest. `None` if there were none.
+    /// Returns a duration, in nanoseconds, that `share` of all do not exceed. It is the upper bound
+    /// of that duration's bucket, and never longer than the longest. `None` if the histogram is
+    /// empty.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let count = self.count();
-        // Of ten, the ninth is the one that nine tenths are not longer than.
+        // Of ten durations, nine tenths do not exceed the ninth.
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
         let mut before = 0_u64;
         let at = self.counts().find(|(_, count)| {
@@ -102,7 +105,7 @@ impl Histogram {
         at.map(|(bucket, _)| upper_bound(bucket).min(self.longest))
     }
 
-    /// Takes in what another one has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
             *sum = sum.saturating_add(*count);
@@ -111,7 +114,8 @@ impl Histogram {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// What has come to it since it was `earlier`. The longest of these is known only as its bucket is.
+    /// Returns the counts added since the histogram was `earlier`. The longest of these is known
+    /// only to the precision of its bucket.
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then));
         let buckets: Vec<_> = counts.collect();

@@ -1,4 +1,4 @@
-//! INIT: what kernel and server agree on.
+//! INIT: the features that kernel and server agree on.
 
 use extern4_vfs::{Errno, Result};
 use zerocopy::FromBytes as _;
@@ -8,27 +8,29 @@ use crate::reply::Body;
 use crate::request::Request;
 use crate::server::{Config, Server};
 
-/// What the protocol counts by.
+/// The unit in which the protocol counts pages.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// Pages that one request carries at most.
 const MAX_PAGES: usize = 256;
 /// Bytes that one request reads or writes at most.
 pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES * PAGE_BYTES;
-/// Of these, bytes that one request reads: so that the answer, with its header on a page of its own, has room in the largest pipe that
-/// anybody may have (`/proc/sys/fs/pipe-max-size`).
+/// Of these, the bytes that one request reads at most. The answer, with its header on a page of its
+/// own, then has room in the largest pipe that an unprivileged process may have
+/// (`/proc/sys/fs/pipe-max-size`).
 pub(crate) const MAX_READ_BYTES: usize = MAX_DATA_BYTES - PAGE_BYTES;
-/// Requests that nobody waits for, such as read-ahead, under way at a time.
+/// Asynchronous requests, such as read-ahead, under way at a time.
 const MAX_BACKGROUND: u16 = 64;
 
-/// What is wanted of a kernel that offers it.
+/// Returns the features that the server wants of a kernel that offers them.
 ///
-/// Not `ATOMIC_O_TRUNC`: a kernel that has the file cut as it is opened finds out too late that it is being executed (`ETXTBSY`). Not
-/// `ASYNC_DIO`: the kernel then leaves in its cache what a reader has put there during an asynchronous write, and fails a write with
-/// `EIO` that finds room for a part.
+/// Not `ATOMIC_O_TRUNC`: a kernel that truncates a file as part of the open finds out too late that
+/// it is being executed (`ETXTBSY`). Not `ASYNC_DIO`: the kernel then leaves in its cache the pages
+/// that a reader has put there during an asynchronous write. It also fails a write with `EIO` that
+/// finds room for a part.
 fn wanted(config: &Config, rings: bool) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
-    // With it, the kernel would check permissions itself.
+    // With this feature, the kernel would check permissions itself.
     wanted.set(Features::POSIX_ACL, config.fakeroot.is_none());
     wanted.set(Features::WRITEBACK_CACHE, config.writeback);
     wanted.set(Features::OVER_IO_URING, rings);
@@ -36,11 +38,12 @@ fn wanted(config: &Config, rings: bool) -> Features {
 }
 
 impl Server {
-    /// Agrees with the kernel on a version and on what both can do.
+    /// Negotiates a version and the features with the kernel.
     pub(crate) fn init(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let (init, rest) = request.split::<InitIn>()?;
         if init.major != MAJOR {
-            // To one that speaks a later version too, ours is told, and it asks again in that.
+            // A kernel with a later major version gets the version of the server, and sends INIT
+            // once more in that one.
             let answer = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
             return if init.major > MAJOR { body.put(&answer) } else { Err(Errno::from_raw(EPROTO).into()) };
         }

@@ -1,18 +1,20 @@
 //! Serves a VFS to the kernel through FUSE, as a mount that any program can use.
 //!
-//! A [`Server`] answers requests of the protocol by calls of [`extern4_vfs`]; it knows no file system behind that. A transport takes
-//! the requests from the kernel and hands the answers back: [`serve`] reads and writes `/dev/fuse` with one thread a core.
-//! [`mount()`] makes the mount.
+//! A [`Server`] answers requests of the protocol by calls of [`extern4_vfs`]; it knows no file
+//! system behind that. A transport takes the requests from the kernel and hands the answers back:
+//! [`serve`] reads and writes `/dev/fuse` with one thread a core. [`mount()`] makes the mount.
 //!
 //! ```text
 //! program -> kernel's VFS, page cache -> /dev/fuse -> transport -> Server -> vfs::Session -> file system
 //! ```
 //!
-//! The kernel checks permissions, as it does for its own file systems, with owners, modes and ACLs that it was told; what it has
-//! granted is not asked a second time, for a request does not say in which groups the caller is. What the kernel cannot know,
-//! such as flags that make files immutable, is checked here.
+//! The kernel checks permissions, as it does for its own file systems, with the owners, modes and
+//! ACLs that the server reports. The server does not repeat these checks, for a request does not
+//! name the caller's groups. The server checks the properties that the kernel cannot know, such as
+//! flags that make files immutable.
 //!
-//! Nobody but the kernel changes what is served, so it may remember names, attributes and contents for as long as it likes.
+//! Only the kernel changes a served volume, so it may remember names, attributes and contents for
+//! as long as it likes.
 
 #![deny(unsafe_code)]
 

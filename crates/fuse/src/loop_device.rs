@@ -1,6 +1,7 @@
-//! A loop device for an image, so that the kernel takes what is mounted for a volume on a block device.
+//! A loop device for an image, so that the kernel treats the mount as one of a block device.
 //!
-//! Nothing is read or written through it. It ends with the last who uses it, which is the mount. Source: loop(4).
+//! No data is read or written through it. It ends with its last user, which is the mount. Source:
+//! loop(4).
 
 #![allow(unsafe_code)]
 
@@ -23,9 +24,9 @@ const CONFIGURE: Opcode = 0x4C0A;
 const SET_READ_ONLY: Opcode = 0x125D;
 /// `LO_FLAGS_READ_ONLY`.
 const READ_ONLY: u32 = 1;
-/// `LO_FLAGS_AUTOCLEAR`: it ends with the last who uses it.
+/// `LO_FLAGS_AUTOCLEAR`: the device ends with its last user.
 const AUTOCLEAR: u32 = 4;
-/// So often another number is asked for when somebody else was faster.
+/// Attempts to get a free number, where other programs take it first.
 const MAX_TRIES: usize = 16;
 
 /// `struct loop_config`, with `struct loop_info64` in its middle.
@@ -51,8 +52,9 @@ struct Config {
 
 const _: () = assert!(size_of::<Config>() == 304, "as the kernel has it");
 
-/// Has a free loop device stand for these bytes of a file, to be read and, with `write`, to be changed; gives it and its path. It is there
-/// as long as what is returned is open, or mounted. For root only.
+/// Makes a free loop device stand for these bytes of a file, for reading and, with `write`, for
+/// changes. Returns the device and its path. The device exists as long as the returned file is
+/// open, or the device is mounted. For root only.
 pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File, PathBuf)> {
     let open = |path: &Path| OpenOptions::new().read(true).write(write).open(path);
     let control = open(Path::new("/dev/loop-control"))?;
@@ -63,13 +65,15 @@ pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File
         let number = unsafe { ioctl(&control, GetFree)? };
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open(&path)?;
-        // SAFETY: the kernel reads a `struct loop_config` through the pointer of this ioctl, and `Config` is laid out as that.
+        // SAFETY: the kernel reads a `struct loop_config` through the pointer of this ioctl, and
+        // `Config` is laid out as that.
         match unsafe {
             ioctl(&device, Setter::<CONFIGURE, Config>::new(config(&backing, image, bytes, flags)))
         } {
             Ok(()) => {
                 if write {
-                    // It may have been made read-only by whoever used its number before, and is so still.
+                    // An earlier user of the number may have made the device read-only, and it is
+                    // so still.
                     // SAFETY: the kernel reads an `int` through the pointer of this ioctl.
                     unsafe { ioctl(&device, Setter::<SET_READ_ONLY, c_int>::new(0))? };
                 }
@@ -82,7 +86,7 @@ pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File
     Err(Errno::BUSY.into())
 }
 
-/// `LOOP_CTL_GET_FREE`, which has no argument and gives a number.
+/// `LOOP_CTL_GET_FREE`, which has no argument and returns a number.
 struct GetFree;
 
 // SAFETY: the kernel reads and writes nothing through the argument of this ioctl.
@@ -105,7 +109,7 @@ unsafe impl Ioctl for GetFree {
 
 fn config(backing: &File, image: &Path, bytes: &Range<u64>, flags: u32) -> Config {
     let mut file_name = [0; 64];
-    // For people, and cut where it is too long for it; the last byte is a zero.
+    // The name is for people, and cut where it is too long; the last byte is a zero.
     for (to, from) in file_name[..63].iter_mut().zip(image.as_os_str().as_bytes()) {
         *to = *from;
     }

@@ -1,16 +1,20 @@
-//! What the server has been asked for, how often, and how long the answers took.
+//! Counters of requests by type: how often each occurs, and how long its answers take.
 //!
-//! Each thread counts for itself: a count is a load and a store to memory that no other thread writes. Whoever wants to know adds up what
-//! all threads have counted; of what is being counted at that moment he sees some and not the rest. Threads without a slot of
-//! their own ([`thread_slots`](extern4_sync::thread_slots)) count together, with locked additions.
+//! Each thread counts for itself: a count is a load and a store to memory that no other thread
+//! writes. A reader adds up the counts of all threads; of a request that is being counted at that
+//! moment it may see only a part. Threads without a slot of their own
+//! ([`thread_slots`](extern4_sync::thread_slots)) count together, with locked additions.
 //!
-//! A request is timed by two looks at the clock, from when the server has it until its answer is complete: what the
-//! kernel adds before and behind is not in it. The two cost 58 ns where the system has a good clock, and to count what they say 3 ns;
-//! the shortest request costs the program that waits for it some microseconds. So every one is timed, and the rare slow one is seen.
+//! The server times a request by two readings of the clock, from its arrival at the server until
+//! its answer is complete. Time spent in the kernel before and after is not included. The two
+//! readings cost 58 ns where the system has a good clock, and counting them 3 ns. The shortest
+//! request costs the program that waits for it some microseconds. So the server times every
+//! request, and the counters show a rare slow one, too.
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
-//! | all numbers of a [`Kind`] | its one thread, by load and store; those of `shared` by any, by locked additions | [`Meter::sum`] | Relaxed: they order nothing |
+//! | numbers of a [`Kind`] | its one thread, load and store | [`Meter::sum`] | Relaxed: no order |
+//! | those of `shared` | any thread, locked additions | [`Meter::sum`] | Relaxed: no order |
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -30,23 +34,23 @@ const KINDS: usize = 64;
 /// Requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What was asked for, as the protocol calls it, in small letters.
+    /// The type of request, by its name in the protocol, in small letters.
     pub name: String,
-    /// How many were answered with an error.
+    /// Requests answered with an error.
     pub errors: u64,
-    /// How long they took.
+    /// The durations of the answers.
     pub times: Histogram,
 }
 
 /// The counters of a server.
 pub(crate) struct Meter {
     own: PerThread<OnceCell<Arc<Counts>>>,
-    /// Those of every thread there has been.
+    /// The counters of every thread there has been.
     all: Mutex<Vec<Arc<Counts>>>,
     shared: Counts,
 }
 
-/// What was counted together. A kind of request that was never asked for takes no room.
+/// The counters of one or several threads. A type of request that never came takes no room.
 struct Counts([OnceLock<Box<Padded<Kind>>>; KINDS]);
 
 struct Kind {
@@ -61,7 +65,7 @@ impl Meter {
         Self { own: PerThread::new(), all: Mutex::default(), shared: Counts::new() }
     }
 
-    /// Notes that a request has taken so long.
+    /// Counts a request and its duration.
     #[inline]
     pub(crate) fn note(&self, opcode: Opcode, took: Duration, failed: bool) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -78,7 +82,7 @@ impl Meter {
         own
     }
 
-    /// What has been asked for so far, kind by kind in the protocol's order.
+    /// Returns the counts so far, by type in the protocol's order.
     pub(crate) fn sum(&self) -> Vec<Operation> {
         let all = lock(&self.all);
         let counts = || all.iter().map(Arc::as_ref).chain([&self.shared]);
@@ -111,7 +115,7 @@ impl Kind {
         Self { errors: zero(), total: zero(), longest: zero(), buckets: std::array::from_fn(|_| zero()) }
     }
 
-    /// Only the thread whose counter it is may do so.
+    /// Counts a request. Only the thread that owns the counter may call this.
     fn note(&self, took: u64, failed: bool) {
         let add = |sum: &AtomicU64, count: u64| {
             sum.store(sum.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
@@ -130,7 +134,7 @@ impl Kind {
         self.buckets[bucket(took)].fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(took, Ordering::Relaxed);
         let longer = |longest: u64| (took > longest).then_some(took);
-        // It fails where another one was longer.
+        // The update fails where another request was longer.
         let _ = self.longest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
         self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
     }
@@ -142,7 +146,7 @@ impl Kind {
     }
 }
 
-/// `BatchForget` is `batch_forget`.
+/// Returns the name of a request type: `BatchForget` is `batch_forget`.
 fn name(opcode: Opcode) -> String {
     let mut name = String::new();
     for letter in format!("{opcode:?}").chars() {
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn no_request_of_any_thread_is_lost() {
         let meter = &Meter::new();
-        // More threads than have a number of their own.
+        // More threads than have a slot of their own.
         let start = &std::sync::Barrier::new(100);
         std::thread::scope(|scope| {
             for thread in 0..100 {

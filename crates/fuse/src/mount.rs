@@ -20,16 +20,17 @@ use crate::{fusermount, loop_device};
 
 /// The type that the mount table shows: FUSE, and whose.
 const TYPE: &str = "fuse.extern4";
-/// The same of a mount of a block device.
+/// The type that the mount table shows for a mount of a block device.
 const BLOCK_TYPE: &str = "fuseblk.extern4";
 
-/// An attribute of the root that says which process serves it, in digits. It is never listed.
+/// An attribute of the root that holds the id of the process that serves it, in digits. It is never
+/// listed.
 pub(crate) const DAEMON: &str = "extern4.daemon";
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// What the mount table shows as the source: the image.
+    /// The source that the mount table shows: the image.
     pub source: OsString,
     /// Nothing may be changed.
     pub read_only: bool,
@@ -39,17 +40,19 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Nothing can be executed.
     pub noexec: bool,
-    /// The mount table says that reading changes no access times. To heed that is the server's.
+    /// The mount table says that reading changes no access times. The server has to implement that.
     pub noatime: bool,
-    /// It says that reading a directory changes none, if the mount is root's.
+    /// The mount table says that reading a directory changes no access times, if the mount is
+    /// root's.
     pub nodiratime: bool,
     /// Symbolic links are not followed.
     pub nosymfollow: bool,
-    /// Times alone are written late: the mount table says so, if the mount is root's.
+    /// Changes of times alone are written late: the mount table says so, if the mount is root's.
     pub lazytime: bool,
-    /// Other users may use it, too. A mount that root makes serves them in any case, unless it is `private`.
+    /// Other users may use it, too. A mount that root makes serves them in any case, unless it is
+    /// `private`.
     pub allow_other: bool,
-    /// Only the user who mounts may use it.
+    /// Only the user that mounts may use it.
     pub private: bool,
     /// The kernel leaves permissions to the server ([`Config::fakeroot`](crate::Config::fakeroot)).
     pub unchecked: bool,
@@ -57,12 +60,13 @@ pub struct MountOptions {
     pub sync: bool,
     /// Changes of names are synchronous.
     pub dirsync: bool,
-    /// The image, and the bytes of it that are the volume, for a mount as one of a block device: for that a loop device is made. It is
-    /// done where it can be; see [`Mounted::not_blk`]. `sync(2)` and the end of the mount come to the server then.
+    /// The image, and the bytes of it that are the volume, for a mount as one of a block device.
+    /// `mount` makes a loop device for it, where it can; see [`Mounted::not_blk`]. The server then
+    /// hears of `sync(2)` and of the end of the mount.
     pub blk: Option<(PathBuf, Range<u64>)>,
 }
 
-/// A mount, known by where it is.
+/// A mount, identified by its directory and device number.
 #[derive(Debug)]
 pub struct Mounted {
     dir: PathBuf,
@@ -71,8 +75,8 @@ pub struct Mounted {
     not_blk: Option<io::Error>,
 }
 
-/// Mounts on directory `dir`; gives the device through which the kernel asks. Who is not root needs `fusermount3` for it; then set-id
-/// bits and device nodes count for nothing.
+/// Mounts on directory `dir`; returns the device through which the kernel sends requests. A caller
+/// other than root needs `fusermount3`; then set-id bits and device nodes count for nothing.
 pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
     let dir = dir.canonicalize()?;
     if !geteuid().is_root() {
@@ -87,7 +91,8 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     data.push_str(if options.unchecked { "" } else { ",default_permissions" });
     data.push_str(if options.private { "" } else { ",allow_other" });
     write!(data, ",max_read={MAX_READ_BYTES}").expect("memory");
-    // The kernel makes no mount writable whose device is not. What is only read may become writable later.
+    // A mount can only be writable if its device is. A mount that is read-only may become writable
+    // later.
     let attach = |(image, bytes): &(PathBuf, _)| match loop_device::attach(image, bytes, true) {
         Err(_) if options.read_only => loop_device::attach(image, bytes, false),
         attached => attached,
@@ -100,7 +105,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
                     read_far_ahead(&dir);
                     return Ok((device, Mounted::new(dir, None)));
                 }
-                // A kernel without it.
+                // A kernel without block-device mounts of FUSE.
                 Err(error @ Errno::NODEV) => Some(error.into()),
                 Err(error) => return Err(error.into()),
             }
@@ -114,50 +119,53 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     Ok((device, Mounted::new(dir, not_blk)))
 }
 
-/// The number of what is mounted on `dir`.
+/// Returns the device number of the mount on `dir`.
 fn device_on(dir: &Path) -> Option<String> {
     device_of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default(), dir)
 }
 
-/// Has the kernel read as far ahead of who reads a file from end to end as one request carries: by default that is an eighth, and it
-/// asks for a part when the one before has been read. Nothing is lost where that cannot be said.
+/// Sets the kernel's read-ahead to as much as one request carries. By default it is an eighth of
+/// that, and a reader waits for each part. If this cannot be set, nothing is lost.
 pub(crate) fn read_far_ahead(dir: &Path) {
     const KIB: usize = MAX_READ_BYTES / 1024;
     let Some(device) = device_on(dir) else { return };
-    // That of a block device's mount is told by its name from the block device's own.
+    // For the mount of a block device, a suffix distinguishes the name from the block device's own.
     for name in [format!("{device}-fuseblk"), device] {
         let path = format!("/sys/class/bdi/{name}/read_ahead_kb");
         let Some(now) = std::fs::read_to_string(&path).ok().and_then(|kib| kib.trim().parse().ok()) else {
             continue;
         };
         if KIB > now {
-            // Without sysfs to be written, as in a container, it stays what it is.
+            // Without a writable sysfs, as in a container, the value stays as it is.
             let _ = std::fs::write(path, KIB.to_string());
         }
         return;
     }
 }
 
-/// The number of what is mounted on `dir`, as the mount table has it: "major:minor". Nobody is asked for it, for nobody answers yet.
+/// Returns the device number of the mount on `dir`, as the mount table has it: "major:minor". This
+/// makes no call on the mount, which has no server yet.
 fn device_of(table: &[u8], dir: &Path) -> Option<String> {
     // proc_pid_mountinfo(5).
     let device = line_of(table, dir)?.split(|byte| *byte == b' ').nth(2)?;
     Some(String::from_utf8_lossy(device).into_owned())
 }
 
-/// The line of the mount table for what is mounted on `dir`: that of the last mount stands behind the others.
+/// Returns the line of the mount table for the mount on `dir`: the last mount there has the last
+/// line.
 fn line_of<'a>(table: &'a [u8], dir: &Path) -> Option<&'a [u8]> {
     let dir = escaped(dir);
     let mut lines = table.rsplit(|byte| *byte == b'\n');
     lines.find(|line| line.split(|byte| *byte == b' ').nth(4) == Some(&dir))
 }
 
-/// The user whose process serves what is mounted on `dir`, if that is of this program.
+/// Returns the user whose process serves the mount on `dir`, if that is of this program.
 fn owner_on(dir: &Path) -> Option<u32> {
     owner_of(&std::fs::read("/proc/self/mountinfo").ok()?, dir)
 }
 
-/// The same by this mount table: the type and the options stand behind a dash.
+/// Returns the user whose process serves the mount on `dir`, by this mount table. The type and the
+/// options stand behind a dash.
 fn owner_of(table: &[u8], dir: &Path) -> Option<u32> {
     let line = String::from_utf8_lossy(line_of(table, dir)?);
     let mut behind = line.split_once(" - ")?.1.split(' ');
@@ -166,7 +174,8 @@ fn owner_of(table: &[u8], dir: &Path) -> Option<u32> {
     if [TYPE, BLOCK_TYPE].contains(&kind) { owner.parse().ok() } else { None }
 }
 
-/// A path as the mount table has it: space, tab, newline and backslash as three octal digits behind a backslash.
+/// Returns a path as the mount table has it: space, tab, newline and backslash as three octal
+/// digits behind a backslash.
 fn escaped(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes().iter();
     let escape = |&byte: &u8| match byte {
@@ -176,15 +185,15 @@ fn escaped(path: &Path) -> Vec<u8> {
     bytes.flat_map(escape).collect()
 }
 
-/// What the kernel takes for the block size of the device, which it reads nothing from.
+/// The block size of the device as the kernel sees it. The kernel reads nothing from the device.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
-/// Changes how `dir` is mounted: whether anything may be changed, and what set-id bits, devices and programs count for. What was changed
-/// until then is durable when this returns. For root only.
+/// Changes how `dir` is mounted: whether anything may be changed, and what set-id bits, devices and
+/// programs count for. Earlier changes are durable on return. For root only.
 ///
 /// # Errors
-/// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if nothing may be changed any more, but somebody has files open for
-/// writing.
+/// `EINVAL` if no mount of this server is there. `EBUSY` if the mount is to become read-only while
+/// files are open for writing.
 pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     let dir = dir.canonicalize()?;
     rustix::fs::getxattr(&dir, DAEMON, &mut [0; 16]).map_err(|_| Errno::INVAL)?;
@@ -192,7 +201,7 @@ pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     Ok(rustix::fs::fsync(rustix::fs::open(&dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?)
 }
 
-/// The options as words for `fusermount3`.
+/// Returns the options as words for `fusermount3`.
 fn words(options: &MountOptions) -> String {
     let mut words = format!("subtype=extern4,max_read={MAX_READ_BYTES},fsname=");
     for char in options.source.to_string_lossy().chars() {
@@ -236,29 +245,30 @@ impl Mounted {
         Self { dir, device, not_blk }
     }
 
-    /// Whether something else is on the directory by now, or nothing. Not known without `/proc`.
+    /// Returns whether the directory by now has another mount, or none. Not known without `/proc`.
     fn has_gone(&self) -> bool {
         self.device.is_some() && device_on(&self.dir) != self.device
     }
 
-    /// Takes away what nobody serves any more, if it is still there.
+    /// Removes the mount, which has no server any more, if it is still there.
     pub fn clear(&self) {
         if !self.has_gone() {
-            // It is a mount that fails every call, and is no worse if it stays.
+            // A dead mount fails every call, and does no more harm if it stays.
             let _ = detach(&self.dir);
         }
     }
 
-    /// Why it is not the mount of a block device, where that was wished for.
+    /// Returns why this is not the mount of a block device, where the caller wanted one.
     pub fn not_blk(&self) -> Option<&io::Error> {
         self.not_blk.as_ref()
     }
 
-    /// Takes it away, whoever uses it: for them, every call fails from then on. What they have written is served before.
+    /// Removes the mount, even while it is in use: for its users, every call fails from then on.
+    /// The server first handles their earlier writes.
     ///
     /// # Errors
-    /// `EBUSY` if something else is mounted over it, which comes first, or it is in no directory any more: then it ends with the last who
-    /// uses it.
+    /// `EBUSY` if another mount covers it and has to go first, or if it is in no directory any
+    /// more. In the second case it ends with its last user.
     pub fn end(&self) -> io::Result<()> {
         if self.has_gone() {
             return Err(Errno::BUSY.into());
@@ -267,7 +277,7 @@ impl Mounted {
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
             result => return result,
         }
-        // Pages of mapped files that were changed have not come yet.
+        // Changed pages of mapped files have not reached the server yet.
         let dir = rustix::fs::open(&self.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let synced = rustix::fs::syncfs(&dir);
         let connection = rustix::fs::minor(rustix::fs::fstat(&dir)?.st_dev);
@@ -280,7 +290,7 @@ impl Mounted {
             }
         } else {
             fusermount::unmount(&self.dir, true)?;
-            // Where that file is not there, it ends with the last who uses it.
+            // Where that file is not there, the mount ends with its last user.
             let _ = std::fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
         }
         Ok(synced?)
@@ -294,14 +304,18 @@ fn unmount_dir(dir: &Path) -> io::Result<()> {
     fusermount::unmount(dir, false)
 }
 
-/// Takes the mount on `dir` away and waits until the process that serves it has ended: then everything is on the volume. False if it is
-/// mounted elsewhere, too, so that the process goes on. Calls `still_there` if that takes longer than a user would expect: other mount
-/// namespaces may have it mounted, which this one does not show. A mount whose process has ended goes, whatever uses it.
+/// Removes the mount on `dir` and waits until the process that serves it has ended: then every
+/// change is on the volume. Returns false if it is mounted elsewhere, too, so that the process goes
+/// on. A mount whose process has ended is removed even while it is in use.
+///
+/// Calls `still_there` if that takes longer than a user would expect: other mount namespaces may
+/// have it mounted, which this one does not show.
 ///
 /// # Errors
-/// `EINVAL` if nothing of this server's is mounted there, `EBUSY` if it is in use.
+/// `EINVAL` if no mount of this server is there, `EBUSY` if it is in use.
 pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
-    // Root takes away the mount of another user without asking or waiting for that user's process, which may never answer.
+    // Root removes the mount of another user without asking or waiting for that user's process,
+    // which may never answer.
     if let Ok(dir) = dir.canonicalize()
         && owner_on(&dir).is_some_and(|owner| owner != geteuid().as_raw())
     {
@@ -319,7 +333,7 @@ pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
     let pid = std::str::from_utf8(&pid[..len]).ok().and_then(|text| text.parse().ok());
     let pid = pid.and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
     let daemon = pidfd_open(pid, PidfdFlags::empty())?;
-    // Asked while it is there: the next mount of somebody else's may have the same number.
+    // Read while the mount is there: a later mount of another program may get the same number.
     let only = mounts_of(std::fs::metadata(&dir)?.dev())? == 1;
     unmount_dir(&dir)?;
     if only && !has_ended(&daemon, Some(&LONG))? {
@@ -329,7 +343,8 @@ pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
     Ok(only)
 }
 
-/// Asks which process serves the mount on `dir`. One that is just ending answers with all kinds of errors, until it has ended.
+/// Asks which process serves the mount on `dir`. A process that is just ending answers with all
+/// kinds of errors, until it has ended.
 fn ask_for_daemon(dir: &Path, pid: &mut [u8; 16]) -> rustix::io::Result<usize> {
     const TRIES: usize = 500;
     let mut answer = rustix::fs::getxattr(dir, DAEMON, &mut pid[..]);
@@ -344,7 +359,7 @@ fn ask_for_daemon(dir: &Path, pid: &mut [u8; 16]) -> rustix::io::Result<usize> {
     answer
 }
 
-/// Takes a mount away that no process serves any more. Files of it that are open fail every call anyway.
+/// Removes a mount that has no server any more. Calls on its open files fail anyway.
 fn unmount_dead(dir: &Path) -> io::Result<()> {
     match unmount_dir(dir) {
         Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => detach(dir),
@@ -352,7 +367,7 @@ fn unmount_dead(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Waits until a process has ended, for so long at most.
+/// Waits until a process has ended, at most for this long.
 fn has_ended(process: &OwnedFd, most: Option<&Timespec>) -> io::Result<bool> {
     loop {
         match poll(&mut [PollFd::new(process, PollFlags::IN)], most) {
@@ -363,7 +378,8 @@ fn has_ended(process: &OwnedFd, most: Option<&Timespec>) -> io::Result<bool> {
     }
 }
 
-/// Takes the mount on `dir` out of the tree of directories, whoever uses it and whether or not anybody serves it.
+/// Takes the mount on `dir` out of the tree of directories, in use or not, with or without a
+/// server.
 pub fn detach(dir: &Path) -> io::Result<()> {
     if geteuid().is_root() {
         return Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?);
@@ -371,7 +387,7 @@ pub fn detach(dir: &Path) -> io::Result<()> {
     fusermount::unmount(dir, true)
 }
 
-/// How many entries of the mount table have this device number.
+/// Returns how many entries of the mount table have this device number.
 fn mounts_of(device: u64) -> io::Result<usize> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     // proc_pid_mountinfo(5): the third field.

@@ -1,8 +1,9 @@
-//! What the kernel knows of the tree: node ids, and how often it has been told of each.
+//! The nodes that the kernel knows: their ids, and how often the server has reported each.
 //!
-//! A node id is the inode's number, so that a handle on a file (`name_to_handle_at`) means the same file as long as there is one. Only
-//! the root's is fixed by the protocol: it changes places with whatever has that number. As long as the kernel knows a node, it
-//! stays in use, and so its number cannot become another file's.
+//! A node id is the inode's number, so that a handle on a file (`name_to_handle_at`) means the same
+//! file as long as there is one. Only the root's is fixed by the protocol: the root swaps numbers
+//! with the inode that has this one. As long as the kernel knows a node, its inode stays in use,
+//! and so its number cannot become another file's.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -17,18 +18,18 @@ use crate::handles::Handle;
 use crate::lock::lock;
 use crate::surplus::Surplus;
 
-/// Power of two: the low bits of a node id choose.
+/// Power of two: the low bits of a node id choose the shard.
 const SHARDS: usize = 64;
-/// What is more is no limit.
+/// A greater value means no limit.
 const MAX_LIMIT: usize = u32::MAX as usize;
 
 /// Every node that the kernel may name.
 pub(crate) struct Nodes {
     namespace: Arc<Namespace>,
     root: Location,
-    /// Nodes of a shard that the kernel may know before it is asked to forget some.
+    /// Nodes of a shard that the kernel may know before the server asks it to forget some.
     limit: usize,
-    /// Those that it is asked to forget.
+    /// Nodes that the server asks the kernel to forget.
     pub(crate) surplus: Surplus,
     shards: Box<[Mutex<Shard>]>,
 }
@@ -36,13 +37,13 @@ pub(crate) struct Nodes {
 #[derive(Default)]
 struct Shard {
     known: HashMap<u64, Node, BuildHasherDefault<Spread>>,
-    /// Where there is a limit, node ids and the stamps of their nodes, those that the kernel has known longest first. What it has
-    /// forgotten since is skipped.
+    /// Where there is a limit, node ids and the stamps of their nodes, those known longest first.
+    /// The scan skips nodes that the kernel has forgotten since.
     oldest: VecDeque<(u64, u64)>,
     last_stamp: u64,
 }
 
-/// Spreads node ids, which come in runs. Nobody but the owner of the volume chooses them.
+/// A hasher that spreads node ids, which come in runs. Only the owner of the volume chooses them.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -63,16 +64,17 @@ impl Hasher for Spread {
 
 struct Node {
     location: Location,
-    /// Tells it from others that the id has stood for.
+    /// Distinguishes the node from others that the id has stood for.
     stamp: u64,
-    /// How often the kernel was told; it counts, too, and says how many of these it has forgotten.
+    /// How often the kernel was told of the node. The kernel counts, too, and says how many of
+    /// these it has forgotten.
     lookups: u64,
-    /// It as an open file, for requests that name none.
+    /// The node as an open file, for requests that name none.
     file: Option<Arc<Handle>>,
 }
 
 impl Nodes {
-    /// The kernel knows the root without being told, and about `limit` others.
+    /// Creates the table: the kernel knows the root without being told, and about `limit` others.
     pub(crate) fn new(namespace: &Arc<Namespace>, limit: usize) -> Self {
         let limit = limit.div_ceil(SHARDS);
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -80,7 +82,7 @@ impl Nodes {
         Self { namespace, root, limit, surplus: Surplus::default(), shards }
     }
 
-    /// The node id of an inode number, and in the same way the number behind a node id.
+    /// Returns the node id of an inode number, and in the same way the number behind a node id.
     pub(crate) fn id(&self, ino: u64) -> u64 {
         match ino {
             _ if ino == self.root.ino() => ROOT_ID,
@@ -94,7 +96,7 @@ impl Nodes {
         &self.shards[low]
     }
 
-    /// What a node id stands for. `ESTALE` for one that the kernel was not told.
+    /// Returns the location of a node id. `ESTALE` for an id that the kernel was not told.
     pub(crate) fn get(&self, id: u64) -> Result<Location> {
         if id == ROOT_ID {
             return Ok(self.root.clone());
@@ -103,13 +105,14 @@ impl Nodes {
         shard.known.get(&id).map(|node| node.location.clone()).ok_or(Errno::ESTALE.into())
     }
 
-    /// The same for who may name nodes that the kernel has forgotten, as handles of files do: `ESTALE` where no file has the number
-    /// any more. Whether it is still the file that was meant the kernel finds out by its generation.
+    /// Returns the location of a node id that the kernel may have forgotten, as the ids in file
+    /// handles may be. `ESTALE` where no file has the number any more. The kernel checks by the
+    /// generation that it is still the file that was meant.
     pub(crate) fn find(&self, id: u64) -> Result<Location> {
         self.get(id).or_else(|_| self.namespace.locate_inode(self.id(id), None))
     }
 
-    /// The open file that a node has been given last, if it `fits`.
+    /// Returns the open file that a node was given last, if it `fits`.
     pub(crate) fn file(&self, id: u64, fits: impl FnOnce(&Handle) -> bool) -> Option<Arc<Handle>> {
         let shard = lock(self.shard(id));
         shard.known.get(&id)?.file.as_ref().filter(|file| fits(file)).cloned()
@@ -121,11 +124,11 @@ impl Nodes {
             let mut shard = lock(self.shard(id));
             shard.known.get_mut(&id).and_then(|node| node.file.replace(Arc::clone(file)))
         };
-        // It closes a file: not under the lock.
+        // This may close a file, so it happens without the lock.
         drop(before);
     }
 
-    /// Notes that the kernel is going to be told of this place; gives the node id.
+    /// Counts that the kernel is about to be told of this location; returns the node id.
     pub(crate) fn tell(&self, location: Location) -> u64 {
         let id = self.id(location.ino());
         if id == ROOT_ID {
@@ -156,7 +159,7 @@ impl Nodes {
         id
     }
 
-    /// Notes that the kernel has forgotten what it was told so many times.
+    /// Notes that the kernel has forgotten `times` of the lookups that it was told.
     pub(crate) fn forget(&self, id: u64, times: u64) {
         if id == ROOT_ID {
             return;
@@ -167,7 +170,8 @@ impl Nodes {
             node.get_mut().lookups = node.get().lookups.saturating_sub(times);
             (node.get().lookups == 0).then(|| node.remove())
         };
-        // Perhaps the last who used a file without a name, which goes now: not under the lock.
+        // This may be the last use of a file without a name, which is freed now, so it happens
+        // without the lock.
         drop(forgotten);
     }
 
@@ -181,8 +185,9 @@ impl Nodes {
 }
 
 impl Shard {
-    /// Where more than `limit` are known, the two that have been for longest: more than come, for some are in use and stay. They are
-    /// known until the kernel says otherwise, and the last to be asked for again.
+    /// Returns the two nodes known longest, where more than `limit` are known. Two for each new
+    /// one, for some are in use and stay. They stay known until the kernel forgets them, and move
+    /// to the end of the queue.
     fn surplus(&mut self, limit: usize) -> [Option<u64>; 2] {
         let known = &self.known;
         let is_known = |&(id, stamp): &(u64, u64)| known.get(&id).is_some_and(|node| node.stamp == stamp);

@@ -1,9 +1,10 @@
-//! Replies: what is sent back, put together.
+//! Replies: building the bytes to send back.
 
 use extern4_vfs::{Errno, Lent, Result, Take};
 use zerocopy::{Immutable, IntoBytes};
 
-/// The body of a reply, which follows its header. It is written to where the transport wants it.
+/// The body of a reply, which follows its header. The server writes it to the buffer that the
+/// transport supplies.
 pub(crate) struct Body<'a> {
     space: &'a mut [u8],
     len: usize,
@@ -11,24 +12,26 @@ pub(crate) struct Body<'a> {
     is_sent: bool,
 }
 
-/// The way of a transport on which a large body goes to the kernel from where it stands.
+/// The path of a transport on which a large body goes to the kernel without a copy by the server.
 pub(crate) trait Outlet {
-    /// Sends the whole reply to request `unique`, with a header. When it returns, nothing looks at what was lent any more. False if it has
-    /// not gone; then nobody has been answered, unless with an error.
+    /// Sends the whole reply to request `unique`, with a header. After the return, the lent memory
+    /// is not used any more. Returns false if the reply has not gone; then the request has no
+    /// answer yet, except perhaps an error.
     fn send(&mut self, unique: u64, body: &[Lent<'_>]) -> bool;
 }
 
-/// What is shorter is copied: to find out where it stands and to pass that on takes as long as to copy so much.
+/// A shorter body is copied: finding its place and passing that on takes as long as copying this
+/// many bytes.
 const LENT_BYTES: usize = 32 << 10;
 
-/// What is to be sent.
+/// The answer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing: nobody waits, or the reply has gone.
+    /// No answer: the kernel does not wait for one, or it has gone.
     None,
     /// An error, without a body.
     Error(Errno),
-    /// Success, with so many bytes of body.
+    /// Success, with this many bytes of body.
     Body(usize),
 }
 
@@ -42,8 +45,8 @@ impl<'a> Body<'a> {
         self.is_sent
     }
 
-    /// Has the reply to request `unique` go with a body of up to `max` bytes that `lend` lends. False if it cannot: then
-    /// [`fill`](Self::fill) it.
+    /// Sends the reply to request `unique` with a body of up to `max` bytes that `lend` lends.
+    /// Returns false if it cannot: then the caller has to [`fill`](Self::fill) it.
     pub(crate) fn send_lent(
         &mut self,
         unique: u64,
@@ -58,12 +61,13 @@ impl<'a> Body<'a> {
         Ok(self.is_sent)
     }
 
-    /// How long it is so far.
+    /// Returns the length so far.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Appends bytes. `EIO` if there is no room: the kernel asks for no more than it has said it takes.
+    /// Appends bytes. `EIO` if there is no room: the kernel asks for no more than it has said it
+    /// takes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let end = self.len + bytes.len();
         self.space.get_mut(self.len..end).ok_or(Errno::EIO)?.copy_from_slice(bytes);

@@ -1,7 +1,8 @@
-//! Requests: bytes from the kernel, taken apart.
+//! Requests: parsing of the bytes from the kernel.
 //!
-//! The kernel is trusted to be a kernel, but not to be without faults, and a request may as well come from a fuzzer: every length is
-//! checked, and what does not fit is refused with `EINVAL`.
+//! The kernel is trusted to be a kernel, but not to be without faults, and a request may as well
+//! come from a fuzzer. So the parser checks every length, and refuses a request that does not fit
+//! with `EINVAL`.
 
 use extern4_vfs::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -9,62 +10,64 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use crate::abi::InHeader;
 use crate::caller::Caller;
 
-/// A request.
+/// A parsed request.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
-    /// Who asks for what, and of which node.
+    /// The header: request type, caller and node.
     pub(crate) header: InHeader,
-    /// As far as the header tells.
+    /// The caller, as far as the header names it.
     pub(crate) caller: Caller,
     args: &'a [u8],
-    /// What follows the first argument, where that does not stand behind it.
+    /// The bytes behind the first argument, where the transport delivers them separately.
     payload: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
-    /// Takes the header off. `None` for what is no request: then nobody waits for a reply.
+    /// Parses a request. `None` for bytes that are no request: then the kernel does not wait for a
+    /// reply.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, args) = InHeader::read_from_prefix(bytes).ok()?;
         let whole = usize::try_from(header.len).is_ok_and(|len| len == bytes.len());
         whole.then_some(Self { caller: Caller::of(&header), header, args, payload: None })
     }
 
-    /// A request in parts. Where it has no first argument, all is in the payload.
+    /// Builds a request from its parts. Where it has no first argument, all is in the payload.
     pub(crate) fn of_parts(header: &[u8], args: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let (header, _) = InHeader::read_from_prefix(header).ok()?;
         Some(Self { caller: Caller::of(&header), header, args, payload: Some(payload) })
     }
 
-    /// The same request of a caller of which more is known.
+    /// Returns this request with `caller`, of which more is known.
     pub(crate) fn by(&self, caller: Caller) -> Self {
         Self { caller, ..*self }
     }
 
-    /// The first argument, and what follows it.
+    /// Returns the first argument, and the bytes behind it.
     pub(crate) fn split<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<(T, &'a [u8])> {
         let (first, rest) = T::read_from_prefix(self.args).map_err(|_| Errno::EINVAL)?;
         Ok((first, self.payload.unwrap_or(rest)))
     }
 
-    /// The only argument.
+    /// Returns the only argument.
     pub(crate) fn arg<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<T> {
         self.split().map(|(arg, _)| arg)
     }
 
-    /// The arguments as they came, where there is nothing but text.
+    /// Returns the arguments as they came, for a request that has only text.
     pub(crate) fn text(&self) -> &'a [u8] {
         self.payload.unwrap_or(self.args)
     }
 }
 
-/// Takes text off that ends with a zero byte.
+/// Splits text off that ends with a zero byte.
 pub(crate) fn text(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0).ok_or(Errno::EINVAL)?;
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// Takes the name of a directory entry off. One of no name, or with a slash in it, would be a path, and is not taken for one; `.` and
-/// `..` are left to who may be asked for them. What is too long is for the file system to refuse.
+/// Splits the name of a directory entry off. An empty name, or one with a slash in it, would be a
+/// path, and is refused. The handlers of requests decide about `.` and `..`. The file system
+/// refuses a name that is too long.
 pub(crate) fn name(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let (name, rest) = text(bytes)?;
     if name.is_empty() || name.contains(&b'/') {

@@ -16,7 +16,7 @@ use crate::nodes::Nodes;
 use crate::reply::{Answer, Body, Outlet};
 use crate::request::Request;
 
-/// How requests come from the kernel.
+/// The way in which requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// Through rings, where the kernel offers them, otherwise through the device.
@@ -24,12 +24,12 @@ pub enum Transport {
     Auto,
     /// One read and one write of `/dev/fuse` a request.
     Device,
-    /// `io_uring`, with a queue a CPU: who asks and who answers are on the same CPU.
+    /// `io_uring`, with a queue a CPU: a request is answered on the CPU of its caller.
     Ring,
 }
 
 impl Transport {
-    /// What requests come through, as people know it.
+    /// Returns the name of the transport for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "io_uring or /dev/fuse",
@@ -39,43 +39,48 @@ impl Transport {
     }
 }
 
-/// How to serve.
+/// Options of a server.
 pub struct Config {
-    /// How long the kernel may remember attributes, and names that lead somewhere or nowhere. As long as only the kernel changes
-    /// what is served, that may be for ever. Where it is nothing, the kernel asks for each name that it comes to; the attributes that it
-    /// is told with the name, and those of directories, it believes for a moment (`Server::moment`).
+    /// How long the kernel may remember attributes and lookups, failed ones included. As long as
+    /// only the kernel changes a volume, that may be for ever. With a lifetime of zero, the kernel
+    /// asks for each name that it comes to. It still uses the attributes sent with a name, and
+    /// those of directories, for a moment (`Server::moment`).
     pub lifetime: Duration,
-    /// Let the kernel map users for mounts of this mount (`mount_setattr(2)`). It then says who acts only where files are made; elsewhere
-    /// `/proc` tells, where that matters.
+    /// Lets the kernel map users for mounts of this mount (`mount_setattr(2)`). It then names the
+    /// caller only where a request makes a file; elsewhere the server reads `/proc`, where that
+    /// matters.
     pub idmap: bool,
-    /// How many files the kernel may remember, each of which is kept in memory here: as it comes to know more, it is asked to forget
-    /// what nobody uses. Kernels before 6.18 cannot be asked.
+    /// How many files the kernel may remember, each of which the server keeps in memory. Above the
+    /// limit, the server asks the kernel to forget unused files. Kernels before 6.18 cannot be
+    /// asked.
     pub max_known: usize,
-    /// Memory that requests may take that come through rings, in bytes: where there are many CPUs, each of which has eight, they carry less
-    /// for it, down to 128 KiB each.
+    /// The most memory for requests that come through rings, in bytes. Each CPU has eight requests.
+    /// Where there are many CPUs, each request carries less, down to 128 KiB.
     pub max_ring_bytes: usize,
-    /// Show every file as this user's and this group's. What belongs to whom on the volume stays as it is, and so does what is made: it
-    /// belongs to who makes it.
+    /// Shows every file as this user's and this group's. The owners on the volume stay as they are,
+    /// and a new file belongs to its maker.
     pub owner: (Option<u32>, Option<u32>),
-    /// Serve only this user and root (`allow_root`): others get `EACCES`. The kernel must ask for that, so it goes with a
-    /// `lifetime` of nothing and with [`opens`](Self::opens).
+    /// Serves only this user and root (`allow_root`): others get `EACCES`. For that, the kernel has
+    /// to ask each time, so it needs a `lifetime` of zero and [`opens`](Self::opens).
     pub only: Option<u32>,
-    /// The user and the group who mount, to act as root on the volume (`fakeroot`): no permission is missing. It is for mounts that
-    /// serve this user only, whose permissions the kernel does not check, and goes with a `lifetime` of nothing. See
+    /// The user and the group of the process that mounts, to act as root on the volume
+    /// (`fakeroot`): every permission check succeeds. For mounts that serve this user only, and
+    /// whose permissions the kernel does not check. Needs a `lifetime` of zero. See
     /// `Server::attr_for_kernel`.
     pub fakeroot: Option<(u32, u32)>,
-    /// Let the kernel keep what is written, and hand it over later in larger pieces; until then it alone knows sizes and times of files.
-    /// Where there is no room any more, only `fsync(2)` and `close(2)` tell. Goes with [`opens`](Self::opens).
+    /// Lets the kernel keep written data, and send it later in larger pieces. Until then only the
+    /// kernel knows sizes and times of files. When the volume is full, only `fsync(2)` and
+    /// `close(2)` report it. Needs [`opens`](Self::opens).
     pub writeback: bool,
-    /// Have the kernel tell of every file that is opened. Otherwise it opens files alone, which is faster; then flags that keep files
-    /// from being written to count when somebody writes, not when he opens.
+    /// Makes the kernel report every open. Otherwise the kernel opens files by itself, which is
+    /// faster. Flags that forbid writing then make a write fail, not the open.
     pub opens: bool,
-    /// How requests come.
+    /// The transport of requests.
     pub transport: Transport,
-    /// What is done before the kernel is told that the last of the mount is over, which it waits for; nothing is asked afterwards. Only
-    /// mounts of block devices have it.
+    /// Called at the end of the mount, before the kernel learns that its last request is done,
+    /// which it waits for. No request follows. Only mounts of block devices have this end.
     pub destroy: Box<dyn Fn(&Server) + Send + Sync>,
-    /// What is told to whoever looks after the mount.
+    /// Receives messages for the administrator of the mount.
     pub log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -98,22 +103,22 @@ impl Default for Config {
     }
 }
 
-/// Reads what the kernel says that it has forgotten, and has it forgotten here.
+/// Reads the kernel's FORGETs, and forgets the nodes here.
 pub(crate) type Hearing = Box<dyn Fn(Hear) + Send + Sync>;
 
 /// Tells the kernel that the attributes it knows of a node are out of date.
 pub(crate) type Telling = Box<dyn Fn(&Server, u64) + Send + Sync>;
 
-/// How much of what the kernel has to say is heard at once.
+/// How many of the kernel's waiting messages to read at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hear {
-    /// All that there is: whoever asks for something meanwhile may have to wait longer.
+    /// All of them: a caller of another request may have to wait longer meanwhile.
     All,
-    /// Up to the first who asks for something: before that comes, as a rule, all that has been forgotten.
+    /// All up to the first request that needs an answer. As a rule, every FORGET comes before that.
     UntilAsked,
 }
 
-/// Answers the kernel's requests for one mount. Any number of threads may have it answer at the same time.
+/// Answers the kernel's requests for one mount. Any number of threads may call it at the same time.
 pub struct Server {
     config: Config,
     pub(crate) base: Session,
@@ -122,25 +127,27 @@ pub struct Server {
     pub(crate) handles: Handles,
     meter: Meter,
     agreed: OnceLock<Features>,
-    /// The kernel can be asked to forget.
+    /// Whether the kernel can be asked to forget nodes.
     prunes: OnceLock<bool>,
-    /// What a request carries by the rings that there are, to be used if the kernel will.
+    /// Bytes that a request carries through the rings that exist, to be used if the kernel agrees.
     rings: OnceLock<Option<usize>>,
-    /// Reads what the kernel has forgotten, once requests come.
+    /// Reads the kernel's FORGETs; set once requests come.
     hearing: OnceLock<Hearing>,
-    /// Tells the kernel what it would not find out by itself, once requests come.
+    /// Invalidates attributes in the kernel, of changes that the kernel does not know; set once
+    /// requests come.
     telling: OnceLock<Telling>,
-    /// Held shared from before a word of what the kernel has forgotten is read until that is forgotten here.
+    /// A thread holds this shared from before it reads a FORGET until it has forgotten the nodes
+    /// here.
     pub(crate) forgetting: BiasedRwLock<()>,
-    /// A request met a fault in the program: nothing is changed any more.
+    /// A request has hit a fault in the program: nothing is changed any more.
     broken: AtomicBool,
-    /// The kernel has lost something that programs had written.
+    /// The kernel has lost data that programs had written.
     lost: AtomicBool,
     warned_of_opens: AtomicBool,
 }
 
 impl Server {
-    /// Serves what stands at the root of `namespace`.
+    /// Creates a server for the tree at the root of `namespace`.
     pub fn new(namespace: &Arc<Namespace>, config: Config) -> Self {
         Self {
             base: Session::new(namespace, Cred::root()).with_umask(0),
@@ -161,19 +168,20 @@ impl Server {
         }
     }
 
-    /// How it serves.
+    /// Returns the options.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// A request met a fault in the program, and since then nothing is changed.
+    /// Returns whether a request has hit a fault in the program; since then nothing is changed.
     pub fn is_broken(&self) -> bool {
-        // Relaxed: what was changed before is not asked through this.
+        // Relaxed: no reader uses this flag to learn of earlier changes.
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Notes that what the kernel has kept for programs could not be written: their calls had succeeded. That a volume is full is
-    /// told to programs when they sync or close, and says nothing about the volume.
+    /// Records that data which the kernel had kept for programs could not be written: their calls
+    /// had succeeded. A full volume does not count: programs get that error when they sync or
+    /// close, and it says nothing about the volume.
     #[cold]
     pub(crate) fn lose(&self, error: &Error) {
         if [Errno::ENOSPC, Errno::EDQUOT].contains(&error.errno()) {
@@ -185,26 +193,28 @@ impl Server {
         }
     }
 
-    /// Something that programs had written could not be written to the volume.
+    /// Returns whether data that programs had written could not be written to the volume.
     pub fn has_lost(&self) -> bool {
-        // Relaxed: it is asked when all has been served.
+        // Relaxed: the caller reads it after all requests have been served.
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Whether this was asked before: that flags do not keep files from being opened is said once.
+    /// Returns whether this was called before. The warning that flags do not keep files from being
+    /// opened comes once.
     pub(crate) fn has_warned_of_opens(&self) -> bool {
-        // Relaxed: it is about nothing else.
+        // Relaxed: the flag orders nothing else.
         self.warned_of_opens.swap(true, Ordering::Relaxed)
     }
 
-    /// How requests come, once that was agreed on.
+    /// Returns the transport in use, once kernel and server have agreed on it.
     pub fn transport(&self) -> Transport {
         if self.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
     }
 
-    /// How long the kernel may remember attributes at least, where it has come to a name or a directory to go on from there: until it
-    /// has done what it came for. It would ask for the same once more otherwise. The shortest time that the protocol knows, which
-    /// Linux makes a tick of its clock.
+    /// Returns the least time for which the kernel may remember attributes, while it walks over a
+    /// name or a directory. The kernel would otherwise ask for the same attributes again before it
+    /// has finished that walk. This is the shortest time of the protocol, which Linux rounds up to
+    /// a tick of its clock.
     pub(crate) fn moment(&self) -> Duration {
         if self.config.only.is_some() || self.config.fakeroot.is_some() {
             Duration::ZERO
@@ -213,28 +223,29 @@ impl Server {
         }
     }
 
-    /// The attributes as the kernel is told of them.
+    /// Returns the attributes as the kernel is to see them.
     pub(crate) fn attr(&self, location: &Location) -> Attr {
         let (uid, gid) = self.config.owner;
         let attr = location.attr();
         Attr { uid: uid.unwrap_or(attr.uid), gid: gid.unwrap_or(attr.gid), ..attr }
     }
 
-    /// The attributes with a name, or after a change. With `fakeroot` these say that the file is the caller's: without
-    /// capabilities the kernel lets only an owner set ACLs or link set-id files, by the attributes that it was told last. It asks
-    /// for them once more before it shows them, and is then told the owner on the volume.
+    /// Returns the attributes with a name, or after a change. With `fakeroot` these say that the
+    /// file is the caller's. Without capabilities, the kernel lets only an owner set ACLs or link
+    /// set-id files, by the attributes that it has last received. Before it shows attributes, the
+    /// kernel asks for them again, and then gets the owner on the volume.
     pub(crate) fn attr_for_kernel(&self, location: &Location) -> Attr {
         let attr = self.attr(location);
         self.config.fakeroot.map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
     }
 
-    /// Lets go of every file that the kernel knew or had open, which it no longer does. When this returns, no
-    /// other thread is still freeing one that the kernel has forgotten.
+    /// Drops every file that the kernel knew or had open: it does not any more. On return, no other
+    /// thread is still freeing a file that the kernel has forgotten.
     pub fn forget_all(&self) {
         self.handles.clear();
         self.nodes.clear();
-        // A thread that has read a FORGET holds this until the file is freed. The volume is closed next, and what is not
-        // freed then stays an orphan.
+        // A thread that has read a FORGET holds this until it has freed the file. The caller closes
+        // the volume next, and a file not freed by then stays an orphan.
         drop(self.forgetting.write());
     }
 
@@ -246,12 +257,12 @@ impl Server {
         self.base.namespace().superblock()
     }
 
-    /// Notes what was agreed on; the first time counts.
+    /// Records the features that were agreed on; the first call counts.
     pub(crate) fn agree(&self, features: Features) -> Features {
         *self.agreed.get_or_init(|| features)
     }
 
-    /// Notes the kernel's minor version.
+    /// Records the kernel's minor version.
     pub(crate) fn note_minor(&self, minor: u32) {
         let prunes = *self.prunes.get_or_init(|| minor >= MINOR_PRUNE);
         if !prunes && self.config.max_known != usize::MAX {
@@ -259,65 +270,70 @@ impl Server {
         }
     }
 
-    /// Notes what a request carries by rings, if there are any, before anything is agreed on.
+    /// Records how much a request carries through rings, if there are any, before INIT.
     pub(crate) fn note_rings(&self, rings: Option<usize>) {
-        // It is served once.
+        // A server serves one mount.
         let _ = self.rings.set(rings);
     }
 
-    /// What a request carries by rings, if there are any to be used.
+    /// Returns how much a request carries through rings, if there are any to be used.
     pub(crate) fn rings(&self) -> Option<usize> {
         self.rings.get().copied().flatten()
     }
 
-    /// Whether the kernel can be asked to forget nodes.
+    /// Returns whether the kernel can be asked to forget nodes.
     pub(crate) fn prunes(&self) -> bool {
         self.prunes.get().copied().unwrap_or(false)
     }
 
-    /// Whether that was agreed on.
+    /// Returns whether kernel and server have agreed on a feature.
     pub(crate) fn has(&self, feature: Features) -> bool {
         self.agreed.get().is_some_and(|agreed| agreed.contains(feature))
     }
 
-    /// Notes how to hear what the kernel has forgotten.
+    /// Sets the function that reads the kernel's FORGETs.
     pub(crate) fn hear_by(&self, hearing: Hearing) {
         // There is one for a mount.
         let _ = self.hearing.set(hearing);
     }
 
-    /// Notes how to tell the kernel that attributes are out of date.
+    /// Sets the function that invalidates attributes in the kernel.
     pub(crate) fn tell_by(&self, telling: Telling) {
         // There is one for a mount.
         let _ = self.telling.set(telling);
     }
 
-    /// Has the kernel ask for the attributes of a node before it uses them again: a request has changed some of which the kernel does not
-    /// know that it changes them. To be called before that is answered, so that who has asked sees them.
+    /// Makes the kernel ask for the attributes of a node before it uses them again: a request has
+    /// changed some without the kernel's knowledge. Call this before the answer to the request, so
+    /// that its caller sees the new ones.
     pub(crate) fn attributes_changed(&self, nodeid: u64) {
         if let Some(tell) = self.telling.get() {
             tell(self, nodeid);
         }
     }
 
-    /// Has forgotten whatever the kernel has until now. It says so in a word that nobody waits for, and only then is the room of a file free
-    /// that has been removed.
+    /// Handles the FORGETs that the kernel has sent until now, as many as `how` says. The kernel
+    /// sends them without waiting for an answer, and the blocks of a removed file are free only
+    /// after its FORGET.
     pub(crate) fn forget_now(&self, how: Hear) {
         if let Some(hear) = self.hearing.get() {
             hear(how);
         }
-        // What another thread has read before.
+        // This waits for FORGETs that another thread has read before.
         drop(self.forgetting.write());
     }
 
-    /// What was asked for so far, and how long it took.
+    /// Returns the requests so far, and how long they took.
     pub fn operations(&self) -> Vec<Operation> {
         self.meter.sum()
     }
 
-    /// Answers a request; the body of the answer goes to `space`, or where it is lent, with all of the answer through `outlet`. What finds no
-    /// room is tried once more for a caller who is known by then, when all is forgotten that the kernel has forgotten: none of what takes room comes to something else if it is
-    /// begun again.
+    /// Answers a request; the body of the answer goes to `space`. A lent body goes with the whole
+    /// answer through `outlet`.
+    ///
+    /// On `ENOSPC` or `EDQUOT`, the server handles all waiting FORGETs, identifies the caller, and
+    /// tries the request once more. Requests that take space can be repeated from the start with
+    /// the same result.
     pub(crate) fn answer<'a>(
         &self,
         request: &Request<'_>,
@@ -333,7 +349,7 @@ impl Server {
         let mut answer = self.try_answer(opcode, &request, Body::new(&mut *space, outlet));
         if matches!(answer, Answer::Error(Errno::ENOSPC | Errno::EDQUOT)) {
             self.forget_now(Hear::All);
-            // Now it matters whether the caller may use what is kept back.
+            // Now it matters whether the caller may use reserved blocks.
             let request = request.by(self.identified(&request.caller));
             answer = self.try_answer(opcode, &request, Body::new(space, None));
         }
@@ -354,7 +370,7 @@ impl Server {
         }
     }
 
-    /// An error, which is told where it says more than its number.
+    /// Returns an error as an answer, and logs it where it says more than its number.
     fn refuse(&self, opcode: Opcode, error: &extern4_vfs::Error) -> Answer {
         if matches!(error.errno(), Errno::EIO | Errno::EUCLEAN) && error.cause().is_some() {
             self.log(&format!("{opcode:?}: {error}"));
@@ -362,15 +378,15 @@ impl Server {
         Answer::Error(error.errno())
     }
 
-    /// A fault in the program. What the request has half done must not become durable: the volume is left as in a crash, and only
-    /// read from now on.
+    /// Reacts to a fault in the program. The half-done work of the request must not become durable:
+    /// the volume is left as in a crash, and from now on it is read-only.
     #[cold]
     fn broke(&self, opcode: Opcode, panic: &(dyn std::any::Any + Send)) -> Answer {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
         // Relaxed: see `is_broken`.
         if !self.broken.swap(true, Ordering::Relaxed) {
-            // It may panic as well.
+            // This may panic as well.
             let halted = catch_unwind(AssertUnwindSafe(|| {
                 self.superblock().fs().halt(&format!("a fault in the program: {text}"))
             }));
@@ -390,7 +406,7 @@ impl Server {
         }
         match opcode {
             Op::Init => self.init(request, body),
-            // Nothing waits that could be cut short.
+            // No request waits in a way that an interrupt could cut short.
             Op::Interrupt => Ok(()),
             Op::Destroy => {
                 (self.config.destroy)(self);
@@ -419,10 +435,12 @@ impl Server {
             Op::Write => self.write(request, body),
             Op::Release | Op::Releasedir => self.release(request),
             Op::Fsync | Op::Fsyncdir => self.fsync(request),
-            // Data is written when it comes; a kernel that is told so does not ask again.
+            // The server writes data when it comes. After this answer, the kernel does not send
+            // FLUSH again.
             Op::Flush => Err(Errno::ENOSYS.into()),
             Op::Fallocate => self.fallocate(request),
-            // What the kernel keeps would look like a hole. By itself it takes files for whole.
+            // Data that the kernel still keeps would look like a hole. Without an answer, the
+            // kernel treats files as having no holes.
             Op::Lseek if self.has(Features::WRITEBACK_CACHE) => Err(Errno::ENOSYS.into()),
             Op::Lseek => self.lseek(request, body),
             Op::CopyFileRange => self.copy_file_range(request, body, false),
@@ -442,29 +460,32 @@ impl Server {
     }
 }
 
-/// Whether an error number is a usual answer to a question, and not a failure: what was asked for is not there, or this request
-/// is not served, which the kernel learns once.
+/// Returns whether an error number is a usual answer to a question, and not a failure. Either the
+/// object of the question does not exist, or the server does not handle this request, which the
+/// kernel learns once.
 fn is_normal(opcode: Opcode, error: Errno) -> bool {
     match opcode {
         _ if error == Errno::ENOSYS => true,
         Opcode::Lookup => error == Errno::ENOENT,
-        // No such attribute; no attributes of that kind; more bytes than the caller has room for, who asks again.
+        // No such attribute; no attributes of that kind; a value larger than the room of the
+        // caller, which asks again.
         Opcode::Getxattr => matches!(error, Errno::ENODATA | Errno::EOPNOTSUPP | Errno::ERANGE),
         Opcode::Listxattr => matches!(error, Errno::EOPNOTSUPP | Errno::ERANGE),
-        // A name that was never there need not be removed.
+        // An attribute that was never there need not be removed.
         Opcode::Removexattr => error == Errno::ENODATA,
         // There are no more data, or holes.
         Opcode::Lseek => error == Errno::ENXIO,
         // A program asks whether the file is a terminal.
         Opcode::Ioctl => error == Errno::ENOTTY,
-        // The question was whether it may.
+        // The question was whether the caller may.
         Opcode::Access => matches!(error, Errno::EACCES | Errno::EROFS),
         _ => false,
     }
 }
 
 impl Server {
-    /// Whether this user is served. What comes of an open file has been allowed before, and the kernel itself may ask for it.
+    /// Returns whether the server serves this user. A request on an open file was allowed at its
+    /// open, and the kernel itself may send it.
     fn serves(&self, opcode: Opcode, uid: u32) -> bool {
         use Opcode as Op;
         let only = self.config.only.unwrap_or(uid);
@@ -485,12 +506,12 @@ impl Server {
     }
 }
 
-/// The kernel does not wait for an answer.
+/// Returns whether the kernel does not wait for an answer.
 pub(crate) fn has_no_reply(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
 }
 
-/// It is asked to change something.
+/// Returns whether the request changes something.
 fn changes(opcode: Opcode) -> bool {
     use Opcode as Op;
     matches!(

@@ -1,17 +1,22 @@
-//! Nodes that the kernel is asked to forget, because it knows more than there is to be memory for.
+//! Nodes that the server asks the kernel to forget, because the kernel knows more than the limit on
+//! memory allows.
 //!
-//! Each that it knows keeps an inode and a name in memory. Whoever tells it of a node beyond the limit enters the ones that it has known
-//! longest here, and a thread asks for them in batches (`FUSE_NOTIFY_PRUNE`). It forgets those that nobody uses, and says so as it
-//! always does. The thread does nothing else: to forget a file, the kernel may first write what is changed of it, and wait for that.
+//! Each known node keeps an inode and a name in memory. A thread that reports a node beyond the
+//! limit to the kernel enters here the nodes known longest. Another thread then asks the kernel to
+//! forget these, in batches (`FUSE_NOTIFY_PRUNE`). The kernel forgets the unused ones among them,
+//! and sends FORGETs as it always does.
+//!
+//! The second thread does nothing else: to forget a file, the kernel may first write its changed
+//! data, and wait for that.
 
 use extern4_sync::primitive::{Condvar, Mutex};
 
 use crate::lock::lock;
 
-/// Node ids that are worth a call.
+/// The number of node ids that are worth a call.
 const BATCH: usize = 256;
 
-/// Nodes to be forgotten.
+/// The queue of nodes to be forgotten.
 #[derive(Default)]
 pub(crate) struct Surplus {
     queue: Mutex<Queue>,
@@ -26,7 +31,7 @@ struct Queue {
 }
 
 impl Surplus {
-    /// Has the kernel asked to forget these.
+    /// Adds nodes that the kernel is to forget.
     pub(crate) fn enter(&self, ids: impl IntoIterator<Item = u64>) {
         let mut queue = lock(&self.queue);
         queue.ids.extend(ids);
@@ -35,13 +40,13 @@ impl Surplus {
         }
     }
 
-    /// Lets [`each_batch`](Self::each_batch) return.
+    /// Makes [`each_batch`](Self::each_batch) return.
     pub(crate) fn end(&self) {
         lock(&self.queue).ended = true;
         self.more.notify_one();
     }
 
-    /// Calls `forget` with node ids, as they come, until the end.
+    /// Calls `forget` with batches of node ids, as they come, until the end.
     pub(crate) fn each_batch(&self, mut forget: impl FnMut(&[u64])) {
         loop {
             let mut queue = lock(&self.queue);

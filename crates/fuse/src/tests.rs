@@ -17,7 +17,7 @@ use crate::reply::Answer;
 use crate::request::Request;
 use crate::server::{Config, Server};
 
-/// A server, and what it has said.
+/// A server, and the messages that it has logged.
 struct Served {
     server: Server,
     said: Arc<Mutex<Vec<String>>>,
@@ -66,13 +66,13 @@ impl Served {
         Ok(EntryOut::read_from_bytes(&body).expect("an entry"))
     }
 
-    /// Makes a file; its node id.
+    /// Makes a file; returns its node id.
     fn make(&self, name: &[u8]) -> u64 {
         let args = MknodIn { mode: 0o100_644, ..MknodIn::default() };
         self.get::<EntryOut>(Opcode::Mknod, ROOT_ID, &[args.as_bytes(), name, b"\0"]).nodeid
     }
 
-    /// Makes one and opens it: its node id and its handle.
+    /// Makes a file and opens it; returns its node id and its handle.
     fn make_open(&self, opcode: Opcode, name: &[u8]) -> Result<(u64, u64), Errno> {
         let args = CreateIn { flags: 2, mode: 0o644, ..CreateIn::default() };
         let body = self.ask(opcode, ROOT_ID, &[args.as_bytes(), name, b"\0"])?;
@@ -85,7 +85,8 @@ impl Served {
     }
 }
 
-/// The volume is closed when all is forgotten: a thread that has read a FORGET by then must have freed the file.
+/// The volume is closed after everything is forgotten: a thread that has read a FORGET must have
+/// freed the file by then.
 #[test]
 fn forgetting_all_waits_for_threads_that_forget() {
     let served = &Served::new(SuperOptions::default());
@@ -94,7 +95,7 @@ fn forgetting_all_waits_for_threads_that_forget() {
         scope.spawn(move || {
             let forgetting = served.server.forgetting.read();
             starts.wait();
-            // Long enough for the other thread to come back too early.
+            // Long enough for a premature return of the other thread to show.
             std::thread::sleep(Duration::from_millis(50));
             is_free.store(true, Ordering::Relaxed);
             drop(forgetting);
@@ -150,9 +151,9 @@ fn nodes_are_known_as_long_as_the_kernel_knows_them() {
     assert!(served.ask(Opcode::Getattr, made.nodeid, &[]).is_ok());
     assert_eq!(forget(1), Ok(Vec::new()));
     assert_eq!(served.ask(Opcode::Getattr, made.nodeid, &[]), Err(Errno::ESTALE));
-    // More often than it was told.
+    // More often than the kernel was told of it.
     assert_eq!(forget(7), Ok(Vec::new()));
-    // That nothing is there may be remembered, too.
+    // The kernel may remember a failed lookup, too.
     let missing: EntryOut = served.get(Opcode::Lookup, ROOT_ID, &[b"missing\0"]);
     assert!(missing.nodeid == 0 && missing.entry_valid > 0);
 }
@@ -167,7 +168,7 @@ fn names_are_checked() {
         assert_eq!(served.mkdir(ROOT_ID, bad).err(), Some(Errno::EINVAL));
     }
     assert_eq!(served.ask(Opcode::Lookup, ROOT_ID, &[b"no end"]), Err(Errno::EINVAL));
-    // Who exports the mount asks for these.
+    // The kernel looks these up when the mount is exported (NFS).
     let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory");
     let up: EntryOut = served.get(Opcode::Lookup, dir.nodeid, &[b"..\0"]);
     let here: EntryOut = served.get(Opcode::Lookup, dir.nodeid, &[b".\0"]);
@@ -279,7 +280,7 @@ fn no_request_is_trusted() {
     assert!(!served.server.is_broken(), "{:?}", served.said.lock().expect("a log"));
 }
 
-/// Has a fault that shows when somebody wants to write.
+/// A file system with a fault that shows at an access check for writing.
 struct Faulty;
 
 impl SecurityHook for Faulty {
@@ -313,12 +314,13 @@ fn one_user_and_root_are_served_where_that_is_asked_for() {
     for opcode in [Opcode::Lookup, Opcode::Getattr, Opcode::Readdir, Opcode::Mkdir, Opcode::Getxattr] {
         assert_eq!(ask(8, opcode, &[b"file\0"]), Err(Errno::EACCES), "{opcode:?}");
     }
-    // The kernel forgets for whom it likes, and is to ask for attributes each time.
+    // FORGET is served for any user, and the kernel has to ask for attributes each time.
     assert_eq!(ask(8, Opcode::Forget, &[&[0; 8]]), Ok(()));
     assert!(served.server.moment().is_zero());
 }
 
-/// With names and changes the kernel is told that a file is the caller's, and the owner when it asks for attributes.
+/// With names and changes the kernel is told that the caller owns a file; when it asks for
+/// attributes, it gets the owner.
 #[test]
 fn with_fakeroot_the_caller_is_root_and_owner() {
     let config = Config { fakeroot: Some((7, 8)), lifetime: Duration::ZERO, ..Config::default() };

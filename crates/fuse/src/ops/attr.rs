@@ -94,7 +94,7 @@ impl Server {
         self.session(&request.caller, location).truncate("", set.size, How::EMPTY)
     }
 
-    /// Only asked without `default_permissions`.
+    /// Answers ACCESS, which the kernel sends only without `default_permissions`.
     pub(crate) fn access(&self, request: &Request<'_>) -> Result<()> {
         let access: AccessIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
@@ -108,7 +108,8 @@ impl Server {
     }
 }
 
-/// What a kernel that keeps what is written knows of it, and no user asks for in this way.
+/// The fields that only a kernel with a write-back cache sets in one request; no user's call sets
+/// just these.
 const WRITTEN: SetattrValid = SetattrValid::MTIME.union(SetattrValid::CTIME).union(SetattrValid::FH);
 
 fn present() -> Timespec {

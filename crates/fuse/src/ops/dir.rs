@@ -12,9 +12,9 @@ use crate::reply::Body;
 use crate::request::Request;
 use crate::server::Server;
 
-/// Entries that are listed at a time, and sent as fast as the kernel takes them.
+/// Entries listed at a time. The server sends them as fast as the kernel takes them.
 const ENTRIES: usize = 512;
-/// What an entry with attributes and a name of usual length takes.
+/// Bytes of an entry with attributes and a name of usual length.
 const PLUS_BYTES: usize = size_of::<EntryOut>() + size_of::<Dirent>() + 16;
 
 impl Server {
@@ -33,8 +33,8 @@ impl Server {
         Ok(Handle::new(&request.caller, dir))
     }
 
-    /// The open directory that a request means. One that it does not name is opened anew for each: those who list it at the same time
-    /// need not wait for each other.
+    /// Returns the open directory that a request means. If the request names none, this opens the
+    /// directory for it. Concurrent listings then need not wait for each other.
     fn dir(&self, request: &Request<'_>, fh: u64) -> Result<Arc<Handle>> {
         if fh == 0 { self.open_dir(request) } else { self.handles.get(fh) }
     }
@@ -58,8 +58,8 @@ impl Server {
         Ok(())
     }
 
-    /// Lists with attributes. Nothing is listed ahead here: as long as a request is under way, the kernel lets nobody change the
-    /// directory, and so no name that is sent can have gone.
+    /// Lists with attributes, and never ahead of the request. As long as a request is under way,
+    /// the kernel allows no changes of the directory, and so every name sent still exists.
     pub(crate) fn readdirplus(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let read: ReadIn = request.arg()?;
         let handle = self.dir(request, read.fh)?;
@@ -70,7 +70,8 @@ impl Server {
             if body.len() + size_of::<EntryOut>() + record_len(entry.name) > size {
                 break;
             }
-            // Of `.` and `..` no node is told; what has no place the kernel looks up, and hears why.
+            // `.` and `..` have no node in the answer. The kernel looks up an entry without a
+            // location itself, and gets the error.
             body.put(&place.map(|place| self.entry(place)).unwrap_or_default())?;
             put_dirent(&entry, body)?;
         }
@@ -79,9 +80,10 @@ impl Server {
 }
 
 impl Listing {
-    /// The place in the batch of what follows `cookie`; lists more if it is not there. `None` at the end.
+    /// Returns the index in the batch of the entry that follows `cookie`; lists more if it is not
+    /// there. `None` at the end.
     fn find(&mut self, handle: &Handle, cookie: u64) -> Result<Option<usize>> {
-        // From the start means as it is now.
+        // A listing from the start shows the present state.
         if cookie != 0 {
             if self.from == cookie && !self.batch.is_empty() {
                 return Ok(Some(0));
@@ -97,7 +99,7 @@ impl Listing {
     }
 }
 
-/// How long the record of an entry is.
+/// Returns the length of an entry's record.
 fn record_len(name: &[u8]) -> usize {
     (size_of::<Dirent>() + name.len()).next_multiple_of(8)
 }

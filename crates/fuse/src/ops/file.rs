@@ -1,4 +1,4 @@
-//! Open files: OPEN, CREATE, READ, WRITE and what else needs one.
+//! Open files: OPEN, CREATE, READ, WRITE and all other requests on them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::reply::Body;
 use crate::request::{Request, name};
 use crate::server::Server;
 
-/// `O_ACCMODE` and its values, `O_EXCL`, `O_APPEND`, `O_NOATIME`: the kernel's own numbers, which differ between machines.
+/// `O_ACCMODE` and its values, `O_EXCL`, `O_APPEND`, `O_NOATIME`: the kernel's own numbers, which
+/// differ between machines.
 const O_ACCMODE: u32 = 3;
 const O_RDONLY: u32 = 0;
 const O_EXCL: u32 = 0o200;
@@ -29,8 +30,10 @@ const O_NOATIME: u32 = 0o1_000_000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// What of the kernel's flags matters; `O_TRUNC` comes as a SETATTR of its own. A file that is open for writing is also read, to fill pages of which a part is written; and
-/// the kernel itself knows where an appending write goes, but where a page is written back to is not at the end.
+/// Returns the open flags that matter to the server; `O_TRUNC` comes as a SETATTR of its own. The
+/// kernel also reads a file that is open for writing, to fill pages before a partial write. The
+/// server ignores `O_APPEND`: the kernel computes the offset of an appending write, and writes
+/// pages back to other places than the end.
 fn open_flags(flags: u32) -> OpenFlags {
     let mut open = OpenFlags::READ | OpenFlags::NOFOLLOW;
     open.set(OpenFlags::WRITE, flags & O_ACCMODE != O_RDONLY);
@@ -38,21 +41,22 @@ fn open_flags(flags: u32) -> OpenFlags {
 }
 
 impl Server {
-    /// The open file that a request means: the one whose number is `fh`, or where the kernel does not say when it opens one, one of the
-    /// node's own.
+    /// Returns the open file that a request means: the one whose number is `fh`. Where the kernel
+    /// opens files without the server, this is an open file of the node.
     fn file(&self, request: &Request<'_>, nodeid: u64, fh: u64, want: OpenFlags) -> Result<Arc<Handle>> {
         if fh != 0 {
             return self.handles.get(fh);
         }
         let caller = &request.caller;
         let writes = want.contains(OpenFlags::WRITE);
-        // Who writes counts for what he may take.
+        // A write counts against the limits of the caller that opened the file.
         let fits = |handle: &Handle| {
             !writes
                 || (handle.opener.uid, handle.opener.gid, handle.opener.caps)
                     == (caller.uid, caller.gid, caller.caps)
         };
-        // One that appends writes at the end wherever it is told to, which is right only as long as the file is appended to.
+        // An appending file writes at its end at any offset, which is right only as long as the
+        // file's append-only flag is set.
         let fits = |handle: &Handle| fits(handle) && !(writes && appends_no_more(handle));
         let fits = |handle: &Handle| handle.file.flags().contains(want) && fits(handle);
         let handle = match self.nodes.file(nodeid, fits) {
@@ -70,7 +74,8 @@ impl Server {
         Ok(handle)
     }
 
-    /// The file opened once more, for a read that is not to be noted. The node does not keep it: others' reads are.
+    /// Opens the file once more, for a read that must not change the access time. The node does not
+    /// keep this one: reads of others do change it.
     fn file_without_atime(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
         let location = self.nodes.get(request.header.nodeid)?;
         let flags = OpenFlags::READ | OpenFlags::NOATIME;
@@ -80,34 +85,37 @@ impl Server {
 
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         if !self.hears_of_opens() {
-            // A kernel that is told so does not ask again, and names no open files.
+            // After this answer, the kernel does not ask again, and names no open files.
             return Err(Errno::ENOSYS.into());
         }
         let open: OpenIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let mut flags = open_flags(open.flags);
         flags.set(OpenFlags::NOATIME, open.flags & O_NOATIME != 0);
-        // Of such a file it has to be known that it is only appended to, and then a page is at its end wherever it is.
+        // For an append-only file, the VFS has to know that this open only appends. Every write
+        // then goes to the file's end, at any offset.
         flags.set(OpenFlags::APPEND, is_append_only(&location) && open.flags & O_APPEND != 0);
         let request = &self.identify_opener(request, flags);
         let file = self.session(&request.caller, &location).open_location(location, flags, b"")?;
         body.put(&self.opened(request, request.header.nodeid, file))
     }
 
-    /// Flags that keep files from being written are looked at when a file is opened, for it is too late for that when the kernel
-    /// hands over what it has kept.
+    /// Returns whether the kernel reports opens. A write-back cache needs that: the server has to
+    /// check inode flags at open, for it is too late when the kernel writes the cached data.
     pub(crate) fn hears_of_opens(&self) -> bool {
         self.config().opens || self.has(Features::WRITEBACK_CACHE)
     }
 
-    /// The request with what is known of a caller that opens a file to write: what it may take counts for all that is written through the
-    /// file. Where files are opened for each caller, it is found out when there is no room.
+    /// Returns the request, for an open for writing with the capabilities of its caller. They count
+    /// for every write through the file. Where the kernel does not report opens, the server looks
+    /// them up when it finds no space.
     fn identify_opener<'r>(&self, request: &Request<'r>, flags: OpenFlags) -> Request<'r> {
         let identify = flags.contains(OpenFlags::WRITE) && self.hears_of_opens();
         if identify { request.by(self.identified(&request.caller)) } else { *request }
     }
 
-    /// A kernel that opens files alone does not say either when one is closed that it had made: that is the node's own from then on.
+    /// Returns the answer to an open. A kernel that opens files without the server does not report
+    /// their release either. Then the node keeps the open file.
     fn opened(&self, request: &Request<'_>, nodeid: u64, file: OpenFile) -> OpenOut {
         let handle = Handle::new(&request.caller, file);
         let fh = if self.hears_of_opens() {
@@ -119,8 +127,8 @@ impl Server {
         OpenOut { fh, open_flags: FOPEN_KEEP_CACHE | FOPEN_PARALLEL_DIRECT_WRITES, backing_id: 0 }
     }
 
-    /// Makes a file and opens it. A kernel that opens files alone is told to make it by MKNOD, and not to ask again: nobody has to hear then
-    /// that it is closed.
+    /// Makes a file and opens it. A kernel that opens files without the server gets `ENOSYS`, and
+    /// from then on sends MKNOD instead. It then need not report the release.
     pub(crate) fn create(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         if !self.hears_of_opens() {
             return Err(Errno::ENOSYS.into());
@@ -141,7 +149,7 @@ impl Server {
         self.make(request, &dir, b".", &create, flags, body)
     }
 
-    /// Opens a file that is made, and tells of it.
+    /// Makes and opens a file, and returns it to the kernel.
     fn make(
         &self,
         request: &Request<'_>,
@@ -162,8 +170,9 @@ impl Server {
         body.put(&self.opened(&opener, entry.nodeid, file))
     }
 
-    /// A file that was made, as one that its maker has opened. A kernel that maps users names the maker as the mount maps it: what it may
-    /// take from then on goes by what it is itself, so the file is opened once more, where each opening counts.
+    /// Reopens a new file under its maker's own ids. A kernel that maps users names the maker as
+    /// the mount maps it. Later permissions go by the maker's own ids, so the file is opened once
+    /// more, where the kernel reports opens.
     fn made_by<'r>(
         &self,
         request: &Request<'r>,
@@ -182,7 +191,8 @@ impl Server {
 
     pub(crate) fn release(&self, request: &Request<'_>) -> Result<()> {
         let release: ReleaseIn = request.arg()?;
-        // Before it has been told that it opens files alone, it closes also what is the node's.
+        // Before the kernel learns that it opens files without the server, it also releases files
+        // that the node keeps.
         if release.fh == 0 { Ok(()) } else { self.handles.remove(release.fh).map(drop) }
     }
 
@@ -225,18 +235,18 @@ impl Server {
         body.put(&WriteOut { size, padding: 0 })
     }
 
-    /// Takes the set-id bits off, as for a caller who may not keep them.
+    /// Takes the set-id bits off, as for a caller that may not keep them.
     fn drop_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
         if handle.file.stat().mode & 0o6000 == 0 {
             return Ok(());
         }
         self.session_of_writer(&request.caller, handle.file.location()).drop_set_id_bits("", How::EMPTY)?;
-        // It would run the file with the bits that it knows.
+        // Otherwise the kernel would run the file with the bits that it knows.
         self.attributes_changed(nodeid);
         Ok(())
     }
 
-    /// The same before a change for which the kernel does not say whether the bits go.
+    /// Takes the set-id bits off before a change for which the kernel does not say whether they go.
     fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
         let has_bits = handle.file.stat().mode & 0o6000 != 0;
         let keeps = !has_bits || self.identified(&request.caller).caps.contains(Caps::FSETID);
@@ -254,7 +264,7 @@ impl Server {
         // The numbers are those of `fallocate(2)`.
         let mode = FallocateMode::from_bits(fallocate.mode).ok_or(Errno::EOPNOTSUPP)?;
         let handle = self.file(request, request.header.nodeid, fallocate.fh, READ_WRITE)?;
-        // Of what is only appended to, the file system knows what may be done with its room.
+        // For an append-only file, the file system decides which of these operations are allowed.
         if fallocate.fh == 0 && handle.file.stat().flags.contains(FileFlags::IMMUTABLE) {
             return Err(Errno::EPERM.into());
         }
@@ -273,9 +283,13 @@ impl Server {
         body.put(&LseekOut { offset })
     }
 
-    /// Where a block of a file is on the volume: for `FIBMAP`, and for `swapon(2)`, which from then on reads and writes there by itself.
-    /// As long as it does, the kernel refuses all that would move the blocks. `swapon(2)` counts in pages and takes the answer for a
-    /// page, so where the mount counts otherwise, or a volume in smaller blocks, all of the file is a hole: that is refused as swap.
+    /// Returns the place of a file's block on the volume, for `FIBMAP` and for `swapon(2)`. After
+    /// `swapon(2)`, the kernel reads and writes there by itself, and refuses all that would move
+    /// the blocks.
+    ///
+    /// `swapon(2)` counts in pages and takes the answer as a page. Where the mount uses other
+    /// units, or the volume has smaller blocks, the request fails with `EINVAL`. The kernel then
+    /// takes the whole file for a hole, and refuses it as swap.
     pub(crate) fn bmap(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let bmap: BmapIn = request.arg()?;
         let unit = u64::from(bmap.blocksize);
@@ -285,14 +299,15 @@ impl Server {
             return Err(Errno::EINVAL.into());
         }
         if bmap.block == 0 {
-            // All ask for this one first. What was written before must not be written later, over what is written there then.
+            // Every caller asks for block 0 first. Earlier writes must reach the volume now, not
+            // later over data that the caller has written there.
             handle.file.sync(false)?;
         }
         let offset = bmap.block.checked_mul(unit).ok_or(Errno::EINVAL)?;
         body.put(&BmapOut { block: handle.file.bmap(offset)?.unwrap_or(0) / unit })
     }
 
-    /// Copies within the volume; to say how much in 64 bits is `wide`.
+    /// Copies within the volume. With `wide`, the answer has 64 bits for the length.
     pub(crate) fn copy_file_range(
         &self,
         request: &Request<'_>,
@@ -309,7 +324,7 @@ impl Server {
             may_write(&to, copy.off_out)?;
         }
         self.change_without_set_id_bits(request, copy.nodeid_out, &to)?;
-        // What one answer to a narrow request can tell of; and so much that nobody waits for ever.
+        // The most that an answer of 32 bits can report, and little enough for a bounded wait.
         const MOST: u64 = 1 << 30;
         let copied = copy_range(&from, copy.off_in, &to, copy.off_out, copy.len.min(MOST))?;
         if wide {
@@ -325,12 +340,14 @@ fn is_append_only(location: &Location) -> bool {
     location.attr().flags.contains(FileFlags::APPEND)
 }
 
-/// It was opened when its file could only be appended to, and that is over.
+/// Returns whether the handle was opened while its file was append-only, and the file is not any
+/// more.
 fn appends_no_more(handle: &Handle) -> bool {
     handle.file.flags().contains(OpenFlags::APPEND) && !is_append_only(handle.file.location())
 }
 
-/// What opening a file for writing finds out, where nothing is heard of that: whether its flags allow to write at `offset`.
+/// Checks whether the inode flags allow a write at `offset`, as an open for writing does, where the
+/// kernel does not report opens.
 fn may_write(handle: &Handle, offset: u64) -> Result<()> {
     let attr = handle.file.stat();
     let overwrites = attr.flags.contains(FileFlags::APPEND) && offset < attr.size;

@@ -1,4 +1,4 @@
-//! IOCTL: inode flags and what else has no call of its own.
+//! IOCTL: inode flags and other operations without a request of their own.
 
 use extern4_vfs::{Caps, Errno, FileFlags, How, Location, Result, Shutdown};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -18,13 +18,14 @@ const SHUTDOWN: u32 = 0x8004_587d;
 const FITRIM: u32 = 0xc018_5879;
 const GETFSLABEL: u32 = 0x8100_9431;
 const SETFSLABEL: u32 = 0x4100_9432;
-/// Bytes that a label has in them, with the zero byte at its end.
+/// Bytes of a label in these ioctls, with the zero byte at its end.
 const LABEL_BYTES: usize = 256;
 
-/// Inode flags that users see, and those that they set (`chattr(1)`): of ext4's, which are `FS_*_FL`.
+/// Inode flags that users see, and those that users set (`chattr(1)`), among ext4's, which are
+/// `FS_*_FL`.
 const VISIBLE: u32 = 0x725b_dfff;
 const MODIFIABLE: u32 = 0x624b_c0ff;
-/// `EXT4_EXTENTS_FL`: contents are found by extents.
+/// `EXT4_EXTENTS_FL`: extents map the contents.
 const EXTENTS: u32 = 0x8_0000;
 
 /// `struct fsxattr`.
@@ -100,12 +101,13 @@ impl Server {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let now = location.attr().flags.bits();
-        // To have the contents found in another way, which Linux does for some files, is not done here.
+        // The server does not convert between extents and block maps, which Linux does for some
+        // files.
         if (wanted ^ now) & EXTENTS != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let flags = FileFlags::from_bits_retain(now & !MODIFIABLE | wanted & MODIFIABLE);
-        // To have contents go through the journal takes a capability.
+        // Journaling of contents takes a capability.
         let caller = self.identified(&request.caller);
         self.session(&caller, location).set_flags("", flags, How::EMPTY)?;
         self.flags_changed(request, location, now);
@@ -129,7 +131,8 @@ impl Server {
         Ok(())
     }
 
-    /// The kernel does not know that flags have changed, which were `before`; and where it opens files alone, it does not look at them.
+    /// Reports changed flags, which were `before`. The kernel does not know of such a change, and
+    /// does not look at the flags where it opens files without the server.
     fn flags_changed(&self, request: &Request<'_>, location: &Location, before: u32) {
         self.attributes_changed(request.header.nodeid);
         let protects = FileFlags::IMMUTABLE | FileFlags::APPEND;

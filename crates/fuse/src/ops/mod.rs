@@ -1,4 +1,4 @@
-//! What each request does, by what it is about.
+//! The handlers of requests, by subject.
 
 mod attr;
 mod dir;

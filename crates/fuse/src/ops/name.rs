@@ -1,4 +1,4 @@
-//! Names: LOOKUP, FORGET and all that makes and removes them.
+//! Names: LOOKUP, FORGET, and every request that makes or removes a name.
 
 use std::time::Duration;
 
@@ -14,16 +14,17 @@ use crate::request::{Request, name, text};
 use crate::server::Server;
 
 impl Server {
-    /// What the kernel is told of a node that it may name from then on.
+    /// Returns the answer for a node that the kernel may name from then on.
     pub(crate) fn entry(&self, location: Location) -> EntryOut {
         let attr = self.attr_for_kernel(&location);
         let nodeid = self.nodes.tell(location);
         self.entry_of(nodeid, &attr)
     }
 
-    /// How long the kernel may remember what names lead to. Where a name may have several spellings, it takes each for a name of its own, and
-    /// does not know that what it does to one changes the others. So it is in all of a volume with such directories: a file may be moved to
-    /// one, and a directory may become one.
+    /// Returns how long the kernel may remember lookups. Where a name may have several spellings,
+    /// the kernel treats each as a separate name. It does not know that a change of one spelling
+    /// changes the others. This holds for all of a volume with such directories: a file may move
+    /// into one, and a directory may become one.
     fn names_last(&self) -> Duration {
         if self.superblock().traits().casefold { Duration::ZERO } else { self.config().lifetime }
     }
@@ -45,13 +46,13 @@ impl Server {
     pub(crate) fn lookup(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         if name == b"." {
-            // What a handle of a file means, of whatever type.
+            // A lookup of `.` resolves a file handle, for any type of file.
             return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
         match self.session(&request.caller, &dir).locate(name, How::NOFOLLOW) {
             Ok(found) => body.put(&self.entry(found)),
-            // No node: the kernel may remember that nothing is there.
+            // Node id 0: the kernel may remember that the name does not exist.
             Err(error) if error == Errno::ENOENT => {
                 let (entry_valid, entry_valid_nsec) = lifetime(self.names_last());
                 body.put(&EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() })
@@ -159,7 +160,7 @@ impl Server {
     }
 }
 
-/// The half of a mode that means something.
+/// Returns the half of a mode that means something.
 pub(crate) fn low_bits(mode: u32) -> u16 {
     (mode & 0xffff) as u16
 }

@@ -32,7 +32,8 @@ impl Server {
         Ok(())
     }
 
-    /// An ACL changes the permission bits, which a kernel that leaves ACLs to the server does not know.
+    /// Invalidates the mode after a change of an ACL. An ACL changes the permission bits, and a
+    /// kernel that leaves ACLs to the server does not know that.
     fn mode_changed(&self, nodeid: u64, name: &[u8]) {
         if !self.has(Features::POSIX_ACL) && AclKind::from_xattr_name(name).is_some() {
             self.attributes_changed(nodeid);
@@ -58,7 +59,7 @@ impl Server {
         put_sized(&value, get.size, body)
     }
 
-    /// Whether the caller may see `trusted.*`, which the kernel lets only root read.
+    /// Returns whether the caller may see `trusted.*`, which the kernel lets only root read.
     fn shows_trusted(&self, request: &Request<'_>) -> bool {
         let caller = self.identified(&request.caller);
         let is_fake = self.config().fakeroot.is_some() && caller.uid != 0;
@@ -69,7 +70,7 @@ impl Server {
         let list: GetxattrIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let mut listed = self.session(&request.caller, &location).list_xattr("", How::EMPTY)?;
-        // The kernel leaves it to the file system to hide these.
+        // The kernel leaves hiding these to the file system.
         let is_trusted = |name: &[u8]| XattrNamespace::of(name) == Some(XattrNamespace::Trusted);
         if listed.iter().any(|name| is_trusted(name)) && !self.shows_trusted(request) {
             listed.retain(|name| !is_trusted(name));
@@ -83,7 +84,7 @@ impl Server {
     }
 }
 
-/// A value for a caller with room for `room` bytes; how long it is for one without.
+/// Returns a value to a caller with room for `room` bytes, or its length to a caller without room.
 fn put_sized(value: &[u8], room: u32, body: &mut Body<'_>) -> Result<()> {
     let size = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
     match room {

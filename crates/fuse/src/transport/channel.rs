@@ -1,7 +1,8 @@
 //! `/dev/fuse`: each request is one read, each answer one write.
 //!
-//! One thread a CPU, each with a channel of its own (`FUSE_DEV_IOC_CLONE`), so that answers do not meet at one lock in the kernel. What
-//! waits for the device, such as `fsync`, goes to further threads, so that others' requests do not wait for it.
+//! One thread a CPU serves, each with a channel of its own (`FUSE_DEV_IOC_CLONE`), so that answers
+//! do not meet at one lock in the kernel. Requests that wait for the device, such as `fsync`, go to
+//! further threads, so that other requests do not wait for them.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,18 +29,20 @@ use crate::reply::Outlet;
 use crate::request::Request;
 use crate::server::{Hear, Server, has_no_reply};
 
-/// Room for a request: that which writes most, and what may be appended to it.
+/// Room for a request: the largest write, and what the kernel may append to it.
 const REQUEST_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>() + MAX_DATA_BYTES + 4096;
 /// Room for an answer.
 const ANSWER_BYTES: usize = HEADER_BYTES + MAX_DATA_BYTES + 4096;
 const HEADER_BYTES: usize = size_of::<OutHeader>();
 
-/// For how long what is forgotten is left to come together: so long that who removes many files meets nobody awake, and so short that
-/// nobody notices when the room of a removed file is free.
+/// The pause in which FORGETs collect. It is so long that a program that removes many files rarely
+/// has to wake the thread. It is so short that users do not notice when the room of a removed file
+/// becomes free.
 const NAP: Duration = Duration::from_micros(500);
 
-/// Has the server hear what the kernel has forgotten through a channel of its own, which waits for nothing. What else comes there, as it
-/// does where there are no rings, others answer: who asks for this has a request to answer.
+/// Makes the server read the kernel's FORGETs through a channel of its own, which never blocks.
+/// Where there are no rings, other requests come there, too. Other threads answer those: the thread
+/// that reads the FORGETs already has a request to answer.
 pub(super) fn hear_beside(
     server: &Arc<Server>,
     device: &Arc<OwnedFd>,
@@ -55,13 +58,13 @@ pub(super) fn hear_beside(
     Ok(())
 }
 
-/// A way to the kernel, and room for what goes through it.
+/// A channel to the kernel, and room for its requests and answers.
 pub(super) struct Channel {
     device: Arc<OwnedFd>,
     request: Vec<u8>,
     answer: Vec<u8>,
     pipe: Pipe,
-    /// How long the next request is looked for before sleeping.
+    /// How long the thread polls for the next request before it sleeps.
     patience: Duration,
     company: Company,
 }
@@ -76,15 +79,15 @@ pub(super) fn start<'scope>(
 ) -> io::Result<Vec<Worker<'scope>>> {
     let lookout = Arc::new(Lookout::new()?);
     let start_one = |cpu| {
-        // Memory that is missing is told here, before the mount is served.
+        // A lack of memory is an error here, before the mount is served.
         let mut channel = Channel::new(clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new))?;
         let (server, waiters, lookout) = (Arc::clone(server), Arc::clone(waiters), Arc::clone(&lookout));
         thread::Builder::new().spawn_scoped(scope, move || {
             if !start.wait() {
                 return Ok(());
             }
-            // Those that look for requests would else come to sit on one CPU, for they never sleep, and whoever asks on another
-            // would find it asleep.
+            // Polling threads never sleep, so without this they would collect on one CPU. A caller
+            // on another CPU would then find that CPU asleep.
             run_on(cpu);
             channel.run_among(&server, &waiters, &lookout)
         })
@@ -94,13 +97,13 @@ pub(super) fn start<'scope>(
 
 /// Allocates zeroes that take no memory before they are written to.
 fn zeroes(len: usize) -> io::Result<Vec<u8>> {
-    // The allocation of zeroes ends the process where it fails, so this one is tried first.
+    // A failed allocation of zeroes ends the process, so this one is tried first.
     Vec::<u8>::new().try_reserve_exact(len)?;
     Ok(vec![0; len])
 }
 
 impl Channel {
-    /// Fails if there is no memory for a request and its answer.
+    /// Opens a channel. Fails if there is no memory for a request and its answer.
     pub(super) fn new(device: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             device,
@@ -112,18 +115,20 @@ impl Channel {
         })
     }
 
-    /// One more, through a channel to the mount that `device` is a channel to. To read from it waits for nothing.
+    /// Opens one more channel to the mount of `device`. Reads from it never block.
     pub(super) fn beside(device: &OwnedFd) -> io::Result<Self> {
         let channel = Self::new(Arc::new(clone_channel(device)?))?;
         fcntl_setfl(&channel.device, OFlags::NONBLOCK)?;
         Ok(channel)
     }
 
-    /// Hears what the kernel has forgotten, which comes only here where there are rings, and answers what else comes, until the mount is
-    /// no more.
+    /// Reads the kernel's FORGETs, which come only here where there are rings, until the end of the
+    /// mount. Also answers any other request that comes here.
     ///
-    /// Nobody waits for an answer to that; but whoever removes a file would wake this thread, mostly on another CPU, which takes him longer
-    /// than all else of it. So it sleeps with its eyes shut for a moment each time, and then hears of many at once.
+    /// The kernel does not wait for an answer to a FORGET. But the removal of a file would wake
+    /// this thread, mostly on another CPU, which takes the caller longer than the rest of the
+    /// removal. So this thread sleeps for a moment without waiting for requests, and then reads
+    /// many at once.
     pub(super) fn run_beside_rings(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
         loop {
             match self.receive(server)? {
@@ -140,9 +145,9 @@ impl Channel {
         }
     }
 
-    /// Answers what there is.
+    /// Answers all waiting requests.
     fn hear(&mut self, server: &Arc<Server>, waiters: &Waiters, how: Hear) {
-        // What is amiss those find out whose work it is to read.
+        // The threads that serve the channels find and report errors.
         while let Ok(Received::Request(found)) = self.receive(server) {
             if found.forgetting.is_some() {
                 self.respond(server, waiters, found);
@@ -155,9 +160,9 @@ impl Channel {
         }
     }
 
-    /// The same, as one of several threads that look for requests.
+    /// Answers requests until the end of the mount, as one of several threads that poll for them.
     fn run_among(&mut self, server: &Arc<Server>, waiters: &Waiters, lookout: &Lookout) -> io::Result<()> {
-        // However this ends.
+        // This runs on every return.
         let _closes = Closes(lookout);
         fcntl_setfl(&self.device, OFlags::NONBLOCK)?;
         while let Some(found) = self.look(server, lookout)? {
@@ -166,7 +171,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for the first request, and answers it. False if the mount is no more.
+    /// Waits for the first request, and answers it. Returns false if the mount is gone.
     pub(super) fn run_once(&mut self, server: &Server) -> io::Result<bool> {
         loop {
             match self.receive(server)? {
@@ -182,7 +187,7 @@ impl Channel {
         }
     }
 
-    /// Sleeps until there may be something to read.
+    /// Sleeps until there may be a request to read.
     fn sleep(&self) -> io::Result<()> {
         match poll(&mut [PollFd::new(&*self.device, PollFlags::IN)], None) {
             Ok(_) | Err(OsErrno::INTR) => Ok(()),
@@ -190,7 +195,7 @@ impl Channel {
         }
     }
 
-    /// Looks for a request, with sleep between if need be; `None` if the mount is no more.
+    /// Looks for a request, with sleep in between if need be; `None` if the mount is gone.
     fn look<'a>(&mut self, server: &'a Server, lookout: &Lookout) -> io::Result<Option<Found<'a>>> {
         let mut found = lookout.begin();
         let received = loop {
@@ -226,8 +231,9 @@ impl Channel {
         }
     }
 
-    /// Reads a request. Between that a word of what is forgotten has been read and that it is heeded, nobody else could know of it: so that is
-    /// one step for who has `forgetting` exclusive ([`Server::forget_now`]).
+    /// Reads a request. Between the read of a FORGET and the release of its nodes, no other thread
+    /// could know of it. So both happen under the shared `forgetting` lock, as one step for a
+    /// thread that takes it exclusively ([`Server::forget_now`]).
     fn receive<'a>(&mut self, server: &'a Server) -> io::Result<Received<'a>> {
         let forgetting = server.forgetting.read();
         match rustix::io::read(&*self.device, &mut self.request[..]) {
@@ -238,16 +244,16 @@ impl Channel {
                 let forgetting = request.as_ref().is_some_and(is_word).then_some(forgetting);
                 Ok(Received::Request(Found { len, asker, forgetting }))
             }
-            // One that was taken back before it was read; or there is none.
+            // The kernel took the request back before the read, or there is none.
             Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => Ok(Received::Nothing),
             Err(OsErrno::NODEV | OsErrno::CONNABORTED) => Ok(Received::End),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Answers the request that was read, or has it answered by a thread that may wait.
+    /// Answers the request that was read, or gives it to a thread that may wait.
     fn respond(&mut self, server: &Arc<Server>, waiters: &Waiters, found: Found<'_>) {
-        // `found` is held until it is answered.
+        // This holds `found` until the answer.
         let len = found.len;
         let Some(request) = Request::parse(&self.request[..len]) else { return };
         if !waits(request.header.opcode) {
@@ -257,7 +263,7 @@ impl Channel {
         self.answer_later(server, waiters, len);
     }
 
-    /// Has the request that was read answered by a thread that may wait.
+    /// Gives the request that was read to a thread that may wait.
     fn answer_later(&mut self, server: &Arc<Server>, waiters: &Waiters, len: usize) {
         let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
         let bytes = self.request[..len].to_vec();
@@ -269,31 +275,32 @@ impl Channel {
     }
 }
 
-/// Whether there is something to read.
+/// Returns whether there is a request to read.
 fn is_readable(device: &OwnedFd) -> bool {
     poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Nobody waits for an answer.
+/// Returns whether the kernel waits for no answer to this request.
 fn is_word(request: &Request<'_>) -> bool {
     Opcode::from_raw(request.header.opcode).is_some_and(has_no_reply)
 }
 
 /// A request that was read.
 struct Found<'a> {
-    /// Its bytes.
+    /// The request's length in bytes.
     len: usize,
-    /// The thread that waits for an answer, by its number.
+    /// The id of the thread that waits for the answer.
     asker: Option<u32>,
-    /// Of a word that nobody waits for, [`Server::forgetting`], until it is heeded.
+    /// For a request without an answer, the guard of [`Server::forgetting`], held until it is
+    /// handled.
     forgetting: Option<BiasedReadGuard<'a, ()>>,
 }
 
-/// What reading from a channel gives.
+/// The result of a read from a channel.
 enum Received<'a> {
     Request(Found<'a>),
     Nothing,
-    /// The mount is no more.
+    /// The mount is gone.
     End,
 }
 
@@ -306,7 +313,7 @@ impl Drop for Closes<'_> {
     }
 }
 
-/// Answers a request. Whether anybody takes the answer is not ours to know.
+/// Sends the answer to a request. The server cannot know whether a program takes the answer.
 fn respond(
     server: &Server,
     device: &OwnedFd,
@@ -319,7 +326,7 @@ fn respond(
     let Some((header, body)) = answer(server, request, &mut space[HEADER_BYTES..], outlet) else { return };
     space[..HEADER_BYTES].copy_from_slice(header.as_bytes());
     match rustix::io::write(device, &space[..HEADER_BYTES + body]) {
-        // Nobody waits for it any more; or the mount has gone, which the next read tells.
+        // The caller does not wait any more, or the mount has gone, which the next read reports.
         Ok(_) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
         Err(error) => {
             server.log(&format!(

@@ -11,12 +11,13 @@ use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 /// `FUSE_DEV_IOC_CLONE`.
 const CLONE: Opcode = opcode::read::<u32>(229, 0);
 
-/// Opens one more channel to the mount that `device` is a channel to. Answers go back through the channel that their request
-/// came from.
+/// Opens one more channel to the mount of `device`. The answer to a request goes back through the
+/// request's own channel.
 pub(super) fn clone_channel(device: &OwnedFd) -> io::Result<OwnedFd> {
     let channel = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let number = u32::try_from(device.as_raw_fd()).expect("an open file has a number that is not negative");
-    // SAFETY: the kernel reads a u32 through the pointer of this ioctl, as its number says, and `Setter` passes one to a u32.
+    // SAFETY: the kernel reads a u32 through the pointer of this ioctl, as its number says, and
+    // `Setter` passes one to a u32.
     unsafe { ioctl(&channel, Setter::<CLONE, u32>::new(number))? };
     Ok(channel)
 }

@@ -1,16 +1,18 @@
-//! Whether those who ask for something run on the CPU of a thread that looks for requests.
+//! CPU sharing: detects whether callers run on the CPU of a polling thread.
 //!
-//! The answer is best made where it is waited for: to wake somebody from another CPU takes longer than most requests take. So a thread
-//! that looks for requests lets others have its CPU between two looks, and learns from how long that takes whether there are any.
+//! An answer is best made on the CPU of its caller: waking a thread from another CPU takes longer
+//! than most requests. So a polling thread yields its CPU between two polls, and learns from the
+//! time that this takes whether other threads run there. A thread without such company takes
+//! account of the threads that have it:
 //!
-//! Who is alone on its CPU heeds those that are not:
-//!
-//! * If there are none, whoever asks runs where none of those that look does. Then it looks without pause.
-//! * If they find requests of one who asks, and of nobody else, it leaves those to them, unless one waits for longer than a request
-//!   takes: then they are kept by something.
-//! * If several ask, they take turns on one CPU, for the scheduler holds this one for busy as long as a thread looks without end here,
-//!   and so does not bring one of them for a second and longer. To a CPU that is idle most of the time it does within milliseconds. So
-//!   this thread naps between two looks.
+//! * If there are none, the callers run on CPUs without a polling thread. The thread then polls
+//!   without pause.
+//! * If those threads find the requests of a single caller, the thread leaves requests to them. It
+//!   steps in if a request waits for longer than a request takes: then something delays them.
+//! * If there are several callers, they may share one CPU. As long as a thread polls without pause
+//!   here, the scheduler treats this CPU as busy. It then moves no caller to it for a second and
+//!   longer. It moves one to a CPU that is idle most of the time within milliseconds. So this
+//!   thread naps between two polls.
 
 use std::time::{Duration, Instant};
 
@@ -19,37 +21,39 @@ use rustix::thread::sched_yield;
 
 use super::lookout::{Accompanied, Finds, Lookout};
 
-/// Between two looks, unless others have had the CPU.
+/// The time between two polls, unless others have had the CPU.
 const GLANCE: Duration = Duration::from_micros(30);
-/// Who has not been asked for its CPU for so many glances is alone: a millisecond.
+/// A thread is alone on its CPU after this many glances in which no other thread took it: a
+/// millisecond.
 const LONG: u32 = 32;
-/// Between two looks of who leaves its CPU to the scheduler: so long that it counts as idle, and so short that nobody waits long if those
-/// who found the last requests are kept by them.
+/// The time between two polls of a thread that leaves its CPU to the scheduler. It is so long that
+/// the CPU counts as idle. It is so short that no request waits long if something delays the
+/// threads that found the last ones.
 const NAP: Duration = Duration::from_micros(200);
-/// What finding a request and answering it mostly takes.
+/// The usual time to find a request and answer it.
 const MOMENT: Duration = Duration::from_micros(5);
-/// If to let others have the CPU takes longer, they have had it.
+/// A yield that takes longer than this has let another thread run.
 const SWITCH: Duration = Duration::from_nanos(800);
 
-/// The others on the CPU of a thread that looks for requests.
+/// The other threads on the CPU of a polling thread.
 #[derive(Default)]
 pub(super) struct Company {
-    /// They had it not long ago. The lookout counts those who say so.
+    /// Others had the CPU not long ago. The lookout counts the threads that have set this.
     is_there: bool,
-    /// Glances since they had it.
+    /// Glances since others had the CPU.
     glances: u32,
-    /// What had been found by threads in company when this one last asked.
+    /// The requests found by threads in company, when this thread last asked.
     found: Finds,
 }
 
 impl Company {
-    /// Others had the CPU not long ago.
+    /// Returns whether others had the CPU not long ago.
     pub(super) fn is_there(&self) -> bool {
         self.is_there
     }
 
-    /// Lets others have the CPU, and returns at once when they have had it: one may have asked for something. `is_asked` says whether
-    /// there is a request.
+    /// Yields the CPU to others, and returns at once when they have had it: one of them may have
+    /// sent a request. `is_asked` returns whether there is a request.
     pub(super) fn step_aside(&mut self, lookout: &Lookout, is_asked: impl Fn() -> bool) {
         loop {
             let others = if self.is_there { None } else { Some(lookout.accompanied(&mut self.found)) };
@@ -68,14 +72,15 @@ impl Company {
         }
     }
 
-    /// The thread does not look any more, and so knows nothing of others.
+    /// Ends polling: the thread then knows nothing of others.
     pub(super) fn part(&mut self, lookout: &Lookout) {
         self.note(lookout, false);
     }
 
-    /// Offers the CPU to others, and notes whether they have had it.
+    /// Offers the CPU to others, and records whether they have had it.
     fn others_had_it(&mut self, lookout: &Lookout, offer: Duration) -> bool {
-        // Who was not alone a moment ago, and has to wait for its CPU, mostly waits for one who asks: to make sure is not worth a system call.
+        // A thread that had company a moment ago and has to wait for its CPU mostly waits for a
+        // caller. Making sure is not worth a system call.
         let is_sure = self.is_there && self.glances == 0;
         let had_it =
             if is_sure { others_had_it(offer, || true) } else { others_had_it(offer, has_switched()) };
@@ -92,13 +97,14 @@ impl Company {
     }
 }
 
-/// Whether a request waits, and still does after a moment.
+/// Returns whether a request waits and this thread should take it: it still waits after a moment,
+/// or another thread has had the CPU meanwhile.
 fn is_needed(is_asked: impl Fn() -> bool) -> bool {
     is_asked() && (others_had_it(MOMENT, has_switched()) || is_asked())
 }
 
-/// Offers the CPU to others for that long, or until they have had it; whether they have. `is_true` is asked where it seems so: an
-/// interrupt, or the host, takes as long now and then.
+/// Offers the CPU to others for up to `offer`; returns whether they have had it. Where it seems so,
+/// `is_true` verifies it: an interrupt, or the host, takes as long now and then.
 fn others_had_it(offer: Duration, is_true: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     let mut before = start;
@@ -118,7 +124,8 @@ fn others_had_it(offer: Duration, is_true: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Tells whether others have had the CPU of the calling thread since this was called.
+/// Returns a function that reports whether others have had the CPU of the calling thread since this
+/// call.
 fn has_switched() -> impl Fn() -> bool {
     let switches = || {
         let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
@@ -184,7 +191,7 @@ mod tests {
             false
         };
         company.step_aside(&lookout, is_asked);
-        // Fewer if something else wanted this CPU meanwhile.
+        // Fewer if another thread wanted this CPU meanwhile.
         assert!(looks.get() == 3 || company.is_there(), "{}", looks.get());
     }
 }

@@ -9,39 +9,41 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub(super) struct Cpus(CpuSet);
 
 impl Cpus {
-    /// Those of the calling thread.
+    /// Returns the CPUs of the calling thread.
     pub(super) fn of_this_thread() -> Self {
         Self(sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()))
     }
 
-    /// Their numbers; that of the first CPU if nothing is known.
+    /// Returns their numbers; that of the first CPU if nothing is known.
     pub(super) fn numbers(&self) -> Vec<usize> {
         let allowed: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&number| self.0.is_set(number)).collect();
         if allowed.is_empty() { vec![0] } else { allowed }
     }
 
-    /// Lets the calling thread run on all of them: a thread begins with the CPUs of the one that has started it.
+    /// Lets the calling thread run on all of them: a thread begins with the CPUs of the thread that
+    /// has started it.
     pub(super) fn run_on_any(&self) {
-        // Where that is not allowed, it works all the same.
+        // Where that is not allowed, the thread works all the same.
         let _ = sched_setaffinity(None, &self.0);
     }
 }
 
-/// Has the calling thread run on this CPU.
+/// Binds the calling thread to this CPU.
 pub(super) fn run_on(number: usize) {
     let mut cpu = CpuSet::new();
     cpu.set(number);
-    // Where that is not allowed, or the CPU is off, it works all the same, only slower.
+    // Where that is not allowed, or the CPU is off, the thread works all the same, only slower.
     let _ = sched_setaffinity(None, &cpu);
 }
 
-/// The numbers of the CPUs that the system lists as `which`: those that are `online`, or `possible`.
+/// Returns the numbers of the CPUs that the system lists as `which`: those that are `online`, or
+/// `possible`.
 pub(super) fn listed(which: &str) -> io::Result<Vec<u16>> {
     let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
     numbers(text.trim()).ok_or(io::ErrorKind::InvalidData.into())
 }
 
-/// The numbers in a list such as `0-3,8`.
+/// Returns the numbers in a list such as `0-3,8`.
 fn numbers(list: &str) -> Option<Vec<u16>> {
     let mut numbers = Vec::new();
     for range in list.split(',') {

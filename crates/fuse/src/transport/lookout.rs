@@ -1,19 +1,24 @@
-//! Which of the threads that serve `/dev/fuse` look for the next request.
+//! Decides which of the threads that serve `/dev/fuse` poll for the next request.
 //!
-//! Whoever asks and gets an answer mostly asks again at once, and in a virtual machine a CPU that sleeps takes longer to wake than most
-//! requests take. So a thread that was asked shortly before looks for the next request for a moment ([`PATIENCE`](super::PATIENCE))
-//! before it sleeps. If all of them looked, they would meet at a lock of the kernel; if only one did, a request that takes long would
-//! keep the others waiting. So two look while there is something to do, and the others rest:
+//! A caller that gets an answer mostly sends its next request at once. In a virtual machine, a CPU
+//! that sleeps takes longer to wake than most requests take. So after a request, a thread polls for
+//! the next one for a moment ([`PATIENCE`](super::PATIENCE)) before it sleeps. If all threads
+//! polled, they would contend for a lock of the kernel. If only one did, a request that takes long
+//! would delay the others. So two threads poll while there are requests, and the others rest:
 //!
-//! * Who takes a request that nobody else looks for the next of calls one that rests. So either somebody looks, or all are at work.
-//! * Who has looked in vain for its moment rests if two others look; if one does, it rests once there was nothing for that one either.
-//! * The last never rests: once nobody finds anything it sleeps in the kernel, which wakes it. So one thread is woken for a request,
-//!   not all.
-//! * Who is alone on its CPU leaves requests to those that are not ([`company`](super::company)).
-//! * Who finds a request while another sleeps in the kernel has it look, too. The kernel would else wake it for every request that
-//!   this one finds, and it would sleep again without knowing.
+//! * A thread that takes a request and leaves no other thread polling calls one that rests. So a
+//!   thread is always polling, or all threads are busy.
+//! * A thread that has polled in vain for its moment rests if two others poll. If one other polls,
+//!   the thread rests once that one has found nothing either.
+//! * The last one never rests: once no thread finds anything, it sleeps in the kernel, which wakes
+//!   it. So a request wakes one thread, not all.
+//! * A thread that is alone on its CPU leaves requests to those that are not
+//!   ([`company`](super::company)).
+//! * A thread that finds a request while another sleeps in the kernel makes that one poll, too.
+//!   Otherwise the kernel would wake it for every request that this thread finds, and it would
+//!   sleep again without knowing.
 //!
-//! All of this is said under one lock, which is held for a few instructions.
+//! One lock guards this state, and each thread holds it for a few instructions.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -25,64 +30,64 @@ use zerocopy::IntoBytes as _;
 
 use crate::lock::lock;
 
-/// So many look for requests while there is something to do.
+/// The number of threads that poll while there are requests.
 const ENOUGH: usize = 2;
 
 /// The threads of a mount.
 pub(super) struct Lookout {
     state: Mutex<State>,
     called: Condvar,
-    /// Wakes who sleeps in the kernel.
+    /// Wakes the thread that sleeps in the kernel.
     wake: OwnedFd,
 }
 
 #[derive(Default)]
 struct State {
-    /// Threads that look for a request, be it asleep in the kernel.
+    /// Threads that look for a request, polling or asleep in the kernel.
     looking: usize,
     /// Threads that rest, and have not been called.
     resting: usize,
-    /// Threads that have been called and do not know it yet. They look already.
+    /// Threads that have been called and have not noticed yet. They count as looking already.
     calls: usize,
-    /// Requests that were found.
+    /// Requests found.
     found: u64,
     /// Threads that are not alone on their CPU.
     accompanied: usize,
-    /// What those have found.
+    /// The requests that those threads have found.
     in_company: Finds,
-    /// One that looks is asleep in the kernel, and nobody has woken it.
+    /// A looking thread is asleep in the kernel, and no thread has woken it.
     asleep: bool,
     /// The mount has gone.
     ended: bool,
 }
 
-/// What threads have found.
+/// The requests that threads in company have found.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Finds {
     requests: u64,
-    /// Who asked last.
+    /// The last caller, by its thread id.
     asker: u32,
-    /// Requests of others than had asked before.
+    /// Requests from another caller than the one before.
     turns: u64,
 }
 
-/// What there is to say of the threads that are not alone on their CPU ([`company`](super::company)).
+/// The activity of the threads that are not alone on their CPU ([`company`](super::company)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accompanied {
     /// There are none.
     Nobody,
     /// They have found nothing.
     Idle,
-    /// They have found requests, all of one who asks.
+    /// They have found requests, all of one caller.
     AskedByOne,
-    /// They have found requests of several.
+    /// They have found requests of several callers.
     AskedBySeveral,
 }
 
-/// What a thread that has looked in vain does next.
+/// The next step of a thread that has polled in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It looks again: others find something, or it rested and has been called.
+    /// It polls again: others find requests, or it rested and has been called.
     Look,
     /// It sleeps in the kernel.
     Sleep,
@@ -94,14 +99,15 @@ impl Lookout {
         Ok(Self { state: Mutex::default(), called: Condvar::default(), wake })
     }
 
-    /// The calling thread looks for a request from now on. How many have been found so far.
+    /// Registers the calling thread as looking. Returns how many requests have been found so far.
     pub(super) fn begin(&self) -> u64 {
         let mut state = lock(&self.state);
         state.looking += 1;
         state.found
     }
 
-    /// It has found one, or gives up looking for good. `asker` waits for it, if this thread is not alone on its CPU.
+    /// Ends looking: the thread has found a request, or gives up for good. `asker` waits for the
+    /// request, if this thread is not alone on its CPU.
     pub(super) fn end(&self, asker: Option<u32>) {
         let mut state = lock(&self.state);
         state.looking -= 1;
@@ -123,7 +129,8 @@ impl Lookout {
         }
     }
 
-    /// It has looked in vain since `found` requests had been found, which is brought up to date.
+    /// Decides the next step of a thread that has polled in vain since `found` requests had been
+    /// found. Updates `found`.
     pub(super) fn in_vain(&self, found: &mut u64) -> Next {
         let mut state = lock(&self.state);
         let others_found = std::mem::replace(found, state.found) != state.found;
@@ -153,7 +160,8 @@ impl Lookout {
     pub(super) fn sleep(&self, device: BorrowedFd<'_>) -> io::Result<()> {
         let mut events = [device, self.wake.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let result = poll(&mut events, None);
-        // It may have been woken all the same, so that it looks once more than it had to.
+        // Another thread may have woken this one all the same, so that it looks once more than
+        // needed.
         lock(&self.state).asleep = false;
         if events[1].revents().contains(PollFlags::IN) {
             let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
@@ -164,13 +172,14 @@ impl Lookout {
         }
     }
 
-    /// The calling thread is not alone on its CPU from now on, or is it again.
+    /// Records that the calling thread now has company on its CPU, or is alone again.
     pub(super) fn note_company(&self, is_there: bool) {
         let accompanied = &mut lock(&self.state).accompanied;
         *accompanied = if is_there { *accompanied + 1 } else { *accompanied - 1 };
     }
 
-    /// What those that are not alone have done since they had found `found`, which is brought up to date.
+    /// Returns the activity of the threads in company since they had found `found`. Updates
+    /// `found`.
     pub(super) fn accompanied(&self, found: &mut Finds) -> Accompanied {
         let state = lock(&self.state);
         let now = state.in_company;
@@ -184,11 +193,11 @@ impl Lookout {
     }
 
     fn wake_up(&self) {
-        // It fails only where the counter is full, and then who sleeps is woken anyway.
+        // The write fails only where the counter is full, and then the sleeper wakes anyway.
         let _ = rustix::io::write(&self.wake, 1_u64.as_bytes());
     }
 
-    /// The mount has gone: nobody rests any more.
+    /// Ends all rests: the mount has gone.
     pub(super) fn close(&self) {
         lock(&self.state).ended = true;
         self.called.notify_all();
@@ -204,7 +213,8 @@ mod tests {
     const SOON: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A lookout at which one thread looks, and another has come to look in vain and rests; it says so when it is called.
+    /// Sets up a lookout where one thread looks, and another has polled in vain and rests. That one
+    /// reports when it is called.
     fn one_rests<'a>(scope: &'a std::thread::Scope<'a, '_>) -> (&'static Lookout, mpsc::Receiver<Next>) {
         let lookout: &Lookout = Box::leak(Box::new(Lookout::new().unwrap()));
         lookout.begin();

@@ -1,4 +1,4 @@
-//! How requests come from the kernel, and answers go back.
+//! Transports: the ways of requests from the kernel, and of answers back.
 
 mod channel;
 mod clone;
@@ -33,18 +33,21 @@ use waiters::Waiters;
 /// A thread that answers requests.
 type Worker<'scope> = thread::ScopedJoinHandle<'scope, io::Result<()>>;
 
-/// How long a thread looks for the next request before it sleeps: some times what waking takes.
+/// How long a thread polls for the next request before it sleeps: a few times the cost of waking.
 const PATIENCE: Duration = Duration::from_micros(100);
-/// Who sleeps longer than this does not look for the next request. So it takes a tenth of a CPU, at most, for nothing.
+/// After a longer sleep than this, a thread does not poll for the next request. So polling in vain
+/// takes a tenth of a CPU at most.
 const BUSY: Duration = Duration::from_millis(1);
 
-/// Answers what comes through `device`, which is mounted, until it is unmounted. `ready` is called when the kernel can use it.
+/// Answers the requests from `device`, which is mounted, until it is unmounted. Calls `ready` when
+/// the kernel can use it.
 ///
 /// # Errors
-/// What ends it but the end of the mount. Requests that are then under way are answered.
+/// Any failure that ends it, except the end of the mount. Requests that are then under way are
+/// answered.
 pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io::Result<()> {
     let device = Arc::new(device);
-    // Made before it is agreed that they are used: a container may not be allowed any.
+    // Made before kernel and server agree on rings: a container may not be allowed any.
     let max_bytes = server.config().max_ring_bytes;
     let queues = match server.config().transport {
         Transport::Device => None,
@@ -63,13 +66,13 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     }
     let waiters = Arc::new(Waiters::new(Cpus::of_this_thread()));
     if alive {
-        // Where there can be no further channel, the room of a removed file may be missed for a moment.
+        // Without a further channel, the server may miss the room of a removed file for a moment.
         let _ = channel::hear_beside(server, &device, &waiters);
         tell_through(server, &device);
     }
     let start = Start::default();
     let result = thread::scope(|scope| {
-        // However this ends, so that the scope can.
+        // This runs on every return, so that the scope can end.
         let _ended = EndsSurplus(server);
         let gate = SaysStart(&start);
         let surplus = || server.nodes.surplus.each_batch(|ids| prune(server, &device, ids));
@@ -96,7 +99,8 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     result
 }
 
-/// Holds threads back until all have been started, or until it is known that they cannot be: then they end without having served.
+/// Holds threads back until all have been started, or until it is known that they cannot be. In the
+/// second case they end without having served.
 #[derive(Default)]
 struct Start {
     goes: Mutex<Option<bool>>,
@@ -104,21 +108,21 @@ struct Start {
 }
 
 impl Start {
-    /// Whether to serve.
+    /// Waits for the start; returns whether to serve.
     fn wait(&self) -> bool {
         let goes = lock(&self.goes);
         let said = self.said.wait_while(goes, |goes| goes.is_none());
         said.unwrap_or_else(std::sync::PoisonError::into_inner).unwrap_or(false)
     }
 
-    /// Says so; the first time counts.
+    /// Starts the threads or sends them home; the first call counts.
     fn say(&self, goes: bool) {
         lock(&self.goes).get_or_insert(goes);
         self.said.notify_all();
     }
 }
 
-/// Sends the threads home if nothing else has been said.
+/// On drop, sends the threads home, unless they have been started.
 struct SaysStart<'a>(&'a Start);
 
 impl Drop for SaysStart<'_> {
@@ -127,7 +131,7 @@ impl Drop for SaysStart<'_> {
     }
 }
 
-/// Ends the thread that has the kernel forget nodes.
+/// On drop, ends the thread that makes the kernel forget nodes.
 struct EndsSurplus<'a>(&'a Server);
 
 impl Drop for EndsSurplus<'_> {
@@ -136,15 +140,16 @@ impl Drop for EndsSurplus<'_> {
     }
 }
 
-/// Has the server tell the kernel that attributes are out of date. For that the kernel takes no lock that somebody may hold who waits for an
-/// answer: it notes that it is to ask, and lets go of the node, which who has asked for the change still uses.
+/// Makes the server invalidate attributes in the kernel. For that the kernel takes no lock that the
+/// caller of the pending request may hold. It marks the attributes as out of date and releases the
+/// node, which that caller still uses.
 fn tell_through(server: &Server, device: &Arc<OwnedFd>) {
     let device = Arc::downgrade(device);
     server.tell_by(Box::new(move |server, ino| {
         let Some(device) = device.upgrade() else { return };
         let changed = NotifyInvalInodeOut { ino, off: -1, len: 0 };
         match notify(&device, NOTIFY_INVAL_INODE, &[changed.as_bytes()]) {
-            // Of a node that the kernel has forgotten it knows nothing; or the mount has gone.
+            // The kernel has forgotten the node, or the mount has gone.
             Ok(()) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
             Err(error) => {
                 server.log(&format!("the kernel was not told of changed attributes: {}", named(error)))
@@ -153,7 +158,7 @@ fn tell_through(server: &Server, device: &Arc<OwnedFd>) {
     }));
 }
 
-/// Tells the kernel something unasked.
+/// Sends the kernel a notification.
 fn notify(device: &OwnedFd, what: i32, parts: &[&[u8]]) -> rustix::io::Result<()> {
     let body = parts.concat();
     let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("a short message");
@@ -161,7 +166,7 @@ fn notify(device: &OwnedFd, what: i32, parts: &[&[u8]]) -> rustix::io::Result<()
     rustix::io::write(device, &[header.as_bytes(), &body].concat()).map(drop)
 }
 
-/// Asks the kernel to forget nodes that nobody uses.
+/// Asks the kernel to forget unused nodes.
 fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
     if !server.prunes() {
         return;
@@ -175,8 +180,8 @@ fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
     }
 }
 
-/// Has a request answered, with the body in `space`; gives the header of the answer, and how long the body is. `None` if nobody
-/// waits, or it has gone through `outlet`.
+/// Answers a request, with the body in `space`; returns the header of the answer, and the length of
+/// the body. `None` if the kernel does not wait, or the answer has gone through `outlet`.
 fn answer<'a>(
     server: &Server,
     request: &Request<'_>,
@@ -192,7 +197,7 @@ fn answer<'a>(
     Some((OutHeader { len, error, unique: request.header.unique }, body))
 }
 
-/// It may wait for the device for long.
+/// Returns whether a request may wait for the device for long.
 fn waits(opcode: u32) -> bool {
     use Opcode as Op;
     let opcode = Opcode::from_raw(opcode);
@@ -210,10 +215,10 @@ fn waits(opcode: u32) -> bool {
     )
 }
 
-/// Room for an answer to what [`waits`].
+/// Room for an answer to a request that [`waits`].
 const SHORT_ANSWER_BYTES: usize = 4096;
 
-/// An error of the system as people read it: without the number that Rust appends.
+/// Returns an error of the system without the number that Rust appends to its text.
 fn named(error: OsErrno) -> Errno {
     Errno::from_raw(u16::try_from(error.raw_os_error()).unwrap_or_default())
 }

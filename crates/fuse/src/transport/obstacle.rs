@@ -1,4 +1,4 @@
-//! What keeps requests from coming through rings, for a user who asks for them.
+//! Finds the reason why requests cannot come through rings, for a user that asks for them.
 
 use std::fs::read_to_string;
 use std::io;
@@ -8,7 +8,7 @@ use rustix::io::Errno as OsErrno;
 /// The switch of FUSE over `io_uring`, which kernels before 6.14 do not have.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// What the system says of `io_uring`.
+/// The system's settings of `io_uring`.
 struct System {
     /// `kernel.io_uring_disabled`, if there is such a setting.
     disabled: Option<String>,
@@ -18,7 +18,7 @@ struct System {
     switch: Option<String>,
 }
 
-/// Why there are no rings: `error` met the attempt to make them, or the kernel offered none.
+/// Returns why there are no rings: creating them failed with `error`, or the kernel offered none.
 pub(super) fn to_rings(error: Option<&io::Error>) -> io::Error {
     let read = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
     let filter = read("/proc/self/status").and_then(|status| {

@@ -1,11 +1,15 @@
-//! Large answers by `splice(2)`: the kernel copies them once, out of its cache of the image, and we do not touch them.
+//! Large answers by `splice(2)`: the kernel copies them once, out of its cache of the image, and
+//! the server does not touch them.
 //!
-//! The header is written to a pipe that belongs to the thread, then what is lent is spliced behind it, by reference, and all of it is
-//! spliced into `/dev/fuse`, which copies it to where the reader wants it. With `SPLICE_F_MOVE` the kernel would give the reader the pages
-//! themselves, and take them out of its cache of the image, from where the next reader wants them; so this is never asked for.
+//! The thread writes the header to a pipe of its own, then splices the lent body behind it, by
+//! reference. It then splices all of it into `/dev/fuse`, which copies it to where the reader wants
+//! it. With `SPLICE_F_MOVE` the kernel would give the reader the pages themselves. That would take
+//! them out of the cache of the image, where the next reader wants them, so the server never sets
+//! it.
 //!
-//! What is in the pipe is read when the second step copies it, so the lender waits for that. A pipe in which something may be left is
-//! thrown away: so no answer has anything of another one in it.
+//! The second step reads the bytes in the pipe when it copies them, so the lender waits for that.
+//! The thread discards a pipe that may still hold bytes: so no answer has bytes of another one in
+//! it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -20,11 +24,11 @@ use crate::abi::OutHeader;
 use crate::init::MAX_DATA_BYTES;
 use crate::reply::Outlet;
 
-/// The pipe of a thread; it is made when it is needed first.
+/// The pipe of a thread, made at its first use.
 #[derive(Default)]
 pub(super) struct Pipe {
     ends: Option<Ends>,
-    /// None could be made, or nothing goes through one, and no other will be tried.
+    /// No pipe could be made, or none can be used, and the thread tries no other.
     is_refused: bool,
 }
 
@@ -37,12 +41,12 @@ struct Ends {
 }
 
 impl Pipe {
-    /// The way through it to `device`.
+    /// Returns the path through the pipe to `device`.
     pub(super) fn outlet<'p>(&'p mut self, device: &'p OwnedFd) -> Spliced<'p> {
         Spliced { pipe: self, device }
     }
 
-    /// Takes its ends, to be put back when it is empty again.
+    /// Takes the ends out, to be put back when the pipe is empty again.
     fn take(&mut self) -> Option<Ends> {
         if self.ends.is_none() && !self.is_refused {
             self.ends = Ends::new().ok();
@@ -54,26 +58,26 @@ impl Pipe {
 
 impl Ends {
     fn new() -> Result<Self, OsErrno> {
-        // What has no room is an error, and waits for nobody.
+        // Nonblocking: a body without room is an error, and no thread waits.
         let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Who has many already may have no large one: then short answers go through it.
+        // A user with many pipes may get no large one: then only short answers go through it.
         let _ = fcntl_setpipe_size(&into, MAX_DATA_BYTES);
         let pages = fcntl_getpipe_size(&into)? / page_size();
         Ok(Self { out, into, pages })
     }
 
-    /// Whether a header and `body` have room.
+    /// Returns whether a header and `body` have room.
     fn has_room(&self, body: &[Lent<'_>]) -> bool {
-        // One that begins inside a page takes a part of one more.
+        // A piece that begins inside a page takes a part of one more.
         let pages = |piece: &Lent<'_>| match *piece {
             Lent::Host { offset, len, .. } => (in_page(offset) + len).div_ceil(page_size()),
             Lent::Zeroes(len) => len.div_ceil(page_size()),
         };
-        // And one for the header.
+        // The header takes one more.
         body.iter().map(pages).sum::<usize>() < self.pages
     }
 
-    /// Puts an answer in, and sends it. After an error something may be left in the pipe.
+    /// Puts an answer in, and sends it. After an error, bytes may be left in the pipe.
     fn send(&self, device: &OwnedFd, header: &OutHeader, body: &[Lent<'_>]) -> Result<(), OsErrno> {
         self.put(header.as_bytes())?;
         for piece in body {
@@ -99,7 +103,7 @@ impl Ends {
     fn put_from(&self, file: &File, mut offset: u64, len: usize) -> Result<(), OsErrno> {
         let mut left = len;
         while left > 0 {
-            // It moves the offset on.
+            // The call advances the offset.
             match splice(file, Some(&mut offset), &self.into, None, left, SpliceFlags::NONBLOCK)? {
                 // The file ends here, which it should not.
                 0 => return Err(OsErrno::IO),
@@ -121,13 +125,13 @@ impl Ends {
     }
 }
 
-/// How far inside a page that is.
+/// Returns the offset within its page.
 fn in_page(offset: u64) -> usize {
     // OK: less than a page.
     (offset % page_size() as u64) as usize
 }
 
-/// The way through a pipe to a device.
+/// The path through a pipe to a device.
 pub(super) struct Spliced<'p> {
     pipe: &'p mut Pipe,
     device: &'p OwnedFd,
@@ -145,7 +149,7 @@ impl Outlet for Spliced<'_> {
         let sent = ends.send(self.device, &OutHeader { len, error: 0, unique }, body);
         match sent {
             Ok(()) => self.pipe.ends = Some(ends),
-            // Where the image is, nothing can be spliced.
+            // The image's file system does not support splice.
             Err(OsErrno::INVAL) => self.pipe.is_refused = true,
             Err(_) => {}
         }
@@ -173,7 +177,7 @@ mod tests {
         file
     }
 
-    /// What comes out where the answer goes to.
+    /// Sends an answer to a file, and returns the bytes that arrive there.
     fn sent(pipe: &mut Pipe, body: &[Lent<'_>]) -> Option<Vec<u8>> {
         let (out, device) = pipe_with(PipeFlags::empty()).expect("a pipe");
         fcntl_setpipe_size(&device, MAX_DATA_BYTES).expect("as large as anybody may have it");

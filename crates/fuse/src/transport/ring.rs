@@ -1,9 +1,13 @@
 //! FUSE over `io_uring`: a queue a CPU, served by a thread on that CPU.
 //!
-//! A request is put into memory that the kernel has been given for it, and comes as a completion; the answer is put in its place, and
-//! goes back with the same step that waits for the next one. A program that asks sleeps on the CPU on which its answer is made, so that
-//! nobody has to be woken elsewhere. Who reads a long file does not sleep: the kernel asks ahead, and he has the CPU for what he does with it
-//! while another one copies ([`Placement`]). The layout is that of the kernel's document on FUSE over io_uring and of `linux/fuse.h`.
+//! The kernel puts a request into memory that the server has given it, and reports it as a
+//! completion. The server puts the answer in the same place. One system call hands the answer over
+//! and waits for the next request. A caller sleeps on the CPU that makes its answer, so no thread
+//! on another CPU has to be woken.
+//!
+//! The reader of a long file does not sleep: the kernel reads ahead, and the reader has its CPU
+//! while another one copies ([`Placement`]). The layout is that of the kernel's document on FUSE
+//! over io_uring and of `linux/fuse.h`.
 //!
 //! ```text
 //! thread of CPU n          kernel
@@ -12,9 +16,10 @@
 //!   COMMIT_AND_FETCH ────▶  the answer; the entry is free again
 //! ```
 //!
-//! An entry's memory belongs to the kernel from when it is handed over until its completion comes, and to us from then until it is
-//! handed over again ([`Slot`]). What waits for the device is answered by further threads, with a copy of the request; they leave
-//! the answer, and wake the thread of the queue, which hands it over.
+//! An entry's memory belongs to the kernel from its hand-over until its completion comes. It then
+//! belongs to the server until the next hand-over ([`Slot`]). Further threads answer requests that
+//! wait for the device, from a copy of the request. They leave the answer and wake the thread of
+//! the queue, which hands it over.
 
 mod placement;
 mod slot;
@@ -43,29 +48,30 @@ use crate::server::Server;
 
 /// Requests that one CPU may have under way.
 const DEPTH: usize = 8;
-/// What one of them carries, at least, if memory is short.
+/// The least that one request carries, if memory is short.
 const LEAST_BYTES: usize = 128 << 10;
-/// What the wake-up calls itself.
+/// The name of the wake-up's completion.
 const WAKE: u64 = u64::MAX;
 
 type Ring = IoUring<Entry128, cqueue::Entry>;
 
-/// Whether the kernel offers no rings for FUSE, as it does by default, so that none need be made.
+/// Returns whether the kernel offers no rings for FUSE, as it does by default. Then the server need
+/// not make any.
 pub(super) fn are_off() -> bool {
     const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     std::fs::read(SWITCH).is_ok_and(|switch| switch.trim_ascii() == b"N")
 }
 
-/// Makes a queue for each CPU there may ever be: the kernel uses none before it has all. The requests of those that there are take
-/// `max_bytes` of memory together, unless that is less than can be worked with.
+/// Makes a queue for each possible CPU: the kernel uses none before it has all. The requests of the
+/// present CPUs take `max_bytes` of memory together, unless that is too little to work with.
 pub(super) fn queues(device: &Arc<OwnedFd>, max_bytes: usize) -> io::Result<Vec<Queue>> {
     let bytes = request_bytes(max_bytes, listed("online")?.len());
     let last = listed("possible")?.into_iter().max().ok_or(io::ErrorKind::InvalidData)?;
     (0..=last).map(|number| Queue::new(number, device, bytes)).collect()
 }
 
-/// How much one request carries, where there are so many CPUs. Memory that is never written takes none; but who reads long files on all
-/// CPUs writes all.
+/// Returns how much one request carries, with `cpus` CPUs. Memory that is never written takes no
+/// room; but programs that read long files on all CPUs make the server write all of it.
 fn request_bytes(max_bytes: usize, cpus: usize) -> usize {
     let share = max_bytes / DEPTH / cpus.max(1);
     share.clamp(LEAST_BYTES, MAX_DATA_BYTES) / PAGE_BYTES * PAGE_BYTES
@@ -96,12 +102,12 @@ pub(super) struct Queue {
     /// Slots that the kernel has, or a thread that answers later.
     away: usize,
     late: Arc<Late>,
-    /// How long the next request is looked for before sleeping.
+    /// How long the thread polls for the next request before it sleeps.
     patience: Duration,
     placement: Placement,
 }
 
-/// Answers that came later, and how their queue hears of them.
+/// Answers of other threads, and the way to wake their queue.
 struct Late {
     answers: Mutex<Vec<(usize, OutHeader, Vec<u8>)>>,
     wake: OwnedFd,
@@ -110,7 +116,8 @@ struct Late {
 impl Queue {
     fn new(number: u16, device: &Arc<OwnedFd>, request_bytes: usize) -> io::Result<Self> {
         let entries = u32::try_from(DEPTH * 2).expect("a small number");
-        // Only the thread that serves it submits, and completions come when it returns from the kernel anyway.
+        // Only the thread that serves it submits, and completions come when it returns from the
+        // kernel anyway.
         let ring =
             Ring::builder().setup_coop_taskrun().setup_single_issuer().setup_r_disabled().build(entries)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -128,15 +135,15 @@ impl Queue {
         })
     }
 
-    /// How much one request carries.
+    /// Returns how much one request carries.
     pub(super) fn request_bytes(&self) -> usize {
         self.slots[0].payload_bytes()
     }
 
-    /// Answers requests until the mount is no more.
+    /// Answers requests until the end of the mount.
     fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
         run_on(self.number.into());
-        // It is this thread's from now on.
+        // The ring is this thread's from now on.
         self.ring.submitter().register_enable_rings()?;
         self.listen()?;
         for index in 0..self.slots.len() {
@@ -160,16 +167,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Hands over what there is, and waits for a completion.
+    /// Hands over all answers, and waits for a completion.
     ///
-    /// Whoever asks and gets an answer mostly asks again at once. A CPU that has gone to sleep meanwhile takes longer to wake, in a
-    /// virtual machine, than the request itself; so a queue that was asked shortly before looks for the next request for
-    /// a moment, and lets whoever wants its CPU have it each time that it has looked. Where requests are
-    /// seldom it sleeps at once.
+    /// A caller that gets an answer mostly sends its next request at once. In a virtual machine, a
+    /// CPU that has gone to sleep meanwhile takes longer to wake than the request itself. So after
+    /// a request, the thread polls for the next one for a moment. It yields its CPU after each
+    /// poll. Where requests are seldom it sleeps at once.
     fn wait(&mut self) -> io::Result<()> {
         if !self.patience.is_zero() {
             self.ring.submit()?;
-            // Who was waked by the answer may have asked again before it returned.
+            // The caller that the answer woke may have sent its next request before the system call
+            // returned.
             if !self.ring.completion().is_empty() {
                 return Ok(());
             }
@@ -186,7 +194,7 @@ impl Queue {
         Ok(())
     }
 
-    /// A slot has come back.
+    /// Handles the completion of a slot.
     fn complete(
         &mut self,
         server: &Arc<Server>,
@@ -198,7 +206,7 @@ impl Queue {
         self.away -= 1;
         if result < 0 {
             let error = OsErrno::from_raw_os_error(-result);
-            // The end of the mount; a slot whose answer was not taken is not given another request.
+            // The end of the mount. A slot whose answer was not taken gets no further request.
             if !matches!(error, OsErrno::NOTCONN | OsErrno::CANCELED | OsErrno::CONNABORTED) {
                 server.log(&format!("a place of queue {} is lost: {}", self.number, named(error)));
             }
@@ -229,14 +237,14 @@ impl Queue {
             let (header, len) = answer_parts(&server, &parts, &payload, &mut body);
             body.truncate(len);
             lock(&late.answers).push((index, header, body));
-            // It fails only where the counter is full, and then there is a wake-up on its way.
+            // The write fails only where the counter is full, and then a wake-up is on its way.
             let _ = rustix::io::write(&late.wake, 1_u64.as_bytes());
         }));
     }
 
-    /// Hands over what was answered later.
+    /// Hands over the answers of other threads.
     fn woken(&mut self) -> io::Result<()> {
-        // Emptied before it is looked whether there is something: what comes then wakes again.
+        // The counter is emptied before the thread looks for answers: a later one wakes it again.
         let _ = rustix::io::read(&self.late.wake, &mut [0_u8; 8]);
         let answers = std::mem::take(&mut *lock(&self.late.answers));
         for (index, header, body) in answers {
@@ -254,7 +262,7 @@ impl Queue {
         self.slots[index].hand_over(&mut self.ring, device, self.number, command, index as u64)
     }
 
-    /// Has the next wake-up come as a completion.
+    /// Makes the next wake-up come as a completion.
     fn listen(&mut self) -> io::Result<()> {
         push_poll(&mut self.ring, self.late.wake.as_raw_fd(), PollFlags::IN, WAKE)
     }

@@ -1,4 +1,4 @@
-//! Threads for what waits for the device, so that other requests need not wait for it.
+//! Threads for requests that wait for the device, so that other requests need not wait for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use extern4_sync::primitive::{Condvar, Mutex, thread};
 use super::cpus::Cpus;
 use crate::lock::lock;
 
-/// So many wait at a time; further ones wait for these.
+/// The most requests that wait at a time; further ones wait for these.
 const MAX_THREADS: usize = 16;
 
-/// Something to be done.
+/// A request to be answered.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that come as they are needed, and stay.
+/// A pool of threads that start as they are needed, and stay.
 pub(super) struct Waiters {
     cpus: Cpus,
     shared: Arc<Shared>,
@@ -32,22 +32,22 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Threads that have nothing to do.
     idle: usize,
-    /// Nothing more will come.
+    /// No more jobs will come.
     ended: bool,
 }
 
 impl Waiters {
-    /// Threads that run on these CPUs.
+    /// Creates a pool whose threads run on these CPUs.
     pub(super) fn new(cpus: Cpus) -> Self {
         Self { cpus, shared: Arc::default(), threads: Mutex::default() }
     }
 
-    /// The CPUs that they run on.
+    /// Returns the CPUs that the threads run on.
     pub(super) fn cpus(&self) -> &Cpus {
         &self.cpus
     }
 
-    /// Has another thread do `job`.
+    /// Gives `job` to another thread.
     pub(super) fn hand_over(&self, job: Job) {
         let mut queue = lock(&self.shared.queue);
         queue.jobs.push_back(job);
@@ -62,7 +62,7 @@ impl Waiters {
         self.shared.more.notify_one();
     }
 
-    /// Starts a thread if there may be more; false if the system allows none at all.
+    /// Starts a thread if there may be more; returns false if the system allows none at all.
     fn one_more(&self) -> bool {
         let mut threads = lock(&self.threads);
         if threads.len() < MAX_THREADS {
@@ -76,12 +76,12 @@ impl Waiters {
         !threads.is_empty()
     }
 
-    /// Waits until all is done.
+    /// Waits until all jobs are done.
     pub(super) fn finish(&self) {
         lock(&self.shared.queue).ended = true;
         self.shared.more.notify_all();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
-            // What it did has caught its own faults.
+            // Each job has caught its own faults.
             let _ = thread.join();
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// Whoever hands something over may be bound to one CPU.
+    /// The thread that hands a job over may be bound to one CPU.
     #[test]
     fn who_waits_may_run_on_any_cpu() {
         let cpus = Cpus::of_this_thread();

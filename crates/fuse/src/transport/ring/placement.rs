@@ -1,28 +1,30 @@
-//! Where the thread of a queue runs.
+//! The CPU on which the thread of a queue runs.
 //!
-//! Who asks and waits is answered soonest on the CPU on which he waits. Who reads a long file does not wait, for the kernel asks ahead: if
-//! what he is to read next is copied on another CPU meanwhile, he has his own one for himself.
+//! A caller that waits is answered soonest on its own CPU. The reader of a long file does not wait,
+//! for the kernel reads ahead. If another CPU copies the next part meanwhile, the reader has its
+//! own CPU for itself.
 
 use rustix::fs::OFlags;
 
 use crate::abi::{Opcode, ReadIn};
 use crate::request::Request;
 
-/// So much is asked for at once only ahead, or by who goes past the kernel's cache.
+/// Only read-ahead, or a caller that bypasses the kernel's cache, asks for this much at once.
 const AHEAD_BYTES: u32 = 128 << 10;
-/// After so many requests of the other kind it changes: to change takes as long as some short answers.
+/// The number of requests of the other kind after which the thread moves: a move takes as long as
+/// some short answers.
 const AGREE: u32 = 2;
 
-/// On which CPUs.
+/// The CPUs on which the thread may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cpu {
-    /// That of the queue.
+    /// The CPU of the queue.
     #[default]
     Own,
     Any,
 }
 
-/// Where it runs, and what speaks against that.
+/// The present CPU of the thread, and the requests that speak against it.
 #[derive(Default)]
 pub(super) struct Placement {
     now: Cpu,
@@ -30,7 +32,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// Where to run after this request, if that is to change.
+    /// Returns the CPU on which to run after this request, if that is to change.
     pub(super) fn after(&mut self, request: Request<'_>) -> Option<Cpu> {
         self.change(if asks_ahead(request) { Cpu::Any } else { Cpu::Own })
     }
@@ -45,7 +47,7 @@ impl Placement {
     }
 }
 
-/// Whether nobody waits for it, as far as can be seen.
+/// Returns whether no caller waits for the request, as far as the server can see.
 fn asks_ahead(request: Request<'_>) -> bool {
     request.header.opcode == Opcode::Read as u32
         && request

@@ -1,7 +1,8 @@
-//! A place for one request and its answer, in memory that kernel and server use in turn.
+//! A place for one request and its answer, in memory that kernel and server use alternately.
 //!
-//! The memory is reached through pointers, and the kernel writes to it whenever it has the slot. So nothing here looks at it then
-//! (`is_away`), and a slot that is dropped while the kernel has it leaves its memory to the kernel for good.
+//! The memory is reached through pointers, and the kernel writes to it whenever it has the slot. So
+//! the code here does not look at it then (`is_away`). A slot that is dropped while the kernel has
+//! it leaves its memory to the kernel for good.
 
 #![allow(unsafe_code)]
 
@@ -22,8 +23,8 @@ use crate::request::Request;
 use crate::server::Server;
 use crate::transport::answer;
 
-/// What a request may bring along, an answer aside, that is copied before it is answered. What is longer is data to be written,
-/// and has a short answer.
+/// The most bytes of a request's payload that are copied before the answer. A longer payload is
+/// data to be written, and has a short answer.
 const COPIED_BYTES: usize = 8192;
 const SHORT_ANSWER_BYTES: usize = 256;
 
@@ -38,18 +39,18 @@ struct IoVec {
 pub(super) struct Slot {
     header: NonNull<RingHeader>,
     payload: NonNull<[u8]>,
-    /// Both, as the kernel is told of them.
+    /// The two parts of the memory, as the kernel is told of them.
     vectors: Box<[IoVec; 2]>,
     copied: Vec<u8>,
     commit_id: u64,
     is_away: bool,
 }
 
-// SAFETY: the pointers are to memory of its own, which nothing else points to but the kernel.
+// SAFETY: the pointers are to memory of its own, which only the kernel points to otherwise.
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// One for requests that carry so much.
+    /// Creates a slot for requests that carry `payload_bytes`.
     pub(super) fn new(payload_bytes: usize) -> io::Result<Self> {
         let payload = map_payload(payload_bytes)?;
         let header = Box::leak(Box::new(RingHeader::new_zeroed()));
@@ -61,26 +62,27 @@ impl Slot {
         Ok(Self { header, payload, vectors, copied: Vec::new(), commit_id: 0, is_away: false })
     }
 
-    /// How much a request may carry.
+    /// Returns how much a request may carry.
     pub(super) fn payload_bytes(&self) -> usize {
         self.payload.len()
     }
 
-    /// Both parts of the memory.
+    /// Returns both parts of the memory.
     fn memory(&mut self) -> (&mut RingHeader, &mut [u8]) {
         assert!(!self.is_away, "the kernel has this slot");
         // SAFETY: both were made in `new` and are freed in `drop`.
-        // SAFETY: the kernel does not have them, and `self` is borrowed exclusively, so nobody else uses them.
+        // SAFETY: the kernel does not have them, and `self` is borrowed exclusively, so no other
+        // code uses them.
         unsafe { (self.header.as_mut(), self.payload.as_mut()) }
     }
 
-    /// The slot has come back with a request.
+    /// Marks the slot as back from the kernel, with a request.
     pub(super) fn come_back(&mut self) {
         self.is_away = false;
         self.commit_id = self.memory().0.entry.commit_id;
     }
 
-    /// Copies what came along with the request, unless it is data to be written.
+    /// Copies the payload of the request, unless it is data to be written.
     fn parts(&mut self) -> (RingHeader, Option<Vec<u8>>) {
         let mut copied = std::mem::take(&mut self.copied);
         let (header, payload) = self.memory();
@@ -93,13 +95,13 @@ impl Slot {
         (*header, Some(copied))
     }
 
-    /// What is asked for; without names and data.
+    /// Returns the request, without names and data.
     pub(super) fn request(&mut self) -> Request<'_> {
         let (header, _) = self.memory();
         request(header, &[])
     }
 
-    /// A copy of the request, to be answered elsewhere; nothing that is data to be written is.
+    /// Returns a copy of the request, to be answered elsewhere. It has no data to be written.
     pub(super) fn copy(&mut self) -> (RingHeader, Vec<u8>) {
         let (header, copied) = self.parts();
         (header, copied.unwrap_or_default())
@@ -133,7 +135,8 @@ impl Slot {
         place.entry.payload_size = u32::try_from(body).expect("no longer than there is room");
     }
 
-    /// Gives the slot to the kernel, as an entry of queue `queue`: with `command`, in a submission that is called `name`.
+    /// Gives the slot to the kernel, as an entry of queue `queue`: with `command`, in a submission
+    /// that is called `name`.
     pub(super) fn hand_over(
         &mut self,
         ring: &mut Ring,
@@ -159,16 +162,20 @@ impl Slot {
         };
         let arguments = RingCommand { commit_id: self.commit_id, queue, ..RingCommand::default() };
         sqe.arguments[..size_of::<RingCommand>()].copy_from_slice(arguments.as_bytes());
-        // SAFETY: both are 128 bytes without padding, and the crate's is the kernel's structure, whose every byte may be anything.
+        // SAFETY: both are 128 bytes without padding, and the crate's is the kernel's structure,
+        // whose every byte may be anything.
         let sqe = unsafe { transmute::<Submission, Entry128>(sqe) };
         self.is_away = true;
-        // SAFETY: the memory that the vectors name stays until the slot has come back, for `drop` leaves it if that has not.
-        // SAFETY: the vectors themselves are read when it is submitted, and stand in a box of the slot.
+        // SAFETY: the memory that the vectors name stays until the slot has come back, for `drop`
+        // leaves it if that has not.
+        // SAFETY: the kernel reads the vectors themselves at submission, and they stand in a box of
+        // the slot.
         unsafe { push(ring, &sqe) }
     }
 }
 
-/// Memory for what comes along. It begins with a page: the kernel copies a page at a time, and would have to find two of ours for each.
+/// Maps memory for payloads. It begins with a page: the kernel copies a page at a time, and would
+/// otherwise have to find two of the server's pages for each.
 fn map_payload(bytes: usize) -> io::Result<NonNull<[u8]>> {
     let rights = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses where nothing is.
@@ -177,7 +184,7 @@ fn map_payload(bytes: usize) -> io::Result<NonNull<[u8]>> {
     Ok(NonNull::slice_from_raw_parts(memory, bytes))
 }
 
-/// Has it come as a completion that is called `name` when `file` is ready.
+/// Requests a completion, called `name`, for when `file` is ready.
 pub(super) fn push_poll(ring: &mut Ring, file: RawFd, ready: PollFlags, name: u64) -> io::Result<()> {
     let poll = opcode::PollAdd::new(types::Fd(file), u32::from(ready.bits())).build();
     // SAFETY: it names no memory.
@@ -187,7 +194,7 @@ pub(super) fn push_poll(ring: &mut Ring, file: RawFd, ready: PollFlags, name: u6
 /// Enters a submission.
 ///
 /// # Safety
-/// What it names has to stay until its completion.
+/// Memory that the submission names has to stay until its completion.
 unsafe fn push(ring: &mut Ring, entry: &Entry128) -> io::Result<()> {
     loop {
         // SAFETY: as the caller has promised.
@@ -201,9 +208,9 @@ unsafe fn push(ring: &mut Ring, entry: &Entry128) -> io::Result<()> {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.is_away {
-            // SAFETY: it came from a box in `new`, and nobody has it any more.
+            // SAFETY: it came from a box in `new`, and nothing else has it any more.
             drop(unsafe { Box::from_raw(self.header.as_ptr()) });
-            // SAFETY: it was mapped in `new`, and nobody has it any more.
+            // SAFETY: it was mapped in `new`, and nothing else has it any more.
             let _ = unsafe { munmap(self.payload.as_ptr().cast(), self.payload.len()) };
         }
     }
@@ -217,7 +224,7 @@ pub(super) fn answer_parts(
     space: &mut [u8],
 ) -> (OutHeader, usize) {
     let request = request(parts, payload);
-    // Nothing comes this way that nobody waits for; if it did, an empty answer would free its slot.
+    // No request without an answer comes this way; if one did, an empty answer would free its slot.
     answer(server, &request, space, None)
         .unwrap_or((OutHeader { unique: request.header.unique, ..OutHeader::default() }, 0))
 }
