@@ -1,12 +1,14 @@
-//! What is committed and not yet where it belongs.
+//! Checkpoints: writing committed blocks in place.
 //!
-//! Of each block, the newest committed image is kept until it is written home. Blocks are written in their order, in
-//! slices, so that a commit need not wait for all of them; when those that the oldest transactions were the last to
-//! change are all written, and flushed, these transactions leave the log.
+//! The checkpoint keeps the newest committed image of each block until the block is written in
+//! place. It writes blocks in ascending order, in slices, so that a commit need not wait for all of
+//! them. The oldest transactions leave the log once all blocks that they were the last to change
+//! are written and flushed.
 //!
-//! A block that a committed transaction has revoked is forgotten: it may belong to a file by now, whose data must not
-//! be overwritten. Until the transaction is committed, its older image still has to be written, since after a crash
-//! the block would be what it was.
+//! A block that a committed transaction has revoked is dropped from the list: it may belong to a
+//! file by now, and a write would destroy that file's data. Until the revoking transaction is
+//! committed, the older image still has to be written. After a crash the block would be metadata
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +20,10 @@ use crate::Error;
 use crate::counters::Counters;
 use crate::log::Log;
 
-/// Blocks written between two looks at whether a commit is wanted.
+/// Blocks written between two checks for a wanted commit.
 const SLICE: usize = 1024;
-/// Bytes of images that may wait. A large log would let them fill the memory long before it is half full.
+/// Bytes of images that may wait. A large log would let them fill the memory long before it is half
+/// full.
 const MAX_BYTES: usize = 64 << 20;
 
 /// The newest committed image of a block.
@@ -28,7 +31,7 @@ struct Homeless {
     /// The transaction that changed it last.
     tid: Tid,
     image: Image,
-    /// Until the image stands on the device, the cache must not read the block from there.
+    /// Until the image is on the device, the cache must not read the block from there.
     _pin: Pin,
 }
 
@@ -39,7 +42,7 @@ struct Walk {
     at: u64,
 }
 
-/// The blocks to be written home.
+/// The blocks to be written in place.
 pub(crate) struct Checkpoint {
     volume: Arc<dyn BlockDevice>,
     block_size: u32,
@@ -53,7 +56,7 @@ impl Checkpoint {
         Self { volume, block_size, homeless: BTreeMap::new(), walk: None, counters }
     }
 
-    /// Notes what transaction `tid`, now committed, has done.
+    /// Notes the changed and revoked blocks of transaction `tid`, which is committed.
     pub(crate) fn note(&mut self, tid: Tid, changed: Vec<(Pin, Image)>, revoked: &[u64]) {
         for block in revoked {
             self.homeless.remove(block);
@@ -63,22 +66,22 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a walk has begun and not ended.
+    /// Returns whether a walk has begun and not ended.
     pub(crate) fn is_walking(&self) -> bool {
         self.walk.is_some()
     }
 
-    /// Whether so much waits to be written that it should not wait for the log to fill.
+    /// Returns whether too many images wait to be written to let them wait until the log fills.
     pub(crate) fn is_large(&self) -> bool {
         self.homeless.len() >= MAX_BYTES / usize::try_from(self.block_size).unwrap_or(MAX_BYTES)
     }
 
-    /// Begins to write what the log needs the transactions up to `last` for.
+    /// Begins to write the blocks for which the log still needs the transactions up to `last`.
     pub(crate) fn begin(&mut self, last: Tid) {
         self.walk = Some(Walk { last, at: 0 });
     }
 
-    /// Writes the next slice. With the last one, the transactions leave the log.
+    /// Writes the next slice. After the last one, the transactions leave the log.
     pub(crate) fn step(&mut self, log: &mut Log) -> Result<(), Error> {
         let Some(Walk { last, at }) = self.walk else { return Ok(()) };
         let slice: Vec<u64> = self
@@ -100,8 +103,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Writes blocks home. Their images are then given up: the device has them, though it may not be durable yet,
-    /// which the log knows.
+    /// Writes blocks in place. Their images are then dropped: the device has them, though perhaps
+    /// not durably yet. Their transactions stay in the log until a flush makes them durable.
     fn write(&mut self, blocks: &[u64]) -> Result<(), Error> {
         let mut writer = BlockWriter::new(&self.volume, self.block_size);
         for block in blocks {

@@ -1,7 +1,8 @@
 //! The thread that commits and checkpoints.
 //!
-//! It alone touches the log and the blocks on their way home, so these have no lock, and a block can never be written
-//! home after the observer has heard that its revocation is durable.
+//! Only this thread touches the log and the blocks to be written in place, so these have no lock.
+//! So a block can never be written in place after the observer has been told that its revocation is
+//! durable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::transactions::Observer;
 /// A transaction that no handle can change any more.
 pub(crate) struct Closed {
     pub(crate) tid: Tid,
-    /// Blocks and what they held when the last handle was gone, ascending.
+    /// Blocks with their contents when the last handle was dropped, ascending.
     pub(crate) changed: Vec<(Pin, Image)>,
     /// Blocks of metadata that were freed, ascending.
     pub(crate) revoked: Vec<u64>,
@@ -28,13 +29,13 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Whether there is nothing to be made durable but file data.
+    /// Returns whether there is nothing to be made durable but file data.
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.revoked.is_empty() && self.freed.is_empty()
     }
 }
 
-/// What stands behind the thread: a log, with what is not home yet, or just the volume.
+/// The log, and the committed blocks that are not yet written in place.
 pub(crate) struct Journaling {
     pub(crate) log: Log,
     pub(crate) checkpoint: Checkpoint,
@@ -48,8 +49,8 @@ pub(crate) struct Committer {
     closed: Option<Closed>,
 }
 
-/// What stands neither in the log nor at home for sure, after an error. Its blocks stay in memory: whoever goes on
-/// reading sees what has been changed, and not half of it.
+/// The blocks that may be neither in the log nor in place after an error. They stay in memory, so
+/// that later readers see every change in full, and not half of it.
 #[expect(dead_code, reason = "it is kept for the pins in it")]
 pub(crate) struct Unwritten(Option<Closed>, Option<Journaling>);
 
@@ -62,7 +63,7 @@ impl Committer {
         Self { shared, observer, journaling, closed: None }
     }
 
-    /// Works until the journal is closed, dropped or broken.
+    /// Runs until the journal is closed, dropped or broken.
     pub(crate) fn run(mut self) {
         let _panic = Panic(Arc::clone(&self.shared));
         loop {
@@ -96,7 +97,7 @@ impl Committer {
         self.shared.keep(Unwritten(self.closed, self.journaling));
     }
 
-    /// After an error nothing more is written but the note of it.
+    /// Stops after an error: nothing more is written except the note of the error.
     fn fail(&mut self, error: Error) {
         let stopped = self.shared.is_halted();
         self.shared.fail(error);
@@ -129,7 +130,7 @@ impl Committer {
             }
         }
         Counters::add(&self.shared.counters.transactions, 1);
-        // Before those who wait are woken, so that they can use what was freed.
+        // Called before the waiting threads are woken, so that they can use the freed blocks.
         self.observer.committed(tid, &freed);
         self.shared.committed(Some(tid), flush);
         if let Some(journaling) = &mut self.journaling {
@@ -168,8 +169,8 @@ impl Committer {
     }
 }
 
-/// Without a journal: file data is made durable, then what refers to it is written, in the order of blocks. Returns
-/// false: nothing needs to be revoked.
+/// Commits without a journal. Makes file data durable, then writes the blocks that refer to it, in
+/// ascending order. Returns false: no block needs to be revoked.
 fn write_home(shared: &Shared, closed: &Closed) -> Result<bool, Error> {
     shared.flush_volume()?;
     shared.go_on()?;
@@ -184,7 +185,7 @@ fn write_home(shared: &Shared, closed: &Closed) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Tells everybody should the committer panic, so that nobody waits for ever.
+/// A guard that reports a panic of the committer, so that no thread waits for ever.
 struct Panic(Arc<Shared>);
 
 impl Drop for Panic {
@@ -196,11 +197,11 @@ impl Drop for Panic {
 }
 
 impl Journaling {
-    /// Makes a transaction durable in the log. Returns whether there were blocks to be revoked, and the log cannot say
-    /// so.
+    /// Makes a transaction durable in the log. Returns true if there were blocks to be revoked and
+    /// the log cannot record that.
     fn append(&mut self, shared: &Shared, closed: &Closed) -> Result<bool, Error> {
         self.make_room(shared, closed)?;
-        // Of blocks that the log has no copy of, there is nothing to be revoked.
+        // A block that the log has no copy of needs no revocation.
         let revoked = closed.revoked.iter().copied();
         let mut revokes: Vec<_> = revoked.filter(|block| self.log.has_copy(*block)).collect();
         let unsaid = !revokes.is_empty() && !self.log.can_revoke();
@@ -214,11 +215,11 @@ impl Journaling {
         Ok(unsaid)
     }
 
-    /// Sees to it that the log has room for a transaction.
+    /// Makes room in the log for a transaction.
     fn make_room(&mut self, shared: &Shared, closed: &Closed) -> Result<(), Error> {
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         let measure = self.log.measure();
-        // No more than there are copies in the log, however many blocks have been freed.
+        // At most one for each block with a copy in the log, however many blocks have been freed.
         let revokes = closed.revoked.iter().filter(|block| self.log.has_copy(**block)).count();
         let blocks = measure.blocks(count(closed.changed.len()), count(revokes));
         if blocks > u64::from(measure.room) {
@@ -230,7 +231,7 @@ impl Journaling {
         Ok(())
     }
 
-    /// Writes everything home that is committed, so that the log holds nothing that is needed.
+    /// Writes all committed blocks in place, so that the log holds nothing that is needed.
     fn checkpoint_all(&mut self, shared: &Shared) -> Result<(), Error> {
         let Some((last, _)) = self.log.live().last() else { return Ok(()) };
         self.checkpoint.begin(last);
@@ -241,8 +242,10 @@ impl Journaling {
         Ok(())
     }
 
-    /// Once the log is half full, or the memory, begins to free half of what is used. Blocks that younger transactions
-    /// have changed again stay in the log until then, so that those changed all the time are seldom written.
+    /// Begins a checkpoint once the log is half full, or once the waiting images take too much
+    /// memory. The checkpoint frees half of the used log. Blocks that younger transactions have
+    /// changed again stay in the log until then, so blocks that change all the time are seldom
+    /// written.
     fn begin_checkpoint(&mut self) {
         let measure = self.log.measure();
         let half_full = self.log.free() <= measure.room / 2;

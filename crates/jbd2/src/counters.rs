@@ -1,32 +1,32 @@
-//! What the transactions of a volume have cost so far.
+//! Counters of the work that the transactions of a volume have done.
 
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Counts since the volume was opened for writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Transactions that have become durable, empty ones not counted.
+    /// Transactions that have become durable, except empty ones.
     pub transactions: u64,
     /// Handles that were opened.
     pub handles: u64,
-    /// Copies of blocks written to the log; without a journal, blocks written to where they belong by commits.
+    /// Copies of blocks written to the log; without a journal, blocks that commits wrote in place.
     pub blocks_logged: u64,
     /// Bytes written to the log, all its blocks counted.
     pub bytes_logged: u64,
     /// Revoked blocks written to the log.
     pub revokes: u64,
-    /// Flushes of devices, those of checkpoints included.
+    /// Flushes of devices, including those of checkpoints.
     pub flushes: u64,
-    /// Times that the tail of the log was moved on.
+    /// Times that a checkpoint moved the tail of the log on.
     pub checkpoints: u64,
-    /// Blocks that checkpoints wrote to where they belong.
+    /// Blocks that checkpoints wrote in place.
     pub blocks_checkpointed: u64,
     /// Times that a handle had to wait for a commit to close the transaction, or for room.
     pub waits: u64,
 }
 
-/// The counters behind [`Stats`], but for the handles. Nobody concludes anything from one about another: all accesses are
-/// relaxed.
+/// The counters behind [`Stats`], except the handles. No reader draws conclusions from one counter
+/// about another, so all accesses are relaxed.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) transactions: AtomicU64,

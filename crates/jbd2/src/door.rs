@@ -1,38 +1,47 @@
-//! The way into the running transaction, which takes no lock as long as there is plenty of room in the log.
+//! The handle admission gate: opens and drops handles without a lock while the log has plenty of
+//! room.
 //!
-//! Who comes and goes counts itself on a line of its own thread ([`ThreadRefcount`]), and takes the
-//! credits that it needs from a pool that no other thread sees ([`PerThread`]). So handles of
-//! different threads write nothing in common. All else happens under the lock of `shared`: closing
-//! a transaction, filling a pool, and everything once the log's room becomes short.
+//! A handle counts itself in and out on a cache line of its own thread ([`ThreadRefcount`]). It
+//! takes its credits from a pool that no other thread sees ([`PerThread`]). So handles of different
+//! threads write no memory in common. All else happens under the lock of `shared`: closing a
+//! transaction, filling a pool, and every admission once the log runs short of room.
 //!
 //! # The word `open`
-//! It holds the number of the running transaction while anybody may walk in, and 0 while the lock has to be taken: a commit
-//! closes the transaction, an operation waits for room, or nothing may be changed any more. It is written under the lock, and
-//! no number comes again.
+//! `open` holds the number of the running transaction while handles may enter without the lock. It
+//! holds 0 while they must take the lock: a commit closes the transaction, an operation waits for
+//! room, or an error has stopped all changes. Threads write it under the lock, and no number is
+//! ever used twice.
 //!
-//! # Who belongs to which transaction
-//! 1. Who comes looks at `open`, enters the count, and looks again. If there is the same number, he is inside, and part of
-//!    that transaction. Otherwise he leaves and takes the lock.
-//! 2. Who closes the transaction sets `open` to 0 and counts until nobody is inside. By the
-//!    handshake of [`ThreadRefcount`], either the count has who entered, or he finds `open`
-//!    changed: so who is not waited for is not part of it. With the lock held, nobody comes in
-//!    otherwise.
-//! 3. A count of zero is true ([`ThreadRefcount::count`]), and who leaves does so by `Release`
-//!    after his last change; so the closer, who counts by `Acquire`, sees all of them, and none is
-//!    made any more: a snapshot is whole.
-//! 4. Who comes has credits of the transaction of that number, which his thread took under the lock after it had been opened: so he
-//!    finds it empty, and its `tid`, and what `open` orders is what follows from the handshake.
-//! 5. Who leaves looks at `open` after that. By the same handshake, either a count does not have him, or he sees that it has
-//!    been shut, takes the lock and wakes those who count. They count with the lock held until they wait.
+//! # Which handle belongs to which transaction
+//! 1. A starting handle loads `open`, increments its thread's count, and loads `open` again. If the
+//!    number has not changed, the handle is inside and belongs to that transaction. Otherwise it
+//!    leaves and takes the lock.
+//! 2. The thread that closes the transaction (the closer) sets `open` to 0 and counts until the
+//!    count is 0. By the handshake of [`ThreadRefcount`], either its count includes an entering
+//!    handle, or that handle finds `open` changed. So a handle that the closer does not wait for is
+//!    not part of the transaction. With the lock held, no handle enters any other way.
+//! 3. A count of zero is exact ([`ThreadRefcount::count`]). A handle leaves with `Release` after
+//!    its last change, and the closer counts with `Acquire`. So the closer sees all changes, no
+//!    handle makes another, and a snapshot is complete.
+//! 4. An entering handle has credits of the transaction with that number. Its thread took them
+//!    under the lock after the transaction was opened, so it sees the emptied transaction and its
+//!    `tid`. So `open` itself needs no ordering but that of the handshake.
+//! 5. A leaving handle loads `open` after it has left. By the same handshake, either the closer's
+//!    count no longer includes the handle, or the handle sees that the gate is shut. In the second
+//!    case it takes the lock and wakes the closer. The closer holds the lock while it counts and
+//!    until it waits.
 //!
 //! # Credits
-//! Under the lock stands how many credits have been granted in this transaction (`State::granted`). They are, together:
-//! blocks that have been changed, what handles may still change, and what lies in pools. A block that a handle is the first to change
-//! moves one from the second to the first, what is left goes to a pool when it is dropped. None of this changes the sum,
-//! so nothing but a grant has to be held against the limit. When the room becomes short, `open` is set to 0 for the rest of the
-//! transaction; from then on each handle takes its credits from the grant and gives them back, under the lock, and what
-//! lies in pools is found again as soon as nobody is inside: then what has been granted is what has been changed. Pools are void with
-//! the number of their transaction.
+//! `State::granted`, under the lock, is the number of credits granted in this transaction. It is
+//! the sum of three parts: blocks that handles have changed, blocks that open handles may still
+//! change, and credits in pools. A handle that is the first to change a block moves one credit from
+//! the second part to the first. A dropped handle returns its unused credits to a pool. Neither
+//! changes the sum, so only a grant is checked against the limit.
+//!
+//! When room runs short, `open` becomes 0 for the rest of the transaction. From then on each handle
+//! takes its credits from the grant and returns them, under the lock. Credits in pools are
+//! reclaimed once no handle is inside: `granted` is then the number of changed blocks. Pools lose
+//! their credits when the transaction's number changes.
 
 use std::cell::Cell;
 
@@ -41,23 +50,27 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
 use extern4_sync::thread_refcount::ThreadRefcount;
 
-/// Nobody may walk in.
+/// The value of `open` while handles must take the lock.
 const SHUT: u64 = 0;
 
-/// A transaction has room for so many of the largest operations that are served from pools, and for so many times what is put into a
-/// pool besides: all threads with pools may have that at once.
+/// The divisors of a transaction's room: for the largest operation that pools serve, and for the
+/// spare credits of a pool. A transaction has room for `LARGEST` such operations, or for `SPARE`
+/// such spares: all threads with pools may hold that at once.
 const LARGEST: i64 = capacity(8, 2);
 const SPARE: i64 = capacity(64, 4);
 
-/// See the module.
+/// The gate through which handles enter and leave the running transaction; the module describes the
+/// protocol.
 pub(crate) struct Door {
-    /// The number of the transaction that is open to everybody, or [`SHUT`].
+    /// The number of the transaction that handles may enter without the lock, or [`SHUT`].
     open: Padded<AtomicU64>,
     holders: ThreadRefcount,
     pools: PerThread<Pool>,
-    /// Those who came as it was shut. They are in the count of who entered, but never were inside.
+    /// Handles that entered as the gate was being shut. The count of entered handles includes them,
+    /// but they were never inside.
     turned_away: AtomicU64,
-    /// Credits that an operation takes from a pool at most, and those that are put there besides.
+    /// The most credits that an operation takes from a pool, and the spare credits that a grant
+    /// adds to the pool.
     largest: i64,
     spare: i64,
 }
@@ -65,19 +78,19 @@ pub(crate) struct Door {
 /// Credits that a thread has for its next handles.
 #[derive(Default)]
 struct Pool {
-    /// Of which transaction.
+    /// The number of the transaction that the credits belong to.
     number: Cell<u64>,
     credits: Cell<i64>,
 }
 
 impl Pool {
-    /// Those for the transaction `number`.
+    /// Returns the pool's credits of the transaction `number`.
     #[inline]
     fn credits_of(&self, number: u64) -> i64 {
         if self.number.get() == number { self.credits.get() } else { 0 }
     }
 
-    /// Adds to those.
+    /// Adds credits of the transaction `number`; drops those of an earlier transaction.
     #[inline]
     fn put(&self, number: u64, credits: i64) {
         self.credits.set(self.credits_of(number) + credits);
@@ -85,30 +98,31 @@ impl Pool {
     }
 }
 
-/// What came of [`Door::enter`].
+/// The result of [`Door::enter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
-    /// Inside the transaction of this number, with credits.
+    /// The handle is inside the transaction of this number, with its credits.
     Inside(u64),
-    /// It takes the lock.
+    /// The handle is outside, and its thread takes the lock.
     No,
-    /// The same, and somebody may have counted him meanwhile, and waits for him to leave.
+    /// The handle is outside, and its thread takes the lock. A closer may have counted the handle
+    /// meanwhile, and may wait for it to leave.
     TurnedAway,
 }
 
-/// What came of [`Door::leave`].
+/// The result of [`Door::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Nobody needs to know.
+    /// The handle has left, and no thread needs to know.
     Quietly,
-    /// Somebody may wait for that.
+    /// The handle has left, and a closer may be waiting for that.
     Waited,
-    /// Still inside: it takes the lock.
+    /// The handle is still inside: its thread takes the lock.
     No,
 }
 
 impl Door {
-    /// A door that is shut, into transactions of so many blocks.
+    /// Returns a gate that is shut, into transactions of `blocks` blocks.
     pub(crate) fn new(blocks: u64) -> Self {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         Self {
@@ -121,10 +135,10 @@ impl Door {
         }
     }
 
-    /// Comes in, if `open` and the thread's pool allow it.
+    /// Enters, if `open` and the thread's pool allow it.
     #[inline]
     pub(crate) fn enter(&self, credits: u32) -> Entered {
-        // Relaxed: it is looked at again.
+        // Relaxed: the handle loads it again below.
         let number = self.open.load(Ordering::Relaxed);
         let credits = i64::from(credits);
         let entered = self.pools.with(|pool| {
@@ -150,7 +164,7 @@ impl Door {
         Entered::TurnedAway
     }
 
-    /// Takes credits besides, for a handle on the transaction `number`.
+    /// Takes more credits, for a handle on the transaction `number`.
     pub(crate) fn take(&self, number: u64, credits: u32) -> bool {
         let credits = i64::from(credits);
         // Relaxed: a commit that has just begun waits for the handle in any case.
@@ -165,11 +179,11 @@ impl Door {
         taken.unwrap_or(false)
     }
 
-    /// Leaves the transaction `number` and puts `rest` credits into the thread's pool, if that has room: or takes them out, after
-    /// a handle that has changed more than it said.
+    /// Leaves the transaction `number` and puts `rest` credits into the thread's pool, if that has
+    /// room. A negative `rest`, of a handle that changed more than it declared, takes credits out.
     #[inline]
     pub(crate) fn leave(&self, number: u64, rest: i64) -> Left {
-        // Relaxed: it is looked at again.
+        // Relaxed: the handle loads it again below.
         let is_open = || self.open.load(Ordering::Relaxed) == number;
         let left = self.pools.with(|pool| {
             let has_room = (0..=self.largest + self.spare).contains(&(pool.credits_of(number) + rest));
@@ -185,55 +199,56 @@ impl Door {
     }
 }
 
-/// With the lock held.
+/// Operations with the lock held.
 impl Door {
-    /// What has to be granted so that the thread has these credits, and some besides in its pool. None if it has no pool, or
-    /// the operation is too large for it.
+    /// Returns how many credits to grant so that the thread has `credits` and its pool has the
+    /// spare ones. `None` if the thread has no pool, or if the operation is too large for it.
     pub(crate) fn wants(&self, number: u64, credits: u32) -> Option<i64> {
         let credits = i64::from(credits);
         let pooled = self.pools.with(|pool| pool.credits_of(number))?;
         (credits <= self.largest).then_some(credits + self.spare - pooled)
     }
 
-    /// Puts what was granted for that into the pool, but for what the operation takes.
+    /// Puts the `granted` credits into the pool, less the `credits` that the operation takes.
     pub(crate) fn fill(&self, number: u64, granted: i64, credits: u32) {
         self.pools.with(|pool| pool.put(number, granted - i64::from(credits)));
     }
 
-    /// Comes in, whatever `open` is.
+    /// Enters, whatever `open` is.
     pub(crate) fn enter_locked(&self) {
         self.holders.enter();
     }
 
-    /// Leaves. The caller wakes whoever waits for that.
+    /// Leaves. The caller wakes the threads that wait for that.
     pub(crate) fn leave_locked(&self) {
         self.holders.exit();
     }
 
-    /// Lets everybody in, to the transaction `number`.
+    /// Opens the gate to the transaction `number`.
     pub(crate) fn open(&self, number: u64) {
         // Relaxed: rule 4.
         self.open.store(number, Ordering::Relaxed);
     }
 
-    /// Lets nobody in who does not take the lock.
+    /// Shuts the gate: handles enter only with the lock held.
     pub(crate) fn shut(&self) {
         // Relaxed: the handshake of `ThreadRefcount` orders it, in `inside`.
         self.open.store(SHUT, Ordering::Relaxed);
     }
 
-    /// How many are inside, or are being turned away: no fewer than there were at some moment of this call.
+    /// Returns how many handles are inside or being turned away: at least as many as at some moment
+    /// of this call.
     pub(crate) fn inside(&self) -> u64 {
         loop {
             match self.holders.count() {
                 Some(count) => return count,
-                // There is no memory for the barrier, at this moment.
+                // At this moment there is no memory for the barrier.
                 None => thread::yield_now(),
             }
         }
     }
 
-    /// How many have been inside so far. Needs no lock.
+    /// Returns how many handles have been inside so far. Needs no lock.
     pub(crate) fn visits(&self) -> u64 {
         self.holders.entered().saturating_sub(self.turned_away.load(Ordering::Relaxed))
     }

@@ -1,24 +1,25 @@
-//! What can go wrong with a journal.
+//! The errors of a journal.
 
 use std::sync::Arc;
 
 use extern4_disk::Corrupt;
 use extern4_disk::fast_commit::Unusable;
 
-/// A journal that cannot be opened or recovered.
+/// An error of opening, recovering or writing a journal.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device that holds the journal cannot be read, or the one to be replayed to cannot be written.
+    /// The device that holds the journal cannot be read, or a device cannot be written or flushed.
     #[error(transparent)]
     Device(#[from] extern4_block::Error),
     /// The journal breaks its format.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The journal has features that are not understood; replaying it regardless could destroy the volume.
+    /// The journal has features that this crate does not know; a replay regardless of them could
+    /// destroy the volume.
     #[error("the journal has features that are not supported: {0}")]
     Unsupported(String),
-    /// What was given as the journal's device is another thing.
+    /// The device given as the journal's is something else.
     #[error("{0}")]
     Foreign(&'static str),
     /// The journal was stopped for this reason, so nothing can be changed any more.
@@ -30,13 +31,15 @@ pub enum Error {
     /// The journal was closed, so nothing can be changed any more.
     #[error("the journal is closed")]
     Closed,
-    /// The log holds transactions of before a crash; they have to be replayed before any can be added.
+    /// The log holds transactions from before a crash, which must be replayed before any can be
+    /// added.
     #[error("the journal has to be replayed before it is written")]
     Dirty,
-    /// The log holds fast commits that nobody has applied to the volume; without the log they would be lost.
+    /// The log holds fast commits that have not been applied to the volume; without the log they
+    /// would be lost.
     #[error("{0} fast commits of the journal were not applied")]
     FastCommits(u32),
-    /// A transaction is larger than the log: a handle has changed far more than it said.
+    /// A transaction is larger than the log: a handle has changed far more than it declared.
     #[error("a transaction of {blocks} blocks does not fit into a log of {room}")]
     TooLarge {
         /// Blocks that it takes in the log.

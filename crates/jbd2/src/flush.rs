@@ -1,34 +1,36 @@
 //! Flushes of a volume that make file contents durable and close no transaction.
 //!
-//! Contents that were written over blocks which a file had already are durable when the device has been flushed. Who asks for that names
-//! the first [flush](Flush) that covers what he has written; whoever finds none under way makes one, for all who wait. Commits flush the
-//! device as well, and are counted as flushes.
+//! Contents written over blocks that a file already had are durable once the device has been
+//! flushed. A caller that needs this asks for the first [flush](Flush) that covers its writes. A
+//! caller that finds no flush under way makes one, for all waiting callers. Commits flush the
+//! device as well, and count as flushes.
 //!
-//! # Why a flush covers what was written before it was named
-//! Who writes has the device take the bytes, executes a fence, and loads `begun`. Who flushes adds to `begun`, executes a fence, and has the
-//! device flushed. So if the load does not see a flush as begun, that flush sees the bytes; and a flush that it does see is not the one
-//! that is named.
+//! # Why a flush covers the writes made before `next` named it
+//! A writer writes to the device, executes a fence, and loads `begun`. A flusher adds to `begun`,
+//! executes a fence, and flushes the device. If the writer's load does not see a flush as begun,
+//! that flush covers the written bytes. If the load does see it, `next` returns a later flush.
 
 use std::sync::PoisonError;
 
 use extern4_sync::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence};
 
-/// One of the flushes, by number.
+/// A flush of the volume, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flush(u64);
 
-/// The last of the flushes that were noted here, whoever noted it first.
+/// The latest flush that any caller has noted here.
 ///
-/// # Why who waits for it waits long enough
-/// The number only rises. Who notes a flush either raises it to that, or has found one that is no less; who asks and comes after him, as
-/// who asks for contents to be durable comes after those who have written them, finds what he left or found, or what came later.
+/// # Why waiting for it is enough
+/// The number only grows. `note` raises it to the given flush or finds a higher one. A caller that
+/// reads it after its writes completed therefore waits for a flush that covers them.
 ///
-/// Relaxed, all: it guards nothing, and between who notes and who asks is what makes the one come after the other.
+/// All accesses are relaxed: the number guards no other memory, and the order between `note` and
+/// `get` comes from the caller.
 #[derive(Debug, Default)]
 pub struct LastFlush(AtomicU64);
 
 impl LastFlush {
-    /// Notes a flush. Who notes the same again stores nothing.
+    /// Notes a flush. Noting a flush again stores nothing.
     #[inline]
     pub fn note(&self, flush: Flush) {
         if self.0.load(Ordering::Relaxed) < flush.0 {
@@ -36,12 +38,14 @@ impl LastFlush {
         }
     }
 
-    /// The last that was noted; if none was, then one that has been made.
+    /// Returns the latest noted flush; before the first note, a flush that has already been made.
     pub fn get(&self) -> Flush {
         Flush(self.0.load(Ordering::Relaxed))
     }
 }
 
+/// The flushes of a volume: how many have begun, and the latest that succeeded.
+///
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
 /// | `begun` | `begin` | `next` | Relaxed, between `SeqCst` fences on both sides |
@@ -54,9 +58,9 @@ pub(crate) struct Flushes {
 
 #[derive(Default)]
 struct State {
-    /// The last that has succeeded.
+    /// The latest flush that has succeeded.
     done: Flush,
-    /// Somebody flushes for all who wait.
+    /// A thread is flushing for all waiting threads.
     is_under_way: bool,
 }
 
@@ -65,7 +69,7 @@ impl Flushes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first flush that covers what this thread has written so far.
+    /// Returns the first flush that covers everything this thread has written so far.
     pub(crate) fn next(&self) -> Flush {
         // SeqCst: pairs with the fence in `begin`.
         fence(Ordering::SeqCst);
@@ -73,7 +77,8 @@ impl Flushes {
         Flush(self.begun.load(Ordering::Relaxed) + 1)
     }
 
-    /// Who flushes says so before, and [after](Self::end) that.
+    /// Begins a flush. A thread that flushes the device calls this before, and [`end`](Self::end)
+    /// after.
     pub(crate) fn begin(&self) -> Flush {
         // Relaxed: ordered by the fence.
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
@@ -82,13 +87,14 @@ impl Flushes {
         Flush(number)
     }
 
-    /// That flush has succeeded, whatever those have that began before.
+    /// Notes that `flush` has succeeded, whether or not those that began before it have.
     pub(crate) fn end(&self, flush: Flush) {
         let mut state = self.state();
         state.done = state.done.max(flush);
     }
 
-    /// Returns when that flush is through, or a later one; makes one by `flush` if nobody does. Locks: none is held while `flush` runs.
+    /// Returns when `wanted` or a later flush has succeeded; calls `flush` if no other thread is
+    /// flushing. Locks: none is held while `flush` runs.
     pub(crate) fn wait<E>(&self, wanted: Flush, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state();
         while state.is_under_way && state.done < wanted {
@@ -99,7 +105,7 @@ impl Flushes {
         }
         state.is_under_way = true;
         drop(state);
-        // However this ends.
+        // Runs however this ends, by an error or a panic too.
         let _under_way = UnderWay(self);
         let begun = self.begin();
         flush()?;
@@ -108,7 +114,7 @@ impl Flushes {
     }
 }
 
-/// Tells those who wait when the flush is over that is made for them.
+/// Wakes the waiting threads when the flush made for them ends.
 struct UnderWay<'f>(&'f Flushes);
 
 impl Drop for UnderWay<'_> {

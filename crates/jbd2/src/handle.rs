@@ -1,4 +1,4 @@
-//! The right to change metadata.
+//! A handle: the right to change metadata.
 
 use std::cell::Cell;
 use std::mem;
@@ -13,8 +13,8 @@ use crate::shared::Shared;
 
 /// The right to change metadata, as part of the running transaction.
 ///
-/// While it is open, the transaction cannot be committed, so the thread that has it must not wait for a commit. It may be
-/// dropped by another thread.
+/// While it is open, the transaction cannot be committed, so the thread that has it must not wait
+/// for a commit. Another thread may drop it.
 pub struct Handle<'t> {
     shared: &'t Shared,
     /// The number of the running transaction.
@@ -23,7 +23,7 @@ pub struct Handle<'t> {
     credits: Cell<u32>,
     /// Blocks that it was the first to change, less those that it has taken out.
     entered: Cell<i64>,
-    /// The transaction has grown by it.
+    /// Whether the transaction has grown by it.
     has_grown: Cell<bool>,
     freed: Cell<Vec<Range<u64>>>,
 }
@@ -34,19 +34,21 @@ impl<'t> Handle<'t> {
         Self { shared, number, credits: Cell::new(credits), entered, has_grown, freed }
     }
 
-    /// The transaction that this is part of.
+    /// Returns the transaction that this is part of.
     pub fn tid(&self) -> Tid {
         self.shared.running.tid()
     }
 
-    /// Changes a block of metadata, and what is [put off](crate::Observer::seal) until it is written.
+    /// Changes a block of metadata, and the work that is [put off](crate::Observer::seal) until the
+    /// block is written.
     pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         self.enter(buffer);
         buffer.change(change)
     }
 
-    /// The same for a block that is read from the device if need be: cheaper than to
-    /// [read](extern4_block::BufferCache::read) it for nothing else.
+    /// Changes a block of metadata by number, and reads it from the device if need be. This is
+    /// cheaper than a [read](extern4_block::BufferCache::read) followed by
+    /// [`change`](Self::change).
     ///
     /// # Errors
     /// [`Error::Device`] for a block that cannot be read.
@@ -57,21 +59,22 @@ impl<'t> Handle<'t> {
         change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
     ) -> Result<R, Error> {
         let cache = &self.shared.cache;
-        // What is part of the transaction is pinned by it, and no transaction ends while this handle is open.
+        // The transaction pins its blocks, and it cannot end while this handle is open.
         match cache.change_tagged(block, self.number, change) {
             Ok(result) => Ok(result),
             Err(change) => Ok(self.change(&mut cache.read(block)?, change)),
         }
     }
 
-    /// The same for a block that is part of the transaction already; `None` for any other.
+    /// Changes a block that is part of the transaction already; returns `None` for any other.
     #[inline]
     pub fn edit_again<R>(&self, block: u64, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> Option<R> {
         self.shared.cache.change_tagged(block, self.number, change).ok()
     }
 
-    /// The same as [`edit`](Self::edit) for bytes `range` of a block whose parts, of that length, have nothing to do with each other: who changes another part need
-    /// not wait. See [`change_part_tagged`](extern4_block::BufferCache::change_part_tagged).
+    /// Changes bytes `range` of a block, as [`edit`](Self::edit) does. The parts of the block, each
+    /// of that length, are independent: a thread that changes another part need not wait. See
+    /// [`change_part_tagged`](extern4_block::BufferCache::change_part_tagged).
     ///
     /// # Errors
     /// [`Error::Device`] for a block that cannot be read.
@@ -92,7 +95,7 @@ impl<'t> Handle<'t> {
         }
     }
 
-    /// A block of metadata that this operation has just allocated, filled with zeroes.
+    /// Returns a block of metadata that this operation has just allocated, filled with zeroes.
     ///
     /// # Errors
     /// [`Error::Device`] for a block outside the volume.
@@ -102,7 +105,7 @@ impl<'t> Handle<'t> {
         Ok(buffer)
     }
 
-    /// Whether the block with this [tag](Buffer::tag) is part of the transaction.
+    /// Returns whether the block with this [tag](Buffer::tag) is part of the transaction.
     #[inline]
     pub fn has(&self, tag: &AtomicU64) -> bool {
         // Relaxed: as in `Running::change`.
@@ -114,13 +117,13 @@ impl<'t> Handle<'t> {
         self.note_growth(self.shared.running.change(buffer));
     }
 
-    /// Blocks of metadata have been freed: older copies of them in the log are never to be replayed again. They are
-    /// part of what [`free`](Self::free) takes.
+    /// Revokes blocks of metadata that have been freed: recovery never replays older copies of them
+    /// in the log. The caller also passes them to [`free`](Self::free).
     pub fn revoke(&self, blocks: Range<u64>) {
         blocks.for_each(|block| self.note_growth(self.shared.running.revoke(block)));
     }
 
-    /// Notes by how many blocks that are changed the transaction has grown, if it has changed at all.
+    /// Notes by how many changed blocks the transaction has grown, if it has changed at all.
     #[inline]
     fn note_growth(&self, growth: Option<i64>) {
         if let Some(growth) = growth {
@@ -129,16 +132,17 @@ impl<'t> Handle<'t> {
         }
     }
 
-    /// Notes blocks that have been freed. The observer hears of them when the transaction has become durable; until
-    /// then nobody may use them, since after a crash they would still belong to whom they belonged to.
+    /// Notes blocks that have been freed. The observer is told of them when the transaction is
+    /// durable. Until then no operation may use them, since after a crash they would still belong
+    /// to their former owner.
     pub fn free(&self, blocks: Range<u64>) {
         let mut freed = self.freed.take();
         freed.push(blocks);
         self.freed.set(freed);
     }
 
-    /// Asks for leave to change `credits` blocks more. Never waits; if the answer is no, the operation has to go on
-    /// with another handle, or in an order that needs no more.
+    /// Asks for credits to change `credits` blocks more. Never waits. If this returns false, the
+    /// operation has to go on with another handle, or in an order that needs no more.
     pub fn extend(&self, credits: u32) -> bool {
         let extended = self.shared.extend(self.number, credits);
         if extended {

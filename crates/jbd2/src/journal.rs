@@ -23,20 +23,22 @@ pub struct Journal<D> {
 }
 
 impl<D: BlockDevice> Journal<D> {
-    /// Opens the journal that is a file of the volume on `device`: `map` says where its blocks are, and `block_size` is
-    /// that of the volume in bytes, which the journal must share.
+    /// Opens the journal that is a file of the volume on `device`. `map` says where its blocks are.
+    /// `block_size` is the volume's block size in bytes, and the journal's must be the same.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the superblock is bad or the map is shorter than it says; [`Error::Unsupported`] for
-    /// unknown features.
+    /// [`Error::Corrupt`] if the superblock is bad or the map is shorter than it says;
+    /// [`Error::Unsupported`] for unknown features.
     pub fn internal(device: D, block_size: u32, map: JournalMap) -> Result<Self, Error> {
         Self::open(device, block_size, map, 0, false)
     }
 
-    /// Opens the journal that has `device` for itself. `uuid` is what the superblock of the volume says of it.
+    /// Opens the journal that has `device` for itself. `uuid` is the journal's UUID in the
+    /// superblock of the volume.
     ///
     /// # Errors
-    /// As [`Journal::internal`]; [`Error::Foreign`] if the device is no external journal, or has another UUID.
+    /// As [`Journal::internal`]; [`Error::Foreign`] if the device is no external journal, or has
+    /// another UUID.
     pub fn external(device: D, block_size: u32, uuid: &[u8; 16]) -> Result<Self, Error> {
         let place = Place::new(Structure::Superblock);
         let mut bytes = [0; SUPERBLOCK_SIZE];
@@ -50,7 +52,7 @@ impl<D: BlockDevice> Journal<D> {
             Err(error) if !matches!(error.kind, CorruptKind::Magic { .. }) => return Err(error.into()),
             _ => return Err(none),
         }
-        // The journal's superblock stands in the first whole block behind that of the device.
+        // The journal's superblock is in the first whole block behind that of the device.
         let index = if block_size == 1024 { 2 } else { 1 };
         let len_blocks =
             u32::try_from(device.size_bytes() / u64::from(block_size.max(1))).unwrap_or(u32::MAX);
@@ -88,45 +90,47 @@ impl<D: BlockDevice> Journal<D> {
         Ok(Self { device, map, superblock, index, external })
     }
 
-    /// The journal's superblock.
+    /// Returns the journal's superblock.
     pub fn superblock(&self) -> &JournalSuperblock {
         &self.superblock
     }
 
-    /// Whether the log holds anything to recover.
+    /// Returns whether the log holds anything to recover.
     pub fn is_dirty(&self) -> bool {
         self.superblock.start.is_some()
     }
 
-    /// Size of the journal's blocks, in bytes; that of the volume, too.
+    /// Returns the size of the journal's blocks in bytes, which is also the volume's.
     pub fn block_size(&self) -> usize {
         self.superblock.format().block_size
     }
 
-    /// Its parts, for who writes it: the device, where its blocks are on it, the superblock and the block that this is,
-    /// and whether the journal has the device for itself.
+    /// Splits the journal into its parts, for a writer: the device, the map, the superblock, the
+    /// superblock's block, and whether the journal has the device for itself.
     pub(crate) fn into_parts(self) -> (D, JournalMap, JournalSuperblock, u32, bool) {
         (self.device, self.map, self.superblock, self.index, self.external)
     }
 
-    /// Says in the journal, durably, that the log is empty and that `next` is the transaction to come.
+    /// Records durably in the journal that the log is empty and that `next` is the next
+    /// transaction.
     pub(crate) fn mark_empty(&mut self, next: Tid) -> Result<(), Error> {
         self.superblock.start = None;
         self.superblock.sequence = next;
         self.write_superblock()
     }
 
-    /// Has the log carry checksums of this version: on volumes with checksums of metadata, Linux has them of version 3. The
-    /// device says so from the first transaction on, or when the journal is closed. Does nothing while the log holds
-    /// something, nor to a journal of the first version, which has no features.
+    /// Sets the version of the log's checksums; on volumes with checksums of metadata, Linux uses
+    /// version 3. The superblock on the device says so from the first transaction on, or when the
+    /// journal is closed. Does nothing while the log holds something, nor to a journal of the first
+    /// version, which has no features.
     pub fn set_checksum(&mut self, checksum: ChecksumVersion) {
         if !self.is_dirty() {
             self.superblock.set_checksum(checksum);
         }
     }
 
-    /// Takes the note of an error out of the journal's superblock, durably, once the volume's own superblock says that
-    /// there was one.
+    /// Clears the error in the journal's superblock, durably. The caller has recorded the error in
+    /// the volume's own superblock.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -135,8 +139,7 @@ impl<D: BlockDevice> Journal<D> {
         self.write_superblock()
     }
 
-    /// Writes the new UUID of a volume over its old one in the list of those that use the journal,
-    /// durably.
+    /// Replaces the old UUID of a volume by its new one in the journal's list of users, durably.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -162,7 +165,7 @@ impl<D: BlockDevice> Journal<D> {
         Ok(self.device.read_at(block, offset)?)
     }
 
-    /// Block `index` of the journal, for errors.
+    /// Returns the place of block `index` of the journal, for errors.
     pub(crate) fn place(&self, index: u32) -> Place {
         let place = Place::new(Structure::JournalBlock);
         self.map.lookup(index).map_or(place, |block| place.block(block))

@@ -1,14 +1,15 @@
 //! The journal (jbd2): transactions and recovery.
 //!
-//! [`Transactions`] are how metadata is changed: many operations at once open a [`Handle`] on the running
-//! transaction, change blocks of the buffer cache through it, and all of that becomes durable together, in two
-//! flushes.
+//! Operations change metadata through [`Transactions`]. Many operations at once open a [`Handle`]
+//! on the running transaction and change blocks of the buffer cache through it. All these changes
+//! become durable together, in two flushes.
 //!
-//! After a crash, the newest state of a volume stands in its journal. [`Journal`] opens that journal, wherever it is:
-//! in a file of the volume (whose blocks the file system resolves into a [`JournalMap`]) or on a device of its own.
-//! [`Journal::recover`] reads the log and yields a [`Recovered`]: which block of the volume has its newest contents
-//! where in the journal. Nothing is written by that. Who only reads looks at the volume through a [`ReplayedDevice`],
-//! as if it were replayed; who opens it for writing writes the blocks to where they belong.
+//! After a crash, the newest state of a volume is in its journal. [`Journal`] opens it in a file of
+//! the volume, whose blocks the file system resolves into a [`JournalMap`], or on a device of its
+//! own. [`Journal::recover`] reads the log and writes nothing. It returns a [`Recovered`], which
+//! maps each block of the volume to its newest contents in the journal. A reader uses the volume
+//! through a [`ReplayedDevice`], as if it were replayed. A caller that opens the volume for writing
+//! first writes the blocks in place.
 //!
 //! ```text
 //! Journal::internal ─┐
@@ -17,8 +18,8 @@
 //!                           └──(empty)──▶ Transactions::journaled ──▶ start ─▶ Handle ─▶ sync, close
 //! ```
 //!
-//! What is recovered is what the kernel recovers; where the kernel refuses to go on because the log is damaged, so does
-//! [`Recovered::damage`].
+//! Recovery finds what the kernel would recover. Where the kernel refuses to go on because the log
+//! is damaged, [`Recovered::damage`] reports that.
 #![forbid(unsafe_code)]
 
 mod checkpoint;

@@ -6,32 +6,36 @@
 //! ─ free ──┤ revokes, descriptor, copies, ..., commit │ ... commit ├── free ─
 //! ```
 //!
-//! # What is written in which order
+//! # The order of writes
 //! 1. Revoke blocks, descriptors and copies.
-//! 2. A flush, which also makes file data durable that was written before. A volume whose journal has a device of its
-//!    own is flushed before that.
-//! 3. The commit block, and the journal's superblock if the log was empty. A flush, and the transaction is durable.
+//! 2. A flush, which also makes file data durable that was written before. A volume whose journal
+//!    has a device of its own is flushed before that.
+//! 3. The commit block, and the journal's superblock if the log was empty. A flush, and the
+//!    transaction is durable.
 //!
-//! Blocks that this log has not written yet may hold anything: records of the volume that the device held before, for
-//! one, with the same numbers and the same UUID. Recovery must take none of them for a part of this log, so on this
-//! [ground](Ground) more is written:
+//! Blocks that this log has not written yet may hold anything. They may hold records of an earlier
+//! volume on the device, with the same numbers and the same UUID. Recovery must take none of them
+//! for a part of this log, so on this [ground](Ground) the log writes more:
 //!
-//! * With step 1, zeroes where the commit block goes, and in some blocks behind it. Thus the log ends behind the commit
-//!   block whatever stood there.
-//! * With step 1, the first block without its magic number, and with step 3 as it should be. Thus no crash can leave
-//!   the beginning of the transaction without the rest, where an old commit block would end it. The superblock is as
-//!   good a gate for the first transaction of the log, and zeroes of an earlier transaction are for a short one.
-//! * With the first transaction, a zeroed first block of the area for fast commits, whose checksums have no seed.
+//! * With step 1, zeroes where the commit block goes, and in some blocks behind it. So the log ends
+//!   behind the commit block, whatever the device held there.
+//! * With step 1, the first block without its magic number; with step 3, the first block with it.
+//!   So no crash can leave the beginning of the transaction without the rest, where an old commit
+//!   block would end it. For the first transaction of the log, the superblock serves as such a
+//!   gate. For a short one, zeroes of an earlier transaction do.
+//! * With the first transaction, a zeroed first block of the area for fast commits, whose checksums
+//!   have no seed.
 //!
-//! Nothing of that costs a flush, or a read of the log.
+//! None of this costs a flush, or a read of the log.
 //!
-//! The tail moves on only after what stood there is durable where it belongs: [`Log::release`]. Blocks of the ring are
-//! written again only after the superblock that says so is durable.
+//! The tail moves on only after the blocks of its transactions are durable in place:
+//! [`Log::release`]. The log writes blocks of the ring again only after the superblock that frees
+//! them is durable.
 //!
-//! All that changes in the superblock stands in its first 512 bytes, so that it is never torn.
+//! All fields of the superblock that change are in its first 512 bytes, so that it is never torn.
 //!
-//! One thread owns a log; it has no lock. Fast commits are never written, and those in the journal are void since
-//! they go with a transaction whose number has been passed.
+//! One thread owns a log, so it has no lock. The log never writes fast commits. Those in the
+//! journal are void, since they go with a transaction whose number has been passed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -52,10 +56,10 @@ const REVOKE_HEADER: usize = 16;
 /// Bytes of the UUID behind the first tag of a descriptor.
 const UUID: usize = 16;
 
-/// How many blocks a transaction takes in the log.
+/// The capacities that say how many blocks a transaction takes in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
-    /// Blocks of the ring.
+    /// Blocks of the ring that transactions may use.
     pub(crate) room: u32,
     tags_per_block: u64,
     revokes_per_block: u64,
@@ -66,27 +70,28 @@ impl Measure {
         let (format, log) = (superblock.format(), superblock.log());
         let fit = |bytes: usize, size: usize| u64::try_from((bytes / size).max(1)).unwrap_or(1);
         Self {
-            // One block stays free, so that a full ring is no empty one.
+            // One block stays free, so that a full ring does not look like an empty one.
             room: log.end - log.start - 1,
             tags_per_block: fit(format.usable() - BlockHeader::SIZE - UUID, format.tag_size()),
             revokes_per_block: fit(format.usable() - REVOKE_HEADER, format.revoke_size()),
         }
     }
 
-    /// Blocks of the log for so many copies and revoked blocks, the commit block included.
+    /// Returns the blocks of the log for this many copies and revoked blocks, the commit block
+    /// included.
     pub(crate) fn blocks(&self, copies: u64, revokes: u64) -> u64 {
         copies + copies.div_ceil(self.tags_per_block) + revokes.div_ceil(self.revokes_per_block) + 1
     }
 }
 
-/// What is to be committed, in the order of blocks.
+/// The contents of a transaction to be committed, in ascending order of blocks.
 pub(crate) struct Contents<'a> {
     pub(crate) tid: Tid,
     pub(crate) copies: &'a [(u64, Image)],
     pub(crate) revokes: &'a [u64],
 }
 
-/// A transaction that stands in the log.
+/// A transaction that is in the log.
 struct Live {
     tid: Tid,
     start: u32,
@@ -95,20 +100,22 @@ struct Live {
     copies: Vec<u64>,
 }
 
-/// What this log has not written yet of the ring, from the head on. Anything may stand there.
+/// The part of the ring that this log has not written yet, from the head on. It may hold anything.
 #[derive(Clone, Copy)]
 struct Ground {
     len_blocks: u32,
-    /// Of these, the first so many are zeroes, durably.
+    /// The number of its first blocks that are zeroes, durably.
     cleared: u32,
 }
 
 impl Ground {
-    /// As many blocks as were logged are cleared ahead of the log, up to so many: a first transaction alone clears few.
+    /// The most blocks to clear ahead of the log. Up to this limit the log clears as many as it has
+    /// logged, so a first transaction alone clears few.
     const AHEAD: u32 = 64;
 
-    /// How many blocks behind the commit block are to be cleared with a transaction of `len_blocks`, in a ring of `ring`
-    /// of which `free` blocks are behind it. None if it ends on cleared ground, or on what this log has written.
+    /// Returns how many blocks to clear behind the commit block of a transaction of `len_blocks`.
+    /// The ring has `ring` blocks, of which `free` are behind the commit block. `None` if the
+    /// transaction ends on cleared ground, or on blocks that this log has already written.
     fn ahead(self, len_blocks: u32, ring: u32, free: u32) -> Option<u32> {
         let needed = self.len_blocks > 0 && self.cleared <= len_blocks;
         let logged = ring - self.len_blocks;
@@ -116,7 +123,8 @@ impl Ground {
         needed.then(|| logged.min(Self::AHEAD).min(left).min(free).max(1))
     }
 
-    /// What is left of it behind a transaction of `len_blocks`, behind which `ahead` blocks were cleared.
+    /// Returns the ground that is left behind a transaction of `len_blocks`, behind which `ahead`
+    /// blocks were cleared.
     fn behind(self, len_blocks: u32, ahead: Option<u32>) -> Self {
         Self {
             len_blocks: self.len_blocks.saturating_sub(len_blocks),
@@ -137,20 +145,20 @@ pub(crate) struct Log {
     measure: Measure,
     head: u32,
     ground: Ground,
-    /// The transaction to come.
+    /// The next transaction.
     next: Tid,
     used: u32,
     live: VecDeque<Live>,
-    /// How many live transactions have a copy of a block.
+    /// For each block of the volume, how many live transactions have a copy of it.
     copied: HashMap<u64, u32>,
-    /// When the last transaction was committed, in seconds: it never goes back, since recovery tells laps of the ring
-    /// apart by it.
+    /// When the last transaction was committed, in seconds. It never goes back, since recovery
+    /// tells laps of the ring apart by it.
     seconds: u64,
     counters: Arc<Counters>,
 }
 
 impl Log {
-    /// The empty log of `journal`, of the volume on `volume` with so many blocks.
+    /// Returns the empty log of `journal`, for the volume on `volume` of `volume_blocks` blocks.
     pub(crate) fn new<D: BlockDevice + 'static>(
         journal: Journal<D>,
         volume: &Arc<dyn BlockDevice>,
@@ -167,10 +175,11 @@ impl Log {
                     "block numbers of 64 bits in a journal without features".into(),
                 ));
             }
-            // Nothing stands in the log yet, so its format may still change.
+            // The log is still empty, so its format may change.
             superblock.incompat |= Incompat::BIT64;
         }
-        // The journal of a volume is written through the volume's device, so that one flush is enough for both.
+        // An internal journal is written through the volume's device, so that one flush is enough
+        // for both.
         let (device, volume): (Arc<dyn BlockDevice>, _) =
             if external { (Arc::new(device), Some(Arc::clone(volume))) } else { (Arc::clone(volume), None) };
         Ok(Self {
@@ -192,7 +201,7 @@ impl Log {
         })
     }
 
-    /// The transaction to come.
+    /// Returns the identifier of the next transaction.
     pub(crate) fn next_tid(&self) -> Tid {
         self.next
     }
@@ -201,22 +210,22 @@ impl Log {
         self.measure
     }
 
-    /// Blocks that are free, for transactions.
+    /// Returns the number of blocks that are free for transactions.
     pub(crate) fn free(&self) -> u32 {
         self.measure.room - self.used
     }
 
-    /// The transactions in the log, the oldest first, and the blocks that each takes.
+    /// Returns the transactions in the log, the oldest first, and the number of blocks of each.
     pub(crate) fn live(&self) -> impl Iterator<Item = (Tid, u32)> {
         self.live.iter().map(|live| (live.tid, live.len_blocks))
     }
 
-    /// Whether the log may say of blocks that they are revoked.
+    /// Returns whether the log can record revoked blocks.
     pub(crate) fn can_revoke(&self) -> bool {
         self.superblock.version == Version::V2
     }
 
-    /// Whether the log has a copy of a block that recovery would replay.
+    /// Returns whether the log has a copy of a block that recovery would replay.
     pub(crate) fn has_copy(&self, block: u64) -> bool {
         self.copied.contains_key(&block)
     }
@@ -227,7 +236,8 @@ impl Log {
         self.flush_log()
     }
 
-    /// Makes everything durable that was written to the volume before, home writes of blocks for one.
+    /// Makes everything durable that was written to the volume before, such as blocks written in
+    /// place.
     pub(crate) fn flush_home(&self) -> Result<(), Error> {
         if self.volume.is_some() { self.flush_volume() } else { self.flush_log() }
     }
@@ -245,8 +255,9 @@ impl Log {
         Ok(self.device.flush()?)
     }
 
-    /// Appends a transaction and makes it durable, and file data that was written before it. There is room for it.
-    /// `go_on` is asked before anything that would make it so.
+    /// Appends a transaction and makes it durable, and file data that was written before it. The
+    /// caller has made room for it. Before each write that would make it durable this calls
+    /// `go_on`, and stops at its error.
     pub(crate) fn append(
         &mut self,
         contents: &Contents<'_>,
@@ -284,14 +295,14 @@ impl Log {
         Ok(())
     }
 
-    /// The blocks of the log that a transaction takes; there is room for them.
+    /// Returns the number of blocks of the log that a transaction takes; there is room for them.
     fn len_blocks(&self, contents: &Contents<'_>) -> u32 {
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         let blocks = self.measure.blocks(count(contents.copies.len()), count(contents.revokes.len()));
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
-    /// Says in the superblock that there are revoke blocks before there is one that could be found.
+    /// Records in the superblock that there are revoke blocks, before recovery could find one.
     fn say_what_is_revoked(&mut self, contents: &Contents<'_>) -> Result<(), Error> {
         if contents.revokes.is_empty() || self.superblock.incompat.contains(Incompat::REVOKE) {
             return Ok(());
@@ -301,7 +312,8 @@ impl Log {
         if self.superblock.start.is_none() { Ok(()) } else { self.write_superblock(self.superblock.clone()) }
     }
 
-    /// Fast commits of a former volume go with some transaction to come, maybe.
+    /// Clears the first block of fast commits: those of a former volume may go with a later
+    /// transaction of this one.
     fn void_fast_commits(&self) -> Result<(), Error> {
         let Some(first) = self.superblock.fast_commits().next() else { return Ok(()) };
         let mut writer = BlockWriter::new(&self.device, self.superblock.block_size);
@@ -309,8 +321,9 @@ impl Log {
         Ok(writer.finish()?)
     }
 
-    /// Writes everything but the commit block from the head on, and zeroes where that goes and in `ahead` blocks behind
-    /// it. The first block is left without its magic number then, if it `hides` the transaction.
+    /// Writes everything but the commit block from the head on. Writes zeroes to the commit block's
+    /// place and to `ahead` blocks behind it. If this `hides` the transaction, it writes the first
+    /// block without its magic number.
     fn write_body(&self, contents: &Contents<'_>, ahead: Option<u32>, hides: bool) -> Result<Body, Error> {
         let (mut appender, mut checksum) = (Appender::new(self, self.head), TransactionChecksum::new());
         appender.hides = hides && ahead.is_some();
@@ -391,7 +404,7 @@ impl Log {
         commit.encode(&self.format)
     }
 
-    /// The transaction stands in the log from `start` to `head`.
+    /// Notes that the transaction is in the log from `start` to `head`.
     fn note(&mut self, contents: &Contents<'_>, start: u32, head: u32) {
         let log = self.superblock.log();
         let len_blocks = if head > start { head - start } else { head + (log.end - log.start) - start };
@@ -410,7 +423,7 @@ impl Log {
         self.next = contents.tid.next();
     }
 
-    /// The transactions up to `last` are no longer needed: all that they changed is durable where it belongs. When this
+    /// Releases the transactions up to `last`: all their changes are durable in place. When this
     /// returns, their blocks are free.
     pub(crate) fn release(&mut self, last: Tid) -> Result<(), Error> {
         let released = self.live.iter().take_while(|live| !live.tid.is_after(last)).count();
@@ -439,7 +452,8 @@ impl Log {
         Ok(())
     }
 
-    /// Says that nothing is to be replayed, durably, once nothing is: all is durable where it belongs.
+    /// Records durably that there is nothing to replay. The caller has made all changes durable in
+    /// place.
     pub(crate) fn mark_empty(&mut self) -> Result<(), Error> {
         let mut superblock = self.superblock.clone();
         (superblock.start, superblock.sequence, superblock.head) = (None, self.next, self.head);
@@ -447,15 +461,16 @@ impl Log {
         self.flush_log()
     }
 
-    /// Says in the superblock that the journal was aborted, and why, if that can still be written.
+    /// Records in the superblock, if it can still be written, that the journal was aborted, and
+    /// why.
     pub(crate) fn note_failure(&mut self, errno: i32) {
         let mut superblock = self.superblock.clone();
         superblock.errno = errno;
-        // The error that led here is told; this one adds nothing to it.
+        // The error that led here is reported; this one adds nothing to it.
         let _ = self.write_superblock(superblock).and_then(|()| self.flush_log());
     }
 
-    /// Writes the superblock, and takes it for what stands on the device.
+    /// Writes the superblock, and keeps it as the one on the device.
     fn write_superblock(&mut self, superblock: JournalSuperblock) -> Result<(), Error> {
         let block = self.block(self.index)?;
         let offset = block.saturating_mul(u64::from(superblock.block_size));
@@ -464,10 +479,10 @@ impl Log {
         Ok(())
     }
 
-    /// Where block `index` of the journal is on its device.
+    /// Returns the block of the device that is block `index` of the journal.
     fn block(&self, index: u32) -> Result<u64, Error> {
         self.map.lookup(index).ok_or_else(|| {
-            // The map was found to cover the journal when it was opened.
+            // The check at opening found that the map covers the journal.
             let what = "a block of the journal is not mapped";
             let place = extern4_disk::Place::new(extern4_disk::Structure::JournalBlock);
             place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into()
@@ -475,7 +490,7 @@ impl Log {
     }
 }
 
-/// The copy of `image` as it is to stand in the log, if that is not as it is.
+/// Returns the copy of `image` for the log, if it has to be escaped.
 fn escape_copy(image: &Image) -> Option<Vec<u8>> {
     let mut first: [u8; 4] = *image.first_chunk()?;
     escape(&mut first).then(|| {
@@ -489,21 +504,21 @@ fn too_wide() -> Error {
     Error::Unsupported("a block number of 64 bits in a journal that has 32".into())
 }
 
-/// What was written of a transaction before its commit block.
+/// The part of a transaction written before its commit block.
 struct Body {
-    /// Where the commit block goes.
+    /// The block for the commit block.
     end: u32,
     checksum: TransactionChecksum,
-    /// The first block as it should be, if it was written without its magic number.
+    /// The first block with its magic number, if it was written without it.
     hidden: Option<Vec<u8>>,
 }
 
-/// Blocks being written around the ring.
+/// A writer of consecutive blocks around the ring.
 struct Appender<'a> {
     log: &'a Log,
     writer: BlockWriter<'a>,
     at: u32,
-    /// The next block is kept as `hidden`, and written without its magic number.
+    /// Whether the next block is kept as `hidden`, and written without its magic number.
     hides: bool,
     hidden: Option<Vec<u8>>,
 }
@@ -529,7 +544,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// The block to go on with.
+    /// Writes the rest. Returns the block behind the last one.
     fn finish(self) -> Result<u32, Error> {
         self.writer.finish()?;
         Ok(self.at)

@@ -1,13 +1,13 @@
-//! Where the blocks of a journal are on its device.
+//! The map from the blocks of a journal to those of its device.
 
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-/// Blocks of a journal that are contiguous on its device.
+/// A run of journal blocks that are contiguous on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first block, counted in the journal.
     pub logical: u32,
-    /// The block of the device that it is.
+    /// The block of the device that holds it.
     pub physical: u64,
     /// Number of blocks, at least 1.
     pub len_blocks: u32,
@@ -26,7 +26,8 @@ pub struct JournalMap {
 }
 
 impl JournalMap {
-    /// The map of a journal inode, from the extents (or indirect blocks) of that inode, in ascending order.
+    /// Returns the map of a journal inode, from the extents (or indirect blocks) of that inode, in
+    /// ascending order.
     pub fn new(runs: Vec<Run>) -> Result<Self, Corrupt> {
         let place = Place::new(Structure::JournalSuperblock);
         for run in &runs {
@@ -41,12 +42,13 @@ impl JournalMap {
         Ok(Self { runs })
     }
 
-    /// The map of an external journal, whose blocks are those of its device.
+    /// Returns the map of an external journal, whose blocks are those of its device.
     pub fn identity(len_blocks: u32) -> Self {
         Self { runs: vec![Run { logical: 0, physical: 0, len_blocks }] }
     }
 
-    /// The block of the device that is block `index` of the journal; `None` in a hole or behind the end.
+    /// Returns the block of the device that is block `index` of the journal; `None` in a hole or
+    /// behind the end.
     pub fn lookup(&self, index: u32) -> Option<u64> {
         let after = self.runs.partition_point(|run| run.logical <= index);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -54,7 +56,7 @@ impl JournalMap {
         (offset < run.len_blocks).then(|| run.physical + u64::from(offset))
     }
 
-    /// Whether the first `len_blocks` blocks of the journal are all mapped.
+    /// Returns whether the first `len_blocks` blocks of the journal are all mapped.
     pub fn covers(&self, len_blocks: u32) -> bool {
         let reached = self.runs.iter().try_fold(0, |reached, run| {
             if u64::from(run.logical) == reached { Ok(run.end()) } else { Err(reached) }

@@ -1,9 +1,14 @@
-//! Models: handles and those who close transactions, under loom.
+//! Loom tests of handles against threads that close transactions.
 //!
-//! What runs is the code of [`crate::shared`], without the thread that commits: whoever closes a transaction here does what that
-//! does first. They fail if one of the rules in [`crate::door`] is broken: if who comes does not look at the door again, if who
-//! leaves or is turned away tells nobody, if the door is shut after the count, or left open when room is short, if room is found again
-//! while somebody is inside, if a pool is not charged, or outlives its transaction.
+//! They run the code of [`crate::shared`] without the committing thread: a thread that closes a
+//! transaction here does the first steps of the committer. They fail if one of the rules in
+//! [`crate::door`] is broken:
+//!
+//! - a starting handle does not load `open` again,
+//! - a handle that leaves or is turned away does not wake the closer,
+//! - the gate is shut after the count, or left open when room is short,
+//! - credits are reclaimed while a handle is inside,
+//! - a pool is not charged, or outlives its transaction.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -26,11 +31,11 @@ const LIMIT: u32 = 8;
 struct World {
     shared: Shared,
     witness: Witness,
-    /// Blocks that have been changed, and those that may be. Nothing of the model.
+    /// Blocks that have been changed, and those that may be. Not part of the loom model.
     allowed: Mutex<i64>,
 }
 
-/// Two words that only handles change, both of them.
+/// Two words that only handles change, always both of them.
 #[derive(Default)]
 struct Witness([AtomicU64; 2]);
 
@@ -54,7 +59,7 @@ impl World {
         Self { shared, witness: Witness::default(), allowed: Mutex::default() }
     }
 
-    /// An operation that does two things. Returns the transaction that it is part of.
+    /// Runs an operation that does two things. Returns the transaction that it is part of.
     fn operate(&self, block: u64) -> Tid {
         let handle = self.shared.start(1).expect("open");
         for (word, block) in self.witness.0.iter().zip(block..) {
@@ -64,12 +69,12 @@ impl World {
         handle.tid()
     }
 
-    /// What is in the transaction that runs now.
+    /// Closes the running transaction and returns its contents.
     fn close(&self) -> Closed {
         self.shared.close_running(&self.witness).expect("closed")
     }
 
-    /// An operation that may change `credits` blocks, and changes `blocks`.
+    /// Runs an operation that may change `credits` blocks, and changes `blocks`.
     fn change(&self, credits: u32, blocks: Range<u64>) {
         let handle = self.shared.start(credits).expect("open");
         let raise = |by: i64| {
@@ -95,7 +100,7 @@ fn handle_start_vs_commit() {
         |world, tid, first| {
             let second = world.close();
             assert_eq!((first.tid, second.tid), (Tid(1), Tid(2)));
-            // All of it, in the transaction that it says.
+            // The operation is complete, in the transaction that its handle named.
             let (with, without) = if tid == Tid(1) { (&first, &second) } else { (&second, &first) };
             assert!(with.revoked.ends_with(&[1, 2]) && without.revoked.iter().all(|block| *block == 0));
         },
@@ -126,19 +131,19 @@ fn handle_credits_vs_limit() {
     race_for(
         || {
             let world = World::new();
-            // What the thread's pool has is void then.
+            // That makes the credits in this thread's pool void.
             world.close();
             world.change(2, 1..2);
             world
         },
         |world| (2..5).for_each(|block| world.change(2, block..block + 1)),
-        // It may be open beside the first two of those, and after the last.
+        // It may be open together with the first two of those, and after the last.
         |world| world.change(4, 0..0),
         |world, (), ()| assert_eq!(world.close().changed.len(), 4),
     );
 }
 
-/// A device: what has been written, and what a power loss leaves of that.
+/// A device: the written state, and the state after a power loss.
 #[derive(Default)]
 struct Device([AtomicU64; 2]);
 
@@ -158,7 +163,8 @@ impl Device {
     }
 }
 
-/// Who has written waits for a flush that covers it, beside a commit and beside somebody who flushes for another file.
+/// A writer waits for a flush that covers its write, next to a commit and to a thread that flushes
+/// for another file.
 #[test]
 fn write_and_flush_vs_flushes_of_others() {
     let flush = |(flushes, device): &(Flushes, Device)| flushes.wait(flushes.next(), || device.flush());

@@ -1,4 +1,4 @@
-//! A volume as its journal would leave it.
+//! A view of a volume as its journal would leave it.
 
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -8,10 +8,12 @@ use extern4_block::{BlockDevice, Error, Op, Result, check_range, read_each_at};
 
 use crate::Recovered;
 
-/// A device seen through its recovered journal: blocks that the journal has newer contents of read as those. Nothing is
-/// ever written, and the blocks are not kept in memory either; they are read from the journal each time.
+/// A device seen through its recovered journal: a read returns the journal's newer contents where
+/// there are any. Nothing is ever written. The blocks are not kept in memory either; each read
+/// fetches them from the journal.
 ///
-/// `V` is the device of the volume, `J` that of the journal; for an internal journal, both are the same.
+/// `V` is the device of the volume, `J` that of the journal; for an internal journal, both are the
+/// same.
 #[derive(Debug)]
 pub struct ReplayedDevice<V, J> {
     volume: V,
@@ -19,12 +21,12 @@ pub struct ReplayedDevice<V, J> {
 }
 
 impl<V: BlockDevice, J: BlockDevice> ReplayedDevice<V, J> {
-    /// Looks at `volume` through `recovered`.
+    /// Returns a view of `volume` through `recovered`.
     pub fn new(volume: V, recovered: Recovered<J>) -> Self {
         Self { volume, recovered }
     }
 
-    /// What was recovered.
+    /// Returns the recovered journal.
     pub fn recovered(&self) -> &Recovered<J> {
         &self.recovered
     }
@@ -33,7 +35,7 @@ impl<V: BlockDevice, J: BlockDevice> ReplayedDevice<V, J> {
         self.recovered.journal().superblock().block_size.into()
     }
 
-    /// The blocks that a range of bytes touches and that the journal has newer contents of.
+    /// Returns the blocks that a range of bytes touches and that the journal has newer contents of.
     fn newer(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
         let first = range.start / self.block_size();
         let last = range.end.saturating_sub(1) / self.block_size();
@@ -64,7 +66,7 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
         for block in self.newer(&range) {
             contents.resize(self.recovered.journal().block_size(), 0);
             self.recovered.read(block, &mut contents).map_err(|error| device_error(error, offset, len))?;
-            // The block's number is inside the range, so that this is no overflow.
+            // The block is inside the range, so this does not overflow.
             let start = block * self.block_size();
             let (from, to) = (start.max(range.start), (start + self.block_size()).min(range.end));
             let within =
@@ -116,7 +118,7 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
     }
 }
 
-/// An error of the journal's device, as one of this device.
+/// Turns an error of the journal's device into one of this device.
 fn device_error(error: crate::Error, offset: u64, len: u64) -> Error {
     match error {
         crate::Error::Device(error) => error,

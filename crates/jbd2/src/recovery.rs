@@ -1,31 +1,37 @@
-//! Reading the log after a crash.
+//! Recovery: reading the log after a crash.
 //!
-//! The log is read once, from where the superblock says it starts, as long as each block carries the number of the
-//! transaction that is due. What a transaction holds counts when its commit block is found:
+//! Recovery reads the log once, from where the superblock says that it starts. It goes on as long
+//! as each block carries the number of the transaction that is due. The contents of a transaction
+//! count once its commit block is found:
 //!
-//! 1. Its copies replace what older transactions say about the same blocks.
-//! 2. Then its revoke records void copies: all that are known by then, since those are of this or an older transaction.
-//!    A younger transaction that logs the block again comes later, and counts again.
+//! 1. Its copies replace those of older transactions for the same blocks.
+//! 2. Then its revoke records void all copies found so far, since those are of this or an older
+//!    transaction. A younger transaction that logs the block again comes later, and its copy
+//!    counts.
 //!
-//! So at every moment one copy a block is known, the youngest that counts, and no table of revoked blocks is needed.
-//! This yields the same as the passes named in the documentation (scan, revoke, replay).
+//! So at every moment recovery knows one copy of each block, the youngest that counts, and needs no
+//! table of revoked blocks. The result is that of the passes named in the documentation (scan,
+//! revoke, replay).
 //!
 //! A log ends in one of these ways:
 //!
-//! * With a block that is none of the log, or of another transaction: the usual end.
-//! * With a descriptor of more copies than the ring has blocks left: no commit can follow. A crash leaves that where the last
-//!   transaction reaches to the end of a full log, and some sectors of its descriptor are older than others.
-//! * With a checksum that is wrong, of a transaction that was committed before the one ahead of it. That is what an
-//!   older lap around the ring left behind: an end as usual.
-//! * With a wrong checksum in a commit block. If commits are asynchronous, the crash may have come between its writing
-//!   and that of the blocks before it: an end as usual. Otherwise it is damage.
-//! * With a wrong checksum in a descriptor or revoke block of a committed transaction: recovery fails as a whole.
+//! * With a block that is not of the log, or of another transaction: the usual end.
+//! * With a descriptor of more copies than the ring has blocks left: no commit can follow. A crash
+//!   leaves this where the last transaction reaches the end of a full log. Some sectors of its
+//!   descriptor are then older than others.
+//! * With a wrong checksum, of a transaction that was committed before the one ahead of it. An
+//!   older lap around the ring left it behind: an end as usual.
+//! * With a wrong checksum in a commit block. If commits are asynchronous, the crash may have come
+//!   after the commit block was written and before its transaction's other blocks were: an end as
+//!   usual. Otherwise it is damage.
+//! * With a wrong checksum in a descriptor or revoke block of a committed transaction: recovery
+//!   fails as a whole.
 //!
-//! A copy with a wrong checksum is left out, and is damage. These are the ways of the kernel (6.18), observed on
-//! journals damaged on purpose.
+//! A copy with a wrong checksum is left out, and is damage. The kernel (6.18) behaves in these
+//! ways, as observed on journals damaged on purpose.
 //!
-//! Time and memory are bounded by the length of the journal: the log is followed once around the ring at most, a few
-//! dozen bytes are kept for each copy, and none of the contents.
+//! The length of the journal bounds time and memory. Recovery follows the log at most once around
+//! the ring, and keeps a few dozen bytes for each copy and none of the contents.
 
 use std::collections::BTreeMap;
 
@@ -39,14 +45,14 @@ use extern4_disk::{Corrupt, CorruptKind, Structure};
 
 use crate::{Error, Journal};
 
-/// What recovery found.
+/// The counts of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// The oldest and the youngest transaction, if there is any.
     pub tids: Option<(Tid, Tid)>,
     /// Number of transactions.
     pub transactions: u32,
-    /// Copies of blocks in them, those that are outdated or revoked included.
+    /// Copies of blocks in them, including those that are outdated or revoked.
     pub copies: u64,
     /// Revoke records in them.
     pub revokes: u64,
@@ -77,11 +83,11 @@ pub struct Recovered<D> {
 }
 
 impl<D: BlockDevice> Journal<D> {
-    /// Reads the log of a journal of a volume of `volume_blocks` blocks. Writes nothing.
+    /// Reads the log of the journal, for a volume of `volume_blocks` blocks. Writes nothing.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the log is damaged so that nothing of it may be used, [`Error::Unsupported`] for a fast
-    /// commit area with unknown features, and [`Error::Device`].
+    /// [`Error::Corrupt`] if the log is damaged so that nothing of it may be used;
+    /// [`Error::Unsupported`] for a fast commit area with unknown features; [`Error::Device`].
     pub fn recover(self, volume_blocks: u64) -> Result<Recovered<D>, Error> {
         let Some(start) = self.superblock().start else {
             let (copies, replayed) = (BTreeMap::new(), Replayed::default());
@@ -92,7 +98,7 @@ impl<D: BlockDevice> Journal<D> {
         let mut scan = Scan::new(&self, start, volume_blocks);
         scan.run()?;
         let Scan { due, copies, damage, mut replayed, .. } = scan;
-        // What follows damage is not known to belong together.
+        // After damage, fast commits may not belong to the recovered blocks.
         let fast_commits =
             if damage.is_empty() { self.read_fast_commits(due)? } else { FastCommits::default() };
         replayed.blocks = u64::try_from(copies.len()).unwrap_or(u64::MAX);
@@ -100,7 +106,7 @@ impl<D: BlockDevice> Journal<D> {
         Ok(Recovered { journal: self, copies, replayed, fast_commits, damage, due })
     }
 
-    /// The fast commits that go with transaction `due`, the one after the log's last.
+    /// Reads the fast commits that go with transaction `due`, the one after the log's last.
     fn read_fast_commits(&self, due: Tid) -> Result<FastCommits, Error> {
         let mut scanner = Scanner::new(due);
         let mut block = vec![0; self.block_size()];
@@ -117,40 +123,41 @@ impl<D: BlockDevice> Journal<D> {
 }
 
 impl<D: BlockDevice> Recovered<D> {
-    /// What was found.
+    /// Returns the counts of this recovery.
     pub fn replayed(&self) -> Replayed {
         self.replayed
     }
 
-    /// The fast commits, for the file system to apply on top of the replayed blocks.
+    /// Returns the fast commits, for the file system to apply on top of the replayed blocks.
     pub fn fast_commits(&self) -> &FastCommits {
         &self.fast_commits
     }
 
-    /// What is wrong with the log. If this is not empty, [`Recovered`] holds what could be recovered, and the kernel
-    /// would refuse to mount the volume; so should everyone who is not told to carry on regardless.
+    /// Returns the damage in the log. If there is any, [`Recovered`] holds what could be recovered.
+    /// The kernel would refuse to mount the volume, and so should every caller that has no order to
+    /// carry on regardless.
     pub fn damage(&self) -> &[Corrupt] {
         &self.damage
     }
 
-    /// The journal.
+    /// Returns the journal.
     pub fn journal(&self) -> &Journal<D> {
         &self.journal
     }
 
-    /// The blocks of the volume that the journal has newer contents of, ascending.
+    /// Returns the blocks of the volume that the journal has newer contents of, ascending.
     pub fn blocks(&self) -> impl Iterator<Item = u64> {
         self.copies.keys().copied()
     }
 
-    /// Of the blocks from `first` to `last`, those that the journal has newer contents of, ascending.
+    /// Returns the blocks from `first` to `last` that the journal has newer contents of, ascending.
     pub fn blocks_between(&self, first: u64, last: u64) -> impl Iterator<Item = u64> {
-        // A range that runs backwards would panic in the map.
+        // A range that runs backwards would make the map panic.
         self.copies.range(first..=last.max(first)).map(|(&block, _)| block)
     }
 
-    /// Reads the newer contents of block `block` of the volume into `buf`, which has the size of a block. Returns false
-    /// and leaves `buf` alone if the journal has none.
+    /// Reads the newer contents of block `block` of the volume into `buf`, which has the size of a
+    /// block. Returns false and leaves `buf` alone if the journal has none.
     pub fn read(&self, block: u64, buf: &mut [u8]) -> Result<bool, Error> {
         let Some(copy) = self.copies.get(&block) else { return Ok(false) };
         self.journal.read(copy.index, buf)?;
@@ -160,8 +167,8 @@ impl<D: BlockDevice> Recovered<D> {
         Ok(true)
     }
 
-    /// Hands every block of the volume to be replaced and its new contents to `sink`, in ascending order. Doing so
-    /// again does no harm.
+    /// Passes every block of the volume to be replaced, with its new contents, to `sink`, in
+    /// ascending order. A second replay does no harm.
     ///
     /// # Errors
     /// The first of `sink`, or of reading the journal.
@@ -176,12 +183,13 @@ impl<D: BlockDevice> Recovered<D> {
 }
 
 impl<D: BlockDevice> Recovered<D> {
-    /// Writes what was recovered to where it belongs on `volume`, and flushes it. The log stays as it is, so that a
-    /// crash in between does no harm; [`Recovered::mark_empty`] is next, after whatever the [fast
-    /// commits](Recovered::fast_commits) ask for.
+    /// Writes the recovered blocks in place on `volume`, and flushes it. The log stays as it is, so
+    /// that a crash in between does no harm. The caller then applies the [fast
+    /// commits](Recovered::fast_commits) and calls [`Recovered::mark_empty`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if there is [damage](Recovered::damage), and what [`Recovered::replay`] says.
+    /// [`Error::Corrupt`] if there is [damage](Recovered::damage), and the errors of
+    /// [`Recovered::replay`].
     pub fn write_home(&self, volume: &dyn BlockDevice) -> Result<(), Error> {
         self.check_damage()?;
         let mut writer = BlockWriter::new(volume, self.journal.superblock().block_size);
@@ -190,21 +198,22 @@ impl<D: BlockDevice> Recovered<D> {
         Ok(volume.flush()?)
     }
 
-    /// Says in the journal that its log is empty, durably, once everything of it stands where it belongs, and hands out
-    /// the journal, ready for transactions. `applied` is the number of fast commits that the caller has applied to the
-    /// volume, durably.
+    /// Records durably in the journal that its log is empty, and returns the journal, ready for
+    /// transactions. The caller has made all of the log durable in place. `applied` is the number
+    /// of fast commits that the caller has applied to the volume, durably.
     ///
     /// # Errors
-    /// [`Error::FastCommits`] if that is not all of them, so that none is dropped by mistake; [`Error::Corrupt`] if
-    /// there is damage; [`Error::Device`].
+    /// [`Error::FastCommits`] if that is not all of them, so that none is dropped by mistake;
+    /// [`Error::Corrupt`] if there is damage; [`Error::Device`].
     pub fn mark_empty(mut self, applied: u32) -> Result<Journal<D>, Error> {
         self.check_damage()?;
         if applied != self.replayed.fast_commits {
             return Err(Error::FastCommits(self.replayed.fast_commits));
         }
         if self.journal.is_dirty() {
-            // Blocks of the transaction that was due may stand in the log, incomplete. Its number is not used again, so
-            // that they are never taken for blocks of another; nor are fast commits that went with it.
+            // Blocks of the transaction that was due may be in the log, incomplete. Its number is
+            // not used again, so recovery never takes them for blocks of another transaction. The
+            // same holds for fast commits that went with it.
             self.journal.mark_empty(self.due.next())?;
         }
         Ok(self.journal)
@@ -215,47 +224,48 @@ impl<D: BlockDevice> Recovered<D> {
     }
 }
 
-/// Whether the log goes on behind a block.
+/// Whether the log continues behind a block.
 #[derive(PartialEq, Eq)]
 enum Next {
     Continue,
     End,
 }
 
-/// A copy of the transaction being read.
+/// A copy of the transaction that is being read.
 struct Pending {
     block: u64,
     copy: Copy,
     checksum: u32,
 }
 
-/// The log, being read.
+/// A scan of the log.
 struct Scan<'a, D> {
     journal: &'a Journal<D>,
     format: Format,
     volume_blocks: u64,
-    /// The next block of the journal to read, and how many may be read before the ring is through.
+    /// The next block of the journal to read, and how many may be read before the scan has gone
+    /// around the ring.
     at: u32,
     left: u32,
     /// The transaction that is due.
     due: Tid,
-    /// Of the transaction being read: its copies, revoke blocks, checksum of version 1, and the first block whose
-    /// checksum is wrong.
+    /// Of the transaction that is being read: its copies, its revoke blocks, its checksum of
+    /// version 1, and the first block whose checksum is wrong.
     pending: Vec<Pending>,
     revokes: Vec<u32>,
     checksum: TransactionChecksum,
     suspect: Option<Corrupt>,
     /// When the last transaction was committed, in seconds.
     committed: u64,
-    /// A commit with a wrong checksum, asynchronous, so that it may be the end of the log.
+    /// An asynchronous commit with a wrong checksum, which may be the end of the log.
     torn: Option<Corrupt>,
-    /// What was found so far.
+    /// The copies and the damage found so far.
     copies: BTreeMap<u64, Copy>,
     damage: Vec<Corrupt>,
     /// Copies with wrong checksums, of blocks that may still be revoked.
     bad_copies: BTreeMap<u64, Corrupt>,
     replayed: Replayed,
-    /// Room for one block.
+    /// A buffer for one block.
     block: Vec<u8>,
 }
 
@@ -304,7 +314,7 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
         Ok(())
     }
 
-    /// The next block of the ring; `None` where it comes back to where the log started.
+    /// Returns the next block of the ring; `None` when the scan is back where the log started.
     fn take(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
         let (index, log) = (self.at, self.journal.superblock().log());
@@ -342,7 +352,8 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
     fn commit(&mut self, index: u32) -> Result<Next, Error> {
         let place = self.journal.place(index);
         if let Some(torn) = self.torn {
-            // The log goes on behind a commit that looked torn, so that no crash can explain it.
+            // The log continues behind a commit that looked torn, so no crash can explain that
+            // commit.
             self.damage.push(torn);
             return Ok(Next::End);
         }
@@ -384,7 +395,7 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
         self.checksum = TransactionChecksum::new();
     }
 
-    /// Counts the transaction in.
+    /// Adds a committed transaction to the result.
     fn apply(&mut self) -> Result<(), Error> {
         for pending in std::mem::take(&mut self.pending) {
             self.replayed.copies += 1;
@@ -408,7 +419,8 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
         Ok(())
     }
 
-    /// Whether a copy may be used: it has the checksum that its tag says, and belongs to the volume.
+    /// Checks whether a copy may be used: it has the checksum in its tag, and belongs to the
+    /// volume.
     fn check(&mut self, pending: &Pending) -> Result<Result<(), Corrupt>, Error> {
         let place = self.journal.place(pending.copy.index);
         if pending.block >= self.volume_blocks {

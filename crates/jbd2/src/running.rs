@@ -1,8 +1,10 @@
 //! The blocks that belong to the running transaction.
 //!
-//! Spread over many locks by their numbers, so that handles that change different blocks seldom meet. A block enters
-//! under a handle, or from the observer when none is open any more; then all leave at once. A block that is part of the
-//! transaction has the transaction's number for its tag, so that who changes it once more takes no lock but the block's own.
+//! They are spread over many locks by number, so that handles that change different blocks seldom
+//! meet. A handle adds a block, or the observer does so when no handle is open any more; the
+//! committer then takes all of them out at once. A block that is part of the transaction has the
+//! transaction's number as its tag. So a handle that changes it again takes only the block's own
+//! lock.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -14,16 +16,17 @@ use extern4_sync::primitive::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering:
 
 const SHARDS: usize = capacity(64, 1);
 
-/// A number that no running transaction in this process has had, be it of another volume or of one opened before.
+/// Returns a number that no running transaction of this process has had, on this volume or another,
+/// opened now or before.
 fn next_number() -> u64 {
-    // Nothing of a model: it only tells transactions apart.
+    // Not part of the loom model: it only tells transactions apart.
     static LAST: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     *last += 1;
     *last
 }
 
-/// What a transaction does to a block.
+/// The operation of a transaction on a block.
 enum Part {
     Changed(Pin),
     Revoked,
@@ -34,14 +37,16 @@ type Shard = HashMap<u64, Part>;
 /// The blocks of the running transaction.
 pub(crate) struct Running {
     shards: Box<[Padded<Mutex<Shard>>]>,
-    /// Blocks that are changed, and that are revoked. Only added to while a handle is open. Who reads them to decide
-    /// anything but whether the transaction is large does so when none is, having seen the last one leave; so relaxed accesses
-    /// are enough.
+    /// Numbers of blocks that are changed, and that are revoked. Only added to while a handle is
+    /// open. A thread that reads them only to see whether the transaction is large may do so at any
+    /// time. For any other decision it reads them when no handle is open, after it has seen the
+    /// last one leave. So relaxed accesses are enough.
     changed: Padded<AtomicU64>,
     revoked: Padded<AtomicU64>,
-    /// The tag of blocks that are changed. Changes while no handle is open; see above.
+    /// The tag of blocks that are changed. Changes only while no handle is open; see above.
     number: AtomicU64,
-    /// The transaction's identifier in the journal. Changes while no handle is open, under the lock of `shared`.
+    /// The transaction's identifier in the journal. Changes only while no handle is open, under the
+    /// lock of `shared`.
     tid: AtomicU32,
 }
 
@@ -62,28 +67,33 @@ impl Running {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tag of blocks that are part of the transaction. It stays the same while a handle is open.
+    /// Returns the tag of blocks that are part of the transaction. It stays the same while a handle
+    /// is open.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Relaxed)
     }
 
-    /// The transaction's identifier. Asked for with a handle open, or with the lock of `shared`.
+    /// Returns the transaction's identifier. The caller has a handle open, or holds the lock of
+    /// `shared`.
     #[inline]
     pub(crate) fn tid(&self) -> Tid {
         Tid(self.tid.load(Relaxed))
     }
 
-    /// The next transaction has the next identifier. No handle is open, and the lock of `shared` is held.
+    /// Gives the next transaction the next identifier. No handle is open, and the caller holds the
+    /// lock of `shared`.
     pub(crate) fn advance(&self) {
         self.tid.store(self.tid().next().0, Relaxed);
     }
 
-    /// Makes a block part of the transaction. It is no longer revoked, if it was: its copy in this transaction will
-    /// be the newest. By how many blocks that are changed it has grown, unless it had the block.
+    /// Makes a block part of the transaction. If it was revoked, it no longer is: its copy in this
+    /// transaction will be the newest. Returns the number of changed blocks added, or `None` if the
+    /// transaction had the block already.
     #[inline]
     pub(crate) fn change(&self, buffer: &Buffer) -> Option<i64> {
-        // Relaxed: the block was entered if the tag says so; who takes it out does so when no handle is open.
+        // Relaxed: if the tag says so, the block was entered; blocks are taken out only when no
+        // handle is open.
         if buffer.tag().load(Relaxed) == self.number() { None } else { self.enter(buffer) }
     }
 
@@ -101,7 +111,9 @@ impl Running {
         Some(1)
     }
 
-    /// Revokes a block. What has been changed of it is of no matter any more. Returns what [`change`](Self::change) does.
+    /// Revokes a block and drops its change in this transaction. Returns the growth as
+    /// [`change`](Self::change) does: -1 for a block that was changed, 0 for a new one, `None` for
+    /// one that was revoked already.
     pub(crate) fn revoke(&self, block: u64) -> Option<i64> {
         let growth = match self.shard(block).insert(block, Part::Revoked) {
             Some(Part::Revoked) => return None,
@@ -116,12 +128,13 @@ impl Running {
         Some(growth)
     }
 
-    /// Blocks that are changed, and that are revoked.
+    /// Returns the numbers of blocks that are changed and that are revoked.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.changed.load(Relaxed), self.revoked.load(Relaxed))
     }
 
-    /// Takes everything out, in no order: blocks that are changed, and those that are revoked. No handle is open.
+    /// Takes all blocks out, in no order: those that are changed, and those that are revoked. No
+    /// handle is open.
     pub(crate) fn take(&self) -> (Vec<Pin>, Vec<u64>) {
         let (mut changed, mut revoked) = (Vec::new(), Vec::new());
         for shard in &self.shards {

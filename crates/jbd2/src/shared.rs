@@ -1,4 +1,7 @@
-//! What handles and the committer share: which transaction is running, who waits for what, and how far commits have come.
+//! The state that handles and the committer share.
+//!
+//! It says which transaction is running, which threads wait for which event, and how far commits
+//! have come.
 
 use std::cell::Cell;
 use std::mem;
@@ -20,7 +23,7 @@ use crate::running::Running;
 use crate::transactions::{Closing, Observer};
 use crate::{Error, Handle, Stats};
 
-/// What handles and the committer share.
+/// The state that handles and the committer share.
 pub(crate) struct Shared {
     state: Mutex<State>,
     opened: Condvar,
@@ -29,28 +32,31 @@ pub(crate) struct Shared {
     door: Door,
     pub(crate) running: Running,
     pub(crate) cache: Arc<BufferCache>,
-    /// The running transaction is not empty, and has a date by which it is committed. Set under the lock, cleared when nobody is
-    /// inside, and looked at by who is.
+    /// Whether the running transaction is not empty and so has a time by which it is committed. Set
+    /// under the lock, cleared while no handle is inside, and read by handles that are inside.
     is_dated: AtomicBool,
-    /// Bytes of file data that were written since a commit was last asked for on their account.
+    /// Bytes of file data written since their number last led to a request for a commit.
     pub(crate) data: AtomicU64,
-    /// Those of each thread that are not in `data` yet, so that threads that write little at a time do not share a line.
+    /// Each thread's bytes that `data` does not include yet, so that threads that write little at a
+    /// time share no cache line.
     pub(crate) small_data: PerThread<Cell<u64>>,
     pub(crate) flushes: Flushes,
     /// Nothing more may be made durable.
     halted: AtomicBool,
-    /// What the committer has left behind. Put there once, and never looked at.
+    /// The transaction and log that the committer leaves behind. It stores them once, and no thread
+    /// ever reads them.
     unwritten: OnceLock<Unwritten>,
-    /// Hears of the first failure. It may own these transactions, so it is not kept in use here.
+    /// The observer, to be told of the first failure. It may own these transactions, so this
+    /// reference is weak.
     observer: Option<Weak<dyn Observer>>,
     limits: Limits,
     interval: Duration,
     pub(crate) counters: Arc<Counters>,
 }
 
-/// How large a transaction may become.
+/// The largest size of a transaction.
 pub(crate) struct Limits {
-    /// Blocks in the log; blocks that are changed, without a journal.
+    /// Blocks in the log, or blocks that a transaction changes where there is no journal.
     pub(crate) blocks: u64,
     pub(crate) measure: Option<Measure>,
 }
@@ -71,25 +77,26 @@ pub(crate) enum End {
 pub(crate) struct State {
     /// The youngest transaction that is durable.
     pub(crate) committed: Tid,
-    /// Blocks that the running transaction has changed, and those that it may still change: see `door`. It may be more, until
-    /// nobody is inside; never less.
+    /// Blocks that the running transaction has changed, and those that it may still change: see
+    /// `door`. It may be too high until no handle is inside; it is never too low.
     granted: i64,
-    /// Room is short: handles are granted what they need, and no more.
+    /// Room is short: a handle is granted no more than it needs.
     is_short: bool,
     /// When the running transaction was first changed.
     since: Option<Instant>,
     freed: Vec<Range<u64>>,
-    /// A commit waits for the handles to be dropped.
+    /// A commit is waiting for the open handles to be dropped.
     locked: bool,
-    /// Threads that wait in `start`, and those of them whose operations are larger than a transaction should be.
+    /// Threads that wait in `start`, and those among them whose operation is larger than a
+    /// transaction should be.
     waiting: u32,
     large_waiting: u32,
-    /// Commits that were asked for, those whose transaction is closed, and those that are through; each counted from
-    /// the first. Those of an empty transaction count, too.
+    /// Commits that were asked for, those whose transaction is closed, and those that have ended;
+    /// each counted from the first. Commits of empty transactions count, too.
     wanted: u64,
     pub(crate) closed: u64,
     done: u64,
-    /// How often everything was to be written home, and how many of these calls have been answered.
+    /// Calls of `settle` so far, and how many of them have been answered.
     settle_wanted: u64,
     settled: u64,
     pub(crate) end: End,
@@ -126,11 +133,11 @@ impl State {
     }
 }
 
-/// What the committer is to do next.
+/// The next job of the committer.
 pub(crate) enum Job {
     Commit,
     Checkpoint,
-    /// To commit and write home, for so many calls.
+    /// Commit and write every block in place; answers the calls of `settle` up to this number.
     Settle(u64),
     Close,
     Stop,
@@ -175,25 +182,25 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done so far.
+    /// Returns the counters so far.
     pub(crate) fn stats(&self) -> Stats {
         self.counters.stats(self.door.visits())
     }
 
-    /// How many handles are open, or about to be.
+    /// Returns how many handles are open, or about to be.
     pub(crate) fn handles(&self) -> u64 {
         self.door.inside()
     }
 }
 
-/// Handles.
+/// Operations of handles.
 impl Shared {
-    /// The same, whose first failure `observer` hears of.
+    /// Returns this state, with `observer` to be told of the first failure.
     pub(crate) fn observed_by(self, observer: &Arc<dyn Observer>) -> Self {
         Self { observer: Some(Arc::downgrade(observer)), ..self }
     }
 
-    /// See [`Transactions::start`](crate::Transactions::start).
+    /// Opens a handle; see [`Transactions::start`](crate::Transactions::start).
     #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
         match self.door.enter(credits) {
@@ -208,7 +215,7 @@ impl Shared {
         if was_counted {
             self.tell_left(&state);
         }
-        // Others must not slip in again and again before an operation that needs a transaction of its own.
+        // A thread that needs a transaction of its own must not be overtaken again and again.
         let large = self.limits.size(credits.into(), 0) > self.limits.blocks;
         loop {
             state.check()?;
@@ -228,21 +235,22 @@ impl Shared {
         Ok(Handle::new(self, self.running.number(), credits))
     }
 
-    /// Grants so many credits, if the running transaction has room for them. If not, asks for a commit where that helps:
-    /// with handles open in a small transaction, it helps more to wait for what they do not use.
+    /// Grants `credits` credits, if the running transaction has room for them. If it has none, asks
+    /// for a commit where that helps. While handles are open in a small transaction, waiting for
+    /// the credits that they do not use helps more.
     ///
     /// An operation that is larger than a transaction should be gets one of its own.
     fn admits(&self, state: &mut State, credits: u32) -> bool {
         if !state.is_short && self.fill_pool(state, credits) || self.grant_or_all(state, credits) {
             return true;
         }
-        // From now on everybody counts exactly.
+        // From now on the credits of each handle are counted exactly.
         state.is_short = true;
         self.door.shut();
         let (changed, revoked) = self.running.counts();
         let nobody = self.door.inside() == 0;
         if nobody {
-            // So nobody may change anything, and what lies in pools is void.
+            // No handle may change anything, and the credits in pools are void.
             state.granted = i64::try_from(changed).unwrap_or(i64::MAX);
             if self.grant_or_all(state, credits) {
                 return true;
@@ -254,7 +262,7 @@ impl Shared {
         false
     }
 
-    /// Grants what the operation needs and the thread's pool should have besides.
+    /// Grants the credits that the operation needs and the spare ones for the thread's pool.
     fn fill_pool(&self, state: &mut State, credits: u32) -> bool {
         let number = self.running.number();
         let wanted = self.door.wants(number, credits);
@@ -272,7 +280,7 @@ impl Shared {
         fits
     }
 
-    /// Whoever is alone is granted whatever he needs.
+    /// Grants `credits`: an operation that is alone in the transaction gets any number.
     fn grant_or_all(&self, state: &mut State, credits: u32) -> bool {
         if state.granted == 0 {
             state.granted = credits.into();
@@ -281,7 +289,7 @@ impl Shared {
         self.grant(state, credits.into())
     }
 
-    /// See [`Handle::extend`], of a handle on the transaction `number`.
+    /// Grants more credits to a handle on the transaction `number`; see [`Handle::extend`].
     pub(crate) fn extend(&self, number: u64, credits: u32) -> bool {
         if self.door.take(number, credits) {
             return true;
@@ -290,7 +298,8 @@ impl Shared {
         !state.locked && state.error.is_none() && self.grant(&mut state, credits.into())
     }
 
-    /// A handle is dropped that was open on the transaction `number` and has not used `rest` of its credits.
+    /// Ends a handle that was open on the transaction `number` and has not used `rest` of its
+    /// credits.
     #[inline]
     pub(crate) fn stop(&self, number: u64, rest: i64, has_grown: bool, freed: Vec<Range<u64>>) {
         let is_news = !freed.is_empty() || has_grown && self.heeds_growth();
@@ -300,9 +309,9 @@ impl Shared {
         }
     }
 
-    /// Whether somebody has to learn that the transaction has grown.
+    /// Returns whether the growth of the transaction has to be noted under the lock.
     fn heeds_growth(&self) -> bool {
-        // Relaxed: whoever finds it old takes the lock and looks again.
+        // Relaxed: a thread that reads the old value takes the lock and looks again.
         !self.is_dated.load(Relaxed) || self.is_full()
     }
 
@@ -330,7 +339,7 @@ impl Shared {
         self.tell_left(&state);
     }
 
-    /// Somebody is not inside any more. Wakes those who may have counted him.
+    /// Wakes the threads that may have counted a handle which is no longer inside.
     fn tell_left(&self, state: &State) {
         if state.locked {
             self.work.notify_all();
@@ -349,7 +358,7 @@ impl Shared {
         }
     }
 
-    /// Begins a commit, unless nothing may be changed any more.
+    /// Begins a commit, unless an error or `close` has ended all changes.
     pub(crate) fn begin_sync(&self) {
         let mut state = self.state();
         if state.check().is_ok() {
@@ -357,7 +366,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the commit `target` is through, which is asked for if need be.
+    /// Waits until the commit `target` has ended, and asks for it if no caller has.
     pub(crate) fn wait_done(&self, mut state: MutexGuard<'_, State>, target: u64) -> Result<(), Error> {
         if state.wanted < target && state.check().is_ok() {
             state.wanted = target;
@@ -373,7 +382,7 @@ impl Shared {
         Ok(())
     }
 
-    /// See [`Transactions::flush`](crate::Transactions::flush).
+    /// Waits for a flush; see [`Transactions::flush`](crate::Transactions::flush).
     pub(crate) fn flush(&self, flush: Flush) -> Result<(), Error> {
         self.flushes.wait(flush, || {
             self.state().check()?;
@@ -387,7 +396,7 @@ impl Shared {
         Ok(self.cache.device().flush()?)
     }
 
-    /// Has all that was changed committed and written home, and waits for that.
+    /// Has every change committed and written in place, and waits for that.
     pub(crate) fn settle(&self) -> Result<(), Error> {
         let mut state = self.state();
         state.check()?;
@@ -401,13 +410,13 @@ impl Shared {
         Ok(())
     }
 
-    /// So many calls of `settle` have been answered.
+    /// Notes that the first `calls` calls of `settle` are answered.
     pub(crate) fn settled(&self, calls: u64) {
         self.state().settled = calls;
         self.done.notify_all();
     }
 
-    /// Lets no handle be opened any more, has all that was changed committed and written home, and waits for that.
+    /// Refuses new handles, has every change committed and written in place, and waits for that.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut state = self.state();
         if state.end == End::Open {
@@ -422,7 +431,7 @@ impl Shared {
         if state.end == End::Closed { Ok(()) } else { state.error.clone().map_or(Ok(()), Err) }
     }
 
-    /// Waits for something to do. `walking` says that a checkpoint has begun.
+    /// Waits for the next job. `walking` says that a checkpoint has begun.
     pub(crate) fn next_job(&self, walking: bool) -> Job {
         let mut state = self.state();
         loop {
@@ -453,8 +462,8 @@ impl Shared {
         }
     }
 
-    /// Locks the running transaction, waits until no handle is open, and opens the next one. In between the observer has its
-    /// turn, if there is anything in it.
+    /// Locks the running transaction, waits until no handle is open, and opens the next one. In
+    /// between it calls the observer, unless the transaction is empty.
     pub(crate) fn close_running(&self, observer: &dyn Observer) -> Result<Closed, Error> {
         let freed = self.lock_running()?;
         // The transaction is locked, so no handle changes a block until the snapshots are taken.
@@ -470,13 +479,13 @@ impl Shared {
         });
         let mut closed = Closed { tid, changed: changed.collect(), revoked, freed };
         self.open_next(!closed.is_empty());
-        // While others go on.
+        // The next transaction is open already, so handles go on meanwhile.
         closed.changed.sort_unstable_by_key(|(pin, _)| pin.number());
         closed.revoked.sort_unstable();
         Ok(closed)
     }
 
-    /// Lets nobody in, and waits until nobody is inside.
+    /// Shuts the gate and waits until no handle is inside. Returns the freed blocks.
     fn lock_running(&self) -> Result<Vec<Range<u64>>, Error> {
         let mut state = self.state();
         state.locked = true;
@@ -485,22 +494,24 @@ impl Shared {
             self.go_on()?;
             state = wait(&self.work, state);
         }
-        // Who gave up did so with his handle open: what he left half done is not looked at any more.
+        // `abort` may have been called with a handle open, so the transaction may hold half of an
+        // operation: it is not read.
         self.go_on()?;
         Ok(mem::take(&mut state.freed))
     }
 
-    /// Lets everybody in again, to the next transaction unless the last one was empty.
+    /// Opens the gate again: to the next transaction, or to the same one if it was empty.
     fn open_next(&self, has_contents: bool) {
         let mut state = self.state();
         state.closed += 1;
         state.wanted = state.wanted.max(state.closed);
         state.since = None;
-        // Relaxed: nobody is inside, and who comes in does so after `open`, or takes the lock.
+        // Relaxed: no handle is inside. A handle that enters does so after `open`, or takes the
+        // lock.
         self.is_dated.store(false, Relaxed);
         state.granted = 0;
         state.locked = false;
-        // Those who need all of the room get it now.
+        // Operations that need all of the room get it now.
         state.is_short = state.large_waiting > 0;
         if has_contents {
             self.running.advance();
@@ -511,7 +522,7 @@ impl Shared {
         self.opened.notify_all();
     }
 
-    /// The transaction that was closed last is durable: `tid`, or an empty one.
+    /// Notes that the transaction closed last is durable: `tid`, or an empty one.
     pub(crate) fn committed(&self, tid: Option<Tid>, flush: Flush) {
         self.flushes.end(flush);
         let mut state = self.state();
@@ -520,7 +531,7 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Everything is durable, and the log empty.
+    /// Notes that everything is durable and the log is empty.
     pub(crate) fn closed(&self) {
         let mut state = self.state();
         state.end = End::Closed;
@@ -528,12 +539,13 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Refuses everything from now on, for the first reason that was given.
+    /// Refuses everything from now on, with the first error that was given.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state();
         let is_first = state.error.is_none();
         let error = state.error.get_or_insert(error).clone();
-        // Not before the reason is there: the committer fails for what it sees here.
+        // Set only after `error` is stored: the committer fails because of the flag, and that error
+        // must not be the first.
         self.halted.store(true, Relaxed);
         self.door.shut();
         drop(state);
@@ -547,7 +559,7 @@ impl Shared {
         }
     }
 
-    /// Keeps what the committer leaves behind for as long as anybody may read through the cache.
+    /// Keeps the committer's unwritten blocks for as long as any thread may read through the cache.
     pub(crate) fn keep(&self, unwritten: Unwritten) {
         // OK: the committer leaves once.
         let _ = self.unwritten.set(unwritten);
@@ -557,7 +569,7 @@ impl Shared {
         self.halted.load(Relaxed)
     }
 
-    /// Whether more may be made durable.
+    /// Returns an error if nothing more may be made durable.
     pub(crate) fn go_on(&self) -> Result<(), Error> {
         if self.is_halted() { Err(Error::aborted("it was stopped")) } else { Ok(()) }
     }

@@ -1,5 +1,5 @@
-//! Crowds: eight threads on one journal in memory, with the thread that commits, in schedules that shuttle chooses. What loom
-//! explores with two threads in every way stands in `src/models.rs`.
+//! Shuttle tests: eight threads on one journal in memory, with the committing thread, in schedules
+//! that shuttle chooses. The loom tests in `src/models.rs` explore all schedules of two threads.
 #![cfg(feature = "shuttle")]
 
 use std::ops::Range;
@@ -22,14 +22,15 @@ mod log;
 const THREADS: usize = 8;
 /// Operations of each thread.
 const ROUNDS: u64 = 3;
-/// Two blocks that every operation changes alike.
+/// Two blocks to which every operation makes the same change.
 const TWINS: [u64; 2] = [10, 11];
-/// The first of the blocks that threads have for themselves.
+/// The first of the blocks that each belong to one thread.
 const OWN: u64 = 20;
 /// Blocks that a transaction of this journal should not exceed.
 const LIMIT: u32 = (LEN - 2) / 4;
 
-/// Looks whether the twins are alike when a transaction closes, and counts what has been freed.
+/// An observer that checks that the twins are equal when a transaction closes, and collects the
+/// freed blocks.
 #[derive(Default)]
 struct Witness {
     cache: std::sync::OnceLock<Arc<BufferCache>>,
@@ -88,7 +89,7 @@ impl World {
         Self { device, cache, witness, transactions }
     }
 
-    /// Raises both twins and a block of the thread's own.
+    /// Raises both twins and the thread's own block.
     fn operate(&self, index: usize, credits: u32) -> Result<Tid, Error> {
         let handle = self.transactions.start(credits)?;
         handle.edit(TWINS[0], |bytes, _| add(bytes))?;
@@ -98,7 +99,7 @@ impl World {
         Ok(handle.tid())
     }
 
-    /// What stands on the device after a replay.
+    /// Returns the number in block `block` of the device after a replay.
     fn recovered(&self, block: u64) -> u64 {
         let recovered = journal(&self.device).recover(VOLUME).expect("a sound log");
         assert_eq!(recovered.damage(), []);
@@ -109,8 +110,8 @@ impl World {
     }
 }
 
-/// Small operations and large ones, those that ask for everything to be durable and those that free blocks: all of them are
-/// in the log at the end.
+/// Small and large operations, threads that make everything durable, and threads that free blocks:
+/// the log holds all of them at the end.
 #[test]
 fn crowds_handles_and_commits() {
     crowd(
@@ -134,7 +135,7 @@ fn crowds_handles_and_commits() {
                     _ => {}
                 }
                 if index == 0 {
-                    // It is durable now.
+                    // The transaction is durable now.
                     assert!(world.cache.read(OWN).is_ok_and(|block| count(&block) == round + 1));
                 }
             }
@@ -152,7 +153,8 @@ fn crowds_handles_and_commits() {
     );
 }
 
-/// One of them gives up in the middle of an operation: of that nothing is ever found, and nobody waits for ever.
+/// One thread aborts in the middle of an operation: recovery never finds that operation, and no
+/// thread waits for ever.
 #[test]
 fn crowds_handles_and_abort() {
     crowd(

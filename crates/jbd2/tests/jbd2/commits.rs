@@ -1,4 +1,5 @@
-//! What a commit costs, what it waits for, and who hears of it.
+//! Tests of commits: their writes and flushes, the events they wait for, and the calls of the
+//! observer.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
@@ -53,7 +54,8 @@ fn a_commit_is_two_flushes_however_much_it_holds() {
     assert_eq!((stats.transactions, stats.handles, stats.blocks_logged, stats.flushes), (3, 111, 111, 7));
 }
 
-/// Those who wait for a flush that fails may have lost what they have written, though the next one would succeed.
+/// A flush that fails may have lost the writes of all threads that wait for it, even if the next
+/// flush would succeed.
 #[test]
 fn a_flush_that_fails_fails_for_all_who_wait_for_it() {
     const WAITING: usize = 3;
@@ -68,7 +70,7 @@ fn a_flush_that_fails_fails_for_all_who_wait_for_it() {
         while transactions.next_flush() == before {
             std::thread::yield_now();
         }
-        // It has begun, so that these wait for the next one.
+        // The flush has begun, so these threads wait for the next one.
         let flush = || transactions.flush(transactions.next_flush());
         let waiting: Vec<_> = (0..WAITING).map(|_| scope.spawn(flush)).collect();
         let flushed = waiting.into_iter().filter_map(|thread| thread.join().expect("no panic").ok());
@@ -85,7 +87,8 @@ fn many_syncs_share_a_commit() {
     let slow = Arc::new(FaultDevice::new(device));
     slow.inject(Fault::every(Op::Flush, Effect::Delay(Duration::from_millis(20))));
     let (cache, _, transactions) = open(&(slow as _), PATIENT);
-    // No thread asks for a commit before all have changed something, so each round is one transaction.
+    // No thread asks for a commit before all have changed something, so each round is one
+    // transaction.
     let all_have_changed = Barrier::new(16);
     std::thread::scope(|scope| {
         for thread in 0..16 {
@@ -136,7 +139,7 @@ fn much_file_data_is_committed_without_being_asked_for() {
     until(1);
     transactions.commit(tid).expect("durable");
     assert_eq!(transactions.stats().transactions, 1);
-    // Nor need anybody wait for a commit that was only begun.
+    // No thread needs to wait for a commit that was only begun.
     fill(&cache, &transactions, 10, 2);
     transactions.begin_sync();
     until(2);
@@ -146,7 +149,7 @@ fn much_file_data_is_committed_without_being_asked_for() {
 fn a_transaction_that_grows_large_is_committed() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
     let (cache, _, transactions) = open(&device, PATIENT);
-    // More blocks than the volume has, so that the log wraps; never a sync.
+    // More blocks than the volume has, so that the log wraps, and never a sync.
     for round in 0..60 {
         for block in 10..160 {
             fill(&cache, &transactions, block, round * 1000 + block);
@@ -182,7 +185,8 @@ fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
     assert!(matches!(transactions.start(1), Err(Error::TooLarge { .. })));
 }
 
-/// Such as the blocks of the map of a huge file that was there before the volume was opened.
+/// The revoked blocks may be those of the map of a huge file that was there before the volume was
+/// opened.
 #[test]
 fn what_the_log_has_no_copy_of_takes_no_room_when_it_is_revoked() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
@@ -219,7 +223,7 @@ fn without_a_journal_a_commit_writes_home() {
     transactions.sync().expect("written");
     let moment = device.moment();
     assert_eq!((device.flushes(moment), *freed.0.lock().expect("no panic") == [7, 8]), (2, true));
-    // Two runs, around the block that was given up.
+    // Two runs, around the block that was revoked.
     assert_eq!(moment, 4);
     let bytes: Arc<dyn BlockDevice> = Arc::new(device.crash(moment, |_| false));
     assert!(
@@ -243,7 +247,7 @@ fn freed_blocks_are_told_when_their_transaction_is_durable() {
     transactions.sync().expect("written");
     assert_eq!(*freed.0.lock().expect("no panic"), [10, 30, 31, 32]);
     assert_eq!(transactions.stats().revokes, 1);
-    // The block is data now; neither a checkpoint nor a replay may touch it.
+    // The block is data now, so neither a checkpoint nor a replay may touch it.
     cache.write(10, &contents(77)).expect("written");
     transactions.sync().expect("flushed");
     let crashed: Arc<dyn BlockDevice> = Arc::new(device.crash(device.moment(), |_| true));
@@ -254,7 +258,7 @@ fn freed_blocks_are_told_when_their_transaction_is_durable() {
     assert!(device_block(&closed, 10) == contents(77));
 }
 
-/// A block that has been settled may be written past the log, though it was never revoked.
+/// A block that has been settled may be written without the log, though it was never revoked.
 #[test]
 fn what_is_settled_stands_where_it_belongs_and_is_not_replayed() {
     let device = Arc::new(CrashDevice::new(volume(ChecksumVersion::V3, true)));
@@ -276,7 +280,7 @@ fn what_is_settled_stands_where_it_belongs_and_is_not_replayed() {
         assert!(device_block(&crashed, 10) == contents(if settles { 77 } else { 1 }));
         assert!(device_block(&crashed, 11) == contents(5));
     }
-    // There is nothing to be done the second time, and nothing may be done after the end.
+    // The second call has nothing to write, and no call succeeds after the end.
     transactions.settle().expect("written");
     transactions.close().expect("closed");
     assert!(matches!(transactions.settle(), Err(Error::Closed)));
@@ -416,7 +420,7 @@ fn a_world_can_be_closed_and_opened_again_and_again() {
         if seed == 1 {
             assert_eq!(world.judge(Arc::new(device.crash(device.moment(), |_| true)), 0), 5);
         }
-        // The model of the next begins with nothing.
+        // The model of the next world begins with an empty volume.
         extern4_block::BlockWriter::write_bytes(&*device, 0, &vec![0; 170 << 10]).expect("written");
     }
     assert_eq!(tids, [0, 5, 10].map(|n: u32| Tid((u32::MAX - 20).wrapping_add(n))));
@@ -468,7 +472,7 @@ fn the_observer_has_the_last_word_in_a_transaction() {
         .map(|round| {
             let tid = fill(&cache, &transactions, 10, round);
             transactions.sync().expect("written");
-            // There is nothing in the next one, so it is not asked about that.
+            // The next transaction is empty, so the observer is not called for it.
             transactions.sync().expect("flushed");
             tid
         })
@@ -491,7 +495,7 @@ fn a_handle_may_be_dropped_by_another_thread() {
             sender.send(transactions.start(20).expect("open")).expect("somebody listens");
         }
     });
-    // None of what they have not used is lost.
+    // None of the credits that they have not used are lost.
     drop(transactions.start(480).expect("open"));
     assert_eq!((transactions.stats().handles, transactions.stats().flushes), (2002, 0));
 }
@@ -517,7 +521,7 @@ fn what_idle_threads_have_not_used_can_be_used() {
     assert!(handle.extend(50) && !handle.extend(50));
     drop(handle);
     assert_eq!((transactions.stats().handles, transactions.stats().flushes), (81, 0));
-    // What was committed begins anew.
+    // After the commit the count of credits begins again at zero.
     transactions.sync().expect("written");
     drop(transactions.start(250).expect("open"));
     assert_eq!(transactions.stats().blocks_logged, 40);

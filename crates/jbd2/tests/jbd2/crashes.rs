@@ -1,4 +1,5 @@
-//! Whatever a crash leaves behind, recovery yields a state that was committed, and none older than the last sync.
+//! Tests of crashes: recovery yields a committed state, none older than the last sync, whatever the
+//! crash left on the device.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,8 +23,8 @@ pub(crate) const VERSIONS: [(ChecksumVersion, bool); 6] = [
     (ChecksumVersion::V3, true),
 ];
 
-/// Works on a volume that may crash. `most` blocks are changed by one operation, and every `each` operations are
-/// synced.
+/// Runs operations on a volume that may crash. One operation changes at most `most` blocks, and
+/// every `each` operations a sync follows.
 fn work(
     version: (ChecksumVersion, bool),
     seed: u64,
@@ -42,7 +43,8 @@ fn work(
     (device, world)
 }
 
-/// Judges the states that a crash at `moment` may leave: nothing kept, all kept, and some by chance.
+/// Checks the states that a crash at `moment` may leave: no write kept, all kept, and random
+/// subsets.
 pub(crate) fn explore(device: &CrashDevice, world: &World, moment: usize, chances: u32) -> u32 {
     let mut random = Random(moment as u64 * 0x9E37_79B9 + 1);
     let judge = |keep: &mut dyn FnMut(PendingSector) -> bool| {
@@ -81,7 +83,7 @@ fn a_log_that_wraps_is_recovered_after_every_crash() {
         let (device, world) = work(version, seed, 300, 60, 2);
         let stats = world.transactions.stats();
         assert!(stats.bytes_logged > 3 * 1024 * 1024 && stats.checkpoints > 5, "{stats:?}");
-        // Every moment of so long a history would take minutes.
+        // A check of every moment of such a long history would take minutes.
         let mut random = Random(seed);
         for moment in 0..=device.moment() {
             if random.next().is_multiple_of(4) {
@@ -102,7 +104,7 @@ fn a_volume_goes_on_after_a_crash() {
     let crashed: Arc<dyn BlockDevice> =
         Arc::new(device.crash(device.moment(), |pending| pending.sector % 3 == 0));
     recover(&crashed);
-    // Another life, on the same log with other numbers.
+    // A second history, on the same log with other numbers.
     let journal = Journal::internal(Arc::clone(&crashed), 1024, Log::map()).expect("a journal");
     let tid = journal.superblock().sequence;
     let cache = cache(Arc::clone(&crashed));
@@ -171,7 +173,7 @@ fn dropping_writes_nothing_more() {
     assert_eq!(device.moment(), moment);
 }
 
-/// Works until the fault strikes, and judges what then stands on the device.
+/// Runs operations until the fault strikes, and checks the contents of the device after that.
 fn strike(fault: Fault, seed: u64) -> bool {
     let memory = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let faulty = Arc::new(FaultDevice::new(Arc::clone(&memory) as _));
@@ -193,14 +195,14 @@ fn strike(fault: Fault, seed: u64) -> bool {
     }
     if let Err(error) = &result {
         assert!(matches!(error, Error::Device(_)), "{error}");
-        // A data write that failed is the caller's; all else stops the journal.
+        // A failed write of data is the caller's error; all others stop the journal.
         if world.transactions.error().is_some() {
             assert!(matches!(world.transactions.start(1), Err(Error::Device(_))));
             assert!(world.transactions.sync().is_err() && world.transactions.close().is_err());
             faulty.heal();
         }
     }
-    // Nothing more is written, and when this returns, nobody is writing.
+    // No write begins after this, and none is under way when it returns.
     world.transactions.abort("of a test");
     assert!(world.transactions.close().is_err());
     world.judge(memory, moment);
@@ -236,7 +238,8 @@ fn a_failure_is_noted_in_the_journal() {
     assert_eq!(journal.superblock().errno, -5);
 }
 
-/// A journal of the first ext3, which has no features, so that nothing can be revoked in it.
+/// Returns a volume with a journal of the first ext3, which has no features, so no block can be
+/// revoked in it.
 fn featureless() -> Vec<u8> {
     let mut bytes = volume(ChecksumVersion::None, false);
     let at = usize::try_from(Log::map().lookup(0).expect("mapped")).expect("small") * BLOCK;
@@ -263,7 +266,8 @@ fn a_journal_without_features_needs_no_revokes() {
 
 #[test]
 fn room_is_made_before_it_is_used() {
-    // Behind the volume of the other tests, so many blocks that each transaction takes more than half of the log.
+    // These blocks are behind the volume of the other tests. They are many enough for each
+    // transaction to take more than half of the log.
     const BLOCKS: std::ops::Range<u64> = VOLUME..VOLUME + 600;
     let mut bytes = volume(ChecksumVersion::None, false);
     bytes.resize(bytes.len() + 600 * BLOCK, 0);
@@ -299,7 +303,7 @@ fn room_is_made_before_it_is_used() {
     }
 }
 
-/// The first number in a block.
+/// Returns the first number in a block.
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
 }
@@ -389,7 +393,7 @@ fn what_could_not_be_written_can_still_be_read() {
     world.operate(40).expect("no fault");
     faulty.inject(Fault::every(Op::Write, Effect::Error(5)));
     assert!(world.sync(|| 0).is_err() && world.transactions.close().is_err());
-    // Whatever nobody pins is given up.
+    // Reading every block evicts all blocks that are not pinned.
     (0..VOLUME).for_each(|block| drop(world.cache.read(block).expect("readable")));
     for (block, stamp) in world.states.last().expect("one") {
         assert!(world.cache.read(*block).expect("readable")[..] == contents(*stamp)[..], "block {block}");

@@ -1,5 +1,5 @@
-//! Journals that debugfs wrote and we damage: what we recover is what the kernel recovers, and where it refuses to
-//! mount the volume, we report damage.
+//! Tests of journals that debugfs wrote and the test damages. This crate recovers the blocks that
+//! the kernel recovers. It reports damage where the kernel refuses to mount the volume.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use extern4_testkit::image::{Image, ImageSpec};
 use crate::oracle;
 
 const BLOCK: usize = 4096;
-/// The block that the first transaction writes; the others write those behind it.
+/// The block that the first transaction writes; the others write the blocks behind it.
 const TARGET: u64 = 5000;
 
 /// The kinds of checksums: features of the volume, and options of debugfs' `journal_open`.
@@ -55,7 +55,8 @@ fn flip(image: &Path, map: &JournalMap, (index, offset): Flip) {
     file.write_all_at(&[byte[0] ^ 1], at).expect("writable");
 }
 
-/// What stands in the three blocks: a letter, `?` if it is not the same all through, `.` for zeroes.
+/// Returns the contents of the three blocks: a letter each, `?` if the bytes of a block differ, `.`
+/// for zeroes.
 fn letters(read: impl Fn(u64, &mut [u8])) -> String {
     let letter = |at: u64| {
         let mut block = vec![0; BLOCK];
@@ -69,7 +70,7 @@ fn letters(read: impl Fn(u64, &mut [u8])) -> String {
     (TARGET..TARGET + 3).map(letter).collect()
 }
 
-/// What we recover, and whether we would go on.
+/// Returns the contents that this crate recovers, and whether it would go on.
 fn ours(image: &Path) -> (String, bool) {
     let (superblock, journal) = oracle::open(image);
     let recovered = journal.and_then(|journal| journal.recover(oracle::volume_blocks(&superblock)));
@@ -83,7 +84,7 @@ fn ours(image: &Path) -> (String, bool) {
     }
 }
 
-/// What the kernel recovers, and whether it goes on.
+/// Returns the contents that the kernel recovers, and whether it goes on.
 fn kernel(image: &Image) -> (String, bool) {
     let copy = image.copy();
     let mounted = copy.try_mount("noatime").map(extern4_testkit::image::Mount::unmount);
@@ -111,7 +112,7 @@ fn damaged_logs_are_recovered_as_the_kernel_does() {
         ] {
             cases.push(vec![flip]);
         }
-        // A wrong descriptor of a transaction without a commit, and an older transaction with a wrong commit.
+        // A transaction without a commit, first with a wrong descriptor, then with a wrong copy.
         cases.push(vec![(DESCRIPTOR[transaction], 2000), (COMMIT[transaction], 0)]);
         cases.push(vec![(COPY[transaction], 100), (COMMIT[transaction], 0)]);
     }
@@ -127,7 +128,8 @@ fn damaged_logs_are_recovered_as_the_kernel_does() {
     }
 }
 
-/// A transaction without a commit goes through the rest of the ring, and its last descriptor claims more than is left.
+/// A transaction without a commit fills the rest of the ring, and its last descriptor claims more
+/// copies than there are blocks left.
 #[test]
 fn a_log_that_bites_its_tail_is_recovered_as_the_kernel_does() {
     if !ImageSpec::new("damage", 0, &[]).can_run() {
@@ -167,7 +169,8 @@ fn a_broken_superblock_of_the_journal_is_refused_as_the_kernel_does() {
     let (_, features, options) = KINDS[0];
     let sound = image(features, options);
     let map = oracle::map(&sound.path);
-    // Bytes of the magic number, kind, block size, length, first block, start, and the three sets of features.
+    // Bytes of the magic number, kind, block size, length, first block, start, and the three sets
+    // of features.
     for offset in [0, 7, 14, 18, 23, 28, 31, 42, 46, 38] {
         let damaged = sound.copy();
         flip(&damaged.path, &map, (0, offset));

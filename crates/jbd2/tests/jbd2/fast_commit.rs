@@ -1,12 +1,12 @@
-//! Fast commit areas that the kernel wrote: the records are those that debugfs prints.
+//! Tests of fast commit areas that the kernel wrote: the records are those that debugfs prints.
 
 use extern4_disk::fast_commit::{Dentry, Record};
 use extern4_testkit::crash;
 
 use crate::oracle;
 
-/// The record as `logdump` prints it, there with a sign in block numbers, and with bytes of the next record behind a
-/// name.
+/// Returns the record as `logdump` prints it. `logdump` prints block numbers with a sign, and bytes
+/// of the next record behind a name.
 fn line(record: &Record) -> String {
     let signed = |number: u32| number.cast_signed();
     let dentry = |word: &str, dentry: &Dentry| {

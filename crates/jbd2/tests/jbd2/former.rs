@@ -1,8 +1,9 @@
-//! The log of the volume that a device held before. `mke2fs` leaves it where it was (`lazy_journal_init`), and numbers
-//! begin again at the same one; with the same UUID, checksums are right, too. No record of it may join the new log.
+//! Tests of a new log over that of a former volume. `mke2fs` leaves the old log in place
+//! (`lazy_journal_init`), and the new one begins at the same transaction number. With the same
+//! UUID, the old checksums are right, too. No old record may join the new log.
 //!
-//! The former volume has had the same history as the new one, with other contents: so its transactions stand in the
-//! same places with the same numbers, and any of them that is replayed is seen.
+//! The former volume has the same history as the new one, with other contents. So its transactions
+//! are in the same places with the same numbers, and a replay of any of them shows in the contents.
 
 use std::sync::Arc;
 
@@ -19,17 +20,18 @@ use crate::crashes::{VERSIONS, explore};
 use crate::log::{BLOCK, LEN, Log, VOLUME};
 use crate::world::{Freed, Opener, PATIENT, World, cache, contents, internal};
 
-/// Stamps of the former volume are above all of the new one.
+/// The lowest stamp of the former volume, above all stamps of the new one.
 const FORMER: u64 = 1 << 40;
-/// The last numbers before they begin again at 0.
+/// The first transaction's number, 21 below the wrap to 0.
 const FIRST: Tid = Tid(u32::MAX - 20);
 
-/// How many pairs of histories are tried for each form of a journal. All day: EXTERN4_FORMER=100
+/// Returns how many pairs of histories to try for each form of a journal. To run all day:
+/// EXTERN4_FORMER=100
 fn pairs() -> u64 {
     std::env::var("EXTERN4_FORMER").ok().and_then(|number| number.parse().ok()).unwrap_or(2)
 }
 
-/// A device with an empty journal, how that is opened, and the block that its superblock stands in.
+/// A device with an empty journal, a function to open it, and the block of its superblock.
 struct Form {
     bytes: Vec<u8>,
     opener: Opener,
@@ -42,7 +44,7 @@ impl Form {
         Self { bytes: empty(checksum, wide).volume(), opener: internal, superblock: at(block) }
     }
 
-    /// The volume, and behind it the device of its journal.
+    /// Returns a volume with the device of its journal behind it.
     fn external(checksum: ChecksumVersion, wide: bool) -> Self {
         let dir = tools::temporary("extern4-");
         let path = dir.path().join("journal");
@@ -60,7 +62,7 @@ impl Form {
         Self { bytes, opener: external, superblock }
     }
 
-    /// A new volume on the device of a former one, whose log is still there.
+    /// Returns a new volume on the device of a former one, whose log is still there.
     fn over(&self, former: &[u8]) -> Vec<u8> {
         let mut bytes = former.to_vec();
         let superblock = self.superblock..self.superblock + BLOCK;
@@ -96,7 +98,7 @@ fn external(device: &Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>> {
     Journal::external(slice, 1024, &decode(&bytes).uuid).expect("a journal")
 }
 
-/// Works on a volume that may crash, with contents above `stamp`.
+/// Runs operations on a volume that may crash, with contents above `stamp`.
 fn work(form: &Form, bytes: Vec<u8>, seed: u64, operations: u64, stamp: u64) -> (Arc<CrashDevice>, World) {
     let device = Arc::new(CrashDevice::new(bytes));
     let mut world = World::with_journal(form.opener, Arc::clone(&device) as _, PATIENT, seed, stamp);
@@ -109,7 +111,7 @@ fn work(form: &Form, bytes: Vec<u8>, seed: u64, operations: u64, stamp: u64) -> 
     (device, world)
 }
 
-/// Whether the former log holds, where the new one ends, the transaction that would be next.
+/// Returns whether the former log holds the next transaction where the new log ends.
 fn goes_on(form: &Form, former: &[u8], world: &World) -> bool {
     let stats = world.transactions.stats();
     let first = decode(&form.bytes[form.superblock..]).first;
@@ -151,7 +153,7 @@ fn no_transaction_of_a_former_volume_is_replayed() {
     assert!(gone_on * 2 > tried, "the test is none");
 }
 
-/// The checksums of fast commits have no seed.
+/// A fast commit of the former volume is not applied, though its checksums have no seed.
 #[test]
 fn no_fast_commit_of_a_former_volume_is_replayed() {
     if !tools::can_run(&[Need::Tool("mke2fs")]) {
@@ -162,7 +164,7 @@ fn no_fast_commit_of_a_former_volume_is_replayed() {
     journal.incompat.insert(Incompat::FAST_COMMIT);
     form.bytes[form.superblock..form.superblock + BLOCK].copy_from_slice(journal.encode().as_bytes());
     let area = at(VOLUME + u64::from(journal.fast_commits().start));
-    // It goes with the third transaction.
+    // The fast commit goes with the third transaction.
     let tid = Tid(FIRST.0 + 2);
     let head = Record::Head { features: 0, tid }.encode(0).expect("a record");
     let gone = Dentry { parent: 2, ino: 12, name: b"gone".to_vec() };

@@ -1,11 +1,11 @@
-//! Journals of any bytes: recovery ends, with a result or an error.
+//! Tests of journals of arbitrary bytes: recovery ends, with a result or an error.
 
 use extern4_disk::journal::ChecksumVersion;
 use extern4_jbd2::Error;
 
 use crate::log::{BLOCK, Log, filled};
 
-/// Numbers without a pattern, the same each time (xorshift64).
+/// A generator of random numbers, the same each time (xorshift64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// A log of some transactions, with fast commits allowed for, before anything is done to it.
+/// Returns a log of some transactions that allows fast commits, before the test damages it.
 fn sound(version: ChecksumVersion, wide: bool) -> Log {
     let mut log = Log::starting_at(version, wide, 1000, extern4_disk::journal::Tid(3));
     for round in 0..6 {
@@ -43,7 +43,7 @@ fn mutated_logs_never_panic_or_hang() {
             let at = random.below(64);
             let index = if at < 24 { 1000 + at } else { 1 + at - 24 };
             let block = log.block(u32::try_from(index).expect("small"));
-            // The beginnings of blocks say more than their contents.
+            // The first bytes of a block matter more than the rest.
             let offset = if random.below(3) == 0 { random.below(BLOCK) } else { random.below(64) };
             block[offset] = match random.below(3) {
                 0 => 0,

@@ -1,4 +1,5 @@
-//! Journals that the kernel left dirty: what we recover is what e2fsck replays.
+//! Tests of journals that the kernel left dirty: this crate recovers the blocks that e2fsck
+//! replays.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,8 +15,8 @@ use extern4_testkit::tools::{self, Need};
 
 use crate::oracle;
 
-/// Compares the volume seen through its journal to the replayed one, byte by byte, but for the two superblocks that a
-/// replay changes by itself; `journal` is where that of the journal begins.
+/// Compares the volume seen through its journal to the replayed one, byte by byte. Leaves out the
+/// two superblocks, which a replay itself changes; `journal` is where the journal's begins.
 pub(crate) fn assert_same<V: BlockDevice, J: BlockDevice>(
     name: &str,
     ours: &ReplayedDevice<V, J>,
@@ -42,10 +43,11 @@ pub(crate) fn assert_same<V: BlockDevice, J: BlockDevice>(
     }
 }
 
-/// Replays the journal of the image with e2fsck, nothing else.
+/// Replays the journal of the image with e2fsck, and does nothing else.
 pub(crate) fn replay(image: &Path) {
     let words = ["-y", "-E", "journal_only"].map(OsString::from);
-    // The exit status says that the volume was changed; that it was is what is compared.
+    // The exit status only says that e2fsck changed the volume; the test compares the change
+    // itself.
     let _ = tools::try_run("e2fsck", words.into_iter().chain([image.into()]));
 }
 
@@ -64,8 +66,8 @@ fn recover(spec: &CrashSpec, image: &Path) -> (usize, Recovered<FileDevice>) {
     (oracle::block_size(&superblock), recovered)
 }
 
-/// Recovers a crashed image and compares it to what e2fsck makes of it. Returns what was found, and how many blocks
-/// begin with the journal's magic number.
+/// Recovers a crashed image and compares it to the result of e2fsck. Returns the counts of the
+/// recovery, and how many blocks begin with the journal's magic number.
 fn check(spec: &CrashSpec) -> (Replayed, usize) {
     let image = spec.build();
     let (block_size, recovered) = recover(spec, &image.path);
@@ -79,7 +81,8 @@ fn check(spec: &CrashSpec) -> (Replayed, usize) {
     let replayed = recovered.replayed();
     println!("{}: {replayed:?}, {escaped} escaped", spec.name);
     let ours = ReplayedDevice::new(FileDevice::open(&image.path).expect("an image"), recovered);
-    // Fast commits change more than the blocks of the log, and e2fsck deletes orphans even when told not to.
+    // Fast commits change more than the blocks of the log, and e2fsck deletes orphans even when
+    // told not to.
     if replayed.fast_commits == 0 && !has_orphans(&ours) {
         let copy = image.copy();
         replay(&copy.path);
@@ -90,7 +93,7 @@ fn check(spec: &CrashSpec) -> (Replayed, usize) {
     (replayed, escaped)
 }
 
-/// Every image whose name `wanted` accepts.
+/// Checks every image whose name `wanted` accepts.
 fn check_all(wanted: impl Fn(&str) -> bool) -> Vec<(Replayed, usize)> {
     let wanted = |spec: &&CrashSpec| wanted(spec.name) && spec.can_run();
     crash::SPECS.iter().filter(wanted).map(check).collect()
@@ -117,7 +120,8 @@ fn wrapped_logs_are_replayed_as_e2fsck_does() {
 #[test]
 fn revoked_blocks_are_left_alone_as_e2fsck_does() {
     let found = check_all(|name| name.contains("revokes"));
-    // Data in the journal lets the kernel checkpoint what it would otherwise revoke, so not every image has some.
+    // Data in the journal lets the kernel checkpoint blocks that it would otherwise revoke, so not
+    // every image has revokes.
     assert!(found.is_empty() || found.iter().any(|(replayed, _)| replayed.revokes > 0), "{found:?}");
 }
 
@@ -135,7 +139,7 @@ fn volumes_with_fast_commits_are_replayed() {
     }
 }
 
-/// A loop device on an image, detached at the end.
+/// A loop device on an image, detached when dropped.
 struct Loop(String);
 
 impl Loop {
@@ -151,7 +155,8 @@ impl Drop for Loop {
     }
 }
 
-/// Makes a volume with an external journal and leaves it dirty; returns both images, copied while mounted.
+/// Makes a volume with an external journal and leaves it dirty. Returns both images, copied while
+/// mounted.
 fn external(dir: &Path, block_size: &str) -> (PathBuf, PathBuf) {
     let (journal, volume) = (dir.join("journal.img"), dir.join("volume.img"));
     let words = |rest: &[&str], image: &Path, size: &str| -> Vec<OsString> {
@@ -202,7 +207,8 @@ fn external_journals_are_replayed_as_e2fsck_does() {
         let words: [OsString; 5] =
             ["-y".into(), "-E".into(), "journal_only".into(), "-j".into(), journal.clone().into()];
         let _ = tools::try_run("e2fsck", words.into_iter().chain([replayed.clone().into()]));
-        // There is no superblock of a journal in this volume; that of the volume takes its place.
+        // This volume holds no superblock of a journal; the volume's own superblock takes its
+        // place.
         assert_same(block_size, &ours, &replayed, 1024);
     }
 }

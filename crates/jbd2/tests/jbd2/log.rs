@@ -1,4 +1,4 @@
-//! A volume in memory with a journal made to order.
+//! A volume in memory with a journal that a test builds block by block.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// Size of all blocks here, in bytes.
 pub(crate) const BLOCK: usize = 1024;
-/// Blocks of the volume; the journal is the last ones, in two runs.
+/// Blocks of the volume; the last ones are the journal, in two runs.
 pub(crate) const VOLUME: u64 = 1200;
 /// Blocks of the journal.
 pub(crate) const LEN: u32 = 1024;
 const FIRST_RUN: u32 = 1000;
 
-/// Where the blocks of one transaction are in the journal.
+/// The positions of the blocks of one transaction in the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) descriptor: u32,
@@ -38,18 +38,18 @@ pub(crate) struct Log {
     pub(crate) seconds: u64,
 }
 
-/// The contents of a block: one byte, repeated.
+/// Returns the contents of a block: one byte, repeated.
 pub(crate) fn filled(byte: u8) -> Vec<u8> {
     vec![byte; BLOCK]
 }
 
 impl Log {
-    /// An empty log at the beginning of the ring.
+    /// Returns an empty log at the beginning of the ring.
     pub(crate) fn new(checksum: ChecksumVersion, wide: bool) -> Self {
         Self::starting_at(checksum, wide, 1, Tid(7))
     }
 
-    /// An empty log that starts anywhere.
+    /// Returns an empty log that starts at block `start`.
     pub(crate) fn starting_at(checksum: ChecksumVersion, wide: bool, start: u32, tid: Tid) -> Self {
         let mut raw = RawJournalSuperblock::new_zeroed();
         raw.s_header.h_magic = extern4_disk::journal::MAGIC.into();
@@ -82,7 +82,7 @@ impl Log {
         index
     }
 
-    /// Appends a transaction of copies (where to, what) and revoked blocks.
+    /// Appends a transaction of copies (block and contents) and revoked blocks.
     pub(crate) fn transaction(&mut self, copies: &[(u64, Vec<u8>)], revoked: &[u64]) -> Written {
         let mut written = self.uncommitted(copies, revoked);
         let mut commit = Commit {
@@ -136,12 +136,12 @@ impl Log {
         written
     }
 
-    /// The bytes of block `index` of the journal.
+    /// Returns the bytes of block `index` of the journal.
     pub(crate) fn block(&mut self, index: u32) -> &mut Vec<u8> {
         self.blocks.entry(index).or_insert_with(|| filled(0))
     }
 
-    /// The map of the journal: its first run is the higher one.
+    /// Returns the map of the journal: its first run is the higher one.
     pub(crate) fn map() -> JournalMap {
         let physical = VOLUME - u64::from(FIRST_RUN);
         let rest = LEN - FIRST_RUN;
@@ -152,7 +152,7 @@ impl Log {
         JournalMap::new(runs).expect("sound")
     }
 
-    /// The bytes of the whole volume; blocks that are not the journal's are empty.
+    /// Returns the bytes of the whole volume; blocks outside of the journal are empty.
     pub(crate) fn volume(&self) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(VOLUME).expect("small") * BLOCK];
         let mut put = |index: u32, block: &[u8]| {
@@ -173,7 +173,7 @@ impl Log {
         Journal::internal(self.device(), 1024, Self::map())?.recover(VOLUME)
     }
 
-    /// What is recovered, as the first byte of each block to be replaced.
+    /// Returns the result of recovery, as the first byte of each block to be replaced.
     pub(crate) fn outcome(&self) -> Result<(BTreeMap<u64, u8>, usize), Error> {
         let recovered = self.recover()?;
         let mut blocks = BTreeMap::new();

@@ -1,5 +1,6 @@
-//! Recovery, judged by journals made here block by block, and by the kernel and e2fsck; and transactions, judged by
-//! recovery, by a model and by e2fsck.
+//! Tests of recovery and of transactions. Recovery is compared with journals built here block by
+//! block, with the kernel and with e2fsck. Transactions are checked by recovery, by a model and by
+//! e2fsck.
 
 mod commits;
 mod crashes;

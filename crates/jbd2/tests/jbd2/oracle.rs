@@ -1,4 +1,4 @@
-//! What debugfs and e2fsck say of an image.
+//! Access to images through debugfs and e2fsck.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,7 +9,7 @@ use extern4_disk::{Place, Structure};
 use extern4_jbd2::{Error, Journal, JournalMap, Run};
 use extern4_testkit::tools;
 
-/// The superblock of the volume in an image, and its journal.
+/// Returns the superblock of the volume in an image, and its journal.
 pub(crate) fn open(image: &Path) -> (Superblock, Result<Journal<FileDevice>, Error>) {
     let device = FileDevice::open(image).expect("an image");
     let superblock = superblock(&device);
@@ -18,26 +18,26 @@ pub(crate) fn open(image: &Path) -> (Superblock, Result<Journal<FileDevice>, Err
     (superblock, journal)
 }
 
-/// The superblock of the volume on a device.
+/// Returns the superblock of the volume on a device.
 pub(crate) fn superblock(device: &impl BlockDevice) -> Superblock {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(&mut bytes, SUPERBLOCK_OFFSET).expect("readable");
     Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("sound")
 }
 
-/// Size of the volume's blocks, in bytes.
+/// Returns the size of the volume's blocks, in bytes.
 pub(crate) fn block_size(superblock: &Superblock) -> usize {
     1024 << superblock.raw().s_log_block_size.get()
 }
 
-/// Number of blocks of the volume.
+/// Returns the number of blocks of the volume.
 pub(crate) fn volume_blocks(superblock: &Superblock) -> u64 {
     let raw = superblock.raw();
     u64::from(raw.s_blocks_count_hi.get()) << 32 | u64::from(raw.s_blocks_count_lo.get())
 }
 
-/// The map of the journal's inode: debugfs prints the extents of extent-mapped and the blocks of block-mapped inodes as
-/// `(0-1019):4161-5180`, index blocks under other names.
+/// Returns the map of the journal's inode. debugfs prints the extents of extent-mapped and the
+/// blocks of block-mapped inodes as `(0-1019):4161-5180`, and index blocks under other names.
 pub(crate) fn map(image: &Path) -> JournalMap {
     let stat = debugfs(image, "stat <8>");
     let (_, lists) =
@@ -58,7 +58,8 @@ pub(crate) fn map(image: &Path) -> JournalMap {
     JournalMap::new(runs).expect("runs that make sense")
 }
 
-/// What debugfs says to one command. A crashed volume may have wrong checksums: `-n` lets it carry on.
+/// Returns the output of one debugfs command. A crashed volume may have wrong checksums: `-n` makes
+/// debugfs ignore them.
 pub(crate) fn debugfs(image: &Path, command: &str) -> String {
     let words: [OsString; 4] = ["-n".into(), "-R".into(), command.into(), image.into()];
     String::from_utf8_lossy(&tools::run("debugfs", words)).into_owned()

@@ -1,4 +1,4 @@
-//! Rules of recovery, one by one, on journals made to order.
+//! Tests of the rules of recovery, one by one, on journals built block by block.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,8 @@ fn an_empty_log_has_nothing() {
     assert_eq!(log.outcome().expect("sound"), (BTreeMap::new(), 0));
 }
 
-/// Three transactions that write blocks 0x41 to 0x43; the second is damaged as told.
+/// Returns a log of three transactions that write blocks 0x41 to 0x43, with the second one damaged
+/// as told.
 fn damaged(
     version: ChecksumVersion,
     damage: impl Fn(&mut Log, &[crate::log::Written]),
@@ -248,8 +249,8 @@ fn a_revoke_count_beyond_the_block_makes_recovery_fail() {
     assert_eq!(corrupt.kind, CorruptKind::Field { field: "r_count", value: 1025 });
 }
 
-/// The descriptor of a transaction that was never committed claims more copies than the ring has blocks left: its first sector is new, and
-/// the other is of an older one.
+/// The descriptor of a transaction that was never committed claims more copies than the ring has
+/// blocks left. Its first sector is new, and the other is of an older descriptor.
 #[test]
 fn a_log_that_bites_its_tail_ends_there() {
     let copies: Vec<_> = (0..120).map(|block| (block, filled(1))).collect();

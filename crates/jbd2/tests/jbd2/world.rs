@@ -1,8 +1,8 @@
-//! A volume that is written through transactions, and a model of what it should hold.
+//! A volume that is written through transactions, and a model of its expected contents.
 //!
-//! Blocks from [`FIRST`] on are metadata or data. Each handle raises the serial number in block [`SERIAL`], and the
-//! model keeps what every serial number left behind; so whatever is found after a crash says itself which state it
-//! claims to be.
+//! Blocks from [`FIRST`] on are metadata or data. Each handle raises the serial number in block
+//! [`SERIAL`], and the model keeps the state at every serial number. So a volume recovered after a
+//! crash itself names the state that it should hold.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,11 +18,11 @@ use crate::log::{BLOCK, Log, VOLUME};
 
 /// The block that holds the serial number.
 pub(crate) const SERIAL: u64 = 1;
-/// The first block of those that are changed, and their number.
+/// The first of the blocks that are changed, and their number.
 pub(crate) const FIRST: u64 = 10;
 pub(crate) const COUNT: u64 = 120;
 
-/// Who hears of freed blocks.
+/// An observer that records freed blocks.
 #[derive(Default)]
 pub(crate) struct Freed(pub(crate) Mutex<Vec<u64>>);
 
@@ -32,7 +32,8 @@ impl Observer for Freed {
     }
 }
 
-/// What a block holds that was filled with `stamp`. Some begin as the journal's own blocks do.
+/// Returns the contents of a block that was filled with `stamp`. Some begin as the journal's own
+/// blocks do.
 pub(crate) fn contents(stamp: u64) -> Vec<u8> {
     let mut bytes = stamp.to_le_bytes().repeat(BLOCK / 8);
     if stamp.is_multiple_of(5) {
@@ -41,7 +42,7 @@ pub(crate) fn contents(stamp: u64) -> Vec<u8> {
     bytes
 }
 
-/// An empty volume with an empty journal.
+/// Returns an empty volume with an empty journal.
 pub(crate) fn volume(checksum: ChecksumVersion, wide: bool) -> Vec<u8> {
     let mut log = Log::starting_at(checksum, wide, 1, Tid(u32::MAX - 20));
     log.superblock.start = None;
@@ -49,7 +50,7 @@ pub(crate) fn volume(checksum: ChecksumVersion, wide: bool) -> Vec<u8> {
 }
 
 pub(crate) fn cache(device: Arc<dyn BlockDevice>) -> Arc<BufferCache> {
-    // So little memory that blocks nobody pins are read again.
+    // No memory for blocks that are not pinned, so the cache reads them again each time.
     let options = CacheOptions { block_size: 1024, block_count: VOLUME, memory_bytes: 0 };
     Arc::new(BufferCache::new(device, options).expect("a cache"))
 }
@@ -57,25 +58,26 @@ pub(crate) fn cache(device: Arc<dyn BlockDevice>) -> Arc<BufferCache> {
 /// Options under which nothing is committed unless it is asked for.
 pub(crate) const PATIENT: Options = Options { interval: Duration::from_secs(1000) };
 
-/// What the volume should hold after the handle with some serial number: the stamps of its metadata.
+/// The expected state of the volume after the handle with some serial number: the stamps of its
+/// metadata.
 pub(crate) type State = BTreeMap<u64, u64>;
 
-/// Data that was written to a block that is no metadata.
+/// Data that was written to a block that is not metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Data {
     pub(crate) block: u64,
     pub(crate) stamp: u64,
-    /// The serial number that the block was freed by, and the one by which it became metadata again.
+    /// The serial number that freed the block, and the one that made it metadata again.
     freed: usize,
     reused: Option<usize>,
-    /// The moment when it was known to be durable.
+    /// The moment when the data was known to be durable.
     synced: Option<usize>,
 }
 
 /// A way to open the journal of the volume on a device.
 pub(crate) type Opener = fn(&Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>>;
 
-/// The journal inside of the volume.
+/// Opens the journal inside the volume.
 pub(crate) fn internal(device: &Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>> {
     Journal::internal(Arc::clone(device), 1024, Log::map()).expect("a journal")
 }
@@ -89,7 +91,7 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) states: Vec<State>,
     data: Vec<Data>,
-    /// The last serial number that freed a block.
+    /// The last serial number that freed each block.
     freed_by: BTreeMap<u64, usize>,
     /// Moments at which a sync had returned, and the serial number that was durable then.
     pub(crate) syncs: Vec<(usize, usize)>,
@@ -97,12 +99,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The volume on `device`, which is empty and has an empty journal.
+    /// Returns the world of the volume on `device`, which is empty and has an empty journal.
     pub(crate) fn new(device: Arc<dyn BlockDevice>, options: Options, seed: u64) -> Self {
         Self::with_journal(internal, device, options, seed, 0)
     }
 
-    /// The same with any journal, and contents made of stamps above `stamp`.
+    /// Returns a world whose journal `opener` opens, with contents made of stamps above `stamp`.
     pub(crate) fn with_journal(
         opener: Opener,
         device: Arc<dyn BlockDevice>,
@@ -115,7 +117,8 @@ impl World {
         let observer: Arc<dyn Observer> = Arc::clone(&freed) as _;
         let transactions =
             Transactions::journaled(Arc::clone(&cache), observer, journal, options).expect("empty");
-        // Other histories than those of every day: EXTERN4_SEED=7 cargo test -p extern4-jbd2 crashes
+        // To test other histories than the daily ones: EXTERN4_SEED=7 cargo test -p extern4-jbd2
+        // crashes
         let other = std::env::var("EXTERN4_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_u64);
         let random = Random((seed + other * 1_000_003).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         Self {
@@ -136,7 +139,7 @@ impl World {
         self.random.next() % limit
     }
 
-    /// One operation: changes some blocks, frees some, makes free ones metadata.
+    /// Runs one operation: changes some blocks, frees some, makes free ones metadata.
     pub(crate) fn operate(&mut self, most: u64) -> Result<(), Error> {
         self.write_data()?;
         let (serial, mut state) = (self.states.len(), self.states.last().expect("one").clone());
@@ -169,7 +172,7 @@ impl World {
                     if self.freed_by.contains_key(&block)
                         && !self.data.iter().any(|d| d.block == block && d.reused.is_none())
                     {
-                        // Not yet known to be free.
+                        // The block is not yet known to be free.
                         continue;
                     }
                     let mut buffer = handle.fresh(block)?;
@@ -187,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives what has become free to files, and writes their data.
+    /// Gives freed blocks to files, and writes their data.
     fn write_data(&mut self) -> Result<(), Error> {
         let free = std::mem::take(&mut *self.freed.0.lock().expect("no panic"));
         for block in free {
@@ -200,7 +203,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes all durable; `moment` tells the time.
+    /// Makes everything durable; `moment` tells the time.
     pub(crate) fn sync(&mut self, moment: impl FnOnce() -> usize) -> Result<(), Error> {
         let (serial, written) = (self.states.len() - 1, self.data.len());
         self.transactions.sync()?;
@@ -212,8 +215,8 @@ impl World {
         Ok(())
     }
 
-    /// Recovers what a crash at `moment` has left behind, and compares it to the model. Returns the serial number
-    /// found.
+    /// Recovers the volume after a crash at `moment`, and compares it to the model. Returns the
+    /// serial number found.
     pub(crate) fn judge(&self, crashed: Arc<dyn BlockDevice>, moment: usize) -> usize {
         recover_by(self.opener, &crashed);
         let read = |block: u64| {
@@ -244,7 +247,7 @@ impl World {
     }
 }
 
-/// Replays the journal onto the device, for good.
+/// Replays the journal onto the device, and marks the log empty.
 pub(crate) fn recover(device: &Arc<dyn BlockDevice>) {
     recover_by(internal, device);
 }
@@ -256,7 +259,7 @@ fn recover_by(opener: Opener, device: &Arc<dyn BlockDevice>) {
     recovered.write_home(device).expect("written");
     let (was_dirty, due) = (recovered.journal().is_dirty(), recovered.fast_commits().tid);
     let journal = recovered.mark_empty(0).expect("marked");
-    // What was left of a transaction must not be taken for a part of another with its number.
+    // Recovery must not take the rest of an old transaction for a part of another with its number.
     assert_eq!(journal.superblock().sequence, if was_dirty { due.next() } else { due });
     assert!(!journal.is_dirty() && !open().is_dirty());
 }

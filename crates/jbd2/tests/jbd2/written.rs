@@ -1,4 +1,5 @@
-//! Logs that we write on volumes that mke2fs makes, replayed by e2fsck and by the kernel.
+//! Tests of logs that this crate writes on volumes that mke2fs makes, replayed by e2fsck and by the
+//! kernel.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ struct Volume {
     path: PathBuf,
     block_size: usize,
     map: JournalMap,
-    /// Blocks that nothing of the volume uses.
+    /// Blocks that the volume does not use.
     free: Vec<u64>,
 }
 
@@ -32,7 +33,7 @@ fn run(tool: &str, words: &[&str], image: &Path) -> String {
 }
 
 impl Volume {
-    /// Made by mke2fs, and marked as one whose journal matters.
+    /// Makes a volume with mke2fs, and marks it as one that needs recovery.
     fn new(words: &[&str]) -> Self {
         let dir = tools::temporary("extern4-");
         let path = dir.path().join("volume.img");
@@ -74,14 +75,14 @@ impl Volume {
         let mut raw = superblock.encode();
         raw.s_checksum_type = if superblock.format().checksums_blocks() { 4 } else { 0 };
         bytes[at..at + JournalSuperblock::SIZE].copy_from_slice(raw.as_bytes());
-        // Once more, for the checksum that covers the field.
+        // A second time, for the checksum that covers the field.
         let bytes = &mut bytes[at..at + JournalSuperblock::SIZE];
         let summed = summed(bytes);
         bytes.copy_from_slice(&summed);
     }
 }
 
-/// The superblock with the checksum that its other fields ask for.
+/// Returns the superblock with the checksum that its other fields need.
 fn summed(bytes: &[u8]) -> Vec<u8> {
     const CHECKSUM: usize = 0xFC;
     let mut bytes = bytes.to_vec();
@@ -130,7 +131,7 @@ fn work(transactions: &Transactions, cache: &BufferCache, free: &[u64], rounds: 
 
 const COMMON: &[Need] = &[Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("e2fsck")];
 
-/// Writes a volume, leaves it as a crash would, and compares what e2fsck makes of it to what we do.
+/// Writes a volume, leaves it as a crash would, and compares the result of e2fsck to this crate's.
 fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat, rounds: u64) {
     let volume = Volume::new(words);
     let mut bytes = volume.bytes();
@@ -174,7 +175,7 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
     assert_same(name, &ours, &theirs, volume.journal_offset());
     run("e2fsck", &["-fn"], &theirs);
 
-    // Replayed for good, by us; then the journal and the volume are clean.
+    // This crate replays the journal in place; then the journal and the volume are clean.
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(bytes.clone()));
     let recovered = open(Arc::clone(&device)).recover(1 << 32).expect("sound");
     recovered.write_home(&device).expect("written");
@@ -188,7 +189,7 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
     }
 }
 
-/// Lets the kernel replay the volume, and compares the blocks that were written to `ours`.
+/// Lets the kernel replay the volume, and compares the written blocks to `ours`.
 fn check_kernel(name: &str, volume: &Volume, ours: &[u8]) {
     let point = tools::temporary("extern4-mnt-");
     tools::run("mount", ["-o".into(), "loop".into(), OsString::from(&volume.path), point.path().into()]);
