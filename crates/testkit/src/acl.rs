@@ -1,8 +1,9 @@
 //! POSIX.1e access control lists in the form the `system.posix_acl_*` attributes carry.
 //!
-//! The form is a 32-bit version, 2, then eight bytes an entry: tag, permissions, and the user or group id
-//! (all ones where the tag needs none); acl(5) has the tags and their order. The kernel checks and
-//! canonicalises what is set here, so that a test may write any shape and read back what the kernel made of it.
+//! The form is a 32-bit version, 2, then eight bytes for each entry: tag, permissions, and the user
+//! or group id. The id is all ones if the tag needs none. acl(5) has the tags and their order. The
+//! kernel checks and canonicalises a list when it is set. So a test may write any shape and read
+//! back the kernel's form of it.
 
 /// One entry of an access control list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum Ace {
     Group(u32, u16),
     /// The most that named users and any group may have.
     Mask(u16),
-    /// Everybody else.
+    /// All other users.
     Other(u16),
 }
 
@@ -35,7 +36,7 @@ impl Ace {
     }
 }
 
-/// The attribute value of a list.
+/// Returns the attribute value of a list.
 pub fn encode(entries: &[Ace]) -> Vec<u8> {
     let mut value = 2_u32.to_le_bytes().to_vec();
     for entry in entries {
@@ -47,7 +48,8 @@ pub fn encode(entries: &[Ace]) -> Vec<u8> {
     value
 }
 
-/// A value with all ones for the id of every entry that needs none, as the kernel writes it; debugfs says 0.
+/// Returns a value with all ones for the id of every entry that needs none, as the kernel writes
+/// it; debugfs writes 0.
 ///
 /// # Panics
 /// When the value is not whole entries behind a version.

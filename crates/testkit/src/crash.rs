@@ -1,8 +1,9 @@
 //! Images whose journal still has to be replayed.
 //!
-//! A workload runs on a mounted image; then the power goes. The file system may be shut down by ioctl first; in
-//! any case the image is copied under the mount, with metadata in the journal that has not reached its place.
-//! What the volume holds is then for the kernel to say: it mounts a copy, replays the journal into it, and is read.
+//! A workload runs on a mounted image; then the power goes. An ioctl may shut down the file system
+//! first. In any case this copies the image under the mount, with metadata in the journal that is
+//! not in its place yet. The kernel then gives the expected contents: it mounts a copy and replays
+//! the journal, and this crate reads the mount.
 
 mod workload;
 
@@ -15,7 +16,8 @@ use crate::image::{Image, ImageSpec};
 use crate::tools::{self, Need, perl, run};
 use crate::tree::{self, Kind, Time, Tree};
 
-/// What happens on the mounted volume before the crash. Files it returns stay open until after it.
+/// A workload on the mounted volume before the crash. The files that it returns stay open until
+/// after the crash.
 pub type Workload = fn(&Path) -> io::Result<Vec<File>>;
 
 /// How the power goes.
@@ -23,7 +25,7 @@ pub type Workload = fn(&Path) -> io::Result<Vec<File>>;
 pub enum Crash {
     /// The journal's running transaction is committed, then nothing is written any more.
     ShutdownAfterCommit,
-    /// Nothing is written any more; what was not committed is lost.
+    /// Nothing is written any more, and uncommitted changes are lost.
     Shutdown,
     /// The image is copied while mounted.
     CopyWhileMounted,
@@ -53,13 +55,15 @@ const fn crash(
 use Crash::{CopyWhileMounted, Shutdown, ShutdownAfterCommit};
 use workload::{churn, escapes, fast_commits, orphans, revokes, wrap};
 
-/// Nothing leaves the journal on its own while a workload runs: commits come from fsync and sync only.
+/// With these options, nothing leaves the journal on its own while a workload runs. Commits come
+/// from fsync and sync only.
 const QUIET: &str = "noatime,commit=300";
 
-/// How many images are made, if Linux cannot replay them.
+/// The most images that are made, if Linux cannot replay them.
 const TRIES: usize = 10;
 
-/// Room for all fast commits of a workload: with the usual 15 blocks, a full commit would soon make them void.
+/// Room for all fast commits of a workload: with the usual 15 blocks, a full commit would soon make
+/// them void.
 const FAST: &str = "fast_commit_size=1024";
 
 /// All crashed images.
@@ -224,8 +228,9 @@ pub const SPECS: &[CrashSpec] = &[
         fast_commits,
         Shutdown,
     ),
-    // No fast commits on a volume without extents: replaying them, Linux 6.18 runs into a BUG in its block maps. The
-    // mount that dies there keeps its superblock locked, and sync(2) hangs on the whole machine until it is restarted.
+    // No fast commits on a volume without extents: replaying them, Linux 6.18 runs into a BUG in
+    // its block maps. The mount that dies there keeps its superblock locked, and sync(2) hangs on
+    // the whole machine until it is restarted.
     crash(
         "fast_commit_churn",
         &["-t", "ext4", "-b", "4096", "-O", "fast_commit", "-J", FAST],
@@ -235,7 +240,7 @@ pub const SPECS: &[CrashSpec] = &[
     ),
 ];
 
-/// The spec with this name.
+/// Returns the spec with this name.
 ///
 /// # Panics
 /// When there is none.
@@ -244,21 +249,22 @@ pub fn spec(name: &str) -> &'static CrashSpec {
 }
 
 impl CrashSpec {
-    /// Whether this machine can build and judge the image; says so loudly if not.
+    /// Returns whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
         let needs: &[Need] = if self.is_fast() { &[Need::KernelFeature("fast_commit")] } else { &[] };
         ImageSpec::new(self.name, 0, &[]).needing(needs).can_run()
     }
 
-    /// Whether the journal may hold fast commits.
+    /// Returns whether the journal may hold fast commits.
     fn is_fast(&self) -> bool {
         self.mke2fs.iter().any(|word| word.contains("fast_commit"))
     }
 
     /// Makes the image, up to the crash.
     ///
-    /// Linux 6.18 cannot always replay its own fast commits where the number of a deleted file is used again: one image in some twenty
-    /// it refuses to mount. Then nobody can say what is in it, and another is made.
+    /// Linux 6.18 cannot always replay its own fast commits if the number of a deleted file is used
+    /// again. It refuses to mount about one image in twenty. No oracle can then say what the image
+    /// holds, so this makes another one.
     ///
     /// # Panics
     /// When any step fails, or the journal turns out to be empty.
@@ -272,8 +278,9 @@ impl CrashSpec {
         !self.is_fast() || image.copy().try_mount("rw,noatime").is_ok()
     }
 
-    /// Whether the replay changes what the volume holds. Where somebody has this machine write everything (`sync`) before the image is
-    /// copied, all is in its place, and the journal would prove nothing of who replays it.
+    /// Returns whether the replay changes what the volume holds. If a program on this machine calls
+    /// `sync` before the image is copied, all blocks are in their places. The journal would then
+    /// prove nothing about the code that replays it.
     fn journal_matters(&self, image: &Image) -> bool {
         let before = self.tree_without_journal(&image.copy());
         before.is_none_or(|before| tree::diff(&before, &self.oracle_tree(image), 1).is_some())
@@ -286,8 +293,9 @@ impl CrashSpec {
         if self.crash != Crash::CopyWhileMounted {
             shut_down(&mount.path, self.crash);
         }
-        // Unmounting writes even what a shut down file system has committed to its final place, where nothing
-        // of the journal would be missed. So it is a copy that has crashed in every case.
+        // Unmounting writes even the committed changes of a shut-down file system to their final
+        // places. The journal would then not be needed. So the crashed image is a copy in every
+        // case.
         let crashed = image.copy();
         drop(open);
         mount.unmount();
@@ -295,13 +303,16 @@ impl CrashSpec {
         crashed
     }
 
-    /// What the volume holds once the kernel has replayed the journal, which it does in a copy.
+    /// Returns what the volume holds after the kernel has replayed the journal, which it does in a
+    /// copy.
     ///
-    /// When it replays fast commits, the kernel gives directories the time of the replay, and miscounts the links and
-    /// blocks of directories it makes on the way. Such times, and counts with which e2fsck disagrees, are left out.
+    /// When the kernel replays fast commits, it gives directories the time of the replay. It also
+    /// miscounts the links and blocks of directories that it makes on the way. The tree leaves out
+    /// such times, and counts with which e2fsck disagrees.
     pub fn oracle_tree(&self, image: &Image) -> Tree {
         let copy = image.copy();
-        // For a read-only mount, mount(8) would make the loop device read-only too, and replay impossible.
+        // For a read-only mount, mount(8) would make the loop device read-only, too. Replay would
+        // then be impossible.
         let mount = copy.mount("rw,noatime");
         let mut tree = tree::from_mount(&mount.path);
         mount.unmount();
@@ -319,7 +330,7 @@ impl CrashSpec {
         tree
     }
 
-    /// What the volume holds without its journal.
+    /// Returns what the volume holds without its journal.
     pub fn tree_without_journal(&self, image: &Image) -> Option<Tree> {
         let mount = image.try_mount("ro,noatime,noload").ok()?;
         // Half-written structures may well be unreadable, which is the point of the journal.
@@ -327,15 +338,15 @@ impl CrashSpec {
     }
 }
 
-/// Stops all writing with `EXT4_IOC_SHUTDOWN`, which is `_IOR('X', 125, u32)`: 1 commits the journal before, 2 does
-/// not.
+/// Stops all writing with `EXT4_IOC_SHUTDOWN`, which is `_IOR('X', 125, u32)`: 1 commits the
+/// journal before, 2 does not.
 fn shut_down(root: &Path, how: Crash) {
     let flag = if how == Crash::ShutdownAfterCommit { "1" } else { "2" };
     let script = r#"open(F, "<", $ARGV[0]) or die $!; my $how = pack("L", $ARGV[1]); ioctl(F, 0x8004587d, $how) or die $!"#;
     perl(script, [root.as_os_str().to_owned(), OsString::from(flag)]);
 }
 
-/// The tree after e2fsck has corrected what it finds wrong.
+/// Returns the tree after e2fsck has corrected the faults it finds.
 fn checked(image: &Image) -> Tree {
     let args = ["-fy", "-E", "no_optimize_extents"].map(OsStr::new);
     // Its status says that it has corrected something, which is no failure here.
@@ -343,7 +354,7 @@ fn checked(image: &Image) -> Tree {
     tree::from_mount(&image.mount("ro,noatime").path)
 }
 
-/// When a file of this machine was written last.
+/// Returns the time of the last write to a file of this machine.
 fn modified(path: &Path) -> Time {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path).expect("the image is there");
@@ -360,7 +371,7 @@ mod tests {
     use super::*;
     use crate::tree::diff;
 
-    /// A journal whose replay changes nothing would prove nothing of those who replay it.
+    /// A journal whose replay changes nothing would prove nothing about the code that replays it.
     #[test]
     fn every_journal_matters() {
         for spec in SPECS {

@@ -1,9 +1,10 @@
 //! Making, copying and mounting images.
 //!
-//! An [`ImageSpec`] says how an image comes to be: the arguments of mke2fs, what it is filled with and by
-//! whom, and what is done to it afterwards. [`ImageSpec::build`] does all that in a new temporary directory
-//! and hands out an [`Image`], which is gone when dropped. A [`Mount`] is unmounted when dropped, also while
-//! a failing test unwinds, and its loop device detaches itself with the last unmount.
+//! An [`ImageSpec`] describes how to make an image: the arguments of mke2fs, the files, the program
+//! that fills it, and the steps after that. [`ImageSpec::build`] does all that in a new temporary
+//! directory and returns an [`Image`], which deletes it when dropped. A [`Mount`] unmounts when
+//! dropped, also while a failing test unwinds. Its loop device detaches itself with the last
+//! unmount.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,10 +18,10 @@ use crate::tree::{self, Tree};
 /// Fills a directory: of a mounted image, or one that `mke2fs -d` copies from.
 pub type Plan = fn(&Path) -> io::Result<()>;
 
-/// Who puts the files into an image.
+/// The program that puts the files into an image.
 #[derive(Clone, Copy)]
 pub enum Fill {
-    /// Nobody: only `lost+found` is there.
+    /// No program: only `lost+found` is there.
     Nothing,
     /// The kernel, through a loop mount with these options.
     Kernel(&'static str, &'static [Plan]),
@@ -33,24 +34,24 @@ pub enum Fill {
 pub enum Step {
     /// A script for `debugfs -w`.
     Debugfs(&'static str),
-    /// As [`Step::Debugfs`], for scripts that are computed.
+    /// A script for `debugfs -w` that is computed.
     DebugfsScript(fn() -> String),
     /// `tune2fs` with these arguments.
     Tune2fs(&'static [&'static str]),
     /// `e2fsck -fy` with these arguments; repairs are no failure.
     E2fsck(&'static [&'static str]),
-    /// A loop mount with these options, for plans that need what came before.
+    /// A loop mount with these options, for plans that need the steps before.
     Mounted(&'static str, &'static [Plan]),
     /// Anything else.
     Run(fn(&Image)),
 }
 
-/// Who says what is in an image.
+/// The program that says what is in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oracle {
     /// The kernel, by mounting it.
     Kernel,
-    /// `debugfs`, for what no kernel here can mount.
+    /// `debugfs`, for images that no kernel here can mount.
     Debugfs,
     /// The kernel where it has this feature, `debugfs` elsewhere.
     KernelWith(&'static str),
@@ -75,43 +76,43 @@ impl ImageSpec {
         ImageSpec { name, size, mke2fs, fill: Fill::Nothing, steps: &[], oracle: Oracle::Kernel, needs: &[] }
     }
 
-    /// Filled by the kernel.
+    /// Returns this spec, filled by the kernel.
     pub const fn mounted(self, plans: &'static [Plan]) -> ImageSpec {
         self.mounted_with("noatime", plans)
     }
 
-    /// Filled by the kernel, mounted with these options.
+    /// Returns this spec, filled by the kernel, mounted with these options.
     pub const fn mounted_with(mut self, options: &'static str, plans: &'static [Plan]) -> ImageSpec {
         self.fill = Fill::Kernel(options, plans);
         self
     }
 
-    /// Filled by `mke2fs -d` and judged by `debugfs`.
+    /// Returns this spec, filled by `mke2fs -d` and judged by `debugfs`.
     pub const fn from_directory(mut self, plans: &'static [Plan]) -> ImageSpec {
         self.fill = Fill::Directory(plans);
         self.oracle = Oracle::Debugfs;
         self
     }
 
-    /// What is done after filling, in order.
+    /// Returns this spec with these steps after filling, in order.
     pub const fn then(mut self, steps: &'static [Step]) -> ImageSpec {
         self.steps = steps;
         self
     }
 
-    /// Judged by this oracle.
+    /// Returns this spec, judged by this oracle.
     pub const fn judged_by(mut self, oracle: Oracle) -> ImageSpec {
         self.oracle = oracle;
         self
     }
 
-    /// Built only where these needs are met too.
+    /// Returns this spec, built only on machines that meet these needs, too.
     pub const fn needing(mut self, needs: &'static [Need]) -> ImageSpec {
         self.needs = needs;
         self
     }
 
-    /// Whether this machine can build and judge the image; says so loudly if not.
+    /// Returns whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
         let always = [Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl"), Need::Mount];
         tools::can_run(&always) && tools::can_run(self.needs)
@@ -145,7 +146,7 @@ impl ImageSpec {
         image
     }
 
-    /// What the oracle sees in `image`, which this spec made.
+    /// Returns the tree that the oracle sees in `image`, which this spec made.
     pub fn oracle_tree(&self, image: &Image) -> Tree {
         let mountable = match self.oracle {
             Oracle::Kernel => true,
@@ -169,17 +170,17 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image `name` in `dir`, which a test has made or is about to make.
+    /// Returns the image `name` in `dir`, which a test has made or is about to make.
     pub fn in_directory(dir: TempDir, name: &'static str) -> Image {
         Image { path: dir.path().join(name), name, dir }
     }
 
-    /// A directory that lives as long as the image, for whatever a test needs beside it.
+    /// Returns a directory that lives as long as the image, for other files of a test.
     pub fn scratch(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A second image with the same bytes and holes.
+    /// Returns a second image with the same bytes and holes.
     pub fn copy(&self) -> Image {
         let dir = tools::temporary("extern4-");
         let path = dir.path().join(self.path.file_name().expect("an image file has a name"));
@@ -196,7 +197,7 @@ impl Image {
         self.try_mount(options).unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
-    /// As [`Image::mount`], with the kernel's refusal as a sentence.
+    /// Mounts the image like [`Image::mount`], but returns the kernel's refusal as a sentence.
     pub fn try_mount(&self, options: &str) -> Result<Mount, String> {
         let point = tools::temporary("extern4-mnt-");
         let options = format!("loop,{options}");
@@ -211,7 +212,8 @@ impl Image {
     /// Runs a script of `debugfs -w` on the image.
     ///
     /// # Panics
-    /// When a command of the script fails: debugfs itself exits successfully then, but prints its name first.
+    /// When a command of the script fails: debugfs itself exits successfully then, but prints its
+    /// name first.
     #[track_caller]
     pub fn debugfs(&self, script: &str) -> String {
         tools::debugfs(&self.path, true, script)
@@ -233,8 +235,8 @@ impl Image {
             Step::DebugfsScript(script) => drop(self.debugfs(&script())),
             Step::Tune2fs(args) => drop(run("tune2fs", with(args))),
             Step::E2fsck(args) => {
-                // Status 1 says that something was repaired, and comes as an error with nothing on stderr
-                // but the version; what remains broken is for the second pass to tell.
+                // Status 1 says that e2fsck repaired something. It comes as an error with only the
+                // version on stderr. The second pass reports what remains broken.
                 let fix: Vec<&str> = ["-fy"].iter().chain(*args).copied().collect();
                 let _ = tools::try_run("e2fsck", with(&fix));
                 run("e2fsck", with(&["-fn"]));

@@ -1,8 +1,8 @@
 //! Oracles and image factories for the tests of extern4.
 //!
-//! The product is judged by programs that do not share a line with it: `mke2fs` and the kernel make the
-//! images, the kernel's mount and `debugfs` say what is in them. This crate makes those images on demand,
-//! in temporary directories, and puts what the oracles see into one comparable shape.
+//! The oracles are programs that do not share a line with extern4. `mke2fs` and the kernel make the
+//! images; the kernel's mount and `debugfs` say what is in them. This crate makes those images on
+//! demand, in temporary directories, and puts the answers of the oracles into one comparable shape.
 //!
 //! ```text
 //! zoo::SPECS ──▶ ImageSpec::build ──▶ Image ──▶ Mount ──▶ tree::from_mount ──┐
@@ -13,10 +13,10 @@
 //!
 //! * [`tools`] runs other programs and says what a machine lacks.
 //! * [`image`] makes, mounts and copies images.
-//! * [`plan`] holds what a directory can be filled with; [`zoo`] names the images made of it.
+//! * [`plan`] holds the plans that fill directories; [`zoo`] names the images made of them.
 //! * [`crash`] makes images whose journal still has to be replayed.
-//! * [`tree`] is what an oracle saw, and the difference between two of those.
-//! * [`perm`] asks the kernel who may do what.
+//! * [`tree`] holds a volume as an oracle saw it, and compares two of those.
+//! * [`perm`] asks the kernel for the permissions of callers.
 //! * [`unreadable`] is a volume of encrypted and damaged files that cannot be read.
 //! * [`sample`] is a small volume for examples in documentation.
 //!

@@ -1,10 +1,11 @@
-//! Who may do what, asked of the kernel.
+//! Permissions of callers on objects, as the kernel decides them.
 //!
-//! [`populate`] makes an object of each of the 512 modes, times a row of access lists, times files, directories
-//! and pipes. [`ask`] takes on the credentials of a caller in a thread of its own (Linux keeps credentials by
-//! thread) and has the kernel answer `faccessat2` with `AT_EACCESS` for every combination of read, write and
-//! execute. On a read-only mount the kernel refuses to write files and directories before it looks at
-//! permissions; pipes are there because it does not do so for them.
+//! [`populate`] makes an object of each of the 512 modes, times a row of access lists, times files,
+//! directories and pipes. [`ask`] takes on the credentials of a caller in a thread of its own
+//! (Linux keeps credentials by thread). It has the kernel answer `faccessat2` with `AT_EACCESS` for
+//! every combination of read, write and execute. On a read-only mount, the kernel refuses to write
+//! files and directories before it looks at permissions. It does not do so for pipes, so they are
+//! included.
 
 use std::ffi::OsString;
 use std::io;
@@ -68,7 +69,7 @@ const LISTS: [(&str, &[Ace]); 8] = [
     ),
 ];
 
-/// Somebody who asks.
+/// A user whose permissions are checked.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// A name for messages.
@@ -81,7 +82,8 @@ pub struct Caller {
     pub groups: Vec<u32>,
     /// Effective capabilities, as the bits of capabilities(7).
     pub caps: u64,
-    /// A stranger whose only capability has no say in permissions: a sample of the objects shows as much.
+    /// A stranger whose only capability has no effect on permissions: a sample of the objects is
+    /// enough.
     pub sample: bool,
 }
 
@@ -89,8 +91,8 @@ fn caller(name: &str, uid: u32, gid: u32, groups: &[u32], caps: u64) -> Caller {
     Caller { name: name.to_owned(), uid, gid, groups: groups.to_vec(), caps, sample: false }
 }
 
-/// Everybody there is a rule for: owner, groups, named ones, others, the superuser with and without
-/// capabilities, and a stranger with each capability this process can lend.
+/// Returns a caller for each rule: owner, groups, named ones, others, and the superuser with and
+/// without capabilities. Adds a stranger with each capability that this process can lend.
 pub fn callers() -> Vec<Caller> {
     let lendable = rustix::thread::capabilities(None).map_or(0, |sets| sets.permitted.bits());
     let mut callers = vec![
@@ -127,8 +129,8 @@ pub struct Object {
     pub path: Vec<u8>,
 }
 
-/// Makes the objects below `/permissions`: 512 modes x access lists x files, directories and pipes, and a file
-/// inside each directory to be reached through it.
+/// Makes the objects below `/permissions`: 512 modes x access lists x files, directories and pipes.
+/// Adds a file inside each directory, to be reached through it.
 pub fn populate(root: &Path) -> io::Result<()> {
     let top = root.join("permissions");
     std::fs::create_dir(&top)?;
@@ -166,13 +168,14 @@ fn object(path: &Path, kind: &str, list: &[Ace], mode: u32) -> io::Result<()> {
 /// The plan of [`populate`] and of objects with flags that permissions cannot override.
 pub const PLANS: &[crate::image::Plan] = &[populate, plan::inode_flags];
 
-/// All objects below the top of a volume, sorted by path.
+/// Returns all objects below the top of a volume, sorted by path.
 pub fn objects(tree: &crate::tree::Tree) -> Vec<Object> {
     tree.entries.keys().map(|path| Object { path: path.clone() }).collect()
 }
 
-/// The kernel's answers to `caller` for each object of the volume mounted at `root`: for each mask of read (4),
-/// write (2) and execute (1) the error number, or 0 where it is allowed.
+/// Returns the kernel's answers to `caller` for each object of the volume mounted at `root`. For
+/// each mask of read (4), write (2) and execute (1) there is the error number, or 0 if the access
+/// is allowed.
 ///
 /// # Panics
 /// When this process cannot take on the caller's credentials.

@@ -1,7 +1,8 @@
-//! What a directory can be filled with.
+//! Plans, which fill directories.
 //!
-//! A plan works on any directory whose file system can hold what it makes, so the kernel's mount and the
-//! source of `mke2fs -d` share them. All data is computed from names and offsets: two runs make equal trees.
+//! A plan works on any directory whose file system can hold its files. So the kernel's mount and
+//! the source of `mke2fs -d` share plans. All data is computed from names and offsets: two runs
+//! make equal trees.
 
 mod crowd;
 mod data;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use crate::image::{Image, ImageSpec};
 use crate::tools;
 
-/// A volume with `/etc/hostname`, a home directory of uid 0 that only its owner may search, and a few headers with a
-/// symbolic link among them.
+/// Returns a volume with `/etc/hostname` and a home directory of uid 0 that only its owner may
+/// search. It also has a few headers with a symbolic link among them.
 ///
 /// # Panics
 /// When `mke2fs` fails.

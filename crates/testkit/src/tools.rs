@@ -1,8 +1,8 @@
-//! Other programs: running them, and saying what a machine lacks.
+//! Runs other programs, and says what a machine lacks.
 //!
-//! A test that needs a loop mount cannot run for an ordinary user. It says so on standard error and
-//! passes, unless `EXTERN4_REQUIRE_ORACLES=1`, which continuous integration sets so that a missing
-//! oracle is a failure there and never a silent green.
+//! A test that needs a loop mount cannot run for an ordinary user. It then says so on standard
+//! error and passes. Continuous integration sets `EXTERN4_REQUIRE_ORACLES=1`, which makes a missing
+//! oracle a failure, never a silent success.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -27,7 +27,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// What is missing, as the end of "skipped: ", or `None` when the need is met.
+    /// Returns what the machine lacks, as the end of "skipped: ", or `None` if the need is met.
     fn lack(self) -> Option<String> {
         match self {
             Need::Tool(name) => find(name).is_none().then(|| format!("the program {name} is not installed")),
@@ -41,11 +41,11 @@ impl Need {
     }
 }
 
-/// Whether all `needs` are met; otherwise says loudly that the calling test is skipped.
+/// Returns whether all `needs` are met; otherwise says loudly that the calling test is skipped.
 ///
 /// # Panics
-/// When a need is not met and `EXTERN4_REQUIRE_ORACLES` is `1`. A kernel built without a feature is no
-/// reason to panic: no installation step could repair it.
+/// When a need is not met and `EXTERN4_REQUIRE_ORACLES` is `1`. A kernel built without a feature is
+/// no reason to panic: no installation step could repair it.
 pub fn can_run(needs: &[Need]) -> bool {
     for need in needs {
         let Some(lack) = need.lack() else { continue };
@@ -53,7 +53,8 @@ pub fn can_run(needs: &[Need]) -> bool {
         if repairable && std::env::var_os("EXTERN4_REQUIRE_ORACLES").is_some_and(|v| v == "1") {
             panic!("EXTERN4_REQUIRE_ORACLES=1, but {lack}");
         }
-        // The test harness swallows `eprintln!` of passing tests; a skip must be seen, so this goes around it.
+        // The test harness swallows `eprintln!` of passing tests. A skip must be seen, so this
+        // writes to standard error directly.
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("a test");
         let _ = writeln!(std::io::stderr(), "{test} skipped: {lack}");
@@ -62,7 +63,7 @@ pub fn can_run(needs: &[Need]) -> bool {
     true
 }
 
-/// Whether this process may mount loop devices, tried once with a tiny image.
+/// Returns why this process cannot mount loop devices, tried once with a tiny image.
 fn mount_lack() -> &'static Option<String> {
     static LACK: OnceLock<Option<String>> = OnceLock::new();
     LACK.get_or_init(|| {
@@ -73,7 +74,7 @@ fn mount_lack() -> &'static Option<String> {
     })
 }
 
-/// Whether the kernel mounts a volume with quotas to change it, tried once.
+/// Returns why the kernel does not mount a volume with quotas for writing, tried once.
 fn quota_lack() -> &'static Option<String> {
     static LACK: OnceLock<Option<String>> = OnceLock::new();
     LACK.get_or_init(|| {
@@ -95,8 +96,9 @@ fn try_mount(how: &str, mke2fs: &[&str]) -> Result<Vec<u8>, String> {
     Ok(Vec::new())
 }
 
-/// Unmounts what is mounted at `point`, and waits for a moment if it is busy: another thread may close a file just now, or start a
-/// program, which has all files of this process open until it begins to run.
+/// Unmounts the file system at `point`, and waits for a moment if it is busy. Another thread may be
+/// about to close a file, or to start a program. A child process has all files of this process open
+/// until it executes its program.
 ///
 /// # Panics
 /// If it stays busy, or cannot be unmounted.
@@ -105,7 +107,7 @@ pub fn unmount(point: &Path) {
     try_unmount(point).unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// As [`unmount`], with the failure as a sentence.
+/// Unmounts like [`unmount`], but returns a failure as a sentence.
 pub fn try_unmount(point: &Path) -> Result<(), String> {
     let start = Instant::now();
     loop {
@@ -120,8 +122,9 @@ pub fn try_unmount(point: &Path) -> Result<(), String> {
 
 /// A new temporary directory, gone when dropped.
 ///
-/// Images are written, synced and thrown away, so memory serves them best: `/dev/shm`, where it has room and
-/// keeps user attributes (Linux 6.6), else the usual place (`TMPDIR`).
+/// Images are written, synced and thrown away, so memory serves them best. The directory is in
+/// `/dev/shm`, if that has room and keeps user attributes (Linux 6.6), else in the usual place
+/// (`TMPDIR`).
 ///
 /// # Panics
 /// When there is no place for one.
@@ -135,7 +138,7 @@ pub fn temporary(prefix: &str) -> tempfile::TempDir {
     made.expect("a temporary directory")
 }
 
-/// The directory of a file system in memory that can hold images and the sources of images.
+/// Returns the directory of a file system in memory that can hold images and the sources of images.
 fn memory() -> Option<&'static Path> {
     static FITS: OnceLock<bool> = OnceLock::new();
     const MEMORY: &str = "/dev/shm";
@@ -150,8 +153,8 @@ fn memory() -> Option<&'static Path> {
     fits.then(|| Path::new(MEMORY))
 }
 
-/// The path of a program, looked for in `PATH` and in the system directories that an ordinary user's `PATH`
-/// leaves out.
+/// Returns the path of a program, looked for in `PATH` and in the system directories that an
+/// ordinary user's `PATH` leaves out.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -163,18 +166,19 @@ pub fn find(name: &str) -> Option<PathBuf> {
 /// Runs a program to its end and returns what it wrote to standard output.
 ///
 /// # Panics
-/// When it is missing or exits with an error; the message has the whole command and its standard error.
+/// When it is missing or exits with an error; the message has the whole command and its standard
+/// error.
 #[track_caller]
 pub fn run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
     try_run(tool, args).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// As [`run`], with the failure as a sentence.
+/// Runs a program like [`run`], but returns a failure as a sentence.
 pub fn try_run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, String> {
     run_with_input(tool, args, b"")
 }
 
-/// As [`try_run`], with `input` as the program's standard input.
+/// Runs a program like [`try_run`], with `input` as its standard input.
 pub fn run_with_input<A: AsRef<OsStr>>(
     tool: &str,
     args: impl IntoIterator<Item = A>,
@@ -202,13 +206,13 @@ pub fn run_with_input<A: AsRef<OsStr>>(
 /// Runs a line of Perl, for the few ioctls that have no tool. `args` are its `@ARGV`.
 ///
 /// # Panics
-/// As [`run`].
+/// When [`run`] would.
 #[track_caller]
 pub fn perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
     try_perl(script, args).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// As [`perl`], with the failure as a sentence.
+/// Runs a line of Perl like [`perl`], but returns a failure as a sentence.
 pub fn try_perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, String> {
     let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
     try_run("perl", ["-e".into(), script.into()].into_iter().chain(args).collect::<Vec<OsString>>())
@@ -217,7 +221,7 @@ pub fn try_perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>
 /// Asks `e2fsck` what is wrong with the volume in `image`, and changes nothing.
 ///
 /// # Errors
-/// What it says, if it finds fault.
+/// The output of e2fsck, if it finds a fault.
 pub fn e2fsck(image: &Path) -> Result<(), String> {
     let output = std::process::Command::new(find("e2fsck").unwrap_or_else(|| "e2fsck".into()))
         .args(["-fn".as_ref(), image.as_os_str()])
@@ -233,17 +237,17 @@ pub fn e2fsck(image: &Path) -> Result<(), String> {
 /// Runs a script of debugfs commands, one a line, on an image and returns its output.
 ///
 /// # Panics
-/// When a command fails. debugfs reports that on standard error and exits successfully all the same, so
-/// anything there but its version is a failure.
+/// When a command fails. debugfs reports that on standard error and exits successfully
+/// nevertheless. So any text there but its version is a failure.
 #[track_caller]
 pub fn debugfs(image: &Path, write: bool, script: &str) -> String {
     String::from_utf8_lossy(&debugfs_bytes(image, write, script)).into_owned()
 }
 
-/// As [`debugfs`], for output that is not text.
+/// Runs a script like [`debugfs`], and returns output that is not text.
 ///
 /// # Panics
-/// As [`debugfs`].
+/// When [`debugfs`] would.
 #[track_caller]
 pub fn debugfs_bytes(image: &Path, write: bool, script: &str) -> Vec<u8> {
     let path = find("debugfs").unwrap_or_else(|| panic!("the program debugfs is not installed"));
@@ -280,7 +284,7 @@ impl LoopDevice {
         Self::attach_with(&[], file)
     }
 
-    /// The same, to a device that nobody can write to.
+    /// Attaches a file, as [`attach`](Self::attach) does, to a read-only loop device.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -288,7 +292,7 @@ impl LoopDevice {
         Self::attach_with(&["--read-only"], file)
     }
 
-    /// The same, to a device for `len_bytes` of the file from `offset_bytes` on.
+    /// Attaches `len_bytes` of a file from `offset_bytes` on to a free loop device.
     ///
     /// # Panics
     /// When the kernel refuses.

@@ -1,6 +1,6 @@
-//! What an oracle saw of a volume: every path with all its attributes and the content's digest.
+//! A volume as an oracle saw it: every path with all its attributes and the content's digest.
 //!
-//! A field that an oracle cannot know is `None` and is not compared, so that one [`diff`] serves the
+//! A field that an oracle cannot know is `None` and is not compared. So one [`diff`] serves the
 //! kernel's mount, which knows everything, and `debugfs`, which does not.
 
 mod content;
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind in the `S_IFMT` bits of a mode.
+    /// Returns the kind in the `S_IFMT` bits of a mode.
     pub fn of_mode(mode: u32) -> Option<Kind> {
         Some(match mode & 0o170000 {
             0o100000 => Kind::File,
@@ -95,23 +95,23 @@ pub struct Entry {
     pub xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// Where a symbolic link points.
     pub link: Option<Vec<u8>>,
-    /// What is in a file.
+    /// The content of a file.
     pub content: Option<Content>,
 }
 
 impl Tree {
-    /// Number of entries, the root included.
+    /// Returns the number of entries, the root included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether not even a root was seen.
+    /// Returns whether the oracle saw not even a root.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
-/// `dir` and `name` as one path.
+/// Returns `dir` and `name` as one path.
 pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = dir.to_vec();
     if path.last() != Some(&b'/') {

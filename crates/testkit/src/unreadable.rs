@@ -8,7 +8,7 @@ use crate::image::{Image, ImageSpec, Step};
 use crate::plan;
 use crate::tools::Need;
 
-/// What the contents consist of that are not encrypted but marked so: no output may hold it.
+/// The text in contents that are marked as encrypted but are not: no output may hold it.
 pub const MARK: &[u8] = b"bytes of a cipher";
 
 /// Regular files, none of which can be read.
@@ -28,7 +28,8 @@ pub const FILES: &[&str] = &[
 /// Symbolic links whose targets cannot be read.
 pub const LINKS: &[&str] = &["no-policy-link", "no-policy-long-link", "bad-policy-link"];
 
-/// An encrypted directory. Its one file that is not empty is not encrypted, and so cannot be opened.
+/// An encrypted directory. Its one file that is not empty is not encrypted, and so cannot be
+/// opened.
 pub const CLEAR_DIRECTORY: &str = "clear-dir";
 
 /// Directories that cannot be listed.
@@ -69,7 +70,7 @@ fn fill(root: &Path) -> io::Result<()> {
     std::fs::write(root.join("no-policy-inline"), MARK)?;
     std::fs::File::create(root.join("no-policy-hole"))?.set_len(1 << 20)?;
     symlink("bytes of a cipher", root.join("no-policy-link"))?;
-    // A length that fits, and then what would show as a name.
+    // A length that fits, and then text that would show as a name.
     symlink("bytes of a cipher".repeat(40), root.join("no-policy-long-link"))?;
     for (dir, files) in [("no-policy-dir", 300), ("no-policy-inline-dir", 1), (CLEAR_DIRECTORY, 20)] {
         let dir = root.join(dir);
@@ -92,7 +93,7 @@ fn mark(image: &Image) {
     image.debugfs("set_inode_field /no-map block[0] 0\nset_inode_field /deep-map block[1] 0x60004\n");
 }
 
-/// Makes `clear-dir` a directory that is encrypted, and what is in it not.
+/// Makes `clear-dir` an encrypted directory, whose contents are not encrypted.
 fn give_policy_to_clear_dir(image: &Image) {
     let (from, to) = (record(image, "key-dir"), record(image, CLEAR_DIRECTORY));
     let file = open(image);
@@ -110,7 +111,8 @@ fn open(image: &Image) -> std::fs::File {
     std::fs::File::options().read(true).write(true).open(&image.path).expect("the image")
 }
 
-/// Changes the encryption context of a file: version, modes, flags, what names the key, the nonce.
+/// Changes the encryption context of a file: version, modes, flags, the identifier of the key, the
+/// nonce.
 fn write_context(image: &Image, name: &str, change: impl Fn(&mut [u8])) {
     let (at, file) = (record(image, name), open(image));
     let mut bytes = [0; RECORD_BYTES];
@@ -120,7 +122,7 @@ fn write_context(image: &Image, name: &str, change: impl Fn(&mut [u8])) {
     file.write_all_at(&bytes, at).expect("it is changed");
 }
 
-/// Where the record of a file's inode is in the image.
+/// Returns the place in the image of a file's inode record.
 fn record(image: &Image, name: &str) -> u64 {
     let said = image.debugfs(&format!("imap /{name}\n"));
     let (_, place) = said.split_once("located at block ").expect("debugfs tells it");

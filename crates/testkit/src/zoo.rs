@@ -1,8 +1,8 @@
-//! The images every reader of ext2, ext3 and ext4 has to get right.
+//! The images that every reader of ext2, ext3 and ext4 has to get right.
 //!
-//! A row is a name, mke2fs's arguments and the plans that fill it. Rows are cheap: sizes are small, files
-//! sparse, and each expensive plan (200,000 names, 65,000 directories) is in one or two of them only. The block
-//! size is always said, as mke2fs would take 1024 for images this small.
+//! A row is a name, mke2fs's arguments and the plans that fill it. Rows are cheap: sizes are small
+//! and files sparse. Only one or two rows have each expensive plan (200,000 names, 65,000
+//! directories). Each row gives the block size, as mke2fs would take 1024 for images this small.
 
 mod touch;
 
@@ -12,7 +12,7 @@ use crate::tools::Need;
 
 const MIB: u64 = 1 << 20;
 
-/// What every inode and block format can hold.
+/// The plans that every inode and block format can hold.
 const BASIC: &[Plan] = &[
     plan::small_files,
     plan::holes,
@@ -27,7 +27,7 @@ const BASIC: &[Plan] = &[
     plan::access_lists,
 ];
 
-/// [`BASIC`], and what is worth its time in the common formats.
+/// [`BASIC`], and plans that are worth their time only in the common formats.
 const FULL: &[Plan] = &[
     plan::small_files,
     plan::holes,
@@ -52,7 +52,7 @@ const FULL: &[Plan] = &[
 const FEW: &[Plan] =
     &[plan::small_files, plan::symlinks, plan::crowd, plan::unwritten, plan::xattrs, plan::shared_xattrs];
 
-/// What `mke2fs -d` copies faithfully.
+/// The plans that `mke2fs -d` copies faithfully.
 const COPIED: &[Plan] = &[
     plan::small_files,
     plan::holes,
@@ -184,7 +184,7 @@ pub const SPECS: &[ImageSpec] = &[
         .mounted(FEW)
         .then(&[Step::Run(touch::external_journal)])
         .judged_by(Oracle::Debugfs),
-    // What this or any kernel may refuse to mount for writing.
+    // Images that this or any kernel may refuse to mount for writing.
     ext4!("ext4_quota", 64, "quota", "-E", "quotatype=usrquota:grpquota")
         .from_directory(COPIED)
         .judged_by(Oracle::Kernel),
@@ -242,18 +242,18 @@ pub const SPECS: &[ImageSpec] = &[
     of("terabyte_file", 64, &["-t", "ext4", "-b", "4096"]).mounted(&[plan::terabyte]),
     of("terabyte_image", 1 << 20, &["-t", "ext4", "-b", "4096", "-E", "nodiscard", "-J", "size=4"])
         .mounted(FEW),
-    // What only a tool can set.
+    // States that only a tool can set.
     of("times_and_flags", 64, &["-t", "ext4", "-b", "4096"])
         .mounted(&[plan::small_files])
         .then(&[Step::Debugfs(touch::TIMES_AND_FLAGS)]),
 ];
 
-/// Images that need their own judgement: what a kernel without the key shows of encrypted names.
+/// An image that needs its own judgement: a kernel without the key shows encrypted names.
 pub const ENCRYPTED: ImageSpec = ext4!("ext4_encrypted", 64, "encrypt")
     .mounted(&[plan::small_files, plan::encrypted])
     .needing(&[Need::KernelFeature("encryption")]);
 
-/// The spec with this name.
+/// Returns the spec with this name.
 ///
 /// # Panics
 /// When there is none.
@@ -274,7 +274,8 @@ mod tests {
         assert_eq!(names.len(), SPECS.len());
     }
 
-    /// The two oracles share nothing but the format, so each checks the other and both parsers here.
+    /// The two oracles share nothing but the format, so each checks the other and both parsers
+    /// here.
     #[test]
     fn debugfs_and_the_kernel_agree() {
         let spec = spec("ext4_default");
@@ -286,7 +287,7 @@ mod tests {
         assert_same("debugfs", &from_debugfs(&image.path), &kernel);
     }
 
-    /// Takes long, and the tests of the library do the same with every image.
+    /// This takes long, and the tests of the library do the same with every image.
     #[test]
     #[ignore = "the library's tests build every image too; this one prints what each costs"]
     fn every_image_can_be_built_and_judged() {

@@ -1,4 +1,4 @@
-//! What happens before the crash.
+//! Workloads that run before the crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,8 @@ use crate::plan::{self, pattern};
 
 /// Commits the journal and leaves the blocks themselves where they are, in the log and in memory.
 fn commit(root: &Path) -> io::Result<()> {
-    // syncfs(2) would also write every block to its place. An attribute is nothing a fast commit could carry.
+    // syncfs(2) would also write every block to its place. An attribute is nothing a fast commit
+    // could carry.
     let marker = root.join("marker");
     let file = OpenOptions::new().create(true).append(true).open(&marker)?;
     lsetxattr(&marker, "user.committed", b"", XattrFlags::empty())?;
@@ -24,7 +25,7 @@ fn write(path: &Path, len: usize) -> io::Result<()> {
     plan::file(path, len)
 }
 
-/// All that a file system does to names and inodes, in several transactions.
+/// Every kind of change to names and inodes, in several transactions.
 pub(super) fn churn(root: &Path) -> io::Result<Vec<File>> {
     let dir = root.join("churn");
     std::fs::create_dir(&dir)?;
@@ -63,7 +64,8 @@ pub(super) fn churn(root: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// File data in the journal that starts with the journal's own magic number, and must be escaped there.
+/// File data in the journal that starts with the journal's own magic number, and must be escaped
+/// there.
 pub(super) fn escapes(root: &Path) -> io::Result<Vec<File>> {
     const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
     for at in 0..10_u64 {
@@ -184,10 +186,11 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     sync("old-13")?;
     std::fs::create_dir(dir.join("inner"))?;
     write(&dir.join("inner/file"), 100)?;
-    // Its inode may be that of a file deleted above, of whose blocks nothing may show up in this hole.
+    // Its inode may be that of a file deleted above. No block of that file may show up in this
+    // hole.
     open("inner/file")?.set_len(9000)?;
     sync("inner/file")?;
-    // So may those of these, which say nothing of their holes.
+    // The inodes of these files may be, too, and these have no fast commit for their holes.
     for at in 14..17 {
         std::fs::remove_file(dir.join(format!("old-{at}")))?;
     }
@@ -196,7 +199,8 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
         open(&format!("reborn-{at}"))?.write_all_at(b"behind a hole", 9000)?;
         sync(&format!("reborn-{at}"))?;
     }
-    // Not another file, though its generation says so. Where inodes have checksums, it cannot be changed.
+    // Not another file, though its generation says so. Where inodes have checksums, it cannot be
+    // changed.
     let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "77".as_ref(), dir.join("old-17").as_os_str()]);
     open("old-17")?.write_all_at(&pattern(17, 0, 20_000), 30_000)?;
     std::fs::hard_link(dir.join("old-17"), dir.join("linked-17"))?;
@@ -211,7 +215,7 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
         crate::tools::try_run("chattr", ["-v".as_ref(), "79".as_ref(), dir.join("renamed-17").as_os_str()]);
     std::fs::hard_link(dir.join("renamed-17"), dir.join("linked-again-17"))?;
     sync("renamed-17")?;
-    // What one fast commit says of a file counts for nothing when the next ones put another in its place.
+    // A fast commit for a file is void when the next one puts another file in its place.
     for at in 18..22 {
         open(&format!("old-{at}"))?.write_all_at(&pattern(at, 0, 20_000), 30_000)?;
         sync(&format!("old-{at}"))?;
@@ -220,7 +224,8 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
         open(&format!("after-{at}"))?.write_all_at(b"behind a hole", 60_000)?;
         sync(&format!("after-{at}"))?;
     }
-    // A symbolic link, or syncing a directory, would make this a full commit, and leave no fast one to replay.
+    // A symbolic link, or syncing a directory, would make this a full commit, and leave no fast one
+    // to replay.
     open("anchor")?.write_all_at(b"twice", 0)?;
     sync("anchor")?;
     write(&dir.join("not-synced"), 100)?;

@@ -15,8 +15,8 @@ fn fill(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> 
     (0..count).try_for_each(|at| Ok(mknodat(CWD, dir.join(name(at)), FileType::RegularFile, mode, 0)?))
 }
 
-/// Puts `count` names of a thousand pipes into a directory: of a big crowd only the names matter, and those are
-/// quickly made and read.
+/// Puts `count` names of a thousand pipes into a directory. In a big directory only the names
+/// matter, and links to pipes are quickly made and read.
 fn fill_with_links(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
     const PIPES: u32 = 1000;
     let mode = Mode::from_raw_mode(0o644);
@@ -33,7 +33,7 @@ pub fn crowd(root: &Path) -> io::Result<()> {
     fill(&directory(&dir, "of-long-names")?, 600, |at| format!("{at:04}{}", "x".repeat(251)))
 }
 
-/// As [`crowd`], for images that are filled slowly.
+/// Directories that outgrow a block, like [`crowd`], for images that are filled slowly.
 pub fn small_crowd(root: &Path) -> io::Result<()> {
     let dir = directory(root, "crowd")?;
     fill(&directory(&dir, "of-300")?, 300, |at| format!("name-{at}"))?;
@@ -107,12 +107,13 @@ pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
 
 /// A directory whose index has three levels with blocks of 1024 bytes (the feature `large_dir`).
 pub fn crowd_three_levels(root: &Path) -> io::Result<()> {
-    // Three names a leaf: 120 entries of the root times 120 of a node are too few for 60,000 of them.
+    // Three names a leaf: 120 entries of the root times 120 of a node are too few for 60,000 of
+    // them.
     fill_with_links(&directory(root, "crowd")?, 60_000, |at| format!("{at:06}{}", "w".repeat(244)))
 }
 
-/// Directories of 0 to 40 names, and ones that shrank from there: those of the feature `inline_data` live in the
-/// inode, partly in its attributes, or have just moved to a block.
+/// Directories of 0 to 40 names, and directories that shrank from there. With the feature
+/// `inline_data` they are in the inode, partly in its attributes, or have just moved to a block.
 pub fn small_directories(root: &Path) -> io::Result<()> {
     let dir = directory(root, "small-directories")?;
     for count in 0..40 {

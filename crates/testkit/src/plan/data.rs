@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{block_size, directory, file, seed_of, write_at};
 
-/// Files of sizes around what fits in an inode, in a block, and in the twelve direct blocks.
+/// Files of sizes around the limits of an inode, of a block, and of the twelve direct blocks.
 pub fn small_files(root: &Path) -> io::Result<()> {
     let dir = directory(root, "files")?;
     let block = block_size(root)? as usize;
@@ -61,7 +61,8 @@ pub fn unwritten(root: &Path) -> io::Result<()> {
 pub fn fragmented(root: &Path) -> io::Result<()> {
     let dir = directory(root, "fragmented")?;
     let block = block_size(root)?;
-    // Four extents fit in an inode and block/12 in a leaf: 1500 pieces make leaves and an index everywhere.
+    // Four extents fit in an inode and block/12 in a leaf: 1500 pieces make leaves and an index
+    // everywhere.
     let pieces = 1500;
     let path = dir.join("every-other-block");
     let file = File::create_new(&path)?;
@@ -111,7 +112,7 @@ pub fn terabyte(root: &Path) -> io::Result<()> {
     file.set_len(1 << 40)
 }
 
-/// A file of so many pieces that its extent tree is four levels deep with blocks of 1024 bytes.
+/// A file of enough pieces for an extent tree of four levels with blocks of 1024 bytes.
 pub fn shattered(root: &Path) -> io::Result<()> {
     let dir = directory(root, "shattered")?;
     let block = block_size(root)?;

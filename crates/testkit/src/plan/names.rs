@@ -36,7 +36,7 @@ pub fn odd_names(root: &Path) -> io::Result<()> {
     create(&long)
 }
 
-/// Symbolic links of lengths around what fits in the inode, up to the longest a block can hold.
+/// Symbolic links of lengths around the room in the inode, up to the longest that a block can hold.
 pub fn symlinks(root: &Path) -> io::Result<()> {
     let dir = directory(root, "links")?;
     let longest = (block_size(root)? - 1).min(4095) as usize;

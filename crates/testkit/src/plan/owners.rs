@@ -27,7 +27,7 @@ pub fn modes_and_owners(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Times before 1970, beyond 2038 and at the ends of what the four epochs of ext4 can say.
+/// Times before 1970, beyond 2038 and at the ends of the four epochs of ext4.
 pub fn times(root: &Path) -> io::Result<()> {
     let dir = directory(root, "times")?;
     let moments = [

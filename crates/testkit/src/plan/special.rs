@@ -60,11 +60,11 @@ fn set_flags(path: &Path, flags: IFlags) -> io::Result<()> {
     Ok(rustix::fs::ioctl_setflags(&file, before | flags)?)
 }
 
-/// A directory with an encryption policy, and what can be in one.
+/// A directory with an encryption policy, with each kind of file in it.
 pub fn encrypted(root: &Path) -> io::Result<()> {
     let dir = directory(root, "secret")?;
-    // FS_IOC_ADD_ENCRYPTION_KEY with a raw key, then FS_IOC_SET_ENCRYPTION_POLICY of version 2 with AES-256-XTS for
-    // contents and AES-256-CTS for names: linux/fscrypt.h.
+    // FS_IOC_ADD_ENCRYPTION_KEY with a raw key, then FS_IOC_SET_ENCRYPTION_POLICY of version 2 with
+    // AES-256-XTS for contents and AES-256-CTS for names: linux/fscrypt.h.
     let script = r#"
         open(F, "<", $ARGV[0]) or die $!;
         my $key = pack("LLx32", 2, 0) . pack("LLLx28", 64, 0, 0) . join("", map { chr } 0..63);

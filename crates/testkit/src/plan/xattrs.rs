@@ -13,7 +13,8 @@ fn set(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
         .map_err(|e| io::Error::new(io::Error::from(e).kind(), format!("{name} of {}: {e}", path.display())))
 }
 
-/// Attributes of every name space, on every kind of object, from empty values to what fills a block.
+/// Attributes of every name space, on every kind of object, from empty values to values that fill a
+/// block.
 pub fn xattrs(root: &Path) -> io::Result<()> {
     let dir = directory(root, "xattrs")?;
     for len in [0, 1, 3, 4, 5, 20, 40, 41, 60, 80, 100, 200, 500, 850] {
@@ -26,7 +27,8 @@ pub fn xattrs(root: &Path) -> io::Result<()> {
     for name in ["user.a", "user.b.c", "trusted.t", "security.selinux", "security.x"] {
         set(&all, name, name.as_bytes())?;
     }
-    // Version 2 of a file capability: revision and the effective bit, then permitted and inheritable.
+    // Version 2 of a file capability: revision and the effective bit, then permitted and
+    // inheritable.
     let capability = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
     set(&all, "security.capability", &capability)?;
     let many = dir.join("many");

@@ -1,24 +1,25 @@
 //! The digest of a file's bytes.
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// [`ContentDigest`] of the bytes, or the errno with which they are refused.
+    /// The [`ContentDigest`] of the bytes, or the errno of a refused read.
     pub digest: Result<u64, i32>,
-    /// The ranges `lseek(SEEK_DATA)` finds, as start and end in bytes, where known.
+    /// The ranges that `lseek(SEEK_DATA)` finds, as start and end in bytes, where known.
     pub data: Option<Vec<(u64, u64)>>,
 }
 
 /// A digest that does not depend on the order or size of the pieces it is fed with.
 ///
-/// Each aligned non-zero word of eight bytes is mixed with its offset and the results are added up. Zeroes
-/// add nothing: a hole, an unwritten extent and written zeroes are the same content, and a sparse terabyte
-/// costs as much as the bytes that are there.
+/// Each aligned non-zero word of eight bytes is mixed with its offset and the results are added up.
+/// Zeroes add nothing, so a hole, an unwritten extent and written zeroes are the same content. A
+/// sparse terabyte costs as much as the bytes that are there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ContentDigest(u64);
 
 impl ContentDigest {
-    /// Adds the bytes at `offset`. Pieces start at multiples of eight; only the last may end elsewhere.
+    /// Adds the bytes at `offset`. Pieces start at multiples of eight; only the last may end
+    /// elsewhere.
     pub fn add(&mut self, offset: u64, bytes: &[u8]) {
         assert_eq!(offset % 8, 0, "a piece of content starts at an unaligned offset");
         for (at, chunk) in (offset..).step_by(8).zip(bytes.chunks(8)) {
@@ -31,7 +32,7 @@ impl ContentDigest {
         }
     }
 
-    /// The digest of all that was added.
+    /// Returns the digest of all bytes that were added.
     pub fn finish(self) -> u64 {
         self.0
     }

@@ -1,7 +1,8 @@
 //! A tree as `debugfs` shows it, for images no kernel here can mount.
 //!
-//! debugfs is asked in few runs with long scripts: `ls -l` level by level, `stat` for all inodes, then
-//! `dump` and `ea_get` into files. What it cannot say (holes, visible flags) stays unknown.
+//! This runs debugfs a few times with long scripts: `ls -l` level by level, `stat` for all inodes,
+//! then `dump` and `ea_get` into files. Holes and visible flags, which debugfs cannot show, stay
+//! unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -29,7 +30,7 @@ pub fn from_debugfs(image: &Path) -> Tree {
     Tree { entries: names.into_iter().map(|(path, ino)| (path, entries[&ino].clone())).collect() }
 }
 
-/// Every path with its inode number.
+/// Returns every path with its inode number.
 fn names(image: &Path) -> Vec<(Vec<u8>, u64)> {
     let mut all = vec![(b"/".to_vec(), ROOT)];
     let mut level = all.clone();
@@ -62,7 +63,7 @@ fn script(commands: impl Iterator<Item = String>) -> String {
     })
 }
 
-/// What each command of a script said: debugfs echoes every command after its prompt.
+/// Returns the output of each command of a script: debugfs echoes every command after its prompt.
 fn sections(output: &[u8]) -> Vec<&[u8]> {
     const PROMPT: &[u8] = b"debugfs: ";
     let mut starts: Vec<usize> = Vec::new();
@@ -83,7 +84,7 @@ fn sections(output: &[u8]) -> Vec<&[u8]> {
     bodies.collect()
 }
 
-/// Inode number, mode and name of a line of `ls -l`:
+/// Returns inode number, mode and name of a line of `ls -l`:
 /// `     12  100644 (1)      0      0       3 21-Nov-2026 21:03 a`.
 fn listed(line: &[u8]) -> (u64, u32, Vec<u8>) {
     let mut rest = line;
@@ -101,7 +102,7 @@ fn listed(line: &[u8]) -> (u64, u32, Vec<u8>) {
     (ino, mode, unescape(rest.strip_prefix(b" ").unwrap_or(rest)))
 }
 
-/// A name in which debugfs wrote unprintable bytes as `\xNN`.
+/// Decodes a name in which debugfs wrote unprintable bytes as `\xNN`.
 fn unescape(name: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -187,7 +188,8 @@ fn stat(ino: u64, raw: &[u8]) -> Entry {
     }
 }
 
-/// The target of a link that lives in its inode. Unlike names, it is printed as it is.
+/// Returns the target of a link that is stored in its inode. Unlike names, debugfs prints it as it
+/// is.
 fn fast_link(text: &[u8]) -> Option<Vec<u8>> {
     const LABEL: &[u8] = b"\nFast link dest: \"";
     let start = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
@@ -195,8 +197,8 @@ fn fast_link(text: &[u8]) -> Option<Vec<u8>> {
     Some(text[start..end].to_vec())
 }
 
-/// `0x6b020715:00000001`: the 32 bits of the old field, and where the inode has room two bits of epoch
-/// below thirty of nanoseconds.
+/// Parses a time like `0x6b020715:00000001`. The first word is the 32 bits of the old field. If the
+/// inode has room, the second has two bits of epoch below thirty of nanoseconds.
 fn time(text: &str) -> Time {
     let hex = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).expect("hexadecimal");
     let (low, extra) = text.split_once(':').unwrap_or((text, "0"));

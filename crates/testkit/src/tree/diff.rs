@@ -15,7 +15,7 @@ pub fn assert_same(what: &str, ours: &Tree, theirs: &Tree) {
     }
 }
 
-/// The first `limit` differences, one a line, or `None` when there are none.
+/// Returns the first `limit` differences, one a line, or `None` if there are none.
 pub fn diff(ours: &Tree, theirs: &Tree, limit: usize) -> Option<String> {
     let mut lines = Vec::new();
     for (path, their) in &theirs.entries {
@@ -80,7 +80,7 @@ fn entry_lines(path: &[u8], our: &Entry, their: &Entry, lines: &mut Vec<String>)
     }
 }
 
-/// Whether two values are equal, or one of them is not known.
+/// Returns whether two values are equal, or one of them is not known.
 fn agree<T: PartialEq>(our: &Option<T>, their: &Option<T>) -> bool {
     our.is_none() || their.is_none() || our == their
 }

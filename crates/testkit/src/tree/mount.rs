@@ -13,10 +13,11 @@ use super::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
 
 /// Reads everything below `root`, the top of a mounted volume.
 ///
-/// The mount has to be `noatime` or read-only, or reading would change what later readers see.
+/// The mount has to be `noatime` or read-only. Otherwise reading would change what later readers
+/// see.
 ///
 /// # Panics
-/// When something cannot be read, other than the content of a file: that refusal is part of the tree.
+/// When a read fails, except a read of a file's content: that failure is part of the tree.
 pub fn from_mount(root: &Path) -> Tree {
     let mut walker = Walker { root, tree: Tree::default(), contents: HashMap::new() };
     walker.visit(b"/".to_vec());
@@ -45,7 +46,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The path on this machine of a path of the volume.
+    /// Returns the path on this machine of a path of the volume.
     fn real(&self, path: &[u8]) -> OsString {
         let mut real = self.root.as_os_str().as_bytes().to_vec();
         real.extend(path);
@@ -99,12 +100,12 @@ fn time(sec: i64, nsec: u32) -> Time {
     Time { sec, nsec }
 }
 
-/// The names in a directory, unsorted.
+/// Returns the names in a directory, unsorted.
 fn names(dir: &OsStr) -> io::Result<Vec<Vec<u8>>> {
     std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().into_vec())).collect()
 }
 
-/// `FS_IOC_GETFLAGS`, where the object can be opened.
+/// Returns the flags from `FS_IOC_GETFLAGS`, if the object can be opened.
 fn flags(path: &OsStr) -> Option<u32> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, how, Mode::empty()).ok()?;

@@ -1,4 +1,4 @@
-//! What is done to images by hand: states that no mount of this kernel would leave behind.
+//! Changes to images by hand, which make states that no mount of this kernel would leave behind.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,8 @@ pub(super) const UNSIGNED: &str = "ssv flags 2\n";
 /// Project ids, as no mount without quota support would set them.
 pub(super) const PROJECTS: &str = "sif /files/1-bytes projid 4242\nsif /files projid 4294967294\n";
 
-/// Times with all epoch bits in every field, flags that are shown and flags that are not, and a generation.
+/// Times with all epoch bits in every field, flags that are shown and flags that are not, and a
+/// generation.
 pub(super) const TIMES_AND_FLAGS: &str = "\
     sif /files/0-bytes ctime 0x80000000\n\
     sif /files/0-bytes ctime_extra 0x3\n\
@@ -57,7 +58,8 @@ pub(super) fn sealed(root: &Path) -> io::Result<()> {
     plan::file(&root.join("open"), 100)
 }
 
-/// The verity flag, and behind the contents what stands for a Merkle tree: it is none of the file's bytes.
+/// Sets the verity flag, and cuts the size. The bytes after the contents represent a Merkle tree,
+/// and are not part of the file.
 pub(super) const SEAL: &str = "sif /sealed flags 0x180000\nsif /sealed size 30000\n";
 
 /// A file whose space is counted in file system blocks, as it is for those beyond 2 TiB.
@@ -67,7 +69,8 @@ pub(super) fn huge_file(image: &Image) {
     image.debugfs("sif /files/4096-bytes flags 0xc0000\nsif /files/4096-bytes blocks 1\n");
 }
 
-/// A volume that was cut off while unlinked files were open and has no journal: an orphan list of two.
+/// A volume that was cut off while unlinked files were open and has no journal: an orphan list of
+/// two.
 pub(super) fn orphans(image: &Image) {
     let ino = |path: &str| -> u64 {
         let text = image.debugfs(&format!("stat {path}\n"));
