@@ -266,7 +266,8 @@ fn what_is_written_in_the_life_of_a_volume_is_counted() {
             fs.close().expect("close");
             // The superblock that says so is written last.
             let written = (record.counts().bytes_written - 1024) / 1024;
-            // The contents alone take 293 KiB. The number of metadata blocks depends on when commits end.
+            // The contents alone take 293 KiB. How many metadata blocks are written varies with the
+            // time of the commits.
             assert!(written > 293, "{features}: {written}");
             let after = superblock_at(&pair.volume, SUPERBLOCK_OFFSET).kbytes_written();
             assert_eq!(after - before, written, "{features}, external: {external}");
