@@ -260,8 +260,8 @@ fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
     panic!("they always meet: {met:#?}");
 }
 
-/// Threads that make and remove files in directories of their own share the count of blocks that are
-/// not reserved, and nothing else.
+/// Threads that make and remove files in directories of their own share the count of blocks that
+/// are not reserved, and nothing else.
 #[test]
 fn threads_that_change_directories_of_their_own_share_one_counter() {
     let Some((_image, volume)) = empty_volume() else { return };
