@@ -1,7 +1,7 @@
 //! Collects the sources of a volume, and decides its size and its identity.
 
 use extern4_mkfs::{Config, Draft, Options};
-use extern4_tree::{Entry, Kind, Manifest, Result as TreeResult, Sink, Source, Time};
+use extern4_tree::{Contents, Entry, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
@@ -52,15 +52,28 @@ pub struct BuildOptions {
 /// Collects the trees that a volume is made of.
 pub struct Builder {
     options: BuildOptions,
-    tree: Tree,
-    layers: Vec<Layer>,
-    warnings: Vec<String>,
+    pub(crate) tree: Tree,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A source and the directory of the volume that its root becomes.
 pub(crate) struct Layer {
-    pub(crate) source: Box<dyn Source>,
-    pub(crate) prefix: Box<[u8]>,
+    source: Box<dyn Source>,
+    prefix: Box<[u8]>,
+}
+
+impl Layer {
+    /// Opens the contents of a file, given by the path in the volume at which the source put it.
+    pub(crate) fn open(&self, path: &[u8], contents: &Contents) -> TreeResult<Opened> {
+        self.source.open(self.path_in_source(path), contents)
+    }
+
+    /// The path that a path in the volume has in the source.
+    pub(crate) fn path_in_source<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        let rest = path.strip_prefix(&*self.prefix).unwrap_or(path);
+        rest.strip_prefix(b"/").unwrap_or(rest)
+    }
 }
 
 impl Builder {
@@ -100,11 +113,6 @@ impl Builder {
     fn next_layer(&self) -> Result<u16> {
         let number = u16::try_from(self.layers.len());
         Ok(number.map_err(|_| extern4_tree::Error::Sink("there are more than 65536 sources".into()))?)
-    }
-
-    /// Messages of the sources about things that they left out or altered.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     /// Decides the size of the volume and the place of everything in it.
@@ -165,12 +173,8 @@ impl Builder {
         let size = self.probe(order)?.superblock().block_size().into();
         for &inode in &order.inodes {
             let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
-            let Layer { source, prefix } = &self.layers[usize::from(*source)];
-            let open = || {
-                let path = self.tree.source_path(*name);
-                let rest = path.strip_prefix(&**prefix).unwrap_or(&path);
-                source.open(rest.strip_prefix(b"/").unwrap_or(rest), contents)
-            };
+            let layer = &self.layers[usize::from(*source)];
+            let open = || layer.open(&self.tree.source_path(*name), contents);
             holes.find(inode, contents, size, open)?.map_err(|error| Error::Member {
                 path: crate::error::shown(&self.tree.path(*name)),
                 reason: extern4_block::os_reason(&error),
@@ -251,12 +255,9 @@ impl Planning {
     fn least(&self, needed: u64, block_size: u64, inodes: Option<u64>) -> Result<u64> {
         let fits = |blocks: u64| match self.draft(blocks * block_size, inodes) {
             Ok(draft) => Ok(draft.free_runs().map(|(_, len)| len).sum::<u64>() >= needed),
-            Err(Error::Make(extern4_mkfs::Error::Size(_))) => Ok(false),
-            Err(Error::Make(extern4_mkfs::Error::Options(_) | extern4_mkfs::Error::Contradiction(_)))
-                if blocks < needed =>
-            {
-                Ok(false)
-            }
+            // The options were right for the volume that was asked for numbers. So this one is too
+            // small for its inodes or for its own metadata.
+            Err(Error::Make(_)) => Ok(false),
             Err(error) => Err(error),
         };
         let mut log = needed.max(64).ilog2();
@@ -285,8 +286,7 @@ impl Planning {
     }
 
     fn finish(self, draft: Draft, layout: Layout) -> Result<Planned> {
-        let Builder { tree, layers, .. } = self.builder;
-        Planned::new(tree, self.order, self.holes, layers, draft, layout)
+        Planned::new(self.builder, self.order, self.holes, draft, layout)
     }
 }
 

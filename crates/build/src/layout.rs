@@ -386,7 +386,11 @@ pub(crate) fn children(tree: &Tree, directory: u32, first_ino: u32) -> Vec<Child
         .children(directory)
         .map(|(_, name)| {
             let node = tree.node(name.inode);
-            Child { name: &name.text, ino: number(node.place, first_ino), kind: kind(&node.body) }
+            Child {
+                name: &name.text,
+                ino: number(node.place, first_ino),
+                kind: FileType::from_mode(node.body.kind().mode_bits()),
+            }
         })
         .collect();
     if directory == 0 {
@@ -395,16 +399,4 @@ pub(crate) fn children(tree: &Tree, directory: u32, first_ino: u32) -> Vec<Child
         children.insert(at, lost_found);
     }
     children
-}
-
-fn kind(body: &Body) -> FileType {
-    match body {
-        Body::Directory { .. } => FileType::Directory,
-        Body::File { .. } => FileType::Regular,
-        Body::Symlink(_) => FileType::Symlink,
-        Body::CharDevice { .. } => FileType::CharDevice,
-        Body::BlockDevice { .. } => FileType::BlockDevice,
-        Body::Fifo => FileType::Fifo,
-        Body::Socket => FileType::Socket,
-    }
 }

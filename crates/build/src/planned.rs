@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use extern4_disk::inode::Inode;
 use extern4_disk::superblock::Superblock;
 use extern4_mkfs::{Draft, LOST_FOUND_INO, Plan, UsedInodes};
-use extern4_tree::Source;
 
-use crate::builder::Layer;
+use crate::builder::{Builder, Layer};
 use crate::error::Result;
 use crate::holes::Holes;
 use crate::layout::{self, Layout};
@@ -20,6 +19,7 @@ pub struct Planned {
     pub(crate) holes: Holes,
     pub(crate) layout: Layout,
     pub(crate) layers: Vec<Layer>,
+    warnings: Vec<String>,
     pub(crate) plan: Plan,
     pub(crate) sb: Superblock,
     /// Where each group's inode table starts.
@@ -56,13 +56,18 @@ pub struct Summary {
 impl Planned {
     /// The volume of a draft in which all files have their places.
     pub(crate) fn new(
-        tree: Tree,
+        builder: Builder,
         order: Order,
         holes: Holes,
-        layers: Vec<Layer>,
         draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
+        let Builder { tree, layers, mut warnings, .. } = builder;
+        warnings.extend(
+            tree.xattrs.left_out.iter().map(|name| {
+                format!("ext4 has no place for the extended attribute '{name}', which is left out")
+            }),
+        );
         let first_ino = draft.first_free_inode();
         // The draft has as many inodes as the tree needs.
         let last_ino = first_ino + (order.inodes.len() as u32 - 1) - 1;
@@ -77,7 +82,20 @@ impl Planned {
             .collect();
         directories.sort_unstable();
         let plan = draft.finish(&UsedInodes { last: last_ino, directories: &directories })?;
-        Ok(Self { tree, order, holes, layout, layers, plan, sb, tables, own_inodes, first_ino, last_ino })
+        Ok(Self {
+            tree,
+            order,
+            holes,
+            layout,
+            layers,
+            warnings,
+            plan,
+            sb,
+            tables,
+            own_inodes,
+            first_ino,
+            last_ino,
+        })
     }
 
     /// Bytes of the volume.
@@ -90,14 +108,10 @@ impl Planned {
         self.plan.superblock()
     }
 
-    /// Messages for the user about things that are left out. A volume that is too small for a
-    /// journal has none, which [`Summary::journal`] says.
-    pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.tree
-            .xattrs
-            .left_out
-            .iter()
-            .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"))
+    /// Messages for the user about things that are left out or altered. A volume that is too small
+    /// for a journal has none, which [`Summary::journal`] says.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Counts what is in the volume.
@@ -137,12 +151,5 @@ impl Planned {
             geometry.inode_position(table, slot.index)
         });
         position.map_or(0, |position| position.block)
-    }
-
-    /// The source of a file, and the file's path in it.
-    pub(crate) fn source<'a>(&'a self, path: &'a [u8], layer: u16) -> (&'a [u8], &'a dyn Source) {
-        let Layer { source, prefix } = &self.layers[usize::from(layer)];
-        let rest = path.strip_prefix(&**prefix).unwrap_or(path);
-        (rest.strip_prefix(b"/").unwrap_or(rest), &**source)
     }
 }

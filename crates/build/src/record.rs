@@ -1,7 +1,7 @@
 //! Inodes as the volume stores them.
 
 use extern4_disk::feature::{Incompat, RoCompat};
-use extern4_disk::inode::{DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE};
+use extern4_disk::inode::{DeviceNumber, Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::time::Timestamp;
 use extern4_tree::Time;
 
@@ -18,7 +18,7 @@ impl Planned {
     pub(crate) fn encode_inode(&self, inode: u32, record: &mut [u8]) -> Result<()> {
         let (sb, node) = (&self.sb, self.tree.node(inode));
         let ino = layout::number(node.place, self.first_ino);
-        let mut raw = Inode::new(ino, kind(&node.body).mode_bits() | node.mode, 0, sb);
+        let mut raw = Inode::new(ino, node.body.kind().mode_bits() | node.mode, 0, sb);
         raw.set_uid(node.uid);
         raw.set_gid(node.gid);
         let time = timestamp(node.mtime);
@@ -136,16 +136,4 @@ impl Planned {
 
 fn timestamp(time: Time) -> Timestamp {
     Timestamp { seconds: time.secs, nanos: time.nanos }
-}
-
-fn kind(body: &Body) -> FileKind {
-    match body {
-        Body::Directory { .. } => FileKind::Directory,
-        Body::File { .. } => FileKind::Regular,
-        Body::Symlink(_) => FileKind::Symlink,
-        Body::CharDevice { .. } => FileKind::CharDevice,
-        Body::BlockDevice { .. } => FileKind::BlockDevice,
-        Body::Fifo => FileKind::Fifo,
-        Body::Socket => FileKind::Socket,
-    }
 }

@@ -4,6 +4,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
 
+use extern4_disk::inode::FileKind;
 use extern4_tree::{Contents, Entry, Error, Kind, Result, Time};
 use hashbrown::HashTable;
 
@@ -72,6 +73,18 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    pub(crate) fn kind(&self) -> FileKind {
+        match self {
+            Self::Directory { .. } => FileKind::Directory,
+            Self::File { .. } => FileKind::Regular,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::CharDevice { .. } => FileKind::CharDevice,
+            Self::BlockDevice { .. } => FileKind::BlockDevice,
+            Self::Fifo => FileKind::Fifo,
+            Self::Socket => FileKind::Socket,
+        }
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         matches!(self, Self::Directory { .. })
     }
@@ -269,6 +282,12 @@ impl Tree {
         }
         if let Some(old) = old {
             self.unlink(old);
+        }
+        if let Kind::Symlink(target) = &entry.kind
+            && (target.is_empty() || target.contains(&0))
+        {
+            let reason = "the target of the symbolic link is empty or has a NUL in it".to_owned();
+            return Err(Error::Refused { path: shown(&given), reason });
         }
         let body = match entry.kind.clone() {
             Kind::Directory => Body::Directory { first: NONE },

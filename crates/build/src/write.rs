@@ -110,6 +110,11 @@ impl Planned {
 }
 
 impl Queue<'_> {
+    /// Gives out nothing more.
+    fn close(&mut self) {
+        (self.directory, self.inode, self.next_ino) = (usize::MAX, usize::MAX, u32::MAX);
+    }
+
     /// The next items, in the order of their blocks.
     fn batch(&mut self) -> Vec<Item> {
         let size = u64::from(self.planned.sb.block_size());
@@ -206,20 +211,21 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// Writes batches until there are no more. A failure leaves no more for the other threads.
     fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &AtomicU64, progress: &Progress<'_>) -> Result<()> {
+        let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let batch = queue.lock().unwrap_or_else(PoisonError::into_inner).batch();
+            let batch = lock().batch();
             if batch.is_empty() {
                 return Ok(());
             }
-            let bytes = self.write(&batch).inspect_err(|_| {
-                // The other threads have nothing more to do.
-                let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                (queue.directory, queue.inode, queue.next_ino) = (usize::MAX, usize::MAX, u32::MAX);
-            })?;
-            let all = written.fetch_add(bytes, Ordering::Relaxed) + bytes;
-            if progress(all).is_break() {
-                return Err(Error::Interrupted);
+            let done = self.write(&batch).and_then(|bytes| {
+                let all = written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+                if progress(all).is_break() { Err(Error::Interrupted) } else { Ok(()) }
+            });
+            if done.is_err() {
+                lock().close();
+                return done;
             }
         }
     }
@@ -319,10 +325,9 @@ impl Worker<'_> {
         let planned = self.planned;
         let Body::File { contents, source, name } = &planned.tree.node(inode).body else { return Ok(()) };
         let size = u64::from(planned.sb.block_size());
-        let path = planned.tree.source_path(*name);
-        let (path, source) = planned.source(&path, *source);
+        let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
         if self.opened.as_ref().is_none_or(|(opened, _)| *opened != inode) {
-            self.opened = Some((inode, source.open(path, contents)?));
+            self.opened = Some((inode, layer.open(&path, contents)?));
         }
         let Some((_, opened)) = &self.opened else { return Ok(()) };
         let offset = run.logical * size;
@@ -331,12 +336,12 @@ impl Worker<'_> {
         self.buffer.resize(at + len, 0);
         read(opened, contents, &mut self.buffer[at..], offset).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => Error::Member {
-                path: shown(path),
+                path: shown(&path),
                 reason: "the file became shorter while it was read".to_owned(),
             },
-            _ => Error::Member { path: shown(path), reason: extern4_block::os_reason(&error) },
+            _ => Error::Member { path: shown(&path), reason: extern4_block::os_reason(&error) },
         })?;
-        opened.check_unchanged(path)?;
+        opened.check_unchanged(layer.path_in_source(&path))?;
         self.pad();
         Ok(())
     }

@@ -118,6 +118,9 @@ fn every_kind_of_entry_in_every_format() {
         &["-O", "^dir_index"],
         &["-O", "^flex_bg,^resize_inode"],
         &["-t", "ext3", "-I", "256"],
+        &["-t", "ext4", "-I", "512", "-O", "inline_data,meta_bg,^resize_inode"],
+        &["-O", "^metadata_csum,uninit_bg,mmp,sparse_super2"],
+        &["-O", "^filetype,^huge_file,^orphan_file,fast_commit"],
         &["-b", "65536"],
     ];
     for format in formats {
@@ -251,4 +254,32 @@ fn nothing_is_left_of_a_build_that_failed() {
         .write_file(&image, true, 2, &go_on)
         .expect("an image");
     assert!(fs::metadata(&image).expect("an image").size() > 2 << 20);
+}
+
+/// More inodes than the blocks of the contents: the volume is as large as its inode tables ask for.
+#[test]
+fn many_empty_files_and_links() {
+    if !tools::can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
+        return;
+    }
+    let all = std::env::var_os("EXTERN4_FULL").is_some();
+    let (directories, files) = if all { (1000, 1000) } else { (20, 1000) };
+    let dir = tools::temporary("extern4-build-");
+    for directory in 0..directories {
+        let path = dir.path().join(format!("{directory}"));
+        fs::create_dir(&path).expect("a directory");
+        for file in 0..files {
+            fs::File::create(path.join(format!("{file}"))).expect("a file");
+        }
+    }
+    for link in 0..10_000 {
+        fs::hard_link(dir.path().join("0/0"), dir.path().join(format!("link-{link}"))).expect("a link");
+    }
+    let image = build(dir.path(), options(&[])).expect("a volume");
+    tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
+    let mount = image.mount("ro,noatime");
+    assert_eq!(fs::metadata(mount.path.join("0/0")).expect("a file").nlink(), 10_001);
+    let last = mount.path.join(format!("{}", directories - 1));
+    assert_eq!(fs::read_dir(last).expect("a directory").count(), files);
+    mount.unmount();
 }

@@ -28,8 +28,8 @@ pub(crate) struct Args {
     /// archive on standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
     sources: Vec<Argument>,
-    /// The size: auto for the smallest that works, +SIZE for that and so much more, or the size
-    /// itself
+    /// The size: auto for the smallest that works, +SIZE for that and as much more, or the size
+    /// itself, with K, M, G or T. A plain number counts bytes
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = size)]
     size: Size,
     /// Inodes of the volume; it can get a few more
@@ -182,9 +182,6 @@ fn plan(args: &Args, size: Size, app: &App) -> Result<Planned, Failure> {
     for manifest in &args.manifest {
         builder.amend(Manifest::open(manifest)?)?;
     }
-    for warning in builder.warnings() {
-        app.note(warning);
-    }
     let volume = builder.plan()?;
     for warning in volume.warnings() {
         app.note(warning);
@@ -229,17 +226,10 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
         hash_seed: None,
         latest: match args.source_date_epoch {
             Some(seconds) => Some(seconds),
-            None => epoch()?,
+            None => mkfs::epoch()?,
         },
         owner: args.owner,
     })
-}
-
-/// `SOURCE_DATE_EPOCH` of reproducible builds.
-fn epoch() -> Result<Option<i64>, Failure> {
-    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let wrong = |_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
-    text.parse().map(Some).map_err(wrong)
 }
 
 fn size(text: &str) -> Result<Size, String> {

@@ -308,12 +308,18 @@ fn options(args: &Args) -> Result<Options, Failure> {
 
 /// `SOURCE_DATE_EPOCH` of reproducible builds, or else now.
 fn time() -> Result<u64, Failure> {
-    match std::env::var("SOURCE_DATE_EPOCH") {
-        Ok(text) => text
-            .parse()
-            .map_err(|_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"))),
-        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
+    match epoch()? {
+        Some(seconds) => u64::try_from(seconds)
+            .map_err(|_| Failure::Usage(format!("SOURCE_DATE_EPOCH is {seconds}, before 1970"))),
+        None => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
     }
+}
+
+/// `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
+pub(super) fn epoch() -> Result<Option<i64>, Failure> {
+    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let wrong = |_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
+    text.parse().map(Some).map_err(wrong)
 }
 
 /// The configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors ship it.

@@ -143,3 +143,16 @@ fn a_device_is_filled() {
     assert_eq!(ok(extern4_in(at, ["cat", "disk:/file"])), b"text");
     assert!(failed(&extern4_in(at, ["build", "tree", "tree"]), 1).contains("neither a file"));
 }
+
+#[test]
+fn what_is_left_out_is_told() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/lost+found")).expect("directories");
+    fs::write(at.join("tree/lost+found/#12"), "text").expect("a file");
+    let built = extern4_in(at, ["build", "-q", "out.img", "tree"]);
+    assert!(built.status.success());
+    let said = String::from_utf8(built.stderr).expect("UTF-8");
+    assert_eq!(said, "extern4: build: /lost+found: a volume has its own, so the source's is left out\n");
+    assert_eq!(ok(extern4_in(at, ["ls", "out.img:/lost+found"])), b"");
+}
