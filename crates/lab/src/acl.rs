@@ -1,7 +1,7 @@
-//! ACLs: what it takes to learn that an inode has none.
+//! ACLs: the cost of finding out that an inode has none.
 //!
-//! All sides are `extern4-vfs` as calls of a session use it. The baseline and the patch make
-//! another check in its walk, after what ext3 did before 2009 and then.
+//! All sides are `extern4-vfs`, called through sessions. The baseline and the patch have another
+//! check in the walk. The baseline has that of ext3 before 2009, the patch that of ext3 since then.
 
 mod calls;
 mod first;
@@ -20,7 +20,7 @@ use crate::row::{self, Row};
 use crate::volume::operations;
 use crate::volume::{DIRECTORIES, PATH, Production, headers};
 
-/// The check of a side.
+/// Returns the check of a side.
 fn check_of(side: Side) -> Check {
     match side {
         Side::Baseline => Check::AclLocked,
@@ -29,7 +29,7 @@ fn check_of(side: Side) -> Check {
     }
 }
 
-/// Lets the user pass, by name, and strangers not, so that it has to be asked.
+/// An ACL that lets the user pass, by name, and others not, so that the check has to read it.
 const NAMED: &str = "u::rwx,u:1000:r-x,g::r-x,m::r-x,o::---";
 
 const STAT: &str = "stat, no ACL";
@@ -42,7 +42,7 @@ const NULL_CALL: &str = "null call";
 const NULL_IO: &str = "null I/O";
 const WORKLOADS: [&str; 8] = [NULL_CALL, NULL_IO, STAT, OPEN, CHECKS, STAT_ACLS, CHECKS_ACLS, FIRST];
 
-/// A volume with and without ACLs.
+/// Creates a volume with or without ACLs.
 fn volume(side: Side, with_acls: bool) -> Production {
     let volume = Production::new(check_of(side), &headers());
     let acl = NAMED.parse().expect("an ACL");
@@ -103,7 +103,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-/// The patch's own table next to ours, with one thread, as it has it.
+/// Returns the patch's own table next to the lab's figures, with one thread, as in the patch.
 fn table(rows: &[Row]) -> Table {
     const THEIRS: [(Published, &str); 4] = [
         ((NULL_CALL, "0.04", "0.04", 1.0), NULL_CALL),
@@ -165,7 +165,7 @@ const NOTES: &[(&str, &str)] = &[
 
 const COUNTED: [&str; 3] = [STAT, CHECKS, CHECKS_ACLS];
 
-/// Operations that are noted in order, each for the workload that does them.
+/// Recorded operations, each with its workload.
 const REPLAYED: [(&str, &str); 3] = [(STAT, STAT), (CHECKS, CHECKS), (CHECKS_ACLS, CHECKS_ACLS)];
 
 const PUBLISHED: &str = "lmbench on a Nehalem of 3.2 GHz, microseconds, files not owned by the caller:\n\n\
@@ -175,7 +175,7 @@ const PUBLISHED: &str = "lmbench on a Nehalem of 3.2 GHz, microseconds, files no
     So the lock alone was about 3 % of stat and of open/close there. The same idea on btrfs, whose ACLs were not kept at all, was worth 15 times. The rows of fork, exec and sh have none of \
     ours next to them: a library starts no processes.";
 
-/// Counts what the sides do to shared memory.
+/// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
     Side::ALL.into_iter().for_each(|side| count_side(counted, side));
@@ -190,7 +190,7 @@ fn count_side(counted: &mut Counted, side: Side) {
             STAT => calls::stat(&volume),
             _ => calls::check(&volume, &directories),
         };
-        // Until all that can be remembered is.
+        // Fill all caches.
         (0..4).for_each(|_| act());
         counted.count(workload, side, act, act);
     }

@@ -1,9 +1,9 @@
 //! The buffer cache: blocks of a device in memory.
 //!
-//! The baseline and the patch are made here, after what XFS did in 2011: a tree under one lock,
-//! buffers that are counted while they are looked at, and a lock in each buffer that is held
-//! meanwhile, also by who only reads. They evict as simply as can be, and a buffer is as small as
-//! ours. extern4 is `extern4-block`'s cache, looked into by `with`, as the file system does.
+//! The baseline and the patch are reimplemented here, after XFS in 2011: a tree under one lock, and
+//! buffers with a reference count. Each buffer has a lock, which readers also hold. Both evict in
+//! the simplest way, and their buffers are as small as extern4's. extern4 is the cache of
+//! `extern4-block`, read through `with`, as in the file system.
 
 mod baseline;
 mod lookups;
@@ -33,10 +33,10 @@ use extern4_measure::callgrind;
 use extern4_measure::table::{Table, maybe};
 use extern4_measure::verdict::{Goal, Verdict};
 
-/// What a cache is over.
+/// The device and the size of a cache.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Where blocks come from.
+    /// The device that blocks are read from.
     pub device: Arc<dyn BlockDevice>,
     /// Bytes in a block.
     pub block_size: u32,
@@ -46,7 +46,7 @@ pub struct Shape {
     pub capacity: usize,
 }
 
-/// Counts since a cache was made.
+/// Counts since the creation of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lookups answered from memory.
@@ -55,24 +55,24 @@ pub struct Counts {
     pub misses: u64,
     /// Buffers allocated.
     pub allocations: u64,
-    /// Nanoseconds for which locks were held, where that is measured.
+    /// Nanoseconds for which locks were held, if that is measured.
     pub held_nanos: u64,
 }
 
 /// A cache of blocks.
 pub trait Cache: Sized + Send + Sync {
-    /// An empty one.
+    /// Creates an empty cache.
     fn new(shape: &Shape) -> Result<Self>;
 
-    /// Lets `look` look at a block, which is read from the device if need be.
+    /// Calls `look` with a block, which is read from the device if necessary.
     fn with<R>(&self, block: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R>;
 
-    /// What has been counted.
+    /// Returns the counts.
     fn counts(&self) -> Counts;
 }
 
 const HIT: &str = "hit";
-/// Lookups of which one misses, by the name of the workload.
+/// The workloads by name, with the number of lookups of which one misses.
 const WORKLOADS: [(&str, Option<u64>); 3] =
     [("lookups, no misses", None), (SEED_RATE, Some(333)), ("lookups, 1 of 10 misses", Some(10))];
 const SEED_RATE: &str = "lookups, 1 of 333 misses";
@@ -122,8 +122,8 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     }
 }
 
-/// The load of the patch, on ext4 in production. Returns the allocator's share of its instructions,
-/// in percent, if that was counted.
+/// Measures the load of the patch, on ext4 in production. Returns the allocator's share of its
+/// instructions, in percent, if that was counted.
 fn by_unlinking(plan: &Plan, rows: &mut Vec<Row>, say: &mut dyn FnMut(&str)) -> Option<f64> {
     let threads = plan.threads_of(UNLINK);
     if threads.is_empty() {
@@ -143,7 +143,7 @@ fn by_unlinking(plan: &Plan, rows: &mut Vec<Row>, say: &mut dyn FnMut(&str)) -> 
 }
 
 const UNLINK: &str = "files made and removed on ext4";
-/// Threads of the patch's load.
+/// The number of threads of the patch's load.
 const EIGHT: usize = 8;
 
 const HELD: &str = "hits, with a clock in the locks";
@@ -154,7 +154,7 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
         let count = |name| row.counter(Side::Extern4, name);
         Some(count("buffers allocated/lookup")? - count("misses/lookup")?)
     });
-    // What executes no locked instruction takes no lock.
+    // A hit that executes no locked instruction takes no lock.
     let held =
         counted.get(HIT, Side::Extern4).map(|figure| if figure.locked == 0.0 { 0.0 } else { f64::NAN });
     let beyond = "buffers that extern4 allocates for a lookup, beyond its misses";
@@ -164,12 +164,12 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
         Verdict::of_figure(beyond, Goal::AtMost(0.0), excess.reduce(f64::max)),
         Verdict::of_figure("ns that extern4 holds locks for a hit", Goal::AtMost(0.0), held),
     ];
-    // The clock in the locks of the others takes longer than their work.
+    // The clock in the locks of the other sides takes longer than their work.
     verdicts.extend(row::nowhere_slower(rows, |row| row.workload != HELD));
     verdicts
 }
 
-/// The patch's own figures next to ours, by the same load.
+/// Returns the patch's own figures next to the lab's, under the same load.
 fn table(rows: &[Row], share: Option<f64>) -> Table {
     let row = rows.iter().find(|row| row.workload == UNLINK && row.threads == EIGHT);
     let ours = |name| row.and_then(|row| row.counter(Side::Extern4, name));
@@ -225,14 +225,14 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Operations that are noted in order, each for the workload that does them.
+/// Recorded operations, each with its workload.
 const REPLAYED: [(&str, &str); 1] = [(HIT, WORKLOADS[0].0)];
 
 const PUBLISHED: &str = "On a machine of 8 CPUs that removes 80,000 files a second, 1,000,000 lookups a second found their block and 3,000 did not. The allocator's share \
     of the samples:\n\n\
     | | kmem_cache_alloc | kmem_cache_free |\n|---|---:|---:|\n| before | 5.6 % | 3.7 % |\n| after | 3.8 % | 2.2 % |\n";
 
-/// Counts what the sides do to shared memory.
+/// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
     count_side::<Baseline>(counted, Side::Baseline);
@@ -249,7 +249,7 @@ fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
     counted.count(HIT, side, || hit(5), || hit(6));
     let cold = [lookups::COLD / 2, 0].map(|first| AtomicU64::new(lookups::HOT + first));
     let operations = |thread: usize| -> [Operation<'_>; 3] {
-        // Relaxed: one thread counts.
+        // Relaxed: only one thread counts.
         let cold = &cold[thread];
         let miss = move || hit(cold.fetch_add(1, Ordering::Relaxed));
         [
@@ -301,7 +301,7 @@ mod tests {
         assert!(cache.counts().misses > 256, "nothing was evicted");
     }
 
-    /// One read of the device, however many ask.
+    /// Threads that ask for one block at the same time cause a single read of the device.
     fn one_reads_for_all<C: Cache>() {
         for _ in 0..50 {
             let cache = &C::new(&shape(8, 64)).unwrap();

@@ -1,4 +1,4 @@
-//! All that the report tells of one mechanism.
+//! The report's chapter on one mechanism.
 
 use crate::coherence::Curve;
 use crate::counted::{Figure, Length};
@@ -7,80 +7,81 @@ use crate::row::Row;
 use extern4_measure::table::{Table, figure, maybe};
 use extern4_measure::verdict::Verdict;
 
-/// One mechanism: its idea, its figures, and how it stands to its goals.
+/// The idea of a mechanism, its figures, and which of its goals are met.
 #[derive(Clone, Debug, Default)]
 pub struct Chapter {
-    /// As it is told.
+    /// The title in the report.
     pub title: &'static str,
-    /// As files of the report are named.
+    /// The stem of the chapter's file names.
     pub name: &'static str,
     /// The idea, in three sentences.
     pub idea: &'static str,
-    /// What its sides are, in a sentence each.
+    /// One description for each side.
     pub sides: &'static [&'static str],
-    /// What the number of threads means, and the like: a sentence for each workload, by its name.
+    /// A note on each workload, by its name: the meaning of the number of threads, for example.
     pub notes: &'static [(&'static str, &'static str)],
-    /// What the patch said of itself, in Markdown, with its own figures.
+    /// The patch's own description, in Markdown, with its own figures.
     pub published: &'static str,
-    /// The same in a sentence or two, for the page.
+    /// The patch's own description in a sentence or two, for the page.
     pub theirs: &'static str,
-    /// The patch's own table with ours next to it.
+    /// The patch's own table with the lab's figures next to it.
     pub table: Option<Table>,
     /// The workloads of the page's chart.
     pub drawn: &'static [&'static str],
-    /// What was measured.
+    /// The measured rows.
     pub rows: Vec<Row>,
-    /// What was counted.
+    /// The figures of the audit.
     pub counted: Vec<Figure>,
-    /// Instructions, where those were counted.
+    /// Instructions of operations, where callgrind counted them.
     pub lengths: Vec<Length>,
-    /// What more CPUs would do.
+    /// The simulation of more CPUs.
     pub simulated: Vec<Curve>,
-    /// What else there is to tell of the sides.
+    /// Other facts about the sides.
     pub facts: Vec<Fact>,
     /// The goals.
     pub verdicts: Vec<Verdict>,
 }
 
-/// Something that is so without being measured, of all three sides.
+/// A property of all three sides that is not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// What.
+    /// The name of the property.
     pub name: String,
-    /// How much, of each side.
+    /// Its value for each side.
     pub figures: [f64; 3],
 }
 
 impl Chapter {
-    /// The sides that any row has, in order.
+    /// Returns the sides that occur in a row, in order.
     pub fn measured_sides(&self) -> Vec<Side> {
         let has = |side: &Side| self.rows.iter().any(|row| row.sides().any(|known| known == *side));
         Side::EVERY.into_iter().filter(has).collect()
     }
 
-    /// The workloads, in order.
+    /// Returns the names of the workloads, in order.
     pub fn workloads(&self) -> Vec<&'static str> {
         let mut names: Vec<_> = self.rows.iter().map(|row| row.workload).collect();
         names.dedup();
         names
     }
 
-    /// The rows of a workload.
+    /// Returns the rows of a workload.
     pub fn rows_of<'a>(&'a self, workload: &'a str) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| row.workload == workload)
     }
 
-    /// What there is to say about a workload.
+    /// Returns the note on a workload.
     pub fn note(&self, workload: &str) -> &'static str {
         self.notes.iter().find(|(name, _)| *name == workload).map_or("", |(_, note)| note)
     }
 }
 
-/// A line of a patch's own table: what it reports before and after, as it is written, and how many
-/// times as fast that is.
+/// A line of a patch's own table: its name, the printed figures before and after, and the gain as a
+/// factor.
 pub type Published = (&'static str, &'static str, &'static str, f64);
 
-/// The titles of a table of [`Published`] with ours next to it, in this unit.
+/// Returns the titles of a table of [`Published`] with the lab's figures next to it, in the unit
+/// `ours`.
 pub fn titles(theirs: &'static str, ours: &'static str) -> [String; 9] {
     [
         theirs.to_owned(),
@@ -95,13 +96,14 @@ pub fn titles(theirs: &'static str, ours: &'static str) -> [String; 9] {
     ]
 }
 
-/// A line of such a table.
+/// Returns a line of such a table.
 pub fn line((name, before, after, gain): Published, row: Option<&Row>) -> Vec<String> {
     let theirs = [name.to_owned(), before.to_owned(), after.to_owned(), times(gain)];
     theirs.into_iter().chain(ours(row)).collect()
 }
 
-/// Medians of a row's sides, and how many times as fast as the baseline the patch and extern4 are.
+/// Returns the medians of a row's sides, then the speed of the patch and of extern4 as a multiple
+/// of the baseline's.
 pub fn ours(row: Option<&Row>) -> [String; 5] {
     let median = |side| maybe(row.and_then(|row| row.nanos(side).median()));
     let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Baseline)));
@@ -109,7 +111,7 @@ pub fn ours(row: Option<&Row>) -> [String; 5] {
     [baseline, patch, extern4, gain(Side::Patch), gain(Side::Extern4)]
 }
 
-/// How many times.
+/// Formats a factor.
 pub fn times(n: f64) -> String {
     if n.is_finite() { format!("{n:.2}x") } else { figure(n) }
 }

@@ -1,26 +1,31 @@
-//! What more CPUs would do than there are here: a simulation of caches that run what the audit has
-//! noted.
+//! A simulation of cache coherence, for more CPUs than this machine has. It replays the accesses
+//! that the audit recorded.
 //!
-//! For each mechanism the audit notes, in order, which cache lines an operation uses and how, on
-//! two threads with a thing of their own each. Any number of CPUs repeats that: the even ones what
-//! the first thread did, the odd ones what the second did. A line that both threads used is the
-//! same for all CPUs, any other is a CPU's own.
+//! For each mechanism the audit records, in order, which cache lines an operation uses and how. Two
+//! threads do the operation, each on an object of its own. Any number of simulated CPUs repeats the
+//! recordings. Even CPUs replay the first thread, odd ones the second. All CPUs share a line that
+//! both threads used. Of any other line, each CPU has its own.
 //!
-//! * An operation takes as long as one thread was measured to take for it, when every line is in
-//!   the CPU's own cache; that time is spread evenly between the accesses.
-//! * A line is in one cache alone, and may be written there, or in any number, and may be read
-//!   (MESI, where E and M cost the same). A line that has to come from another cache takes
-//!   [`Latencies`], of which who has it keeps it for the first half: so long the request is under
-//!   way. Who wants it meanwhile waits for his turn, in the order in which they ask.
-//! * A lock is a line that has to be written. If the lock is taken by then, it is waited for; who
-//!   has waited longest tries again when it is released, which means that he fetches the line, and
-//!   somebody who is nearer may be faster, as with the library's mutex.
+//! * While every line is in the CPU's own cache, an operation takes the time that was measured with
+//!   one thread. That time is spread evenly between the accesses.
+//! * A line is either in a single cache, whose CPU may write it, or in any number of caches, whose
+//!   CPUs may read it. This is MESI, where E and M cost the same. A transfer from another cache
+//!   takes [`Latencies`]. The request is under way for the first half of that time, and the
+//!   previous holder may still use the line until it arrives. Further requests wait, and are served
+//!   in the order in which they were made.
+//! * A lock is a line that has to be written. A CPU that finds the lock taken waits for it. When
+//!   the lock is released, the CPU that has waited longest tries again. It has to fetch the line
+//!   first, so a CPU that is nearer may overtake it, as with the library's mutex.
 //!
-//! What is not in it: more lines than a cache holds, memory, sizes of buses and how lines are
-//! spread over them, accesses that a CPU makes at the same time, stores that wait in a buffer,
-//! prefetching, hyperthreads, sleeping and waking of who waits for a lock, and lines that take no
-//! notes: names, counts of `Arc`, the allocator's. Where figures of one and of two threads were
-//! measured, the report has the prediction beside them.
+//! The simulation leaves out:
+//!
+//! * caches that overflow, memory, bus widths, and how lines are spread over buses;
+//! * accesses that a CPU makes at the same time, store buffers, prefetching, hyperthreads;
+//! * threads that sleep while they wait for a lock, and their wakeups;
+//! * lines that the audit does not record: names, counts of `Arc`, the allocator's.
+//!
+//! If figures of one and of two threads were measured, the report shows the prediction next to
+//! them.
 
 mod caches;
 mod curve;

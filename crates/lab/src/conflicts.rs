@@ -1,15 +1,15 @@
-//! Do calls that commute meet on a cache line?
+//! Checks whether calls that commute conflict on a cache line.
 //!
-//! Which calls commute, [`spec`](crate::spec) says. Each such pair is made on a volume by two
-//! threads, one call after the other, while the audit notes which cache lines they touch, in a
-//! build of its own. The pair is free of conflicts if there is no line that one writes and the
-//! other uses: such calls scale, on any number of CPUs. The authors of sv6 did that with 13,664
-//! tests of 18 calls, of which Linux had 68 % free of conflicts and sv6 99 % (SOSP 2013).
+//! [`spec`](crate::spec) says which calls commute. Two threads make each such pair of calls on a
+//! volume, one call after the other. The audit, in a separate build, records which cache lines they
+//! touch. A pair is free of conflicts if there is no line that one call writes and the other uses.
+//! Such calls scale on any number of CPUs. The authors of sv6 made 13,664 such tests of 18 calls.
+//! In Linux 68 % of them were free of conflicts, in sv6 99 % (SOSP 2013).
 //!
-//! Two calls may meet by chance: two names in one stripe of a table, a commit at that moment, or a
-//! structure that one thread has to make anew. So a pair that meets is made again in other
-//! directories, and both figures are told: how many were free at the first try, and how many at one
-//! of [`TRIES`].
+//! Two calls may conflict by chance. Two names may fall into one stripe of a table, a commit may
+//! run, or one thread may have to create a structure. So a pair with a conflict is made again in
+//! other directories. The report has two figures: the pairs free of conflicts at the first try, and
+//! those free at one of [`TRIES`].
 
 #[cfg(feature = "audit")]
 mod field;
@@ -29,16 +29,16 @@ use extern4_measure::verdict::Verdict;
 #[cfg(feature = "audit")]
 pub use self::{run::run, setup::Setup};
 
-/// So often a pair is made, while its calls meet.
+/// The most tries of a pair, while its calls conflict.
 pub const TRIES: usize = 4;
-/// Calls of a kind that are made instruction by instruction for the report.
+/// Calls of each kind that are single-stepped for the report.
 #[cfg(feature = "audit")]
 const STEPPED: usize = 2;
-/// Pairs with the same two kinds of calls, at most, in the sample: a kind with many arguments has
-/// many more than others have.
+/// The most pairs of the same two kinds of calls in the sample. A kind with many arguments has many
+/// more pairs than others have.
 pub const PAIRS_OF_A_CELL: usize = 40;
 
-/// Makes all pairs on both volumes.
+/// Tests all pairs on both volumes.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -> crate::Result<()> {
     use extern4_vfs::SuperOptions;
@@ -57,20 +57,20 @@ pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -
     Ok(())
 }
 
-/// What a volume is.
+/// A kind of volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// The VFS over its file system in memory, which is made for tests.
+    /// The VFS over its file system in memory, which exists for tests.
     Memory,
     /// The VFS over ext4.
     Ext4,
 }
 
 impl On {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Ext4, Self::Memory];
 
-    /// As it is told.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memfs",
@@ -78,28 +78,28 @@ impl On {
         }
     }
 
-    /// The one that has this name.
+    /// Returns the kind with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|on| on.name() == name)
     }
 }
 
-/// A pair of calls that commute, as it was made.
+/// The result for a pair of calls that commute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
     /// The calls.
     pub kinds: [Kind; 2],
-    /// What the calls share.
+    /// The objects that the calls share.
     pub nearness: Nearness,
-    /// They did not meet when they were made for the first time.
+    /// There was no conflict at the first try.
     pub at_first: bool,
-    /// What they meet on, by name: each time, or if that differs, the last time. Nothing, if they
-    /// did not meet in one of the tries.
+    /// The names of the fields in conflict at each try, or if there are none, at the last try.
+    /// Empty if one of the tries had no conflict.
     pub fields: BTreeSet<String>,
 }
 
 impl Test {
-    /// Free of conflicts in one of the tries.
+    /// Returns whether one of the tries was free of conflicts.
     pub fn is_free(&self) -> bool {
         self.fields.is_empty()
     }
@@ -112,7 +112,7 @@ impl Test {
         self.kinds == [one, other] || self.kinds == [other, one]
     }
 
-    /// Its kinds, in whichever order its calls are.
+    /// Returns its kinds, sorted.
     fn cell_of(&self) -> [Kind; 2] {
         let mut kinds = self.kinds;
         kinds.sort();
@@ -120,14 +120,14 @@ impl Test {
     }
 }
 
-/// How many of some tests are free of conflicts.
+/// The numbers of tests, and of those free of conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// All.
+    /// The number of tests.
     pub tests: usize,
-    /// Those that were free when they were made for the first time.
+    /// The tests free of conflicts at the first try.
     pub at_first: usize,
-    /// Those that were free in one of the tries.
+    /// The tests free of conflicts at one of the tries.
     pub free: usize,
 }
 
@@ -140,47 +140,47 @@ impl Share {
         })
     }
 
-    /// Percent that were free in one of the tries; not a number without a test.
+    /// Returns the percentage free of conflicts at one of the tries; NaN without a test.
     pub fn percent(self) -> f64 {
         100.0 * self.free as f64 / self.tests as f64
     }
 
-    /// Percent that were free at the first.
+    /// Returns the percentage free of conflicts at the first try.
     pub fn percent_at_first(self) -> f64 {
         100.0 * self.at_first as f64 / self.tests as f64
     }
 }
 
-/// Fields on a line that calls meet on.
+/// Fields on a line in conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offender<'m> {
-    /// Which.
+    /// The names of the fields.
     pub field: &'m str,
-    /// Pairs that meet there.
+    /// The number of pairs with a conflict there.
     pub pairs: usize,
-    /// Those of them whose calls share nothing but the file system.
+    /// How many of these pairs share nothing but the file system.
     pub apart: usize,
 }
 
-/// All tests on a volume.
+/// The results of all tests on a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     /// The volume.
     pub on: On,
-    /// The tests, in an order that looks like chance.
+    /// The tests, in a pseudo-random order.
     pub tests: Vec<Test>,
-    /// Locked instructions of a call that took no notes, on the average of some: counts of `Arc`,
-    /// the allocator's. What they are done to may be what two calls meet on, unseen.
+    /// The mean number of locked instructions of a call that the audit does not record: counts of
+    /// `Arc`, the allocator's. Two calls may conflict on their targets, unseen.
     pub unseen: Vec<(Kind, f64)>,
 }
 
 impl Matrix {
-    /// All pairs there are, most of which are of the few kinds with many arguments.
+    /// Returns the share of all pairs, most of which are of the few kinds with many arguments.
     pub fn whole(&self) -> Share {
         Share::of(self.tests.iter())
     }
 
-    /// The first of each two kinds of calls.
+    /// The sample: the first [`PAIRS_OF_A_CELL`] tests of each two kinds of calls.
     fn sample(&self) -> impl Iterator<Item = &Test> {
         let mut taken = BTreeMap::<_, usize>::new();
         self.tests.iter().filter(move |test| {
@@ -190,27 +190,27 @@ impl Matrix {
         })
     }
 
-    /// All pairs of the sample.
+    /// Returns the share of the sample.
     pub fn all(&self) -> Share {
         Share::of(self.sample())
     }
 
-    /// Those of which both calls only read.
+    /// Returns the share of the sample whose calls only read.
     pub fn reading(&self) -> Share {
         Share::of(self.sample().filter(|test| test.reads_only()))
     }
 
-    /// Those of two kinds of calls.
+    /// Returns the share of the sample with these two kinds of calls.
     pub fn cell(&self, one: Kind, other: Kind) -> Share {
         Share::of(self.sample().filter(|test| test.is_of(one, other)))
     }
 
-    /// Those whose calls share so much.
+    /// Returns the share of the sample whose calls share this much.
     pub fn near(&self, nearness: Nearness) -> Share {
         Share::of(self.sample().filter(|test| test.nearness == nearness))
     }
 
-    /// What calls of the sample meet on: what most pairs do first.
+    /// Returns the fields that calls of the sample conflict on, those of most pairs first.
     pub fn offenders(&self) -> Vec<Offender<'_>> {
         let mut offenders = BTreeMap::<&str, Offender<'_>>::new();
         for test in self.sample() {
@@ -225,7 +225,7 @@ impl Matrix {
         offenders
     }
 
-    /// The goals. The first try decides.
+    /// Returns the verdicts on the goals. The first try decides.
     pub fn verdicts(&self) -> [Verdict; 3] {
         let at_least = |what: &str, bound: f64, share: Share| Verdict {
             goal: format!("{}, {what}: at least {bound} % free of conflicts", self.on.name()),

@@ -1,6 +1,6 @@
-//! What an operation does to shared memory: counted in a build of its own, with the feature
-//! `audit`, whose atomics and locks take notes and so cannot be timed. A file carries it to the
-//! build that measures.
+//! Accesses of an operation to shared memory. A separate build with the feature `audit` counts
+//! them: its atomics and locks record each access, and so cannot be timed. A file carries the
+//! counts to the build that measures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,79 +12,79 @@ use crate::conflicts::Matrix;
 use crate::line_conflicts::LineConflict;
 use crate::plan::Side;
 
-/// What the file is called that has operations in order, for the [simulation](crate::coherence).
+/// The extension of the file of recorded operations, for the [simulation](crate::coherence).
 const TRACES: &str = "traces";
-/// And that with the [matrices](crate::conflicts).
+/// The extension of the file with the [matrices](crate::conflicts).
 const CONFLICTS: &str = "conflicts";
-/// The ending of the file with [conflicts on cache lines](crate::line_conflicts).
+/// The extension of the file with [conflicts on cache lines](crate::line_conflicts).
 const LINE_CONFLICTS: &str = "line_conflicts";
 
-/// What was counted for one operation of one side.
+/// The counts of one operation of one side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What is done.
+    /// The name of the operation.
     pub operation: String,
-    /// By whom.
+    /// The side that executes it.
     pub side: Side,
-    /// Locked instructions that the CPU executes for it: a lock that nobody waits for takes two.
+    /// Locked instructions that the CPU executes for it. A lock without contention takes two.
     pub locked: f64,
-    /// Cache lines that one of two threads writes and the other uses, both at the operation with
-    /// things of their own.
+    /// Cache lines that one of two threads writes and the other uses, while both do the operation
+    /// on their own objects.
     pub conflicts: f64,
 }
 
-/// How many instructions one operation of one side takes.
+/// The instructions of one operation of one side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Length {
-    /// What is done.
+    /// The name of the operation.
     pub operation: String,
-    /// By whom.
+    /// The side that executes it.
     pub side: Side,
-    /// Instructions, on the average.
+    /// Instructions, on average.
     pub instructions: f64,
 }
 
-/// All that was counted.
+/// All counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     figures: Vec<Figure>,
     lengths: Vec<Length>,
     replays: Vec<Replay>,
-    /// Calls that commute, and whether they meet.
+    /// Pairs of calls that commute, and whether they conflict.
     pub matrices: Vec<Matrix>,
-    /// Operations of mechanisms that commute, and the lines that they meet on.
+    /// Pairs of operations that commute, and their conflicts on cache lines.
     pub line_conflicts: Vec<LineConflict>,
 }
 
 impl Counted {
-    /// What was counted for an operation of a side, if it was.
+    /// Returns the counts of an operation of a side, if there are any.
     pub fn get(&self, operation: &str, side: Side) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.operation == operation && figure.side == side)
     }
 
-    /// What was counted for these operations, of each side.
+    /// Returns the counts of these operations, of each side.
     pub fn of(&self, operations: &[&str]) -> Vec<Figure> {
         let of_each_side =
             |operation| Side::ALL.into_iter().filter_map(move |side| self.get(operation, side));
         operations.iter().flat_map(|operation| of_each_side(operation)).cloned().collect()
     }
 
-    /// How many instructions an operation of a side takes, if they were counted.
+    /// Returns the instructions of an operation of a side, if they were counted.
     pub fn instructions(&self, operation: &str, side: Side) -> Option<&Length> {
         self.lengths.iter().find(|length| length.operation == operation && length.side == side)
     }
 
-    /// What was noted of an operation of a side, in order, if it was.
+    /// Returns the recorded accesses of an operation of a side, in order, if there are any.
     pub fn replay(&self, operation: &str, side: Side) -> Option<&Replay> {
         self.replays.iter().find(|replay| replay.operation == operation && replay.side == side)
     }
 
-    /// Notes how many instructions an operation of a side takes.
+    /// Adds the instructions of an operation of a side.
     pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: f64) {
         self.lengths.push(Length { operation: operation.to_owned(), side, instructions });
     }
 
-    /// Reads a file, and those beside it, where they are.
+    /// Reads a file, and the files next to it that exist.
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let beside = |extension| fs::read_to_string(file.with_extension(extension)).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Counted {
         })
     }
 
-    /// Writes a file, and three beside it.
+    /// Writes a file, and three next to it.
     pub fn write(&self, file: &Path) -> Result<()> {
         let mut text = String::new();
         for Figure { operation, side, locked, conflicts } in &self.figures {
@@ -128,12 +128,12 @@ impl Counted {
         Ok(())
     }
 
-    /// Counts what `one` does, and what it and `other` do to each other on two threads.
+    /// Counts the accesses of `one`, and its conflicts with `other` on two threads.
     #[cfg(feature = "audit")]
     pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
         use extern4_sync::audit;
-        // A step takes microseconds, and a note next to nothing: so only few calls are stepped
-        // through, and many noted.
+        // A step takes microseconds, a recorded access next to nothing. So few calls are stepped
+        // through, and many recorded.
         const STEPPED: u32 = 4;
         const NOTED: u32 = 25;
         let (footprints, lines) = side_by_side(&one, other);
@@ -142,14 +142,14 @@ impl Counted {
         let stepped = audit::locked_instructions(|| (0..STEPPED).for_each(|_| one()));
         let ((), noted) = audit::record(|| (0..NOTED).for_each(|_| one()));
         let noted = noted.locked_instructions() as f64 / f64::from(NOTED);
-        // Notes leave out counts of `Arc`; few steps may leave out what is done now and then.
+        // Records leave out the counts of `Arc`. Few steps may leave out rare work.
         let locked = stepped.map_or(f64::NAN, |((), locked)| (locked as f64 / f64::from(STEPPED)).max(noted));
         self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
     }
 }
 
-/// What two operations do, each on a thread and a CPU of its own, and how many lines there are that
-/// one writes and the other uses.
+/// Records two operations, each on a thread and a CPU of its own. Returns their accesses, and the
+/// number of lines that one writes and the other uses.
 #[cfg(feature = "audit")]
 pub(crate) fn side_by_side(
     one: impl Fn(),
@@ -161,9 +161,9 @@ pub(crate) fn side_by_side(
     (footprints, lines)
 }
 
-/// Has `act` done on the CPU of this number among those that the thread may run on, if there is
-/// one: what each CPU has for itself shows only so. Where threads may run is as before when it is
-/// done.
+/// Returns `act` bound to the CPU of this number among those that the thread may run on, if there
+/// is one. Only so do per-CPU data show as separate. The returned function restores the thread's
+/// CPU set in the end.
 #[cfg(feature = "audit")]
 fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -172,7 +172,7 @@ fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {
         if let Some(cpu) = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).nth(number) {
             let mut only = CpuSet::new();
             only.set(cpu);
-            // Where it is refused, lines are in conflict that need not be.
+            // If the kernel refuses, some lines conflict without need.
             let _ = sched_setaffinity(None, &only);
         }
         act();

@@ -1,9 +1,9 @@
-//! Instructions of an operation, counted by callgrind from this program in a run that does nothing
+//! Instructions of an operation: callgrind counts them in a run of this program that does nothing
 //! else.
 //!
-//! An operation takes the instructions that a long run has more than a short one, by the operations
-//! in between. Of a [`load`] only its batches count: work of other threads, such as commits,
-//! depends on how long it takes.
+//! The difference in instructions between a long and a short run, divided by the difference in
+//! operations, is the figure. Of a [`load`] only its batches count: the work of other threads, such
+//! as commits, depends on its duration.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,21 +13,21 @@ use crate::counted::Counted;
 use crate::plan::{Plan, Repeated, Side};
 use crate::{Result, may_exec};
 
-/// The hidden command of this program that does something over and over, and says how many
-/// operations that were: `repeat WHAT SIDE TIMES`.
+/// The hidden command of this program that repeats an operation and prints how many operations it
+/// did: `repeat WHAT SIDE TIMES`.
 pub const REPEAT: &str = "repeat";
 
-/// What is counted.
+/// The part of a run whose instructions are counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Counts {
     /// The whole run.
     All,
-    /// Batches of a load.
+    /// Only the batches of a load.
     Batches,
 }
 
-/// Instructions of an operation of one side, by a short run and a long one, of so many times each.
-/// `None` if it is nothing that is done a number of times.
+/// Returns the instructions of an operation of one side, from a short run and a long one of `times`
+/// repetitions. Returns `None` if the long run did no more operations than the short one.
 pub fn per_operation(what: &str, side: Side, counts: Counts, times: [u64; 2]) -> Result<Option<f64>> {
     let run = |times: u64| -> Result<(f64, f64)> {
         let only = matches!(counts, Counts::Batches).then(|| format!("*{}*", load::COUNTED));
@@ -42,7 +42,7 @@ pub fn per_operation(what: &str, side: Side, counts: Counts, times: [u64; 2]) ->
 /// Operations of a short run, and of a long one.
 const RUNS: [u64; 2] = [1_000, 11_000];
 
-/// Counts for all sides what `may_exec` has operations for. Where there is no callgrind, nothing.
+/// Counts the operations of `may_exec` for all sides; does nothing without callgrind.
 pub fn count(counted: &mut Counted, say: &mut dyn FnMut(&str)) -> Result<()> {
     if !callgrind::is_there() {
         say("no valgrind: instructions are not counted");
@@ -58,7 +58,7 @@ pub fn count(counted: &mut Counted, say: &mut dyn FnMut(&str)) -> Result<()> {
     Ok(())
 }
 
-/// The hidden command: an operation of `may_exec`, or batches of a workload.
+/// Runs the hidden command: an operation of `may_exec`, or batches of a workload.
 pub fn repeat(mut args: impl Iterator<Item = String>) -> Result<()> {
     let what = args.next().ok_or("what?")?;
     let side = args.next().and_then(|name| Side::of_name(&name)).ok_or("which side?")?;
@@ -72,7 +72,7 @@ pub fn repeat(mut args: impl Iterator<Item = String>) -> Result<()> {
     Ok(())
 }
 
-/// Does batches of a workload, and tells how many operations these were.
+/// Does batches of a workload, and returns how many operations these were.
 fn repeat_workload(workload: String, side: Side, batches: u64) -> u64 {
     let repeated = Repeated::new(workload, side, batches);
     crate::chapters(&Plan::repeat(repeated.clone()), &Counted::default(), &mut |_| {}, &mut || {});

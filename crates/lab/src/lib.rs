@@ -1,25 +1,25 @@
-//! The lab: mechanisms on the hot paths of extern4, each beside what it replaces, measured.
+//! The lab: measures mechanisms on the hot paths of extern4 next to the code that they replace.
 //!
-//! Of every mechanism there are three implementations, which pass the same tests:
+//! Every mechanism has three implementations, which pass the same tests:
 //!
-//! | side | what it is |
+//! | side | meaning |
 //! | --- | --- |
 //! | baseline | the code that a patch to Linux replaced |
 //! | patch | the idea of that patch, with its structures and its locking |
 //! | extern4 | the code of extern4 in production, called as production calls it |
-//! | 6.19 | what Linux merged instead, where that is something else |
+//! | 6.19 | the code that Linux merged instead, if that is not the patch |
 //!
-//! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms;
-//!   [`volume`] is where the first two are at home.
+//! * [`acl`], [`may_exec`], [`open_files`], [`mbcache`] and [`buffer_cache`] are the mechanisms.
+//!   The first two run on a [`volume`].
 //! * [`plan`] and [`row`] are the rules of measurement: one binary, the sides in turn, medians and
 //!   quartiles (`extern4-measure`).
-//! * [`counted`] is what cannot be counted while one measures, and so comes from a build with the
-//!   feature `audit`; [`instructions`] come from callgrind.
-//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether those meet on a
-//!   cache line; [`line_conflicts`] are those of a mechanism's operations, on all three sides;
-//!   [`coherence`] simulates more CPUs than there are.
-//! * [`traces`] are what programs asked for by path, played through the sides of [`may_exec`].
-//! * [`report`] tells.
+//! * [`counted`] holds figures that cannot be counted during a measurement. They come from a build
+//!   with the feature `audit`. [`instructions`] come from callgrind.
+//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether such calls
+//!   conflict on a cache line. [`line_conflicts`] asks the same of a mechanism's operations, on all
+//!   three sides. [`coherence`] simulates more CPUs than the machine has.
+//! * [`traces`] are recorded lookups of programs by path, played through the sides of [`may_exec`].
+//! * [`report`] writes the report.
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -50,16 +50,16 @@ use plan::Plan;
 use report::Report;
 use report::machine::Machine;
 
-/// Counts, for the rows that tell of allocations.
+/// Counts allocations, for the rows that report them.
 #[global_allocator]
 static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
 
-/// What goes wrong is told, not handled.
+/// A result whose error is only reported, not handled.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Measures everything by `plan`, writes the report to `folder`, and returns the chapters.
 ///
-/// `say` hears what is under way.
+/// `say` is called with each step that begins.
 pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<Chapter>> {
     let mut machine = Machine::look();
     let chapters = chapters(plan, counted, say, &mut || machine.time_a_line());

@@ -1,8 +1,8 @@
 //! Conflicts on cache lines between two operations of a mechanism that commute.
 //!
 //! [`conflicts`](crate::conflicts) examines the calls of a whole file system, which the baseline
-//! and the patch are not. This module compares all three sides: two threads make two operations
-//! that commute, and it counts the lines that one writes and the other uses.
+//! and the patch are not. This module compares all three sides. Two threads do two operations that
+//! commute, and the audit counts the lines that one writes and the other uses.
 
 use std::collections::BTreeMap;
 
@@ -31,11 +31,11 @@ pub struct Pair<'m> {
     pub mechanism: &'m str,
     /// The operations.
     pub operations: &'m [String; 2],
-    /// Lines, by side.
+    /// The number of lines, by side.
     pub lines: [Option<usize>; 3],
 }
 
-/// All pairs, in the order in which they were counted.
+/// Returns all pairs, in the order in which they were counted.
 pub fn pairs(line_conflicts: &[LineConflict]) -> Vec<Pair<'_>> {
     let mut pairs: Vec<Pair<'_>> = Vec::new();
     for LineConflict { mechanism, operations, side, lines } in line_conflicts {
@@ -52,7 +52,7 @@ pub fn pairs(line_conflicts: &[LineConflict]) -> Vec<Pair<'_>> {
     pairs
 }
 
-/// Of each mechanism, how many pairs there are, and how many of them meet nowhere, by side.
+/// Returns for each mechanism the number of pairs, and by side how many of them have no conflict.
 pub fn free<'m>(pairs: &[Pair<'m>]) -> Vec<(&'m str, usize, [usize; 3])> {
     let mut order = Vec::new();
     let mut sums = BTreeMap::new();
@@ -70,13 +70,13 @@ pub fn free<'m>(pairs: &[Pair<'m>]) -> Vec<(&'m str, usize, [usize; 3])> {
 }
 
 impl LineConflict {
-    /// As a line of a file.
+    /// Formats the conflict as a line of a file.
     pub fn to_text(&self) -> String {
         let Self { mechanism, operations: [one, other], side, lines } = self;
         format!("{mechanism}\t{one}\t{other}\t{}\t{lines}", side.name())
     }
 
-    /// That of a line; `None` if it is something else.
+    /// Parses a line; returns `None` if it is malformed.
     pub fn of_text(line: &str) -> Option<Self> {
         let [mechanism, one, other, side, lines] = line.split('\t').collect::<Vec<_>>()[..] else {
             return None;
@@ -90,9 +90,10 @@ impl LineConflict {
     }
 }
 
-/// Makes each two of these operations of a side, one of `ours` and one of `theirs`, which are the
-/// same on another thread. All of them commute. Those that meet are made again, since they may by
-/// chance, and what counts is where they meet least.
+/// Counts the conflicts of each two of a side's operations, one of `ours` and one of `theirs`. Both
+/// are the same operations on two threads, and all of them commute. A pair with conflicts is
+/// repeated, since they may be there by chance. The least of [`TRIES`](crate::conflicts::TRIES)
+/// counts.
 #[cfg(feature = "audit")]
 pub fn count(
     counted: &mut crate::counted::Counted,

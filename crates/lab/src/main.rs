@@ -50,7 +50,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     Ok(())
 }
 
-/// Plays these traces, or all, and prints tables.
+/// Plays the traces in `args`, or all if there are none, and prints tables.
 fn traces(args: impl Iterator<Item = String>) -> Result<()> {
     let (quick, files): (Vec<_>, Vec<_>) = args.partition(|arg| arg == "--quick");
     let playing = if quick.is_empty() { Playing::FULL } else { Playing::QUICK };

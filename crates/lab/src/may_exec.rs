@@ -1,7 +1,8 @@
-//! May the caller search this directory: what each component of a path asks.
+//! Search permission: the check of each component of a path, whether the caller may search the
+//! directory.
 //!
-//! All sides are `extern4-vfs` as calls of a session use it. The others make another check in its
-//! walk: what Linux did up to 6.18, what was posted then, and what 6.19 has.
+//! All sides are `extern4-vfs`, called through sessions. The others have another check in the walk:
+//! that of Linux up to 6.18, that of the posted patch, and that of 6.19.
 
 mod calls;
 
@@ -18,7 +19,7 @@ use crate::row::{self, Row};
 use crate::traces::{self, Trace};
 use crate::volume::{File, PATH, Production, check_of, headers};
 
-/// The check of a side without its short way.
+/// Returns the check of a side without its short way.
 fn full_check_of(side: Side) -> Check {
     if side == Side::Extern4 { Check::Full } else { Check::General }
 }
@@ -32,7 +33,7 @@ const SOME: &str = "stat, of 1,000 paths";
 const MANY: &str = "stat, of 100,000 paths";
 const WORKLOADS: [&str; 6] = [STAT, CHECKS, BUILD, FULL, SOME, MANY];
 
-/// The files of a workload, and the paths that it asks for.
+/// Returns the files of a workload, and the paths that it asks for.
 fn files(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
     match workload {
         BUILD => build(plan),
@@ -41,14 +42,16 @@ fn files(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
     }
 }
 
-/// The recorded build of a C project. A quick plan has its first calls.
+/// Returns the files and paths of the recorded build of a C project. A quick plan has its first
+/// calls.
 fn build(plan: &Plan) -> (Vec<File>, Vec<String>) {
     let trace = Trace::named(BUILD_TRACE).expect("a trace of the repository");
     let calls = if plan.every_cell { usize::MAX } else { 5_000 };
     (trace.files(), trace.paths().take(calls).map(str::to_owned).collect())
 }
 
-/// So many files, a hundred in each directory, and their paths; fewer in a hurry.
+/// Returns the files of a working set, a hundred in each directory, and their paths. A quick plan
+/// has fewer.
 fn working_set(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
     let number = if workload == SOME || !plan.every_cell { 1_000 } else { 100_000 };
     let mut files = vec![File::directory("/set")];
@@ -101,7 +104,7 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
     let length = |operation, side| Some(counted.instructions(operation, side)?.instructions);
     let share = |of: &dyn Fn(Side) -> Option<f64>| Some(of(Side::Extern4)? / of(Side::Baseline)?);
     let check = |side| length(CHECK, side);
-    // What more components cost.
+    // The cost of more components.
     let component = |side| Some(length(LONG, side)? - length(SHORT, side)?);
     let stat = rows.iter().find(|row| row.workload == STAT && row.threads == 1);
     let a_check = "instructions of a search check: extern4 by baseline";
@@ -115,7 +118,8 @@ fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
     verdicts
 }
 
-/// The share of checks that each side answers the short way, of each trace; a quick plan has one.
+/// Returns the share of checks that each side answers the short way, for each trace. A quick plan
+/// has one trace.
 fn shares(plan: &Plan) -> Vec<(String, [f64; 4])> {
     let traces =
         if plan.repeated.is_some() { Vec::new() } else { traces::all().expect("they are in the repository") };
@@ -123,7 +127,7 @@ fn shares(plan: &Plan) -> Vec<(String, [f64; 4])> {
     traces.map(|file| traces::shares(&file).expect("a trace")).collect()
 }
 
-/// The patch's own figures next to ours.
+/// Returns the patch's own figures next to the lab's.
 fn table(rows: &[Row], shares: &[(String, [f64; 4])]) -> Table {
     let of = |workload, threads| rows.iter().find(|row| row.workload == workload && row.threads == threads);
     let mut table = Table::new(1, chapter::titles("", "ns"));
@@ -187,13 +191,13 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What [`instructions`](crate::instructions) are counted of.
+/// The operations whose [`instructions`](crate::instructions) are counted.
 pub const REPEATED: [&str; 3] = [CHECK, SHORT, LONG];
 const CHECK: &str = "a search check";
 const SHORT: &str = "stat by 4 components";
 const LONG: &str = "stat by 12 components";
 
-/// Does one of [`REPEATED`] so many times.
+/// Does one of [`REPEATED`] `times` times.
 pub fn repeat(operation: &str, side: Side, times: u64) -> Result<()> {
     let mut files = headers();
     let dir = |depth| (0..depth).map(|n| format!("/d{n}")).collect::<String>();
@@ -203,7 +207,7 @@ pub fn repeat(operation: &str, side: Side, times: u64) -> Result<()> {
     let volume = Production::new(check_of(side), &files);
     let directories = ["/usr"; 16].map(|path| volume.directory(path));
     let act: &dyn Fn() = match operation {
-        // Sixteen, so that the rest hardly counts.
+        // The check covers sixteen directories, so that the rest hardly counts.
         CHECK => &|| calls::check(&volume, &directories),
         SHORT => &|| calls::stat(&volume, PATH),
         LONG => &|| calls::stat(&volume, &deep),
@@ -214,7 +218,7 @@ pub fn repeat(operation: &str, side: Side, times: u64) -> Result<()> {
     Ok(())
 }
 
-/// Operations that are noted in order, each for the workload that does them.
+/// Recorded operations, each with its workload.
 const REPLAYED: [(&str, &str); 1] = [(CHECKS, CHECKS)];
 
 const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks took the short way: 90.9 %. stat of `/usr/include/linux/fs.h` in a loop, on ext4, on a \
@@ -222,7 +226,7 @@ const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks too
     | | operations a second |\n|---|---:|\n| before | 3,640,352 |\n| after | 3,797,258 (+4 %) |\n\n\
     What was merged later, in another form, has 5 % for access(2).";
 
-/// Counts what the sides do to shared memory.
+/// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
     Side::ALL.into_iter().for_each(|side| count_side(counted, side));

@@ -1,11 +1,11 @@
-//! Shared attributes: a block that holds what a file is to have for attributes is found by its
-//! hash.
+//! Shared attributes: files with equal attributes share a block, which is found by the hash of its
+//! contents.
 //!
-//! The baseline and the patch are made here, after the mbcache of Linux up to 4.5 and the one that
-//! took its place. extern4 is the cache of `extern4-ext4`, with the word by which it joins and
-//! leaves blocks. What is measured is an attribute of a file being set, as far as the cache is
-//! concerned: there is no journal, and what a block holds is one number. Then the same through
-//! `setxattr`.
+//! The baseline and the patch are reimplemented here, after the mbcache of Linux up to 4.5 and the
+//! one that replaced it. extern4 is the cache of `extern4-ext4`, with the reference count by which
+//! files join and leave blocks. The workload sets an attribute of a file, as far as the cache is
+//! concerned: there is no journal, and a block holds one number. A second workload sets attributes
+//! through `setxattr`.
 
 mod baseline;
 mod blocks;
@@ -40,35 +40,35 @@ use extern4_measure::verdict::Verdict;
 
 use grid::{CELLS, Cell};
 
-/// A cache of blocks by the hash of what they hold, and its way to join and leave them.
+/// A cache of blocks by the hash of their contents. Files join and leave blocks through it.
 pub trait Cache: Send + Sync {
-    /// An empty one.
+    /// Creates an empty cache.
     fn new() -> Self;
 
-    /// A block that holds `value`, whose hash that is, and that one file more has now. `None` if
-    /// there is none, or none that another file may join.
+    /// Finds a block that holds `value`, which has this hash, adds one file to its count, and
+    /// returns it. Returns `None` if there is no such block that another file may join.
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32>;
 
-    /// A block has been written, and one file has it: from now on it can be found.
+    /// Adds a block that has been written and belongs to one file. From now on it can be found.
     fn add(&self, blocks: &Blocks, hash: u32, block: u32);
 
-    /// A file leaves a block with this hash. True if it was the last: then nobody finds the block
-    /// any more.
+    /// Removes one file from the count of a block with this hash. Returns true if it was the last:
+    /// then no lookup finds the block any more.
     fn leave(&self, blocks: &Blocks, hash: u32, block: u32) -> bool;
 
-    /// Files that have a block, as this cache counts them.
+    /// Returns how many files have a block, as this cache counts them.
     fn count(&self, blocks: &Blocks, block: u32) -> u32;
 
-    /// Blocks that can be found.
+    /// Returns how many blocks can be found.
     fn entries(&self) -> u64;
 
-    /// Bytes of its tables and of the entries that are in it.
+    /// Returns the bytes of its tables and of the entries in them.
     fn bytes(&self) -> u64;
 }
 
-/// The hash of a value.
+/// Returns the hash of a value.
 fn hash(value: u32) -> u32 {
-    // A bijection: two values never have the same.
+    // A bijection: different values have different hashes.
     value.wrapping_mul(0x85eb_ca6b).rotate_left(13).wrapping_mul(0xc2b2_ae35)
 }
 
@@ -109,7 +109,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     }
 }
 
-/// The same through `setxattr`; nothing where there is no volume to be had.
+/// Measures the workload through `setxattr`. Returns no rows if no volume can be made.
 fn through(plan: &Plan, say: &mut dyn FnMut(&str)) -> Vec<Row> {
     let mut rows = Vec::new();
     let most =
@@ -194,8 +194,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Operations that are noted in order, each for the workload that does them: with few values each
-/// is a value of many files of all threads, with very many hardly any is found.
+/// Recorded operations, each with its workload. With few values, each value belongs to many files
+/// of all threads. With very many, a value is hardly ever found.
 const REPLAYED: [(&str, &str); 2] = [(SET_COMMON, CELLS[0].name), (SET_FRESH, CELLS[CELLS.len() - 1].name)];
 
 const PUBLISHED: &str = "xattr-bench: P processes set an attribute on F files each, its value one of V. Its grid stands next to ours in the page's table. An \
@@ -206,14 +206,14 @@ const THEIRS: &str = "The patch: xattr-bench, seconds, the mean of five: P proce
     on ext4 in memory; a process of theirs is a thread of ours, since the library lives in one process, and sets so many attributes as the full report says. \
     Where there is `-`, the kernel was locked up, or nothing was measured.";
 
-/// The patch's table ends there, and so does the room of a volume with so many files for each.
+/// The most processes in the patch's table. A volume has no room for the files of more threads.
 const MOST_PROCESSES: usize = 64;
 
-/// P of the patch's table.
+/// The values of P in the patch's table.
 const PROCESSES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Seconds that the patch reports, before and after, for P of 1, 2, 4, 8, 16, 32 and 64, for each
-/// of [`CELLS`]. Not a number where the kernel was locked up.
+/// The seconds that the patch reports, before and after, for P of 1, 2, 4, 8, 16, 32 and 64, for
+/// each of [`CELLS`]. NaN where the kernel locked up.
 const SECONDS: [[(f64, f64); 7]; CELLS.len()] = [
     [
         (0.158, 0.157),
@@ -352,7 +352,7 @@ const SECONDS: [[(f64, f64); 7]; CELLS.len()] = [
     ],
 ];
 
-/// The patch's own table next to ours.
+/// Returns the patch's own table with the lab's figures next to it.
 fn table(through: &[Row]) -> Table {
     let titles = PROCESSES.map(|p| format!("P={p}"));
     let mut table = Table::new(1, [String::new()].into_iter().chain(titles));
@@ -381,10 +381,10 @@ fn seconds_text(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.3}") } else { "-".to_owned() }
 }
 
-/// A counter: seconds of a run in which each thread sets so many attributes as is planned.
+/// A counter: the seconds of a run in which each thread sets the planned number of attributes.
 const RUN: &str = "seconds of a run";
 
-/// Counts what the sides do to shared memory.
+/// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
     count_side::<Baseline>(counted, Side::Baseline);
@@ -392,8 +392,8 @@ pub fn count(counted: &mut Counted) {
     count_side::<Extern4>(counted, Side::Extern4);
 }
 
-/// Each thread has two values that nobody else has, a file for each, and one more, which gets them
-/// in turns.
+/// Each thread has two values that no other thread has, and a file for each. A third file gets the
+/// two values in turn.
 #[cfg(feature = "audit")]
 fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
     use std::cell::{Cell, RefCell};
@@ -408,19 +408,19 @@ fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
         }
     };
     let (ours, theirs) = (setter(0), setter(1));
-    // Entries are marked once as having been of use.
+    // Warm up: an entry is marked as referenced only on its first use.
     (0..4).for_each(|_| [&ours as &dyn Fn(), &theirs].iter().for_each(|set| set()));
     counted.count(SET, side, ours, theirs);
     let [ours, theirs] = [1, 2].map(|thread| operations(cache, blocks, thread));
     for ((name, ours), (_, theirs)) in ours.iter().zip(&theirs).filter(|((name, _), _)| *name != SET_OWN) {
-        // Entries are marked once as having been of use.
+        // Warm up: an entry is marked as referenced only on its first use.
         (0..4).for_each(|_| [ours, theirs].iter().for_each(|set| set()));
         counted.count(name, side, ours, theirs);
     }
     crate::line_conflicts::count(counted, "mbcache", side, &ours, &theirs);
 }
 
-/// What the thread of this number sets: each two of these commute on two threads.
+/// Returns operations that the thread of this number does. Each two of them commute on two threads.
 #[cfg(feature = "audit")]
 fn operations<'c, C: Cache>(cache: &'c C, blocks: &'c Blocks, thread: u32) -> [Operation<'c>; 3] {
     let files = || Mutex::new(sets::Files::new(thread as usize, 3));
@@ -428,14 +428,14 @@ fn operations<'c, C: Cache>(cache: &'c C, blocks: &'c Blocks, thread: u32) -> [O
         let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
         files.set(cache, blocks, file, value);
     };
-    // A file to one value and back to another, each of which another file of the thread has.
+    // Sets a file to one value and then to another. Another file of the thread has each of them.
     let in_turns = |values: [u32; 2]| {
         let files = files();
         values.into_iter().enumerate().for_each(|(file, value)| set(&files, file, value));
         Box::new(move || values.into_iter().for_each(|value| set(&files, 2, value)))
     };
     let (files, last) = (files(), AtomicU32::new(1_000_000 * thread));
-    // Relaxed: one thread counts.
+    // Relaxed: only one thread counts.
     let fresh = move || set(&files, 2, last.fetch_add(1, Ordering::Relaxed));
     [
         (SET_OWN, in_turns([10 * thread, 10 * thread + 1])),

@@ -1,7 +1,7 @@
-//! Open files: who has what open on a file system.
+//! The registry of open files of a file system.
 //!
-//! The baseline and the patch are registries of the lab's. The records are those of production,
-//! filled and emptied as `OpenFiles::enter` and `leave` do it there.
+//! The baseline and the patch are registries of the lab. The records are those of production,
+//! filled and emptied in the same way as by `OpenFiles::enter` and `leave`.
 
 mod churn;
 mod hand_over;
@@ -34,9 +34,9 @@ use traces::{Played, Trace};
 
 /// One list, one lock.
 pub type Baseline = OneList<Opened>;
-/// A list for each CPU, under an lglock; a file remembers its list.
+/// A list for each CPU, under an lglock. A file remembers its list.
 pub type Patch = CpuLists<Opened>;
-/// Slabs, one a thread.
+/// One slab for each thread.
 pub type Extern4 = SlabRegistry<Opened>;
 
 const PAIRS: &str = "open and close";
@@ -48,12 +48,12 @@ const BUILD: &str = "a project is built";
 const DBENCH: &str = "clients of a file server";
 const WORKLOADS: [&str; 7] = [PAIRS, HAND_OVER, LISTING, REMOUNTS, BOOT, BUILD, DBENCH];
 
-/// What a file is opened by.
+/// The path of the opened file.
 const PATH: &[u8] = b"/usr/include/linux/fs.h";
 
 /// A registry that counts the locks it takes.
 pub trait Locks: Registry<Opened> {
-    /// Locks taken so far.
+    /// Returns the number of locks taken so far.
     fn locks(&self) -> u64 {
         0
     }
@@ -61,19 +61,20 @@ pub trait Locks: Registry<Opened> {
 
 impl Locks for Extern4 {}
 
-/// Enters a file.
+/// Adds an open file to the registry.
 fn open<R: Registry<Opened>>(registry: &R, ino: u64) -> R::Ticket {
     let mut info = OpenFileInfo::default();
     (info.session, info.uid, info.ino, info.flags) = (1, 1000, ino, OpenFlags::empty());
     registry.add(|opened| opened.fill(&info, PATH)).expect("there is room")
 }
 
-/// Takes it out.
+/// Removes an open file from the registry.
 fn close<R: Registry<Opened>>(registry: &R, ticket: &R::Ticket) {
     assert!(registry.remove(ticket, Opened::empty), "it has been closed before");
 }
 
-/// Where files are closed that were opened on a CPU; a part of all of them.
+/// Counts of closed files: all, those closed on the CPU that opened them, and those closed on its
+/// node.
 struct Moves(ThreadCounter<3>);
 
 impl Moves {
@@ -81,14 +82,14 @@ impl Moves {
         Self(ThreadCounter::new())
     }
 
-    /// Notes that one which was opened on CPU `opened` is closed here.
+    /// Counts a file that was opened on CPU `opened` and is closed on this one.
     fn note(&self, opened: usize) {
         let here = percpu::cpu();
         let same_node = percpu::node_of(here) == percpu::node_of(opened);
         self.0.add([1, u64::from(here == opened), u64::from(same_node)]);
     }
 
-    /// In percent.
+    /// Returns the counts as counters, in percent.
     fn counters(&self) -> [Counter; 2] {
         let [all, on_cpu, on_node] = self.0.sum();
         let percent = |part: u64| 100.0 * part as f64 / all as f64;
@@ -96,10 +97,10 @@ impl Moves {
     }
 }
 
-/// A repetition, with what is counted for each workload.
+/// Returns a repetition with the counters of all workloads.
 fn sample(done: &Done, moves: &Moves, locks: u64) -> Sample {
     let mut sample = Sample::of(done);
-    // A batch of each thread that is not measured is among them.
+    // The count includes an unmeasured batch of each thread.
     sample.counters.push((LOCKS, locks as f64));
     sample.counters.extend(moves.counters());
     sample
@@ -161,7 +162,8 @@ fn take<R: Telling<Ticket: Send> + Played>(plan: &Plan, workload: &str, threads:
 
 const CLOSE: &str = "close what another thread opened";
 
-/// The patch's own table next to ours, with the most threads that were measured.
+/// Returns the patch's own table next to the lab's figures, with the most threads that were
+/// measured.
 fn table(rows: &[Row]) -> Table {
     const THEIRS: [(&str, [&str; 3], &str); 3] = [
         ("booting", ["25,049", "92.5", "95.6"], BOOT),
@@ -198,7 +200,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Counters; the first is of locks in a run, to add files and to remove them.
+/// Names of counters. The first counts the locks taken in a run, to add and to remove files.
 const LOCKS: &str = "locks=";
 const ON_CPU: &str = "closed on the CPU that opened, %";
 const ON_NODE: &str = "closed on its node, %";
@@ -252,7 +254,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Operations that are noted in order, each for the workload that does them.
+/// Recorded operations, each with its workload.
 const REPLAYED: [(&str, &str); 1] = [(PAIRS, PAIRS)];
 
 const PUBLISHED: &str = "On an Opteron of two sockets and eight cores:\n\n\
@@ -264,7 +266,7 @@ const PUBLISHED: &str = "On an Opteron of two sockets and eight cores:\n\n\
     thread was within noise. The worst case that the author names is one CPU that opens what others close, which was to be no worse \
     than one lock.";
 
-/// Counts what the sides do to shared memory.
+/// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut Counted) {
     count_side::<Baseline>(counted, Side::Baseline);
@@ -284,14 +286,15 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Si
     let stay: Vec<_> = (0..10).map(|ino| open(registry, ino)).collect();
     crate::line_conflicts::count(counted, "open files", side, &operations(1), &operations(2));
     stay.iter().for_each(|ticket| close(registry, ticket));
-    // A thread that lives as long as this opens what others close: enough for all calls of `count`.
+    // Another thread, which lives until the end, opens files that others close: enough for all
+    // calls of `count`.
     let some = || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());
     std::thread::scope(|scope| {
         let (sender, opened) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
             sender.send([some(), some()]).expect("somebody waits");
-            // An error says that the other side is done.
+            // An error means that the other side is done.
             let _ = ended.recv();
         });
         let [ours, theirs] = opened.recv().expect("it sends");
@@ -333,7 +336,8 @@ mod tests {
         );
     }
 
-    /// Nobody writes while it is read-only, and it can be as soon as nobody does.
+    /// No thread writes while the file system is read-only, and it can become so once no thread
+    /// writes.
     fn is_read_only_when_nobody_writes<R: Telling<Ticket: Send>>() {
         const OPENED: u64 = 500;
         let (volume, writing) = (&Volume::<R>::new(), &AtomicU64::new(0));

@@ -1,5 +1,6 @@
-//! How long a cache line takes from one CPU to the other and back. On some machines, virtual ones
-//! above all, that changes from one minute to the next, and with it what depends on such lines.
+//! The time in which a cache line travels from one CPU to another and back. On some machines,
+//! virtual ones above all, it changes from one minute to the next. All figures that depend on such
+//! lines change with it.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +11,25 @@ use extern4_measure::figures::Figures;
 
 /// Rounds that are timed together.
 const ROUNDS: u64 = 2000;
-/// How often: the median counts, since the threads do not run all the time.
+/// Timings, of which the median counts, since the threads do not run all the time.
 const TIMES: u64 = 51;
 
-/// Looks at the line that take longer than any line does.
+/// Loads of the line after which a thread yields. They take longer than any transfer.
 const LOOKS: u32 = 1000;
 
-/// A line that nothing else is on.
+/// A cache line with nothing else on it.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
 impl Line {
-    /// Waits until the other has stored, and stores the next.
+    /// Waits until the other thread has stored `number`, and stores the next.
     fn turn(&self, number: u64) {
-        // Acquire and Release: as who hands something over.
+        // Acquire and Release pair with each other, as for a message between threads.
         let mut looks = 0_u32;
         while self.0.load(Ordering::Acquire) != number {
             hint::spin_loop();
             looks += 1;
-            // Then the other waits for a CPU, perhaps for this one.
+            // The other thread may be waiting for a CPU, perhaps for this one.
             if looks.is_multiple_of(LOOKS) {
                 thread::yield_now();
             }
@@ -37,8 +38,8 @@ impl Line {
     }
 }
 
-/// Nanoseconds of a round between two threads. Not a number where only one may run at a time, for
-/// it would be that of the scheduler.
+/// Returns the nanoseconds of a round between two threads. Returns NaN on one CPU, where the
+/// scheduler would be timed.
 pub(crate) fn nanos_of_round() -> f64 {
     if thread::available_parallelism().map_or(1, |cpus| cpus.get()) < 2 {
         return f64::NAN;

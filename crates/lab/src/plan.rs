@@ -1,4 +1,4 @@
-//! How much is measured: with how many threads, how often, and how long.
+//! The extent of a measurement: numbers of threads, repetitions and time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use extern4_measure::rounds;
 use extern4_measure::row;
 use extern4_sync::allocations;
 
-/// What is measured.
+/// An implementation of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What the patch replaced.
+    /// The code that the patch replaced.
     Baseline,
     /// The idea of the patch.
     Patch,
-    /// Ours, in production.
+    /// The code of extern4 in production.
     Extern4,
-    /// What Linux 6.19 merged instead of the patch, where that is another thing.
+    /// The code that Linux 6.19 merged, if that is not the patch.
     Merged,
 }
 
 impl Side {
-    /// Those that every mechanism has, in the order in which they are told.
+    /// The sides that every mechanism has, in the order of the report.
     pub const ALL: [Self; 3] = [Self::Baseline, Self::Patch, Self::Extern4];
-    /// Those that any mechanism has.
+    /// All sides, in the order of the report. Some mechanisms have no [`Merged`](Self::Merged).
     pub const EVERY: [Self; 4] = [Self::Baseline, Self::Patch, Self::Merged, Self::Extern4];
-    /// Those that extern4 is compared with.
+    /// The sides that extern4 is compared with.
     pub const RIVALS: [Self; 3] = [Self::Baseline, Self::Patch, Self::Merged];
 
-    /// Its name in a table.
+    /// The name of the side in a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -42,7 +42,7 @@ impl Side {
         }
     }
 
-    /// The one that has this name.
+    /// Returns the side with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::EVERY.into_iter().find(|side| side.name() == name)
     }
@@ -54,53 +54,53 @@ impl row::Side for Side {
     }
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many threads, one after the other.
+    /// The numbers of threads, measured one after the other.
     pub threads: Vec<usize>,
-    /// How often each figure is taken.
+    /// Repetitions of each figure.
     pub repetitions: usize,
-    /// How long threads are at work for a figure.
+    /// The time for which threads work for one figure.
     pub span: Duration,
-    /// How long from one listing of all open files to the next.
+    /// The time from one listing of all open files to the next.
     pub period: Duration,
     /// Attributes that each thread sets in a run of the patch's table.
     pub sets: u64,
-    /// All cells of a large table, or some.
+    /// Measures all cells of a large table, not only some.
     pub every_cell: bool,
-    /// Only the workloads whose names have this in them.
+    /// If set, only workloads whose names contain this are measured.
     pub only: Option<String>,
-    /// Where noise does not tell which side is faster on one thread, callgrind counts instructions.
+    /// Has callgrind count instructions where noise hides which side is faster on one thread.
     pub counts_instructions: bool,
-    /// Callgrind counts what share of the instructions the allocator has.
+    /// Has callgrind count the allocator's share of the instructions.
     pub counts_allocators: bool,
-    /// One workload is repeated so often, to be counted, and nothing is measured.
+    /// If set, the run repeats this one workload under callgrind and measures nothing.
     pub repeated: Option<Repeated>,
 }
 
-/// What a run that is counted does, and nothing else.
+/// The only work of a run under callgrind.
 #[derive(Clone, Debug)]
 pub struct Repeated {
-    /// The workload's whole name.
+    /// The full name of the workload.
     pub workload: String,
-    /// By whom, on one thread.
+    /// The side that runs it, on one thread.
     pub side: Side,
-    /// How many batches.
+    /// The number of batches.
     pub batches: u64,
-    /// How many operations these were, once they are done.
+    /// The number of operations in these batches, once they are done.
     pub operations: Arc<AtomicU64>,
 }
 
 impl Repeated {
-    /// So many batches, none of which is done.
+    /// Plans `batches` batches, none of which is done yet.
     pub fn new(workload: String, side: Side, batches: u64) -> Self {
         Self { workload, side, batches, operations: Arc::default() }
     }
 }
 
 impl Plan {
-    /// What a report is made of.
+    /// The plan of a full report.
     pub fn full() -> Self {
         Self {
             threads: vec![1, 2, 4, 8, 16, 32, 64, 128, 512],
@@ -116,12 +116,12 @@ impl Plan {
         }
     }
 
-    /// Of a run that is counted.
+    /// The plan of a run under callgrind.
     pub fn repeat(repeated: Repeated) -> Self {
         Self { threads: vec![1], every_cell: true, repeated: Some(repeated), ..Self::quick() }
     }
 
-    /// All of it in some minutes, on an idle machine.
+    /// Covers all of it in some minutes, on an idle machine.
     pub fn short() -> Self {
         Self {
             threads: vec![1, 2, 64, 512],
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// Seconds, to see that all of it works. The figures say little.
+    /// Covers all of it in seconds, to see that it works. The figures say little.
     pub fn quick() -> Self {
         Self {
             threads: vec![1, 2, 8],
@@ -150,7 +150,7 @@ impl Plan {
         }
     }
 
-    /// Whether a workload is measured.
+    /// Returns whether a workload is measured.
     pub fn wants(&self, workload: &str) -> bool {
         if let Some(repeated) = &self.repeated {
             return repeated.workload == workload;
@@ -158,13 +158,13 @@ impl Plan {
         self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()))
     }
 
-    /// With how many threads: with none where it is not.
+    /// The numbers of threads that a workload is measured with; empty if it is not measured.
     pub fn threads_of(&self, workload: &str) -> &[usize] {
         if self.wants(workload) { &self.threads } else { &[] }
     }
 
-    /// Has each of `sides` take its figure as often as planned, in turn. In a run that is counted
-    /// one side does it once, and nothing is said of the others.
+    /// Takes the figure of each of `sides` as often as planned, in turn. In a run under callgrind,
+    /// takes one figure of one side and returns nothing for the others.
     pub fn interleave<T>(&self, sides: &[Side], mut take: impl FnMut(Side) -> T) -> Vec<(Side, Vec<T>)> {
         if let Some(repeated) = &self.repeated {
             return vec![(repeated.side, vec![take(repeated.side)])];
@@ -174,8 +174,9 @@ impl Plan {
         sides.iter().copied().zip(taken).collect()
     }
 
-    /// Has `threads` threads call `batch`, which says how many operations it did, for as long as is
-    /// planned, or a part of that; so often, where it is counted.
+    /// Has `threads` threads call `batch` for the planned time, divided by `part`. `batch` returns
+    /// how many operations it did. In a run under callgrind, each thread calls it as often as
+    /// planned instead.
     pub fn work<S>(
         &self,
         part: u32,
@@ -188,13 +189,13 @@ impl Plan {
             return load.repeat(|| thread::sleep(self.span / part), begin, batch);
         };
         let done = load.repeat_times(repeated.batches, begin, batch);
-        // Relaxed: it is read when all is done.
+        // Relaxed: the sum is read when all threads are done.
         repeated.operations.fetch_add(done.ops, Ordering::Relaxed);
         done
     }
 }
 
-/// So many threads, with their allocations counted.
+/// A load of `threads` threads whose allocations are counted.
 pub fn load(threads: usize) -> Load {
     Load::counting(threads, allocations::of_this_thread)
 }

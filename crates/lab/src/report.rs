@@ -23,16 +23,16 @@ use crate::row::Row;
 
 use machine::Machine;
 
-/// All that is told.
+/// The contents of the report.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// Where it was measured.
+    /// The machine of the measurement.
     pub machine: &'a Machine,
-    /// How.
+    /// The extent of the measurement.
     pub plan: &'a Plan,
-    /// The mechanisms.
+    /// The chapters, one for each mechanism.
     pub chapters: &'a [Chapter],
-    /// What was counted: calls and operations that commute.
+    /// The counts: calls and operations that commute.
     pub counted: &'a Counted,
 }
 
@@ -68,17 +68,17 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The names of some sides.
+/// Returns the names of some sides.
 fn side_titles(sides: &[Side]) -> impl Iterator<Item = String> + '_ {
     sides.iter().map(|side| side.name().to_owned())
 }
 
-/// The titles of the columns that compare extern4 with the others.
+/// Returns the titles of the columns that compare extern4 with the others.
 fn ratio_titles(sides: &[Side]) -> impl Iterator<Item = String> + '_ {
     rivals(sides).map(|side| format!("x {}", side.name()))
 }
 
-/// How many times as fast extern4 is as each of the others, in a row.
+/// Returns the speed of extern4 as a multiple of each other side's, in a row.
 fn ratios<'r>(row: &'r Row, sides: &'r [Side]) -> impl Iterator<Item = String> + 'r {
     rivals(sides).map(|side| figure(row.ratio(Side::Extern4, side)))
 }

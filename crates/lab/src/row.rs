@@ -1,4 +1,4 @@
-//! One line of a table: a workload with so many threads, of all sides.
+//! One line of a table: a workload on a number of threads, with the figures of all sides.
 
 use extern4_measure::callgrind;
 use extern4_measure::row::INSTRUCTIONS;
@@ -8,14 +8,14 @@ use extern4_measure::verdict::Verdict;
 use crate::instructions::{self, Counts};
 use crate::plan::{Plan, Side};
 
-/// A workload with so many threads.
+/// A workload on a number of threads.
 pub type Row = extern4_measure::row::Row<Side>;
 
-/// How many batches a short run does that is counted, and a long one.
+/// Batches of a short run under callgrind, and of a long one.
 const COUNTED_BATCHES: [u64; 2] = [4, 204];
 
-/// Takes the figures of a row. With one thread, instructions are counted where no clock tells
-/// whether extern4 is slower.
+/// Takes the figures of a row. With one thread, callgrind counts instructions if the clock does not
+/// decide whether extern4 is slower.
 pub fn measure(
     plan: &Plan,
     workload: &'static str,
@@ -37,8 +37,8 @@ pub fn measure(
     row
 }
 
-/// extern4 is nowhere slower than its rivals: one verdict with one thread, one with more. Rows that
-/// `covers` refuses are named there.
+/// Returns two verdicts, for one thread and for more: extern4 is nowhere slower than its rivals.
+/// Rows that `covers` refuses are named in them.
 pub fn nowhere_slower(rows: &[Row], covers: impl Fn(&Row) -> bool + Copy) -> [Verdict; 2] {
     [("one thread", true), ("more threads", false)].map(|(what, alone)| {
         let rows = rows.iter().filter(|row| (row.threads == 1) == alone);
@@ -50,7 +50,7 @@ pub fn nowhere_slower(rows: &[Row], covers: impl Fn(&Row) -> bool + Copy) -> [Ve
 pub(crate) mod tests {
     use super::*;
 
-    /// A row in which the sides took so many nanoseconds.
+    /// A row with these nanoseconds for the three sides.
     pub(crate) fn row(workload: &'static str, threads: usize, nanos: [f64; 3]) -> Row {
         let sample = |side: Side| Sample { nanos: nanos[side as usize], counters: Vec::new() };
         measure(&Plan::quick(), workload, threads, &Side::ALL, sample)

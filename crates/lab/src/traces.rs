@@ -1,10 +1,10 @@
-//! Recorded traces: what programs ask for by path, in their order, played through all sides.
+//! Recorded traces: the paths that programs ask for, in order, played through all sides.
 //!
-//! A trace in `crates/lab/traces` was recorded by `scripts/record-traces`, which says how it is
-//! written. Played is what asks for attributes, and what opens and closes. Of a call that changes
-//! names its walk is played, as a question for the attributes of the name. A name is there from the
-//! beginning if any call found it. The loadfile of dbench is read from where its package has put
-//! it.
+//! `scripts/record-traces` recorded the traces in `crates/lab/traces`, and describes their format.
+//! Calls that ask for attributes and calls that open and close are played. Of a call that changes
+//! names, only its walk is played, as a question for the attributes of the name. A name exists in
+//! the volume if any call found it. The loadfile of dbench is read from the place where its package
+//! installs it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,9 +19,9 @@ use crate::Result;
 use crate::plan::Side;
 use crate::volume::{File, Production, check_of};
 
-/// Where the package of dbench has its loadfile.
+/// The place where the package of dbench installs its loadfile.
 const DBENCH: &str = "/usr/share/dbench/client.txt";
-/// Calls between two looks at the clock.
+/// Calls between two checks of whether the time is up.
 const BATCH: usize = 1000;
 
 /// A call.
@@ -39,13 +39,13 @@ impl Call {
     }
 }
 
-/// Calls of a program, and the files that they are about.
+/// The calls of a program, and the files that they refer to.
 #[derive(Debug, Default)]
 pub struct Trace {
     calls: Vec<Call>,
-    /// What is there; true for a directory.
+    /// The existing paths; true for a directory.
     found: BTreeMap<String, bool>,
-    /// Directories that not all users may search, by mode.
+    /// Directories that not all users may search, with their modes.
     closed: BTreeMap<String, u16>,
 }
 
@@ -53,7 +53,7 @@ impl Trace {
     /// Reads a trace: a recorded one, or the loadfile of dbench.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no trace.
+    /// The file cannot be read, or is no trace.
     pub fn read(path: &Path) -> Result<Self> {
         if path == Path::new(DBENCH) {
             return Ok(Self::of_loadfile(&std::fs::read_to_string(path)?));
@@ -65,15 +65,15 @@ impl Trace {
         Self::of_recorded(&String::from_utf8(unpacked.stdout)?)
     }
 
-    /// A recorded trace of the repository.
+    /// Reads a recorded trace of the repository.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn named(name: &str) -> Result<Self> {
         Self::read(&folder().join(name).with_extension("gz"))
     }
 
-    /// The path of each call, in order.
+    /// Returns the path of each call, in order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.calls.iter().map(Call::path)
     }
@@ -93,7 +93,8 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Source of the form: dbench(1), and the file itself. Paths are those of Windows.
+    /// Parses a loadfile. The format is from dbench(1) and the file itself. Paths are those of
+    /// Windows.
     fn of_loadfile(text: &str) -> Self {
         let mut trace = Self::default();
         for line in text.lines() {
@@ -126,8 +127,8 @@ impl Trace {
         self.calls.push(if opens { Call::Open(path) } else { Call::Stat(path) });
     }
 
-    /// The files of the volume. Root owns those that all may search, and the user those that are
-    /// closed to others.
+    /// Returns the files of the volume. Root owns those that all may search, and the user those
+    /// that are closed to others.
     pub fn files(&self) -> Vec<File> {
         let file = |(path, is_directory): (&String, &bool)| {
             let kind = if *is_directory { FileType::Directory } else { FileType::Regular };
@@ -135,12 +136,12 @@ impl Trace {
             let mode = closed.copied().unwrap_or(if *is_directory { 0o755 } else { 0o644 });
             File { path: path.clone(), kind, uid: if closed.is_some() { 1000 } else { 0 }, mode }
         };
-        // A directory sorts before what is in it.
+        // A directory sorts before its entries.
         self.found.iter().map(file).collect()
     }
 }
 
-/// What playing took: nanoseconds of the clock and of a CPU for a call of any thread.
+/// The cost of a call: nanoseconds of the clock for each call of all threads, and of CPU time.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     wall: f64,
@@ -153,7 +154,7 @@ fn play(volume: &Production, calls: &[Call], threads: usize, span: Duration) -> 
         |thread| calls.len() * thread / threads,
         |at| {
             for call in calls.iter().cycle().skip(*at).take(BATCH) {
-                // Many a name is not there.
+                // Many names do not exist.
                 match call {
                     Call::Stat(path) => drop(std::hint::black_box(volume.stat(path))),
                     Call::Open(path) => drop(std::hint::black_box(volume.open_and_close(path))),
@@ -166,7 +167,7 @@ fn play(volume: &Production, calls: &[Call], threads: usize, span: Duration) -> 
     Took { wall: done.nanos(), cpu: done.cpu_nanos() }
 }
 
-/// How long traces are played.
+/// The extent of playing.
 #[derive(Clone, Copy, Debug)]
 pub struct Playing {
     /// Numbers of threads, one run for each.
@@ -178,18 +179,18 @@ pub struct Playing {
 }
 
 impl Playing {
-    /// The plan of a report.
+    /// The extent for a report.
     pub const FULL: Self =
         Self { threads: &[1, 2, 16, 64, 128], span: Duration::from_millis(300), rounds: 3 };
-    /// The plan of a test.
+    /// The extent for a test.
     pub const QUICK: Self = Self { threads: &[1, 2], span: Duration::from_millis(1), rounds: 1 };
 }
 
-/// The name of a trace, and the percentage of its search checks that each [`Side`] answers the
-/// short way.
+/// Returns the name of a trace, and the percentage of its search checks that each [`Side`] answers
+/// the short way.
 ///
 /// # Errors
-/// A trace that cannot be read.
+/// The trace cannot be read.
 pub fn shares(file: &Path) -> Result<(String, [f64; 4])> {
     let trace = Trace::read(file)?;
     let (files, paths) = (trace.files(), trace.paths().map(str::to_owned).collect::<Vec<_>>());
@@ -200,13 +201,13 @@ pub fn shares(file: &Path) -> Result<(String, [f64; 4])> {
     Ok((name(file), shares))
 }
 
-/// The percentage of the search checks by these paths that are answered the short way.
+/// Returns the percentage of the search checks of these paths that are answered the short way.
 fn share(volume: &Production, paths: &[String]) -> f64 {
     let [fast, full] = volume.searches(paths);
     100.0 * fast as f64 / (fast + full).max(1) as f64
 }
 
-/// The name of a trace in tables.
+/// Returns the name of a trace in tables.
 fn name(file: &Path) -> String {
     if file == Path::new(DBENCH) {
         return "dbench".to_owned();
@@ -217,7 +218,7 @@ fn name(file: &Path) -> String {
 /// Plays the traces in `files` and returns tables.
 ///
 /// # Errors
-/// A trace that cannot be read.
+/// A trace cannot be read.
 pub fn run(files: &[PathBuf], playing: Playing, say: &mut dyn FnMut(&str)) -> Result<String> {
     let names = Side::EVERY.map(|side| format!(" {} |", side.name())).concat();
     let dashes = "|---".to_owned() + &"|--:".repeat(2 * Side::EVERY.len() + 1) + "|\n";
@@ -254,7 +255,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("traces")
 }
 
-/// The traces that there are: those in the repository, and the loadfile where dbench is installed.
+/// Returns all traces: those in the repository, and the loadfile if dbench is installed.
 pub fn all() -> Result<Vec<PathBuf>> {
     let mut files: Vec<_> = std::fs::read_dir(folder())?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -297,12 +298,12 @@ mod tests {
         assert_eq!(trace.files().len(), 3);
     }
 
-    /// Where a recorded path may lie: what the system has on any machine, and what the recorder has
-    /// renamed.
+    /// The first components of recorded paths: directories that any machine has, and names that the
+    /// recorder substitutes.
     const PUBLIC: [&str; 13] =
         ["src", "build", "repo", "home", "tmp", "usr", "lib", "lib64", "bin", "etc", "proc", "sys", "dev"];
 
-    /// Whether a path tells nothing of the machine that it was recorded on.
+    /// Returns whether a path tells nothing of the machine that it was recorded on.
     fn is_public(path: &str) -> bool {
         let parts: Vec<_> = path.split('/').skip(1).collect();
         match parts[..] {
@@ -315,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Each is small, and names nothing of the machine that it was recorded on.
+    /// Each trace is small, and names nothing of the machine that it was recorded on.
     #[test]
     fn recorded_traces_are_small_and_public() {
         let files = all().expect("traces");

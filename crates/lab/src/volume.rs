@@ -1,6 +1,6 @@
-//! Volumes on which a user walks who owns little of them: `extern4-vfs` over memory, with
-//! production's walk or one that makes another search check ([`Check`]),
-//! so that nothing but the check differs.
+//! Volumes on which a user walks through directories that mostly belong to others. They are
+//! `extern4-vfs` over memory, with the walk of production or one with another search check
+//! ([`Check`]). So the sides differ in nothing but the check.
 
 mod production;
 
@@ -13,12 +13,12 @@ use crate::plan::Side;
 
 pub use production::Production;
 
-/// A file that a volume has from the beginning.
+/// A file that a new volume has.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Where it is. Directories come before what is in them.
+    /// Its path. A directory comes before its entries.
     pub path: String,
-    /// A directory, or a regular file.
+    /// Its type: a directory or a regular file.
     pub kind: FileType,
     /// Its owner. The group has the same number.
     pub uid: u32,
@@ -27,18 +27,18 @@ pub struct File {
 }
 
 impl File {
-    /// A directory of root's that everybody may search.
+    /// A directory that root owns and every user may search.
     pub fn directory(path: impl Into<String>) -> Self {
         Self { path: path.into(), kind: FileType::Directory, uid: 0, mode: 0o755 }
     }
 
-    /// A file of root's that everybody may read.
+    /// A file that root owns and every user may read.
     pub fn regular(path: impl Into<String>) -> Self {
         Self { path: path.into(), kind: FileType::Regular, uid: 0, mode: 0o644 }
     }
 }
 
-/// What is asked of a volume all the time, by the thread of this number: each two of these commute
+/// Returns frequent operations on a volume, for the thread of this number. Each two of them commute
 /// on two threads.
 #[cfg(feature = "audit")]
 pub(crate) fn operations<'o>(
@@ -58,7 +58,7 @@ pub(crate) fn operations<'o>(
     ]
 }
 
-/// The search check of a side.
+/// Returns the search check of a side.
 pub(crate) fn check_of(side: Side) -> Check {
     match side {
         Side::Baseline => Check::General,
@@ -73,14 +73,14 @@ pub fn user() -> Cred {
     Cred::new(1000, 1000, &[])
 }
 
-/// The file that the patches' figures are of, and the directories above it.
+/// The file of the patches' figures, below four directories.
 pub const PATH: &str = "/usr/include/linux/fs.h";
-/// The same with a `.` on the way.
+/// [`PATH`] with a `.` in it.
 pub const PATH_BY_NAME: &str = "/./usr/include/linux/fs.h";
-/// The directories on the way.
+/// The directories on the path.
 pub const DIRECTORIES: [&str; 4] = ["/", "/usr", "/usr/include", "/usr/include/linux"];
 
-/// The file, what is above it, and a few beside it.
+/// Returns the file, the directories above it, and ten other files in each of these.
 pub fn headers() -> Vec<File> {
     let mut files: Vec<_> = DIRECTORIES[1..].iter().map(|path| File::directory(*path)).collect();
     for dir in DIRECTORIES {
@@ -101,7 +101,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What any volume does, whatever its search check.
+    /// Checks the behaviour of a volume, which does not depend on its search check.
     pub(crate) fn walks_as_it_should(make: impl Fn(&[File]) -> Production) {
         let mut files = headers();
         files.push(File { uid: 1000, mode: 0o700, ..File::directory("/home") });
@@ -140,12 +140,12 @@ pub(crate) mod tests {
         assert_eq!(volume.stat(PATH_BY_NAME).unwrap_err(), Errno::EACCES);
     }
 
-    /// Who asks after a change has returned is judged by it. `set` lets the user pass `/usr`, or
-    /// not.
+    /// Checks that a call which begins after a change has returned is judged by the change. `set`
+    /// lets the user pass `/usr`, or not.
     pub(crate) fn a_change_counts_at_once(volume: &Production, set: impl Fn(bool)) {
         const CHANGES: u64 = 2000;
-        // Changes that have begun, and that have ended: by an odd number, the user may not pass.
-        // And answers between two changes.
+        // Numbers of changes begun and changes ended: while it is odd, the user may not pass. Then
+        // the number of answers that fell between two changes.
         let [begun, ended, answers] = &[const { AtomicU64::new(0) }; 3];
         let ask = || {
             let mut last = 0;
@@ -165,7 +165,8 @@ pub(crate) mod tests {
                 set(change % 2 == 0);
                 ended.store(change, Ordering::SeqCst);
                 let answered = answers.load(Ordering::SeqCst);
-                // Now and then, somebody has to have asked. Who has found a fault asks no more.
+                // Wait for two answers now and then. A thread that found a fault has ended and
+                // gives none.
                 while change % 50 < 2
                     && answers.load(Ordering::SeqCst) < answered + 2
                     && !asking.iter().any(|asking| asking.is_finished())

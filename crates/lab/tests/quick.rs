@@ -1,4 +1,5 @@
-//! The whole of it, in a hurry: measured, judged, and written down. The figures say nothing here.
+//! A quick run of the whole lab: it measures, judges, and writes the report. The figures say
+//! nothing here.
 
 use std::fs;
 
@@ -65,7 +66,8 @@ fn a_quick_run_writes_a_report() {
     assert!(report.contains("| caches | hit | miss | 2 | - | 0 |"));
     let curves = &chapters[4].simulated;
     assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
-    // Curves whose predictions are far off are left out, and on a busy machine that may be all.
+    // The report leaves out curves whose predictions are far off. On a busy machine that may be
+    // all.
     let drawn = curves.iter().any(|curve| curve.is_sound());
     assert_eq!(folder.path().join("buffer-cache-simulated.svg").exists(), drawn);
     assert!(!drawn || read("buffer-cache-simulated.svg").contains("CPUs"));

@@ -1,4 +1,4 @@
-//! Threads that ask for one file.
+//! The workload of calls: threads ask for one file.
 
 use std::hint::black_box;
 
@@ -9,17 +9,17 @@ use crate::plan::Plan;
 use crate::row::Sample;
 use crate::volume::{DIRECTORIES, PATH, Production};
 
-/// Calls between two looks at whether the time is up.
+/// Calls between two checks of whether the time is up.
 const BATCH: u64 = 256;
 
-/// Asks for its attributes.
+/// Asks for the attributes of the file.
 #[inline]
 pub(super) fn stat(volume: &Production) {
     black_box(volume.stat(black_box(PATH))).expect("the user may search");
 }
 
-/// Checks what a walk to it would. Out of line for all sides: whether it is in line is worth more
-/// than what they differ in.
+/// Makes the search checks of a walk to the file. It is never inlined, on any side: whether it is
+/// inlined matters more than the difference between the sides.
 #[inline(never)]
 pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
     assert!(volume.may_search(black_box(directories)), "the user may search");

@@ -1,4 +1,4 @@
-//! The first question for the ACL of an inode.
+//! The workload of first questions: the first check of an inode, whose ACL has not been read.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::row::Sample;
 use crate::volume::{PATH, Production};
 
-/// Questions between two looks at whether the time is up.
+/// Questions between two checks of whether the time is up.
 const BATCH: u64 = 64;
 
 pub(super) fn take(volume: &Production, plan: &Plan, threads: usize) -> Sample {
@@ -24,12 +24,12 @@ pub(super) fn take(volume: &Production, plan: &Plan, threads: usize) -> Sample {
     Sample::of(&done)
 }
 
-/// An inode as the file system knows it.
+/// Returns an inode as read from the file system.
 pub(super) fn read(volume: &Production, ino: u64) -> Inode {
     Inode::detached(volume.superblock().fs().read_inode(ino).expect("it is there"))
 }
 
-/// May the user read it?
+/// Returns whether the user may read the inode.
 pub(super) fn may_read(volume: &Production, inode: &Inode) -> bool {
     lab::check(volume.superblock(), volume.user.cred(), inode, Access::READ).is_ok()
 }

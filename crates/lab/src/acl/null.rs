@@ -1,4 +1,4 @@
-//! Calls that have nothing to do with ACLs, after the first rows of lmbench.
+//! The workload of calls without ACLs, after the first rows of lmbench.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::row::Sample;
 use crate::volume::{PATH, Production};
 
-/// Calls between two looks at whether the time is up.
+/// Calls between two checks of whether the time is up.
 const BATCH: u64 = 256;
 
 pub(super) fn take(production: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {

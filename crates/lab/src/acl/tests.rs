@@ -1,4 +1,4 @@
-//! What all three sides have to do.
+//! Tests that all three sides have to pass.
 
 use extern4_vfs::{Acl, Errno};
 
@@ -10,7 +10,7 @@ fn acl(text: &str) -> Acl {
     text.parse().unwrap()
 }
 
-/// ACLs, whether they let the user search, and whether they let him read.
+/// ACLs, whether they let the user search, and whether they let the user read.
 const ACLS: [(&str, bool, bool); 7] = [
     (NAMED, true, true),
     ("u::rwx,g::r-x,o::r-x", true, true),
@@ -43,7 +43,7 @@ fn a_mode_cuts_an_acl(side: Side) {
     let volume = volume(side, true);
     for (mode, passes) in [(0o755, true), (0o705, true), (0o700, false), (0o740, false), (0o710, true)] {
         volume.chmod("/usr/include", mode);
-        // Without group bits, Linux does not ask the ACL, and others' decide.
+        // Without group bits, Linux does not ask the ACL, and the bits of others decide.
         assert_eq!(volume.stat(PATH).is_ok(), passes, "{mode:o}");
     }
 }

@@ -5,8 +5,8 @@ use extern4_block::Result;
 use super::tree::Tree;
 use super::{Cache, Counts, Shape};
 
-/// Allocates and initialises, then looks under the lock: so nothing has to be allocated while the
-/// lock is held.
+/// Allocates and initialises a buffer, then looks under the lock. So no buffer has to be allocated
+/// while the lock is held.
 pub struct Baseline<const TIMED: bool = false>(Tree<TIMED>);
 
 impl<const TIMED: bool> Cache for Baseline<TIMED> {

@@ -1,4 +1,4 @@
-//! Threads that look at blocks, most of which are in memory.
+//! The workload of lookups: threads look at blocks, most of which are in memory.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use extern4_measure::load::Done;
 const BLOCK_SIZE: u32 = 4096;
 /// Blocks that are in memory.
 pub(super) const HOT: u64 = 512;
-/// Blocks of which hardly one is.
+/// Blocks of which hardly one is in memory.
 pub(super) const COLD: u64 = 16_384;
 const CAPACITY: usize = 1024;
-/// Lookups between two looks at whether the time is up.
+/// Lookups between two checks of whether the time is up.
 const BATCH: u64 = 256;
 
-/// Where a thread is.
+/// The state of a thread.
 struct Place {
     lookups: u64,
     random: Random,
@@ -33,7 +33,7 @@ impl Place {
         Self { lookups: thread as u64 * 31, random: Random::new(thread) }
     }
 
-    /// The next block. One of `one_of` is cold.
+    /// Returns the next block. One of `one_of` is cold.
     fn next(&mut self, one_of: Option<u64>) -> u64 {
         self.lookups += 1;
         if one_of.is_some_and(|one_of| self.lookups.is_multiple_of(one_of)) {
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// A cache that has the hot blocks in memory.
+/// Creates a cache with the hot blocks in memory.
 pub(super) fn warm<C: Cache>() -> C {
     let block_count = HOT + COLD;
     let bytes = usize::try_from(block_count).expect("few") * BLOCK_SIZE as usize;
@@ -75,7 +75,7 @@ fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) ->
     (done, since)
 }
 
-/// One of `one_of` lookups misses, or none.
+/// Measures lookups of which one in `one_of` misses, or none.
 pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) -> Sample {
     let (done, counts) = run(cache, plan, threads, one_of);
     // The batch that each thread begins with is counted by the cache, but not by the load.
@@ -90,7 +90,7 @@ pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Opt
     Sample { nanos: done.nanos(), counters }
 }
 
-/// How long locks are held for a hit, in a cache with a clock in its locks.
+/// Measures how long locks are held for a hit, in a cache with a clock in its locks.
 pub(super) fn held<C: Cache>(plan: &Plan) -> Sample {
     let (done, counts) = run(&warm::<C>(), plan, 1, None);
     let empty = (0..1000)
@@ -103,7 +103,7 @@ pub(super) fn held<C: Cache>(plan: &Plan) -> Sample {
     Sample { nanos: done.nanos(), counters: vec![("locks held, ns/hit", held.max(0.0))] }
 }
 
-/// The same work with the cache in production, which has no lock.
+/// Measures hits in the cache of production, which has no lock.
 pub(super) fn not_held(plan: &Plan) -> Sample {
     let (done, _) = run(&warm::<super::Extern4>(), plan, 1, None);
     Sample { nanos: done.nanos(), counters: Vec::new() }

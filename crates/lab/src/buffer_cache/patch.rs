@@ -5,8 +5,8 @@ use extern4_block::Result;
 use super::tree::Tree;
 use super::{Cache, Counts, Shape};
 
-/// Looks under the lock; on a miss allocates without it, and takes it again to insert, or to find
-/// what another thread has inserted meanwhile.
+/// Looks under the lock. On a miss, allocates without it, and takes it again to insert the buffer,
+/// or to find the one that another thread has inserted meanwhile.
 pub struct Patch<const TIMED: bool = false>(Tree<TIMED>);
 
 impl<const TIMED: bool> Cache for Patch<TIMED> {

@@ -6,7 +6,7 @@ use extern4_block::{BufferCache, CacheOptions, Result};
 
 use super::{Cache, Counts, Shape};
 
-/// `extern4-block`'s cache.
+/// The cache of `extern4-block`.
 pub type Extern4 = BufferCache;
 
 impl Cache for BufferCache {
@@ -23,7 +23,7 @@ impl Cache for BufferCache {
 
     fn counts(&self) -> Counts {
         let stats = self.stats();
-        // It has nothing that could be timed.
+        // It has no lock that could be timed.
         Counts { hits: stats.hits, misses: stats.misses, allocations: stats.allocations, held_nanos: 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! A tree of buffers under a lock, which the baseline and the patch have in common.
+//! A tree of buffers under a lock, which the baseline and the patch share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -10,16 +10,16 @@ use extern4_sync::thread_counter::ThreadCounter;
 
 use super::{Counts, Shape};
 
-/// A buffer: counted by who looks at it, and locked meanwhile.
+/// A buffer of a block. A thread that looks at it holds a reference and its lock.
 pub(super) struct Buffer {
     number: u64,
-    /// It has been looked at since it was last spared.
+    /// A thread has looked at it since it was last spared.
     used: AtomicBool,
-    /// None until somebody has read the block.
+    /// `None` until a thread has read the block.
     bytes: Mutex<Option<Box<[u8]>>>,
 }
 
-/// Buffers by number, under a lock. Where `TIMED`, a clock runs while a lock is held.
+/// Buffers by number, under a lock. If `TIMED`, a clock runs while a lock is held.
 pub(super) struct Tree<const TIMED: bool> {
     device: Arc<dyn BlockDevice>,
     block_size: u32,
@@ -31,17 +31,18 @@ pub(super) struct Tree<const TIMED: bool> {
     held_nanos: AtomicU64,
 }
 
-/// What the lock protects.
+/// The data that the lock protects.
 #[derive(Default)]
 struct Index {
     buffers: BTreeMap<u64, Arc<Buffer>>,
-    /// In the order in which they came, or were last spared.
+    /// The buffers, in the order in which they were inserted or last spared.
     queue: VecDeque<u64>,
 }
 
 impl Index {
-    /// Gives up one buffer that nobody looks at or has looked at lately, if there is one among the
-    /// oldest.
+    /// Evicts the first buffer in the queue that no thread refers to or has used since it was last
+    /// spared. Buffers before it are spared: they go to the end of the queue, without their used
+    /// mark. Returns `None` if a pass over the queue finds none.
     fn evict(&mut self) -> Option<Arc<Buffer>> {
         for _ in 0..self.queue.len() {
             let oldest = self.queue.pop_front()?;
@@ -69,7 +70,7 @@ impl<const TIMED: bool> Tree<TIMED> {
         }
     }
 
-    /// A block outside the device is refused.
+    /// Refuses a block outside the device.
     pub(super) fn check(&self, block: u64) -> Result<()> {
         let block_count = self.block_count;
         if block < block_count { Ok(()) } else { Err(Error::BlockOutOfRange { block, block_count }) }
@@ -81,15 +82,16 @@ impl<const TIMED: bool> Tree<TIMED> {
         Arc::new(Buffer { number, used: AtomicBool::new(false), bytes: Mutex::new(None) })
     }
 
-    /// The buffer of a block, if it is in memory.
+    /// Returns the buffer of a block, if it is in memory.
     pub(super) fn find(&self, block: u64) -> Option<Arc<Buffer>> {
         self.locked(&self.index, |index| index.buffers.get(&block).map(Arc::clone))
     }
 
-    /// The buffer of its block that is in memory; itself, from now on, if there is none.
+    /// Returns the buffer in memory for the block of `buffer`. If there is none, inserts `buffer`
+    /// and returns it.
     pub(super) fn find_or_insert(&self, buffer: Arc<Buffer>) -> Arc<Buffer> {
         let number = buffer.number;
-        // What is given up is freed when the lock is free.
+        // The evicted buffer is freed after the lock is released.
         let (found, _evicted) = self.locked(&self.index, |index| {
             if let Some(found) = index.buffers.get(&number) {
                 return (Arc::clone(found), None);
@@ -102,7 +104,7 @@ impl<const TIMED: bool> Tree<TIMED> {
         found
     }
 
-    /// Looks at a buffer, having read its block if nobody has yet.
+    /// Calls `look` with the contents of a buffer. Reads the block first if no thread has yet.
     pub(super) fn look<R>(&self, buffer: &Buffer, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         // Relaxed: a hint.
         if !buffer.used.load(Ordering::Relaxed) {
@@ -125,9 +127,9 @@ impl<const TIMED: bool> Tree<TIMED> {
         Ok(bytes.into())
     }
 
-    /// Does something under a lock.
+    /// Calls `act` under a lock.
     fn locked<T, R>(&self, lock: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
-        // A panic leaves what is here whole.
+        // The data stay consistent after a panic.
         let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let start = TIMED.then(Instant::now);
         let result = act(&mut guard);

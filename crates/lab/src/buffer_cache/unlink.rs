@@ -1,5 +1,5 @@
-//! The load of the patch: threads that make files and remove them, on ext4 in memory, through all
-//! of production.
+//! The load of the patch: threads create files and remove them, on ext4 in memory, through all
+//! layers of production.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::instructions::REPEAT;
 use crate::plan::{Plan, Side};
 use crate::row::Sample;
 
-/// Files made and removed between two looks at whether the time is up.
+/// Files made and removed between two checks of whether the time is up.
 const BATCH: u64 = 16;
-/// Names of a thread that take turns.
+/// The number of names that a thread uses in turn.
 const NAMES: u64 = 64;
-/// Batches of a run whose instructions are counted.
+/// Batches of a run under callgrind.
 const COUNTED: u64 = 200;
 
-/// Counters.
+/// Names of counters.
 pub(super) const HITS: &str = "hits/file";
 pub(super) const MADE: &str = "buffers made/file";
 pub(super) const HITS_A_BUFFER: &str = "hits for a buffer made";
 
-/// An empty volume. `None` where there is no mke2fs to make it.
+/// Creates an empty volume. Returns `None` if there is no mke2fs to make it.
 pub(super) fn volume() -> Option<Volume> {
     let spec = ImageSpec::new("unlink", 256 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=64"]);
     if !spec.can_run() {
@@ -38,7 +38,8 @@ pub(super) fn volume() -> Option<Volume> {
     Some(options.open_device(Arc::new(MemoryDevice::new(bytes))).expect("a new volume"))
 }
 
-/// One repetition: each thread makes empty files in a directory of its own, and removes each.
+/// Runs one repetition: each thread creates empty files in a directory of its own, and removes
+/// each.
 pub(super) fn take(volume: &Volume, plan: &Plan, threads: usize) -> Sample {
     let begin = |thread: usize| {
         let root = volume.superuser();
@@ -65,12 +66,12 @@ pub(super) fn take(volume: &Volume, plan: &Plan, threads: usize) -> Sample {
     let (hits, made) = ((after.hits - before.hits) as f64, (after.allocations - before.allocations) as f64);
     let mut sample = Sample::of(&done);
     sample.counters.extend([(HITS, hits / files), (MADE, made / files)]);
-    // Where none was made, there is no such figure.
+    // Without new buffers there is no such figure.
     sample.counters.extend((made > 0.0).then_some((HITS_A_BUFFER, hits / made)));
     sample
 }
 
-/// The allocator's share of the instructions of such a file, in percent, with one thread.
+/// Returns the allocator's share of the instructions of such a file, in percent, with one thread.
 pub(super) fn allocator_share(workload: &str) -> Result<f64> {
     let args = [REPEAT, workload, Side::Extern4.name(), &COUNTED.to_string()];
     let functions = callgrind::functions(&args, &format!("*{}*", load::COUNTED))?;

@@ -1,10 +1,10 @@
-//! Which cache has which line, and since when.
+//! The state of each cache line: which CPUs have it, and since when.
 
 use std::collections::HashMap;
 
 use super::latencies::{Latencies, Picos};
 
-/// CPUs, a bit each.
+/// A set of CPUs, one bit each.
 #[derive(Clone, Debug, Default)]
 struct Cpus([u64; 4]);
 
@@ -22,17 +22,18 @@ impl Cpus {
     }
 }
 
-/// A line.
+/// The state of a line.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Who has a copy, or will have the next one.
+    /// The CPUs that have a copy, or are about to get one.
     holders: Cpus,
-    /// There is one copy, and who has it may write it.
+    /// There is a single copy, and its CPU may write it.
     exclusive: bool,
-    /// A transfer is under way until then.
+    /// The time at which the transfer under way ends.
     busy_until: Picos,
-    /// Who has it still, until when, and whether he may write it: a request takes half of a
-    /// transfer to come to him.
+    /// CPUs that are about to lose the line. Each may use it until the request arrives, half a
+    /// transfer time before the transfer ends. An entry is the CPU, the time of arrival, and
+    /// whether the CPU may write until then.
     leaving: Vec<(usize, Picos, bool)>,
 }
 
@@ -41,7 +42,8 @@ impl State {
         self.leaving.iter().any(|&(who, until, may)| who == cpu && now < until && (may || !to_write))
     }
 
-    /// The copies of others go by `until`; or only the right to write, if `copies` stay.
+    /// Takes the copies of other CPUs away at `until`, or if `copies_stay`, only the right to
+    /// write.
     fn leave(&mut self, cpu: usize, now: Picos, until: Picos, copies_stay: bool) {
         self.leaving.retain(|&(_, until, _)| now < until);
         if copies_stay && !self.exclusive {
@@ -52,7 +54,7 @@ impl State {
     }
 }
 
-/// All lines.
+/// The states of all lines.
 #[derive(Debug)]
 pub(super) struct Caches {
     latencies: Latencies,
@@ -64,7 +66,7 @@ impl Caches {
         Self { latencies, lines: HashMap::new() }
     }
 
-    /// A CPU reads a line from `now` on. When it has it.
+    /// Reads a line as a CPU, from `now` on. Returns when the CPU has it.
     pub(super) fn read(&mut self, cpu: usize, line: u64, now: Picos) -> Picos {
         let state = self.lines.entry(line).or_default();
         if state.holders.has(cpu) || state.is_still_at(cpu, now, false) {
@@ -72,7 +74,7 @@ impl Caches {
         }
         let nearest = state.holders.others(cpu).map(|other| self.latencies.between(cpu, other)).min();
         let latency = nearest.unwrap_or_default();
-        // Only the one copy is waited for: of several, each reader gets one at once.
+        // Readers queue only for a single copy. With several copies, each reader gets one at once.
         let done = now.max(state.busy_until) + latency;
         state.leave(cpu, now, done - latency / 2, true);
         if state.exclusive {
@@ -83,13 +85,13 @@ impl Caches {
         done
     }
 
-    /// A CPU writes a line from `now` on. When it has done so.
+    /// Writes a line as a CPU, from `now` on. Returns when the CPU has done so.
     pub(super) fn write(&mut self, cpu: usize, line: u64, now: Picos) -> Picos {
         let state = self.lines.entry(line).or_default();
         if state.exclusive && state.holders.has(cpu) || state.is_still_at(cpu, now, true) {
             return now;
         }
-        // Who has a copy has to give it up.
+        // All other CPUs have to give up their copies.
         let farthest = state.holders.others(cpu).map(|other| self.latencies.between(cpu, other)).max();
         let latency = farthest.unwrap_or_default();
         let done = now.max(state.busy_until) + latency;
@@ -136,7 +138,7 @@ mod tests {
         assert_eq!(caches.write(1, 7, 5), 15);
         assert_eq!((caches.write(0, 7, 9), caches.read(0, 7, 9)), (9, 9), "half of the way");
         assert_eq!(caches.read(0, 7, 10), 25, "it has gone");
-        // It stays readable for who had it, but not writable.
+        // The previous writer may still read it, but not write it.
         assert_eq!((caches.write(1, 7, 19), caches.read(1, 7, 21)), (19, 21));
         assert_eq!(caches.write(1, 7, 30), 40);
     }

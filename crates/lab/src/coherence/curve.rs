@@ -1,4 +1,4 @@
-//! Operations by the number of CPUs.
+//! Curves: the time of an operation by the number of CPUs.
 
 use super::latencies::Latencies;
 use super::run::nanos;
@@ -6,39 +6,40 @@ use crate::counted::Counted;
 use crate::plan::Side;
 use crate::row::Row;
 
-/// Numbers of CPUs: on one socket up to 128, and two.
+/// Numbers of simulated CPUs: up to 128 on one socket, and 256 on two.
 pub const CPUS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// A prediction may be off by so much of what is measured.
+/// The largest deviation of a sound prediction, as a share of the measured time.
 const MOST_OFF: f64 = 0.25;
 
-/// A workload of a side, simulated.
+/// A simulated workload of a side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// What is done.
+    /// The name of the workload.
     pub workload: &'static str,
-    /// By whom.
+    /// The side that executes it.
     pub side: Side,
-    /// Nanoseconds for an operation of any CPU, for each of [`CPUS`].
+    /// Nanoseconds for each operation of all CPUs together, for each of [`CPUS`].
     pub nanos: [f64; CPUS.len()],
-    /// Nanoseconds for an operation of any of two threads, as measured.
+    /// Nanoseconds for each operation of two threads together, as measured.
     pub measured_with_two: Option<f64>,
 }
 
 impl Curve {
-    /// The prediction for two CPUs is near what two threads were measured to take: only then is the
-    /// rest worth a look.
+    /// Returns whether the prediction for two CPUs is near the time measured with two threads. Only
+    /// then is the rest worth a look.
     pub fn is_sound(&self) -> bool {
         self.of_two_by_measured().is_some_and(|share| (share - 1.0).abs() <= MOST_OFF)
     }
 
-    /// What is predicted for two CPUs by what was measured with two threads, if it was.
+    /// Returns the prediction for two CPUs divided by the time measured with two threads, if any.
     pub fn of_two_by_measured(&self) -> Option<f64> {
         self.measured_with_two.map(|measured| self.nanos[1] / measured)
     }
 }
 
-/// The curves of workloads, each with the operation that was noted for it, where both are at hand.
+/// Returns the curves of workloads, each with the operation recorded for it. Pairs without a
+/// recording or a measurement with one thread are left out.
 pub fn curves(operations: &[(&str, &'static str)], rows: &[Row], counted: &Counted) -> Vec<Curve> {
     let mut curves = Vec::new();
     for &(operation, workload) in operations {

@@ -1,8 +1,8 @@
-//! Who has which lock, and who waits.
+//! The CPUs that hold each lock, and those that wait for it.
 
 use std::collections::{HashMap, VecDeque};
 
-/// A lock.
+/// The state of a lock.
 #[derive(Debug, Default)]
 struct State {
     exclusive: bool,
@@ -10,13 +10,13 @@ struct State {
     waiting: VecDeque<(usize, bool)>,
 }
 
-/// All locks.
+/// The states of all locks.
 #[derive(Debug, Default)]
 pub(super) struct Locks(HashMap<u64, State>);
 
 impl Locks {
-    /// A CPU takes a lock, for itself or with others. False if it has to wait; then a later
-    /// [`release`](Self::release) names it.
+    /// Takes a lock as a CPU, exclusively or shared. Returns false if the CPU has to wait. A later
+    /// [`release`](Self::release) then names it.
     pub(super) fn take(&mut self, cpu: usize, lock: u64, exclusive: bool) -> bool {
         let state = self.0.entry(lock).or_default();
         let writer_waits = state.waiting.iter().any(|(_, exclusive)| *exclusive);
@@ -29,8 +29,9 @@ impl Locks {
         false
     }
 
-    /// A CPU releases a lock, if it has it. Who may try again: who has waited longest, and where it
-    /// was readers, all of them in a row. Somebody else may be faster.
+    /// Releases a lock, if the CPU has it. Returns the CPUs that may try again: the one that has
+    /// waited longest, and if it is a reader, also the readers directly behind it. Another CPU may
+    /// take the lock before them.
     pub(super) fn release(&mut self, cpu: usize, lock: u64) -> Vec<usize> {
         let Some(state) = self.0.get_mut(&lock) else { return Vec::new() };
         let Some(place) = state.holders.iter().position(|holder| *holder == cpu) else { return Vec::new() };
@@ -47,7 +48,7 @@ impl Locks {
         next
     }
 
-    /// The locks that a CPU has.
+    /// Returns the locks that a CPU holds, sorted.
     pub(super) fn of(&self, cpu: usize) -> Vec<u64> {
         let has = |state: &State| state.holders.contains(&cpu);
         let mut locks: Vec<_> =
@@ -72,7 +73,7 @@ mod tests {
         // The writer is still waiting, so only the first reader of a free lock gets in.
         assert!(locks.take(1, 7, false) && !locks.take(2, 7, false));
         assert_eq!(locks.release(1, 7), [3]);
-        // Somebody was faster.
+        // CPU 4 takes the lock before CPU 3.
         assert!(locks.take(4, 7, true) && !locks.take(3, 7, true));
         assert_eq!(locks.release(4, 7), [2]);
     }

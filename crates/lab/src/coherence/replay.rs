@@ -1,48 +1,48 @@
-//! What an operation does to cache lines, in order.
+//! Recordings: the accesses of an operation to cache lines, in order.
 
 use crate::plan::Side;
 
-/// What is done to a line.
+/// A kind of access to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It is read.
+    /// The CPU reads the line.
     Read,
-    /// It is written.
+    /// The CPU writes the line.
     Write,
-    /// It is a lock, which is taken.
+    /// The CPU takes the lock on the line.
     Lock,
-    /// It is a lock, which is taken together with others that take it so.
+    /// The CPU takes the lock on the line as one of several readers.
     LockShared,
-    /// It is a lock, which is released.
+    /// The CPU releases the lock on the line.
     Unlock,
 }
 
 /// A cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Line {
-    /// The same for all CPUs.
+    /// A line that all CPUs share.
     Shared(u32),
-    /// Another for each.
+    /// A line of which each CPU has its own.
     Own(u32),
 }
 
-/// One access.
+/// An access of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// To what.
+    /// The line.
     pub line: Line,
-    /// How.
+    /// The kind of access.
     pub how: Use,
 }
 
-/// An operation of a side, as two threads have done it.
+/// A recorded operation of a side, as two threads did it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// What is done.
+    /// The name of the operation.
     pub operation: String,
-    /// By whom.
+    /// The side that executes it.
     pub side: Side,
-    /// What each of the threads did.
+    /// The accesses of each thread.
     pub threads: [Vec<Step>; 2],
 }
 
@@ -50,7 +50,7 @@ const LETTERS: [(Use, char); 5] =
     [(Use::Read, 'r'), (Use::Write, 'w'), (Use::Lock, 'l'), (Use::LockShared, 's'), (Use::Unlock, 'u')];
 
 impl Replay {
-    /// What two threads did by what was noted of them.
+    /// Makes a replay of the recorded accesses of two threads.
     #[cfg(feature = "audit")]
     pub fn of(operation: &str, side: Side, footprints: [&extern4_sync::audit::Footprint; 2]) -> Self {
         use extern4_sync::audit::{Access, Kind};
@@ -79,7 +79,7 @@ impl Replay {
         Self { operation: operation.to_owned(), side, threads }
     }
 
-    /// As a line of a file.
+    /// Formats the replay as a line of a file.
     pub fn to_text(&self) -> String {
         let word = |step: &Step| {
             let (_, letter) = LETTERS.iter().find(|(how, _)| *how == step.how).expect("all have one");
@@ -93,7 +93,7 @@ impl Replay {
         format!("{}\t{}\t{one}\t{other}", self.operation, self.side.name())
     }
 
-    /// That of a line of a file.
+    /// Parses a line of a file. Returns `None` if it is malformed.
     pub fn of_text(text: &str) -> Option<Self> {
         let [operation, side, one, other] = text.split('\t').collect::<Vec<_>>()[..] else { return None };
         let steps = |words: &str| words.split_whitespace().map(step).collect::<Option<Vec<_>>>();

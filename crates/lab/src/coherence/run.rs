@@ -1,4 +1,4 @@
-//! CPUs that repeat what was noted.
+//! The simulation: CPUs that repeat a recording.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,12 +9,13 @@ use super::locks::Locks;
 use super::replay::{Line, Replay, Step, Use};
 use crate::random::Random;
 
-/// Operations of each CPU that do not count, on the average, until every line is where it belongs.
+/// Operations of each CPU, on average, that warm up the caches and do not count.
 const WARM_UP: usize = 8;
-/// Operations of each that do.
+/// Operations of each CPU that count.
 const MEASURED: usize = 24;
 
-/// Nanoseconds for an operation of any of so many CPUs, if one alone takes `alone` nanoseconds.
+/// Returns the nanoseconds for each operation of `cpus` CPUs together, if one CPU alone takes
+/// `alone` nanoseconds.
 pub fn nanos(replay: &Replay, alone: f64, cpus: usize, latencies: Latencies) -> f64 {
     let mut run = Run::new(replay, (alone * 1000.0).round() as Picos, cpus, latencies);
     let begun = run.until(WARM_UP * cpus);
@@ -27,9 +28,9 @@ struct Run<'r> {
     alone: Picos,
     caches: Caches,
     locks: Locks,
-    /// The next step of each CPU; as many as there are when the operation ends.
+    /// The next step of each CPU. At the end of the operation it is the number of steps.
     at: Vec<usize>,
-    /// When which CPU goes on: the earliest first, and of those the lowest number.
+    /// When each CPU continues: the earliest first, and of equal times the lowest CPU number.
     events: BinaryHeap<Reverse<(Picos, usize)>>,
     done: usize,
 }
@@ -46,15 +47,15 @@ impl<'r> Run<'r> {
             done: 0,
         };
         for cpu in 0..cpus {
-            // Not all at the same moment, nor one socket before the other: who asks first keeps his
-            // place in the queue.
+            // CPUs start at random times: not all at once, nor one socket before the other. A CPU
+            // that asks first keeps its place in the queue.
             let begin = Random::new(cpu).below(alone.max(1));
             run.events.push(Reverse((begin + run.gap(cpu, 0), cpu)));
         }
         run
     }
 
-    /// When so many operations are done.
+    /// Runs until `operations` operations are done, and returns the time.
     fn until(&mut self, operations: usize) -> Picos {
         loop {
             let Reverse((now, cpu)) = self.events.pop().expect("somebody always goes on");
@@ -69,18 +70,19 @@ impl<'r> Run<'r> {
         &self.threads[cpu % 2]
     }
 
-    /// Time from the step before to this one, without what lines take: the parts make up `alone`.
+    /// Returns the time from the previous step to this one, without transfers of lines. The gaps of
+    /// an operation add up to `alone`.
     fn gap(&self, cpu: usize, step: usize) -> Picos {
         let parts = self.steps(cpu).len() as Picos + 1;
         let until = |step: usize| self.alone * step as Picos / parts;
         until(step + 1) - until(step)
     }
 
-    /// A CPU makes its step, or ends its operation.
+    /// Executes the next step of a CPU, or ends its operation.
     fn go_on(&mut self, cpu: usize, now: Picos) {
         let steps = self.steps(cpu);
         let Some(step) = steps.get(self.at[cpu]) else {
-            // What the operation keeps locked is not for the next one.
+            // Locks that the operation keeps are free for the next operation.
             for lock in self.locks.of(cpu) {
                 self.release(cpu, lock, now);
             }
@@ -99,11 +101,11 @@ impl<'r> Run<'r> {
         let had = self.caches.write(cpu, line, now);
         let locks = matches!(step.how, Use::Lock | Use::LockShared);
         if had > now && (locks || step.how == Use::Unlock) {
-            // Whether the lock is free shows when the line is there, and it is released there.
+            // The CPU sees whether the lock is free, or releases it, only when it has the line.
             return self.events.push(Reverse((had, cpu)));
         }
         if locks && !self.locks.take(cpu, line, step.how == Use::Lock) {
-            // Whoever releases it says when to try again.
+            // The CPU that releases the lock schedules the next attempt.
             return;
         }
         if step.how == Use::Unlock {
@@ -117,7 +119,7 @@ impl<'r> Run<'r> {
         self.next(cpu, had);
     }
 
-    /// The next step of a CPU comes in its time.
+    /// Schedules the next step of a CPU.
     fn next(&mut self, cpu: usize, now: Picos) {
         let at = now + self.gap(cpu, self.at[cpu]);
         self.events.push(Reverse((at, cpu)));
@@ -135,14 +137,14 @@ mod tests {
     use super::*;
     use crate::plan::Side;
 
-    /// One socket of four.
+    /// A machine of sockets with four CPUs.
     const MACHINE: Latencies = Latencies { same_socket: 50_000, other_socket: 100_000, cpus_of_socket: 4 };
 
     fn replay(one: &str, other: &str) -> Replay {
         Replay::of_text(&format!("x\t{}\t{one}\t{other}", Side::Extern4.name())).expect("steps")
     }
 
-    /// Nanoseconds an operation, of which one CPU alone takes 100 ns.
+    /// Returns the nanoseconds of an operation that takes one CPU alone 100 ns.
     fn run(steps: &str, cpus: usize) -> f64 {
         nanos(&replay(steps, steps), 100.0, cpus, MACHINE)
     }
@@ -163,44 +165,43 @@ mod tests {
     fn cpus_with_lines_of_their_own_are_not_in_each_others_way() {
         check(run("w-0 l-1 u-1", 2), 50.0);
         check(run("w-0 l-1 u-1", 256), 100.0 / 256.0);
-        // What is only read may be everywhere.
+        // Lines that are only read may be in all caches.
         check(run("r0 r1 r0", 8), 100.0 / 8.0);
     }
 
     #[test]
     fn a_shared_counter_is_as_fast_as_its_line_travels() {
-        // Two: 100 ns of work and 50 ns for the line, each.
+        // Two CPUs: each takes 100 ns of work and 50 ns for the line.
         check(run("w0", 2), 75.0);
-        // Many: the line is always under way.
+        // Many CPUs: the line is always under way.
         check(run("w0", 4), 50.0);
-        // And from one socket to the other and back, for who asks in the order of their numbers: 3
-        // in 4 stay.
+        // Two sockets: the line also travels between them. CPUs that ask in the order of their
+        // numbers keep 3 transfers of 4 within a socket.
         let two_sockets = run("w0", 8);
         assert!((50.0..100.0).contains(&two_sockets), "{two_sockets}");
     }
 
     #[test]
     fn readers_fetch_what_a_writer_has_changed() {
-        // The writer takes it back from a reader, and the reader fetches it again: both take 150
-        // ns.
+        // The writer takes the line back from the reader, and the reader fetches it again. Both
+        // take 150 ns.
         check(nanos(&replay("w0", "r0"), 100.0, 2, MACHINE), 75.0);
     }
 
     #[test]
     fn who_has_a_lock_keeps_the_others_out() {
-        // Of 100 ns, the lock is held for 80, whoever has it; without a lock, all work side by
-        // side.
+        // Each CPU holds the lock for 80 of 100 ns. Without a lock, all CPUs work in parallel.
         let (held, free) = ("l0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 u0", "w0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 w0");
         for cpus in [2, 4, 8] {
             let with_lock = run(held, cpus);
             assert!((80.0..250.0).contains(&with_lock), "{cpus}: {with_lock}");
             assert!(with_lock > 1.3 * run(free, cpus), "{cpus}");
         }
-        // Readers of a lock only pass its line around.
+        // Readers of a lock wait only for its line.
         let shared = run(&held.replace('l', "s"), 4);
         assert!(shared < run(held, 4), "{shared}");
-        // Two with one lock for 10 of 100 ns, in time to have it when nobody wants it: the line
-        // comes once an operation.
+        // Two CPUs hold one lock for 10 of 100 ns each, never at the same time. Its line travels
+        // once for each operation.
         check(run("l0 u0 r-1 r-1 r-1 r-1 r-1 r-1 r-1", 2), 75.0);
     }
 

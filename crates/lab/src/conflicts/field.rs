@@ -1,15 +1,15 @@
-//! What an access is an access to, by its place in the source.
+//! Names of accessed fields, found by the place of the access in the source.
 //!
-//! The audit knows where an atomic's or a lock's method is called. What stands before the call
-//! there is the field: in `self.head.load(Relaxed)` that is `head`, and the type around it is the
-//! one whose `impl` comes before.
+//! The audit knows the place of each call of a method of an atomic or a lock. The text before the
+//! call names the field: in `self.head.load(Relaxed)` it is `head`. The type is that of the last
+//! `impl` before the call.
 
 use std::collections::HashMap;
 use std::fs;
 use std::panic::Location;
 use std::path::Path;
 
-/// Names that have been found.
+/// A cache of names and of source files.
 #[derive(Default)]
 pub(super) struct Fields {
     names: HashMap<(&'static str, u32, u32), String>,
@@ -17,7 +17,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// `Type.field (file)`; the file and the line where the source is not at hand.
+    /// Returns `Type.field (file)`, or the file and the line if the source is not available.
     pub(super) fn name(&mut self, site: &'static Location<'static>) -> String {
         let key = (site.file(), site.line(), site.column());
         if let Some(name) = self.names.get(&key) {
@@ -34,14 +34,15 @@ impl Fields {
     }
 }
 
-/// The lines of a source of this workspace.
+/// Returns the lines of a source file of this workspace.
 fn read(file: &str) -> Vec<String> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = fs::read_to_string(workspace.join(file)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// What is accessed by the call at this place, both counted from one.
+/// Returns the name of the field that the call at this place accesses. Line and column count from
+/// one.
 fn name_at(lines: &[String], line: usize, column: usize) -> Option<String> {
     let text = lines.get(line.checked_sub(1)?)?;
     let (before, from) = text.split_at_checked(column.checked_sub(1)?)?;
@@ -49,7 +50,7 @@ fn name_at(lines: &[String], line: usize, column: usize) -> Option<String> {
         Some("") => last_name(&before_chain(lines, line - 1)?),
         Some(place) if place.trim().is_empty() => last_name(&before_chain(lines, line - 1)?),
         Some(place) => last_name(place),
-        // A function with the lock for an argument.
+        // A function that takes the lock as an argument.
         None => last_name(arguments(from)?),
     }?;
     Some(match type_around(&lines[..line]) {
@@ -58,13 +59,13 @@ fn name_at(lines: &[String], line: usize, column: usize) -> Option<String> {
     })
 }
 
-/// The line before that which begins with the dot of a method.
+/// Returns the last line that is not a comment before a line that begins with the dot of a method.
 fn before_chain(lines: &[String], index: usize) -> Option<String> {
     let before = lines[..index].iter().rev().find(|line| !line.trim_start().starts_with("//"))?;
     Some(before.trim_end().to_owned())
 }
 
-/// What stands in the first parentheses.
+/// Returns the text within the first parentheses.
 fn arguments(call: &str) -> Option<&str> {
     let (_, rest) = call.split_once('(')?;
     let mut depth = 1;
@@ -79,7 +80,8 @@ fn arguments(call: &str) -> Option<&str> {
     Some(end.map_or(rest, |(end, _)| &rest[..end]))
 }
 
-/// The last name in a path of fields, calls and indices: `count` of `self.slots[index].count`.
+/// Returns the last name in a path of fields, calls and indices: `count` of
+/// `self.slots[index].count`.
 fn last_name(place: &str) -> Option<String> {
     let mut depth = 0;
     let mut name = String::new();
@@ -96,7 +98,7 @@ fn last_name(place: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The type of the last `impl`.
+/// Returns the type of the last `impl`.
 fn type_around(lines: &[String]) -> Option<String> {
     let head = lines.iter().rev().find(|line| line.starts_with("impl"))?;
     let head = head.split_once(" for ").map_or_else(|| skip_generics(&head[4..]), |(_, of)| of);
@@ -105,7 +107,7 @@ fn type_around(lines: &[String]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// What comes after the parameters of an `impl`.
+/// Returns the text after the parameters of an `impl`.
 fn skip_generics(head: &str) -> &str {
     let mut depth = 0;
     let end = head.char_indices().find(|(_, c)| {
@@ -123,7 +125,7 @@ fn skip_generics(head: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// The name of what is accessed where `call` begins in the last of these lines.
+    /// Checks the name of the field accessed by `call`, which is in the last of these lines.
     #[track_caller]
     fn check(source: &str, call: &str, expected: &str) {
         let lines: Vec<_> = source.lines().map(str::to_owned).collect();

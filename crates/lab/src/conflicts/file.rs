@@ -1,15 +1,15 @@
-//! Matrices in a file, for the build that writes the report.
+//! Matrices as text in a file, for the build that writes the report.
 
 use std::collections::BTreeSet;
 
 use super::{Matrix, On, Test};
 use crate::spec::{Kind, Nearness};
 
-/// What a line begins with, behind the volume, that tells of no pair.
+/// The second field of a line that describes a kind of call and not a pair.
 const UNSEEN: &str = "unseen";
 
 impl Matrix {
-    /// A line for each test, and one for each kind of call.
+    /// Returns a line for each test, and one for each kind of call.
     pub fn to_text(&self) -> String {
         let line = |test: &Test| {
             let [one, other] = test.kinds.map(Kind::name);
@@ -24,7 +24,7 @@ impl Matrix {
         self.tests.iter().map(line).chain(unseen).collect()
     }
 
-    /// The matrices in a text; `None` if there is something else in it.
+    /// Returns the matrices in a text; `None` if it contains anything else.
     pub fn of_text(text: &str) -> Option<Vec<Self>> {
         let mut matrices = On::ALL.map(|on| Self { on, tests: Vec::new(), unseen: Vec::new() });
         for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Makes the pairs on a volume, and looks which lines they meet on.
+//! Makes the pairs on a volume, and finds the lines that they conflict on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -13,11 +13,12 @@ use super::{Matrix, TRIES, Test};
 use crate::Result;
 use crate::spec::{BLOCKS, Kind, Outcome, Pair, Place};
 
-/// Makes all pairs. The first `stepped` calls of each kind are made instruction by instruction,
-/// which takes long, to count the locked instructions that take no notes.
+/// Makes all pairs. The first `stepped` calls of each kind are single-stepped, to count the locked
+/// instructions that the audit does not record. That takes long.
 ///
 /// # Errors
-/// A call that fails as no specification says, or returns something else.
+/// A call fails with an error that the specification does not have, or returns something else than
+/// specified.
 pub fn run(setup: &Setup, pairs: &[Pair], stepped: usize) -> Result<Matrix> {
     let mut bench =
         Bench { root: setup.session(), fields: Fields::default(), made: 0, stepped, unseen: BTreeMap::new() };
@@ -31,21 +32,21 @@ pub fn run(setup: &Setup, pairs: &[Pair], stepped: usize) -> Result<Matrix> {
     Ok(Matrix { on: setup.on(), tests, unseen: bench.unseen.into_iter().map(mean).collect() })
 }
 
-/// Where pairs are made.
+/// The state of a run.
 struct Bench {
     root: Session,
     fields: Fields,
-    /// Directories so far.
+    /// The number of directories made so far.
     made: usize,
-    /// Calls of a kind that are made instruction by instruction.
+    /// The number of calls of each kind to single-step.
     stepped: usize,
-    /// Locked instructions that took no notes, of the first calls of each kind.
+    /// Locked instructions that the audit did not record, of the first calls of each kind.
     unseen: BTreeMap<Kind, Vec<u64>>,
 }
 
 impl Bench {
-    /// Lets the threads find places of their own: those that make files at once go apart, where
-    /// they have met.
+    /// Lets the threads find places of their own. Threads that create files at the same time move
+    /// apart after a conflict.
     fn settle(&mut self, workers: &[Worker; 2]) -> Result<()> {
         const TIMES: usize = 50;
         let at = Place { dir: 0, name: 0 };
@@ -59,7 +60,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes a pair, again with other directories while the two meet.
+    /// Tests a pair, and repeats it in other directories while the calls conflict.
     fn test(&mut self, workers: &[Worker; 2], pair: &Pair) -> Result<Test> {
         let mut met = Vec::new();
         for number in 0..TRIES {
@@ -71,12 +72,12 @@ impl Bench {
         let at_first = met[0].is_empty();
         let common = met.iter().skip(1).fold(met[0].clone(), |common, fields| &common & fields);
         let last = met.pop().expect("there was a try");
-        // What is there whenever they meet is no chance.
+        // A field in conflict at each try is not there by chance.
         let fields = if common.is_empty() { last } else { common };
         Ok(Test { kinds: pair.kinds(), nearness: pair.nearness(), at_first, fields })
     }
 
-    /// Makes a pair once. The names of what they meet on.
+    /// Makes a pair once. Returns the names of the fields in conflict.
     fn attempt(&mut self, workers: &[Worker; 2], pair: &Pair, number: usize) -> Result<BTreeSet<String>> {
         let base = self.directory()?;
         let numbers = self.furnish(&base, pair)?;
@@ -84,15 +85,15 @@ impl Bench {
             let at = Place::all().find(|at| pair.start.names[at.index()] == Some(file));
             worker.prepare(&base, at.expect("what is open has a name"));
         }
-        // As where that is done again and again: they would find it so the second time.
+        // Warm up: calls that are made again and again find settled data from the second time on.
         if pair.kinds().iter().all(|kind| kind.reads_only()) {
             Worker::settle(workers);
         } else {
-            // What is written is the other's to see only where the two do not commute.
+            // A repeated write is visible to the other call only if the two do not commute.
             let calls = [0, 1].map(|who| pair.kinds()[who].is_repeatable().then_some(pair.calls[who]));
             Worker::repeat(workers, calls);
         }
-        // In turns, so that who comes second is not always the same.
+        // Alternate, so that the second caller is not always the same.
         let first = number % 2;
         let mut told = [None, None];
         for who in [first, 1 - first] {
@@ -116,8 +117,8 @@ impl Bench {
         Ok(found.iter().map(|conflict| self.name(conflict, &footprints)).collect())
     }
 
-    /// What stands on a line that two meet on: what is written there and, where the other uses none
-    /// of it, what he uses instead, which the line need not be shared for.
+    /// Names the fields on a line in conflict: those that are written. If the other call uses none
+    /// of them, also the fields that it uses, which need not share the line.
     fn name(&mut self, conflict: &Conflict, footprints: &[Footprint; 2]) -> String {
         let [ours, theirs] = footprints.each_ref().map(|footprint| {
             let of_line = footprint.accesses(conflict.line);
@@ -141,7 +142,7 @@ impl Bench {
         text
     }
 
-    /// A directory with the two of the specification.
+    /// Creates a directory with the two directories of the specification.
     fn directory(&mut self) -> Result<String> {
         self.made += 1;
         let base = format!("/t{}", self.made);
@@ -152,7 +153,7 @@ impl Bench {
         Ok(base)
     }
 
-    /// Makes what there is in the beginning. The numbers that the files have.
+    /// Creates the initial files of a pair. Returns their inode numbers.
     fn furnish(&self, base: &str, pair: &Pair) -> Result<Vec<u64>> {
         let mut first: Vec<Option<(String, u64)>> = vec![None; pair.start.files()];
         for at in Place::all() {
@@ -172,7 +173,7 @@ impl Bench {
 
     fn remove(&self, base: &str) -> Result<()> {
         for at in Place::all() {
-            // It may have gone.
+            // The name may not exist any more.
             let _ = self.root.unlink(format!("{base}/{}", at.path()));
         }
         for dir in ["/d0", "/d1", ""] {
@@ -182,7 +183,7 @@ impl Bench {
     }
 }
 
-/// The volume does what the specification says.
+/// Checks that the volume returned the specified outcome.
 fn check(pair: &Pair, who: usize, told: &Told, numbers: &[u64]) -> Result<()> {
     let call = pair.calls[who];
     let seen = told.outcome.clone()?;

@@ -1,6 +1,6 @@
-//! Volumes that pairs of calls are made on. Times of access are not kept there: they are not in the
-//! specification, and with them a read would not commute with what changes its file, for it has to
-//! find out whether there was such a change.
+//! Volumes that pairs of calls are made on. They keep no access times, which are not in the
+//! specification. With them, a read would not commute with a change of its file, since the read has
+//! to find out whether the file has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use extern4_vfs::{Atime, Cred, MemFs, MemLimits, Namespace, Session, SuperBlock,
 use super::On;
 use crate::Result;
 
-/// A volume with nothing on it.
+/// An empty volume.
 pub struct Setup {
     on: On,
     namespace: Arc<Namespace>,
@@ -22,15 +22,15 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The VFS over its file system in memory.
+    /// Creates a volume of the VFS over its file system in memory.
     pub fn memory(options: SuperOptions) -> Result<Self> {
         let options = SuperOptions { atime: Atime::Never, ..options };
         let namespace = Namespace::new(SuperBlock::new(MemFs::new(MemLimits::default()), options)?);
         Ok(Self { on: On::Memory, namespace, _volume: None })
     }
 
-    /// ext4 on a device in memory, with room for a journal that is not soon full: a commit is in
-    /// everybody's way. `None` where there is no mke2fs to make it.
+    /// Creates an ext4 volume on a device in memory. Its journal is large, since a commit is in the
+    /// way of all calls. Returns `None` if there is no mke2fs to make the volume.
     pub fn ext4() -> Result<Option<Self>> {
         let spec = ImageSpec::new("matrix", 256 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=64"]);
         if !spec.can_run() {
@@ -44,12 +44,12 @@ impl Setup {
         Ok(Some(Self { on: On::Ext4, namespace, _volume: Some(volume) }))
     }
 
-    /// What it is.
+    /// Returns the kind of the volume.
     pub(super) fn on(&self) -> On {
         self.on
     }
 
-    /// The superuser's session, another each time.
+    /// Returns a new session of the superuser.
     pub(super) fn session(&self) -> Session {
         Session::new(&self.namespace, Cred::root())
     }

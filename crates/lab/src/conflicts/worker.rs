@@ -1,7 +1,7 @@
-//! A thread that makes the calls of one side of each pair, and keeps what it has open.
+//! A worker: a thread that makes the calls of one side of each pair, and keeps its open files.
 //!
-//! Threads live as long as the volume: what a thread has for itself is warm, as it is in a program
-//! that runs.
+//! Workers live as long as the volume. So the data of each thread are warm, as in a running
+//! program.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -17,60 +17,60 @@ use crate::spec::{Call, Outcome, PLACES, Place};
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// The extended attribute of [`spec`](crate::spec).
 const ATTRIBUTE: &str = "user.lab";
-/// So often each thread does beforehand what a call may do, on things that stay as they are and on
-/// names of its own.
+/// Rounds of preparation: each thread does all that a call may do, on files that stay and on names
+/// of its own.
 const ROUNDS: usize = 3;
-/// So often it then looks at what it is to call upon: until what is read again and again is read as
-/// such.
+/// Repetitions of lookups that follow: structures that adapt to frequent reads have done so by
+/// then.
 const LOOKS: usize = 16;
-/// After that time what has been changed is read as what has not: longer than the millisecond for
-/// which [`biased_rwlock`](extern4_sync::biased_rwlock) remembers a writer, and than a tick, within
-/// which a time of access is not yet later than that of the change.
+/// The time after which reads of changed data are as fast as of others. It is longer than the
+/// millisecond for which [`biased_rwlock`](extern4_sync::biased_rwlock) remembers a writer. It is
+/// also longer than a tick, within which an access time is not yet later than that of the change.
 const MOMENT: Duration = Duration::from_millis(12);
-/// The same, but for times of access: it leaves most of a tick.
+/// A pause like [`MOMENT`], but without regard to access times: it leaves most of a tick.
 const LITTLE: Duration = Duration::from_micros(1200);
 
-/// What the worker is to do.
+/// An order to the worker.
 enum Order {
-    /// Get warm below a directory, with this file open.
+    /// Warm up below a directory, with this file open.
     Prepare { base: String, open: Place },
-    /// Look at all there is once more.
+    /// Look at all files once more.
     LookAround,
-    /// Make a call, and tell nothing.
+    /// Make a call, and report nothing.
     Repeat { call: Call },
-    /// Make a call, and tell; instruction by instruction, or as fast as one can.
+    /// Make a call, and report it. It is single-stepped if `step`.
     Call { call: Call, step: bool },
     /// Close everything.
     Forget,
 }
 
-/// What a call did.
+/// The report on a call.
 pub(super) struct Told {
-    /// What it returned; an error that no specification knows as text.
+    /// The outcome of the call. An error that the specification does not have is text.
     pub(super) outcome: Result<Seen, String>,
-    /// What it did to shared memory.
+    /// Its accesses to shared memory.
     pub(super) footprint: Footprint,
-    /// Locked instructions that took no notes, if they were counted.
+    /// Locked instructions that the audit did not record, if they were counted.
     pub(super) unseen: Option<u64>,
 }
 
-/// An outcome as the volume tells it.
+/// An outcome as the volume reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Seen {
-    /// As the specification does.
+    /// An outcome of the specification.
     As(Outcome),
-    /// Attributes: number, names, permission bits.
+    /// Attributes: inode number, number of names, permission bits.
     Attributes(u64, u32, u16),
 }
 
-/// The thread, from outside.
+/// A handle to the thread.
 pub(super) struct Worker {
     orders: Sender<Order>,
     told: Receiver<Option<Told>>,
 }
 
 impl Worker {
-    /// Begins one, which ends with this.
+    /// Starts a worker, which ends when the handle is dropped.
     pub(super) fn start<'s>(scope: &'s thread::Scope<'s, '_>, number: usize, session: Session) -> Self {
         let ((orders, ordered), (tell, told)) = (channel(), channel());
         scope.spawn(move || {
@@ -98,21 +98,22 @@ impl Worker {
         self.told.recv().expect("the worker has not panicked")
     }
 
-    /// Has it get warm.
+    /// Has the worker warm up.
     pub(super) fn prepare(&self, base: &str, open: Place) {
         self.order(Order::Prepare { base: base.to_owned(), open });
     }
 
-    /// Has all of them get warm at once.
+    /// Has all workers warm up at the same time.
     pub(super) fn prepare_at_once(workers: &[Self], base: &str, open: Place) {
         workers.iter().for_each(|worker| worker.begin(Order::Prepare { base: base.to_owned(), open }));
         workers.iter().for_each(|worker| drop(worker.end()));
     }
 
-    /// Has all of them, in turns, look again at what all of them have changed while they got warm,
-    /// until it is as it is where nothing changes.
+    /// Has all workers in turn look again at the files that any of them changed while it warmed up.
+    /// In the end, a read of these files is like one of files that do not change.
     pub(super) fn settle(workers: &[Self]) {
-        // The first who looks at something may note the time of that, which is a change, too.
+        // The first worker that looks at a file may update its access time, which is a change as
+        // well.
         for times in [1, LOOKS] {
             thread::sleep(MOMENT);
             for _ in 0..times {
@@ -121,9 +122,9 @@ impl Worker {
         }
     }
 
-    /// Has them make their calls, if any, by turns, as often as it takes to find what has been
-    /// asked for often. A change of contents changes times as well, once a tick: so that the next
-    /// one does not, they begin with a tick.
+    /// Has the workers make their calls, if any, in turn, until the results are cached as those of
+    /// frequent calls are. A change of contents also changes times, once a tick. The calls begin
+    /// right after a tick, so that the next change does not.
     pub(super) fn repeat(workers: &[Self; 2], calls: [Option<Call>; 2]) {
         if calls == [None; 2] {
             return;
@@ -141,18 +142,18 @@ impl Worker {
         (0..LOOKS).for_each(|_| in_turns());
     }
 
-    /// Has it make a call, and count locked instructions if `step`, which takes long.
+    /// Has the worker make a call. If `step`, it counts locked instructions, which takes long.
     pub(super) fn call(&self, call: Call, step: bool) -> Told {
         self.order(Order::Call { call, step }).expect("a call is told of")
     }
 
-    /// Has it close everything.
+    /// Has the worker close all files.
     pub(super) fn forget(&self) {
         self.order(Order::Forget);
     }
 }
 
-/// Returns when the clock that changes are stamped with has moved on just now.
+/// Waits until the clock of change times has just moved on.
 fn wait_for_tick() {
     let now = || clock_gettime(ClockId::RealtimeCoarse).tv_nsec;
     let before = now();
@@ -161,11 +162,11 @@ fn wait_for_tick() {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Hands {
     number: usize,
     session: Session,
-    /// Paths of the places, without an allocation while it is recorded.
+    /// The paths of the places, so that no recorded call allocates them.
     paths: [String; PLACES],
     directories: Vec<OpenFile>,
     descriptor: Option<OpenFile>,
@@ -197,7 +198,7 @@ impl Hands {
                 None
             }
             Order::Repeat { call } => {
-                // What it returns is looked at when it counts.
+                // The outcome is checked only of the call that counts.
                 drop(self.act(call));
                 None
             }
@@ -244,7 +245,7 @@ impl Hands {
         }
         self.look_around();
         for _ in 0..LOOKS {
-            // Some are not there.
+            // Some names do not exist.
             Place::all().for_each(|at| drop(self.act(Call::Open(at))));
         }
         self.opened = None;
@@ -256,10 +257,10 @@ impl Hands {
         self.descriptor = Some(descriptor.expect("it is there"));
     }
 
-    /// Looks at all there is.
+    /// Looks at all files.
     fn look_around(&mut self) {
         for at in Place::all() {
-            // Some are not there; what comes of the calls does not matter here.
+            // Some names do not exist, and the results do not matter here.
             let _ = self.act(Call::Stat(at));
             let _ = self.act(Call::Open(at));
         }
@@ -269,7 +270,7 @@ impl Hands {
         }
     }
 
-    /// Makes, changes and removes files of the thread's own.
+    /// Creates, changes and removes files of the thread's own.
     fn come_and_go(&self, dir: &str) {
         let [one, two, three] =
             ["x", "y", "z"].map(|name| format!("{dir}/of thread {}: {name}", self.number));

@@ -1,4 +1,4 @@
-//! Threads that ask for files by their paths.
+//! The workload of calls: threads ask for files by their paths.
 
 use std::hint::black_box;
 
@@ -10,17 +10,17 @@ use crate::random::Random;
 use crate::row::Sample;
 use crate::volume::{DIRECTORIES, PATH, Production};
 
-/// Calls between two looks at whether the time is up.
+/// Calls between two checks of whether the time is up.
 const BATCH: u64 = 256;
 
-/// Asks for the attributes of what is there.
+/// Asks for the attributes of an existing file.
 #[inline]
 pub(super) fn stat(volume: &Production, path: &str) {
     black_box(volume.stat(black_box(path))).expect("the user may search");
 }
 
-/// Checks directories. Out of line for all sides: whether it is in line is worth more than what
-/// they differ in.
+/// Makes search checks of directories. It is never inlined, on any side: whether it is inlined
+/// matters more than the difference between the sides.
 #[inline(never)]
 pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
     assert!(volume.may_search(black_box(directories)), "the user may search");
@@ -34,13 +34,13 @@ pub(super) fn take(
     threads: usize,
 ) -> Sample {
     let directories = (workload == CHECKS).then(|| DIRECTORIES.map(|path| volume.directory(path)));
-    // Each thread is at another place of the build.
+    // Each thread starts at another place of the build.
     let begin = |thread: usize| (thread * 997 % paths.len(), Random::new(thread));
     let batch = |(at, random): &mut (usize, Random)| {
         match (&directories, workload) {
             (Some(directories), _) => (0..BATCH).for_each(|_| check(volume, directories)),
             (None, BUILD) => (0..BATCH).for_each(|_| {
-                // Some are not there.
+                // Some names do not exist.
                 let _ = black_box(volume.stat(black_box(&paths[*at])));
                 *at = (*at + 1) % paths.len();
             }),

@@ -1,4 +1,4 @@
-//! What all three sides have to do.
+//! Tests that all three sides have to pass.
 
 use extern4_vfs::{Acl, Errno};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::volume::PATH_BY_NAME;
 use crate::volume::tests::{a_change_counts_at_once, walks_as_it_should};
 
-/// The user may search where `inode(7)` says so.
+/// The user may search the directories that `inode(7)` allows.
 fn every_mode_decides(check: Check) {
     let mut files = headers();
     files.push(File { uid: 1000, ..File::directory("/own") });
@@ -30,14 +30,14 @@ fn every_mode_decides(check: Check) {
     }
 }
 
-/// An ACL takes the short way away, unless it refuses no user: then a computed bit keeps it, and no
+/// An ACL disables the short way, unless it refuses no user. Then a computed bit keeps it, and no
 /// other short way.
 fn an_acl_takes_the_short_way_away(side: Side) {
     let volume = Production::new(check_of(side), &headers());
     let paths = [PATH_BY_NAME.to_owned()];
     let acl = |text: &str| text.parse::<Acl>().expect("an ACL");
     let searches = || volume.searches(&paths);
-    // With the second check that `.` asks of the root.
+    // The count includes the second check of the root, for `.`.
     let all = if side == Side::Baseline { [0, 5] } else { [5, 0] };
     assert_eq!(searches(), all);
     volume.set_acl("/usr", &acl("u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x"));
@@ -81,7 +81,7 @@ fn what_instructions_are_counted_of_can_be_repeated() {
     assert!(repeat("nothing", Side::Extern4, 1).is_err());
 }
 
-/// Walks of the recorded build take the short way nearly always with a patch, and never without
+/// Walks of the recorded build nearly always take the short way with a patch, and never without
 /// one.
 #[test]
 fn a_recorded_build_takes_the_short_way() {

@@ -1,12 +1,12 @@
-//! Baseline: two tables, a lock in each entry, and a list of those that nobody uses.
+//! Baseline: two tables, a lock in each entry, and a list of the unused entries.
 //!
-//! An entry that is found is used by many, or by one for himself; who has to wait sleeps in one
-//! queue with all others who do. Who uses an entry has taken it off the list of the unused, and who
-//! is the last to use it puts it there. It is kept in memory by its place in the tables and by
-//! those who use it or wait for it.
+//! Threads use an entry shared or exclusively. A thread that has to wait sleeps in one queue with
+//! all other waiters. A thread that starts to use an entry takes it off the list of the unused. The
+//! last user puts it back. An entry stays in memory while it is in the tables, and while a thread
+//! uses it or waits for it.
 //!
-//! Locks: an entry's, then that of a block's buffer; the chain of a block, then that of a hash,
-//! then the list.
+//! Lock order: an entry's, then that of a block's buffer; the chain of a block, then the chain of a
+//! hash, then the list.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use super::slab::{Chains, Ends, Slab, lock};
 use super::{Blocks, Cache};
 
 const BUCKETS: usize = 1024;
-/// Entries beyond which one goes for each that comes.
+/// The number of entries from which on each new one evicts another.
 const MAX: u64 = 16 * BUCKETS as u64;
 
 // The words of an entry.
@@ -25,37 +25,37 @@ const BY_BLOCK: usize = 2;
 const BY_KEY: usize = 4;
 const KEY: usize = 6;
 const BLOCK: usize = 7;
-/// On which device the block is.
+/// The device of the block.
 const DEVICE: usize = 8;
-/// By how many it is used, or [`ALONE`].
+/// The number of users, or [`ALONE`].
 const USED: usize = 9;
-/// How many wait for it.
+/// The number of waiting threads.
 const QUEUED: usize = 10;
-/// How many keep it in memory.
+/// The number of references that keep it in memory.
 const HELD: usize = 11;
 const FLAGS: usize = 12;
 const WORDS: usize = 13;
 
 const ALONE: u64 = 1 << 16;
 
-/// It is in the tables.
+/// The entry is in the tables.
 const HASHED: u64 = 1;
-/// It is on the list. Under the lock of that.
+/// The entry is on the list. Protected by the lock of the list.
 const LISTED: u64 = 2;
 
-/// How an entry is used.
+/// A way to use an entry.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
     Shared,
     Alone,
 }
 
-/// The cache.
+/// The mbcache of Linux up to 4.5.
 pub struct Baseline {
     slab: Slab<WORDS>,
     by_block: Chains,
     by_key: Chains,
-    /// Entries that nobody uses, from the least lately used on.
+    /// Unused entries, the least recently used first.
     unused: Latch<Ends>,
     entries: AtomicU64,
     queue: Mutex<()>,
@@ -67,8 +67,8 @@ impl Baseline {
         self.slab.word(entry, FLAGS).load(Ordering::Acquire) & HASHED != 0
     }
 
-    /// Takes an entry into use, which is kept in memory, as soon as others allow it. False if it is
-    /// not in the tables any more; then it is not kept any longer either.
+    /// Acquires an entry for `how`, once other users allow it. The caller holds a reference to it.
+    /// Returns false if it is no longer in the tables. Then the reference is given up as well.
     fn acquire(&self, entry: u32, how: Use) -> bool {
         if !self.try_acquire(entry, how) {
             self.wait(entry, how);
@@ -86,7 +86,7 @@ impl Baseline {
             Use::Shared => (used < ALONE).then_some(used + 1),
             Use::Alone => (used == 0).then_some(ALONE),
         };
-        // SeqCst: with that of `wait` and `release`, so that one of the two sees the other.
+        // SeqCst: pairs with `wait` and `release`, so that one of the two sees the other.
         self.slab.word(entry, USED).fetch_update(Ordering::SeqCst, Ordering::SeqCst, used).is_ok()
     }
 
@@ -101,7 +101,7 @@ impl Baseline {
         queued.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Lets go of an entry that was used.
+    /// Ends the use of an entry, and gives up a reference to it.
     fn release(&self, entry: u32, how: Use) {
         let by = if how == Use::Alone { ALONE } else { 1 };
         let was = self.slab.word(entry, USED).fetch_sub(by, Ordering::SeqCst);
@@ -115,16 +115,16 @@ impl Baseline {
         self.forget(entry);
     }
 
-    /// Keeps an entry in memory. Locks: that of a chain that it is in, or of the list that it is
-    /// on.
+    /// Adds a reference that keeps an entry in memory. Locks: the caller has that of a chain with
+    /// the entry, or that of the list.
     fn hold(&self, entry: u32) {
-        // Relaxed: it is kept already.
+        // Relaxed: another reference keeps it already.
         self.slab.word(entry, HELD).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Keeps it no longer. The last frees it.
+    /// Gives up a reference to an entry. The last one frees it.
     fn forget(&self, entry: u32) {
-        // AcqRel: the last has seen what all others did.
+        // AcqRel: the last one sees all accesses of the others.
         if self.slab.word(entry, HELD).fetch_sub(1, Ordering::AcqRel) == 1 {
             self.slab.give(entry);
         }
@@ -139,19 +139,19 @@ impl Baseline {
 
     fn put_on_list(&self, entry: u32) {
         let mut unused = lock(&self.unused);
-        // Somebody may use it again, or have removed it; and whoever does so later finds it on the
-        // list.
+        // Another thread may use it again, or have removed it. A thread that does so later finds it
+        // on the list.
         let is_unused = self.slab.word(entry, USED).load(Ordering::SeqCst) == 0 && self.is_hashed(entry);
         if is_unused && self.slab.word(entry, FLAGS).fetch_or(LISTED, Ordering::AcqRel) & LISTED == 0 {
             self.slab.push_back(&mut unused, entry, LIST);
         }
     }
 
-    /// The next entry of a hash, behind `after` or from the beginning, to be used with others. Who
-    /// asked uses `after` no longer.
+    /// Finds the next entry of a hash, after `after` or from the beginning, and acquires it shared.
+    /// The use of `after` ends.
     fn find(&self, hash: u32, after: Option<u32>) -> Option<u32> {
         let chain = self.by_key.lock(hash.into());
-        // It is used, and so stays where it is.
+        // The entry is in use, and so keeps its place.
         let from = after.map_or(chain.first, |after| self.slab.next(after, BY_KEY));
         let found = self.slab.find(from, BY_KEY, |entry| self.slab.get(entry, KEY) == u64::from(hash));
         found.inspect(|entry| self.hold(*entry));
@@ -162,7 +162,7 @@ impl Baseline {
         found.filter(|entry| self.acquire(*entry, Use::Shared))
     }
 
-    /// The entry of a block, to be used alone.
+    /// Finds the entry of a block, and acquires it exclusively.
     fn get(&self, block: u32) -> Option<u32> {
         let chain = self.by_block.lock(block.into());
         let found = self.find_block(&chain, block);
@@ -171,13 +171,13 @@ impl Baseline {
         found.filter(|entry| self.acquire(*entry, Use::Alone))
     }
 
-    /// The entry of a block. Locks: that of the chain.
+    /// Finds the entry of a block. Locks: the caller has that of the chain.
     fn find_block(&self, chain: &Ends, block: u32) -> Option<u32> {
         let is = |entry| self.slab.get(entry, BLOCK) == u64::from(block) && self.slab.get(entry, DEVICE) == 0;
         self.slab.find(chain.first, BY_BLOCK, is)
     }
 
-    /// Takes an entry, which is used alone, out of the tables.
+    /// Takes an entry, which the caller uses exclusively, out of the tables.
     fn unhash(&self, entry: u32) {
         let mut by_block = self.by_block.lock(self.slab.get(entry, BLOCK));
         let mut by_key = self.by_key.lock(self.slab.get(entry, KEY));
@@ -189,12 +189,12 @@ impl Baseline {
         self.forget(entry);
     }
 
-    /// Gives up the entry that was used least lately, among those that nobody uses.
+    /// Evicts the least recently used of the unused entries.
     fn evict(&self) {
         let mut unused = lock(&self.unused);
         while unused.first != 0 {
             let oldest = unused.first;
-            // Also if somebody is about to use it: then it is he who puts it back.
+            // Also if another thread is about to use it: that thread then puts it back.
             self.slab.unlink(&mut unused, oldest, LIST);
             self.slab.word(oldest, FLAGS).fetch_and(!LISTED, Ordering::AcqRel);
             if self.try_acquire(oldest, Use::Alone) {
@@ -208,8 +208,9 @@ impl Baseline {
         }
     }
 
-    /// Has the blocks of a hash joined by `join`, each while its entry is used with others, until
-    /// one is: that one. `join` is told how to find out whether the entry is in the tables still.
+    /// Calls `join` with the blocks of a hash until it returns true, and returns that block. During
+    /// each call the entry is in use, shared. The second argument of `join` tells whether the entry
+    /// is still in the tables.
     pub(super) fn join_by(
         &self,
         hash: u32,
@@ -227,7 +228,7 @@ impl Baseline {
         None
     }
 
-    /// A block can be found from now on.
+    /// Adds a block, which can be found from now on.
     pub(super) fn insert(&self, hash: u32, block: u32) {
         // Relaxed: a hint.
         if self.entries.load(Ordering::Relaxed) >= MAX {
@@ -238,7 +239,7 @@ impl Baseline {
         {
             self.slab.set(entry, word, to);
         }
-        // By the tables, and by who adds it.
+        // One reference for the tables, and one for this thread.
         self.slab.set(entry, HELD, 2);
         self.slab.set(entry, FLAGS, HASHED);
         let mut by_block = self.by_block.lock(block.into());
@@ -254,8 +255,8 @@ impl Baseline {
         self.release(entry, Use::Alone);
     }
 
-    /// Has a block left by `leave`, which tells whether that was the last, while its entry is used
-    /// alone.
+    /// Calls `leave`, which leaves a block and returns whether that was the last file, while the
+    /// entry is used exclusively. Returns the same.
     pub(super) fn leave_by(&self, block: u32, leave: impl FnOnce() -> bool) -> bool {
         let entry = self.get(block);
         let is_last = leave();

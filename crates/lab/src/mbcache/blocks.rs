@@ -1,40 +1,40 @@
-//! Attribute blocks, as far as caches have to do with them.
+//! Attribute blocks, with the parts that caches use.
 
 use std::sync::{Mutex, PoisonError};
 
 use extern4_sync::closable_refcount::ClosableRefcount;
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Latch, Ordering};
 
-/// Files that may have a block: as many as ext4 lets.
+/// The most files that may share a block, as in ext4.
 pub const MOST: u32 = 1024;
 
 /// Blocks by number, from 1 on.
 pub struct Blocks {
     contents: Box<[Contents]>,
-    /// In extern4: how many files have it.
+    /// The number of files that have each block, in extern4.
     sharers: Box<[ClosableRefcount]>,
-    /// How many files have it, in the baseline and the patch.
+    /// The number of files that have each block, in the baseline and the patch.
     counts: Box<[Count]>,
     free: Mutex<Vec<u32>>,
 }
 
-/// What a block holds, which many look at and few write, apart from what stands in its buffer:
-/// alone on its cache line.
+/// The contents of a block, which many threads read and few write. They are alone on a cache line,
+/// separate from the count in the block's buffer.
 #[repr(align(64))]
 struct Contents {
     value: AtomicU32,
-    /// Several files have had it at the same time. In extern4 it is a flag of the buffer, on a line
-    /// like this.
+    /// Several files have had the block at the same time. In extern4 this is a flag of the buffer,
+    /// on a line like this one.
     is_shared: AtomicBool,
 }
 
-/// The lock of a buffer, and the count in the header under it: alone on its cache line, as
-/// [`ClosableRefcount`] are.
+/// The lock of a buffer, and the count in the header that it protects. It is alone on its cache
+/// line, as a [`ClosableRefcount`] is.
 #[repr(align(64))]
 struct Count(Latch<u32>);
 
 impl Blocks {
-    /// So many, all free.
+    /// Creates `len` blocks, all free.
     pub fn new(len: usize) -> Self {
         let contents = || Contents { value: AtomicU32::new(0), is_shared: AtomicBool::new(false) };
         let last = u32::try_from(len).expect("few");
@@ -46,37 +46,37 @@ impl Blocks {
         }
     }
 
-    /// Takes up to so many that are free.
+    /// Takes up to `most` free blocks.
     pub fn take(&self, most: usize) -> Vec<u32> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let from = free.len().saturating_sub(most);
         free.split_off(from)
     }
 
-    /// Gives some back.
+    /// Gives free blocks back.
     pub fn give(&self, blocks: impl IntoIterator<Item = u32>) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);
     }
 
-    /// What a block holds.
+    /// Returns the value that a block holds.
     pub fn value(&self, block: u32) -> u32 {
-        // Relaxed: whoever has the block has joined it since it was written, or wrote it. Others
-        // look again when they have joined.
+        // Relaxed: a thread that has the block joined it after the write, or wrote it. Other
+        // threads look again after they have joined.
         self.contents[block as usize].value.load(Ordering::Relaxed)
     }
 
-    /// Writes a block that is free.
+    /// Writes a free block.
     pub fn write(&self, block: u32, value: u32) {
         self.contents[block as usize].value.store(value, Ordering::Relaxed);
     }
 
-    /// Whether several files have had it at the same time.
+    /// Returns whether several files have had the block at the same time.
     pub fn is_shared(&self, block: u32) -> bool {
         // Relaxed: a hint.
         self.contents[block as usize].is_shared.load(Ordering::Relaxed)
     }
 
-    /// Notes that.
+    /// Sets whether several files have had the block at the same time.
     pub fn set_shared(&self, block: u32, is_shared: bool) {
         let flag = &self.contents[block as usize].is_shared;
         if flag.load(Ordering::Relaxed) != is_shared {
@@ -84,18 +84,21 @@ impl Blocks {
         }
     }
 
-    /// How many share it.
+    /// Returns the count of files that share the block, in extern4.
     pub fn sharers(&self, block: u32) -> &ClosableRefcount {
         &self.sharers[block as usize]
     }
 
-    /// Does something with the count in its header, under the lock of its buffer.
+    /// Calls `act` with the count in the block's header, under the lock of its buffer.
     pub fn locked<R>(&self, block: u32, act: impl FnOnce(&mut u32) -> R) -> R {
         act(&mut self.counts[block as usize].0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Joins a block under its lock, if it holds this and more may. How many it has then; zero if
-    /// not, and if it is full, that.
+    /// Joins a block under the lock of its buffer, if it holds `value` and another file may join.
+    /// Returns the new count.
+    ///
+    /// # Errors
+    /// The present count, if it is 0 or [`MOST`], or the block holds another value.
     pub fn join_locked(&self, block: u32, value: u32) -> Result<u32, u32> {
         self.locked(block, |count| {
             if *count == 0 || *count >= MOST || self.value(block) != value {

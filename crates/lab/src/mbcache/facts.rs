@@ -1,12 +1,12 @@
-//! What a cache takes, apart from time.
+//! The costs of a cache other than time: memory and lines of code.
 
 use super::{Baseline, Blocks, Cache, Extern4, Patch, hash};
 use crate::chapter::Fact;
 
-/// How many entries are put in, to see what one takes.
+/// Numbers of entries that are added, to see the memory of one.
 const FILLED: [u32; 4] = [100, 1_000, 10_000, 100_000];
 
-/// Its bytes and its lines.
+/// Returns the bytes and the lines of code of each side.
 pub(super) fn all() -> Vec<Fact> {
     let mut facts = Vec::new();
     for entries in FILLED {
@@ -33,14 +33,14 @@ pub(super) fn all() -> Vec<Fact> {
     facts
 }
 
-/// Bytes of a cache that so many entries were put into, and those that it kept.
+/// Returns the bytes of a cache after `entries` entries were added, and how many it kept.
 fn filled<C: Cache>(entries: u32) -> (u64, u64) {
     let (cache, blocks) = (C::new(), Blocks::new(entries as usize));
     (1..=entries).for_each(|block| cache.add(&blocks, hash(block), block));
     (cache.bytes(), cache.entries())
 }
 
-/// Lines of code, up to the tests.
+/// Returns the number of lines of code up to the tests.
 fn lines(source: &str) -> usize {
     let code = source.split("#[cfg(test)]").next().and_then(|code| code.split("#[cfg(all(test").next());
     let lines = code.unwrap_or_default().lines().map(str::trim);
@@ -64,7 +64,8 @@ mod tests {
             let is = |fact: &&Fact| fact.name.ends_with(&format!("{entries} put in"));
             facts.iter().find(is).expect("it is told").figures
         };
-        // Tables that few entries stand in weigh on each; and no side's entry is less than itself.
+        // With few entries, each bears more of the tables. On no side does an entry take less than
+        // its own size.
         assert!((0..3).all(|side| bytes(100)[side] > bytes(10_000)[side]));
         assert!(bytes(10_000)[0] > 13.0 * 8.0 && bytes(10_000)[1] > 7.0 * 8.0 && bytes(10_000)[2] > 8.0);
     }

@@ -1,17 +1,17 @@
-//! How many values there are, and how many files.
+//! The cells of the patch's table: numbers of values and of files.
 
 use crate::plan::Plan;
 
-/// A cell of the table, but for the number of threads.
+/// A cell of the table, except for the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
-    /// As it is told.
+    /// The name of the workload without a file system.
     pub(super) name: &'static str,
-    /// The same where attributes are set through `setxattr`.
+    /// The name of the workload through `setxattr`.
     pub(super) through: &'static str,
-    /// Values that attributes have.
+    /// The number of values that attributes have.
     pub(super) values: u32,
-    /// Files of each thread.
+    /// The number of files of each thread.
     pub(super) files: usize,
 }
 
@@ -26,7 +26,7 @@ macro_rules! cell {
     };
 }
 
-/// All of them, as the patch has them.
+/// All cells, as in the patch's table.
 pub(super) const CELLS: [Cell; 15] = [
     cell!(10, 10),
     cell!(10, 100),
@@ -45,10 +45,10 @@ pub(super) const CELLS: [Cell; 15] = [
     cell!(100000, 1000),
 ];
 
-/// Files of a thread, at most.
+/// The most files of a thread.
 pub(super) const MOST_FILES: usize = 1000;
 
-/// Those that are measured: all, or in a hurry the first, one in the middle and the last.
+/// Returns the cells to measure: all, or in a quick run the first, the middle and the last.
 pub(super) fn cells(plan: &Plan) -> impl Iterator<Item = Cell> {
     let step = if plan.every_cell { 1 } else { CELLS.len() / 2 };
     CELLS.into_iter().step_by(step)

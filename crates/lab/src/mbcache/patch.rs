@@ -1,8 +1,10 @@
-//! Patch: chains by hash, one list, counts of users.
+//! Patch: chains by hash, one list, and a count of users in each entry.
 //!
-//! An entry is in its chain and on the list, which is one of its users, or in neither. Who adds or
-//! removes one has the lock of the chain, and within it that of the list. Who gives entries up has
-//! the lock of the list first, and keeps the entry in use while he goes to its chain.
+//! An entry is in its chain and on the list, or in neither, except during its eviction. Both
+//! together count as one user. A thread that adds or removes an entry takes the lock of its chain,
+//! and within it that of the list. A thread that evicts takes the entry off the list first, under
+//! the list's lock. It releases that lock, and keeps the entry in use until it has the lock of its
+//! chain.
 
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Latch, Ordering};
 
@@ -10,7 +12,7 @@ use super::slab::{Chains, Ends, Slab, lock};
 use super::{Blocks, Cache, MOST};
 
 const BUCKETS: usize = 1024;
-/// Entries beyond which some are given up.
+/// The number of entries from which on some are evicted.
 const MAX: u64 = 16 * BUCKETS as u64;
 
 // The words of an entry.
@@ -25,21 +27,21 @@ const WORDS: usize = 7;
 const ONE_USER: u64 = 1 << 32;
 
 const REFERENCED: u64 = 1;
-/// Another file may join the block.
+/// Another file may join the block of the entry.
 const REUSABLE: u64 = 2;
-/// It is on the list. Under the lock of that.
+/// The entry is on the list. Protected by the lock of the list.
 const LISTED: u64 = 4;
-/// It is in its chain. Under the lock of that.
+/// The entry is in its chain. Protected by the lock of the chain.
 const CHAINED: u64 = 8;
 
-/// The cache.
+/// The mbcache of the patch.
 pub struct Patch {
     slab: Slab<WORDS>,
     chains: Chains,
-    /// From the oldest to the newest.
+    /// The entries, the oldest first.
     list: Latch<Ends>,
     entries: AtomicU64,
-    /// Somebody gives entries up.
+    /// A thread is evicting entries.
     shrinking: AtomicBool,
 }
 
@@ -58,32 +60,34 @@ impl Patch {
 
     fn mark(&self, entry: u32, flag: u64, set: bool) {
         let flags = self.slab.word(entry, FLAGS);
-        // Relaxed: those that are not under locks are hints.
+        // Relaxed: flags that no lock protects are hints.
         match set {
             true => flags.fetch_or(flag, Ordering::Relaxed),
             false => flags.fetch_and(!flag, Ordering::Relaxed),
         };
     }
 
-    /// Takes an entry into use. Locks: that of its chain, or that of the list, where it is.
+    /// Adds a user to an entry. Locks: the caller has that of its chain, or of the list if it is on
+    /// it.
     fn hold(&self, entry: u32) {
-        // Relaxed: it is in use already.
+        // Relaxed: the entry has a user already.
         self.slab.word(entry, KEY).fetch_add(ONE_USER, Ordering::Relaxed);
     }
 
-    /// Lets go of it. The last frees it.
+    /// Removes a user from an entry. The last one frees it.
     fn put(&self, entry: u32) {
-        // AcqRel: the last has seen what all others did.
+        // AcqRel: the last one sees all accesses of the others.
         if self.slab.word(entry, KEY).fetch_sub(ONE_USER, Ordering::AcqRel) >> 32 == 1 {
             self.slab.give(entry);
         }
     }
 
-    /// The next entry of a block that may be joined, behind `after` or from the beginning, in use.
+    /// Finds the next entry of a hash whose block may be joined, after `after` or from the
+    /// beginning, and adds a user to it.
     fn find(&self, hash: u32, after: Option<u32>) -> Option<u32> {
         let chain = self.chains.lock(hash.into());
         let from = match after {
-            // It has been removed meanwhile, and leads nowhere.
+            // It has been removed meanwhile, and its link leads nowhere.
             Some(after) if !self.has(after, CHAINED) => 0,
             Some(after) => self.slab.next(after, CHAIN),
             None => chain.first,
@@ -93,15 +97,15 @@ impl Patch {
         found.inspect(|entry| self.hold(*entry))
     }
 
-    /// The entry of a block. Locks: that of the chain.
+    /// Finds the entry of a block. Locks: the caller has that of the chain.
     fn find_block(&self, chain: &Ends, hash: u32, block: u32) -> Option<u32> {
         let wanted = |entry| self.key(entry) == hash && self.block(entry) == block;
         self.slab.find(chain.first, CHAIN, wanted)
     }
 
-    /// Has the blocks of a hash joined by `join`, each while its entry is in use, until one is:
-    /// that one. `join` tells how many have the block then, and is told how to find out whether the
-    /// entry is in its chain still.
+    /// Calls `join` with the blocks of a hash until one is joined, and returns that block. During
+    /// each call the entry is in use. `join` returns the new count of the block. Its second
+    /// argument tells whether the entry is still in its chain.
     pub(super) fn join_by(
         &self,
         hash: u32,
@@ -126,7 +130,7 @@ impl Patch {
         None
     }
 
-    /// A block can be found from now on.
+    /// Adds a block, which can be found from now on.
     pub(super) fn insert(&self, hash: u32, block: u32) {
         self.shrink_if_large();
         let Some(entry) = self.slab.take() else { return };
@@ -144,7 +148,7 @@ impl Patch {
         self.entries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A block cannot be found any more.
+    /// Removes a block, which cannot be found any more.
     pub(super) fn remove(&self, hash: u32, block: u32) {
         let mut chain = self.chains.lock(hash.into());
         let Some(entry) = self.find_block(&chain, hash, block) else { return };
@@ -175,8 +179,8 @@ impl Patch {
         }
     }
 
-    /// Gives up to so many entries up: from the oldest on, but not those in use, and those that
-    /// were of use get a second chance.
+    /// Looks at up to `most` entries, the oldest first, and evicts them. Entries in use stay, and
+    /// referenced ones get a second chance.
     fn shrink(&self, most: u64) {
         for _ in 0..most {
             let mut list = lock(&self.list);
@@ -195,7 +199,7 @@ impl Patch {
             self.unlist(&mut list, oldest);
             drop(list);
             let mut chain = self.chains.lock(self.key(oldest).into());
-            // Unless somebody has removed it meanwhile.
+            // Another thread may have removed it meanwhile.
             if self.has(oldest, CHAINED) {
                 self.unchain(&mut chain, oldest);
                 self.put(oldest);
@@ -205,7 +209,8 @@ impl Patch {
         }
     }
 
-    /// Gives entries up if there are too many, unless somebody does already.
+    /// Evicts entries if there are too many. From `MAX` entries on, one thread at a time evicts a
+    /// sixteenth of `MAX`. From twice `MAX` on, each caller also evicts up to 64.
     fn shrink_if_large(&self) {
         // Relaxed: a hint.
         let entries = self.entries.load(Ordering::Relaxed);

@@ -5,8 +5,8 @@ use extern4_sync::closable_refcount::{Put, TryGet};
 
 use super::{Blocks, Cache, MOST};
 
-/// The cache of `extern4-ext4`. Joining and leaving are those of its `attr_block`, with no block to
-/// read.
+/// The cache of `extern4-ext4`. Blocks are joined and left as in its `attr_block`, without a block
+/// to read.
 pub type Extern4 = MbCache;
 
 impl Cache for MbCache {
@@ -65,7 +65,7 @@ fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candida
     None
 }
 
-/// Leaves a block that is of no use, and frees it if others have left it meanwhile.
+/// Leaves a block of no use, and frees it if all others have left it meanwhile.
 #[cold]
 fn leave_unwanted(cache: &MbCache, blocks: &Blocks, hash: u32, block: u32) {
     let left = blocks.sharers(block).put();
@@ -76,7 +76,7 @@ fn leave_unwanted(cache: &MbCache, blocks: &Blocks, hash: u32, block: u32) {
     }
 }
 
-/// One may join a block again that so many had as may.
+/// Marks a block that had [`MOST`] files as joinable again, after one has left.
 fn note_left(cache: &MbCache, hash: u32, block: u32, left: Put) {
     if matches!(left, Put::Others(others) if others + 1 == MOST) {
         cache.set_full(hash, block.into(), false);

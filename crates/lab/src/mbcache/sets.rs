@@ -7,20 +7,20 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
 
-/// Attributes set between two looks at whether the time is up.
+/// Attributes set between two checks of whether the time is up.
 const BATCH: u64 = 256;
-/// Free blocks that a thread takes at once, and twice as many as it keeps at most.
+/// Free blocks that a thread takes at once. It keeps fewer than twice as many.
 const HANDFUL: usize = 32;
 
 /// The files of a thread.
 pub(super) struct Files {
-    /// The block of each, or 0.
+    /// The block of each file, or 0.
     blocks: Vec<u32>,
     next: usize,
     random: Random,
-    /// Free blocks at hand.
+    /// Free blocks that the thread keeps.
     free: Vec<u32>,
-    /// Attributes set, and those of them that a block was found for.
+    /// Attributes set, and how many of them found a block.
     counts: [u64; 2],
 }
 
@@ -33,7 +33,7 @@ impl Files {
     /// Sets the attribute of a file.
     pub(super) fn set<C: Cache>(&mut self, cache: &C, blocks: &Blocks, file: usize, value: u32) {
         let old = self.blocks[file];
-        // What the file has now is looked at first, as file systems do.
+        // Read the present attribute of the file first, as file systems do.
         let old_hash = hash(blocks.value(old));
         let joined = cache.join(blocks, hash(value), value);
         self.counts = [self.counts[0] + 1, self.counts[1] + u64::from(joined.is_some())];
@@ -44,7 +44,7 @@ impl Files {
         }
     }
 
-    /// That of the next, to one of so many values.
+    /// Sets the attribute of the next file to a random one of `values` values.
     pub(super) fn set_next<C: Cache>(&mut self, cache: &C, blocks: &Blocks, values: u32) {
         let (file, value) = (self.next, self.random.below(values.into()) as u32);
         self.next = if file + 1 == self.blocks.len() { 0 } else { file + 1 };
@@ -70,20 +70,21 @@ impl Files {
         }
     }
 
-    /// The blocks of the files.
+    /// Returns the blocks of the files.
     #[cfg(test)]
     pub(super) fn blocks(&self) -> &[u32] {
         &self.blocks
     }
 
-    /// Blocks that the thread has at hand.
+    /// Returns the free blocks that the thread keeps.
     #[cfg(test)]
     pub(super) fn free(&self) -> &[u32] {
         &self.free
     }
 }
 
-/// Blocks for files of so many threads, whatever those have at hand.
+/// Returns the number of blocks for `threads` threads of `files` files each, including the free
+/// blocks that they keep.
 pub(super) fn room(threads: usize, files: usize) -> usize {
     threads * (files + 1 + 2 * HANDFUL)
 }
@@ -93,7 +94,7 @@ pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample 
     let counts = ThreadCounter::<2>::new();
     let begin = |thread| {
         let mut files = Files::new(thread, cell.files);
-        // All have one before the time begins.
+        // All files have an attribute before the time begins.
         (0..cell.files).for_each(|_| files.set_next(&cache, &blocks, cell.values));
         files
     };

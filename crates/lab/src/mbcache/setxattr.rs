@@ -1,9 +1,9 @@
-//! The same through `setxattr`: threads set attributes of files on an ext4 volume in memory, with
-//! its journal.
+//! The workload through `setxattr`: threads set attributes of files on an ext4 volume in memory,
+//! with its journal.
 //!
-//! The baseline and the patch stand in the place of the cache that production finds blocks by
-//! ([`BlockCache`]); all else is production's on all three sides, also the word of a block by which
-//! it is joined and left.
+//! The baseline and the patch replace the cache by which production finds blocks ([`BlockCache`]).
+//! All else is production's on all three sides, also the reference count by which files join and
+//! leave a block.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,17 +21,17 @@ use crate::random::Random;
 use crate::row::Sample;
 
 const NAME: &str = "user.value";
-/// Of a value: too many to have room in an inode, as in the patch's table.
+/// The bytes of a value: too many for an inode, as in the patch's table.
 const BYTES: usize = 512;
-/// Attributes set between two looks at whether the time is up.
+/// Attributes set between two checks of whether the time is up.
 const BATCH: u64 = 16;
 
-/// A volume for each side, with files that are there from the beginning.
+/// A volume for each side, whose files are made once.
 pub(super) struct Volumes([Volume; 3]);
 
 impl Volumes {
-    /// With so many files for each of so many threads, at most 70,000 in all. `None` where there is
-    /// no mke2fs to make them.
+    /// Creates `files` files for each of `threads` threads, at most 70,000 in all. Returns `None`
+    /// if there is no mke2fs to make the volumes.
     pub(super) fn new(threads: usize, files: usize) -> Option<Self> {
         const OPTIONS: &[&str] =
             &["-t", "ext4", "-b", "1024", "-I", "256", "-N", "80000", "-J", "size=64", "-E", "nodiscard"];
@@ -43,14 +43,14 @@ impl Volumes {
         Some(Self(Side::ALL.map(|side| Volume::new(bytes.clone(), side, threads, files))))
     }
 
-    /// One repetition of a side.
+    /// Runs one repetition of a side.
     pub(super) fn take(&self, plan: &Plan, side: Side, cell: Cell, threads: usize) -> Sample {
         let volume = &self.0[side as usize];
         let is_other = volume.clear_for(cell, threads);
         let shared = volume.shared();
         let begin = |thread| {
             let mut setter = Setter::new(volume, thread, cell);
-            // All have one before the time begins.
+            // All files have an attribute before the time begins.
             (0..if is_other { cell.files } else { 0 }).for_each(|_| setter.set_next());
             setter
         };
@@ -59,13 +59,13 @@ impl Volumes {
             BATCH
         };
         let done = match &plan.repeated {
-            // A run as the patch's: so many attributes, and how long that takes.
+            // A run like the patch's: a number of attributes, and the time for all.
             None => load(threads).repeat_times(plan.sets / BATCH, begin, batch),
             Some(_) => plan.work(1, threads, begin, batch),
         };
         let mut sample = Sample::of(&done);
         sample.counters.push((RUN, done.wall.as_secs_f64()));
-        // Those that were joined before the time began count, too: they are few.
+        // Blocks joined before the time began count as well: they are few.
         let joined = volume.shared() - shared;
         sample.counters.push(("block joined, %", 100.0 * done.per_op(joined as f64)));
         sample
@@ -82,7 +82,7 @@ struct Volume {
     device: Arc<MemoryDevice>,
     fs: Arc<Ext4>,
     namespace: Arc<Namespace>,
-    /// The files of how many threads have attributes, and those of which cell.
+    /// The cell and the number of threads whose files have attributes.
     set: Mutex<Option<(Cell, usize)>>,
 }
 
@@ -116,7 +116,8 @@ impl Volume {
         }
     }
 
-    /// Takes all attributes away unless these are the files that have them. True if it did.
+    /// Removes all attributes unless the files of this cell and number of threads have them.
+    /// Returns true if it did.
     fn clear_for(&self, cell: Cell, threads: usize) -> bool {
         let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         let before = set.replace((cell, threads));
@@ -132,12 +133,12 @@ impl Volume {
         true
     }
 
-    /// Times that a file was given a block that others had.
+    /// Returns how often a file got a block that other files had.
     fn shared(&self) -> u64 {
         self.fs.sharing_stats().expect("it is open for writing").blocks_shared
     }
 
-    /// Closes it. What is on it.
+    /// Closes the volume, and returns the contents of its device.
     #[cfg(test)]
     fn end(self) -> Vec<u8> {
         drop(self.namespace);
@@ -152,7 +153,7 @@ fn path(thread: usize, file: usize) -> String {
     format!("/{thread}/{file}")
 }
 
-/// A thread.
+/// The state of a thread that sets attributes.
 struct Setter {
     session: Session,
     paths: Vec<String>,
@@ -181,7 +182,7 @@ impl Setter {
     }
 }
 
-// OK, below: blocks of such a volume have numbers of 32 bits.
+// OK, below: block numbers of such a volume have 32 bits.
 
 impl BlockCache for Baseline {
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64> {
@@ -200,13 +201,13 @@ impl BlockCache for Baseline {
         self.leave_by(block as u32, leave);
     }
 
-    /// It does not know: blocks that may not be joined are looked at again and again.
+    /// The baseline has no such mark: it tries full blocks again and again.
     fn set_full(&self, _hash: u32, _block: u64, _full: bool) {}
 }
 
 impl BlockCache for Patch {
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64> {
-        // That a block is full it is told by `set_full`.
+        // `set_full` tells it that a block is full.
         let join = |block: u32, is_there: &dyn Fn() -> bool| join(block.into(), is_there).then_some(0);
         self.join_by(hash, join).map(u64::from)
     }

@@ -1,4 +1,4 @@
-//! Entries of so many words, which are on doubly linked lists by their numbers.
+//! A slab of entries of `WORDS` words, which are linked into doubly linked lists by their numbers.
 
 use std::sync::PoisonError;
 
@@ -6,16 +6,18 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Latch, LatchGuard, Ordering};
 use extern4_sync::thread_slots::thread_number;
 
-/// Stripes of free entries: threads that take and give them do not meet, as with an allocator.
+/// Stripes of free entries. Threads that take and give entries do not conflict, as with an
+/// allocator.
 const STRIPES: usize = 64;
 
-/// Entries, each of which is free or somebody's. There is none with the number 0.
+/// A slab of entries, each of which is free or in use. There is none with the number 0.
 pub(super) struct Slab<const WORDS: usize> {
     entries: Box<[[AtomicU64; WORDS]]>,
     free: [Padded<Latch<Vec<u32>>>; STRIPES],
 }
 
-/// A list: numbers of its first and its last entry, or 0. Who has it has the links of its entries.
+/// A list: the numbers of its first and its last entry, or 0. The thread that has exclusive access
+/// to it may change the links of its entries.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) first: u32,
@@ -30,19 +32,19 @@ impl Chains {
         Self((0..len).map(|_| Latch::new(Ends::default())).collect())
     }
 
-    /// Bytes of the heads.
+    /// Returns the bytes of the heads.
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.0) as u64
     }
 
     pub(super) fn lock(&self, hash: u64) -> LatchGuard<'_, Ends> {
-        // Hashes of numbers that follow each other do not.
+        // Multiply, so that consecutive numbers do not land in consecutive chains.
         let place = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         lock(&self.0[place as usize % self.0.len()])
     }
 }
 
-/// Locks what a panic leaves whole.
+/// Locks data that stay consistent after a panic.
 pub(super) fn lock<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     latch.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -57,7 +59,7 @@ impl<const WORDS: usize> Slab<WORDS> {
         }
     }
 
-    /// A free entry, if there is one.
+    /// Takes a free entry, if there is one.
     pub(super) fn take(&self) -> Option<u32> {
         let own = thread_number() % STRIPES;
         (0..STRIPES).find_map(|step| lock(&self.free[(own + step) % STRIPES]).pop())
@@ -72,7 +74,7 @@ impl<const WORDS: usize> Slab<WORDS> {
         &self.entries[entry as usize][word]
     }
 
-    // Relaxed, here and below: locks order what is under them.
+    // Relaxed, here and below: locks order the accesses to the data that they protect.
     pub(super) fn get(&self, entry: u32, word: usize) -> u64 {
         self.word(entry, word).load(Ordering::Relaxed)
     }
@@ -81,7 +83,7 @@ impl<const WORDS: usize> Slab<WORDS> {
         self.word(entry, word).store(to, Ordering::Relaxed);
     }
 
-    /// The entry behind this one, by the links in the words from `link` on.
+    /// Returns the entry after this one, by the links in the words from `link` on.
     pub(super) fn next(&self, entry: u32, link: usize) -> u32 {
         self.get(entry, link) as u32
     }
@@ -107,7 +109,7 @@ impl<const WORDS: usize> Slab<WORDS> {
         if next == 0 { list.last = previous } else { self.set(next, link + 1, previous.into()) }
     }
 
-    /// The first entry that is wanted, from `from` on.
+    /// Returns the first entry from `from` on that `wanted` accepts.
     pub(super) fn find(&self, from: u32, link: usize, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let next = |entry: &u32| Some(self.next(*entry, link));
         std::iter::successors(Some(from), next).take_while(|entry| *entry != 0).find(|entry| wanted(*entry))

@@ -1,4 +1,4 @@
-//! What all three sides have to do.
+//! Tests that all three sides have to pass.
 
 use std::collections::HashMap;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use super::sets::{Files, room};
 use super::*;
 
-/// Each block is that of as many files as it counts, or free.
+/// Checks that each block has as many files as it counts, or is free.
 fn check_counts<C: Cache>(cache: &C, blocks: &Blocks, all: &[Files], len: usize) {
     let mut files = HashMap::<u32, u32>::new();
     for block in all.iter().flat_map(Files::blocks) {
@@ -22,7 +22,7 @@ fn check_counts<C: Cache>(cache: &C, blocks: &Blocks, all: &[Files], len: usize)
     free.dedup();
     assert_eq!(files.len() + free.len(), len, "a block is lost, or free twice");
     assert!(free.iter().all(|block| !files.contains_key(block)));
-    // None of what is free can be found.
+    // No free block can be found.
     assert!(cache.entries() <= files.len() as u64);
 }
 
@@ -46,7 +46,7 @@ fn files_have_what_was_set<C: Cache>() {
     check_counts(&cache, &blocks, &[files], len);
 }
 
-/// No more than may share a block, and then another.
+/// At most [`MOST`] files share a block. Further ones get another.
 fn a_block_is_shared_by_so_many_only<C: Cache>() {
     let count = 3 * MOST as usize;
     let len = room(1, count);
@@ -54,14 +54,14 @@ fn a_block_is_shared_by_so_many_only<C: Cache>() {
     (0..count).for_each(|file| files.set(&cache, &blocks, file, 5));
     let full = |files: &Files| files.blocks().iter().collect::<std::collections::HashSet<_>>().len();
     assert_eq!(full(&files), 3);
-    // One leaves a full block, and another joins it instead.
+    // One file leaves a full block, and another joins it.
     files.set(&cache, &blocks, 17, 6);
     files.set(&cache, &blocks, 17, 5);
     assert_eq!(full(&files), 3);
     check_counts(&cache, &blocks, &[files], len);
 }
 
-/// More values than there is room for: some blocks are not found, and nothing else is wrong.
+/// More values than there is room for: some blocks are not found, and all else is right.
 fn what_is_too_much_goes<C: Cache>() {
     let len = room(1, 40_000);
     let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 40_000));
@@ -80,7 +80,7 @@ fn many_may_set<C: Cache>(values: u32, count: usize) {
         for _ in 0..20_000 {
             files.set_next(cache, blocks, values);
         }
-        // A block that a file has stays what it is.
+        // A block that a file has keeps its contents.
         let mut random = crate::random::Random::new(number + 50);
         for round in 0..5_000 {
             let (file, value) = (round % count, random.below(values.into()) as u32);
@@ -102,7 +102,8 @@ fn all<C: Cache>() {
     files_have_what_was_set::<C>();
     a_block_is_shared_by_so_many_only::<C>();
     what_is_too_much_goes::<C>();
-    // Every block is the last one's again and again; many join few; and entries come and go.
+    // Each block loses its last file again and again. Many files join few blocks. Entries come and
+    // go.
     many_may_set::<C>(3, 2);
     many_may_set::<C>(4, 2000);
     many_may_set::<C>(100_000, 6000);
@@ -123,7 +124,7 @@ fn production() {
     all::<Extern4>();
 }
 
-/// Whoever finds the blocks, each is counted as often as it is had when all is over.
+/// On each side, the count of each block equals its number of files in the end.
 #[test]
 fn volumes_are_clean_after_attributes_were_set() {
     let Some(volumes) = setxattr::Volumes::new(4, 20) else { return };

@@ -14,11 +14,11 @@ use crate::volume::Production;
 
 /// The numbers of threads that run at one time.
 const AT_ONCE: [usize; 3] = [1, 8, 64];
-/// Names that the threads of one place use in turn.
+/// The number of names that the threads of one place use in turn.
 const NAMES: usize = 50;
 
-/// KiB that are live after the last thread and were not before the first, for each side and
-/// number of threads.
+/// Returns the KiB that are live after the last thread and were not before the first, for each side
+/// and number of threads.
 pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     let (threads, files) = if plan.every_cell { (1024, 200) } else { (64, 20) };
     let fact = |at_once| Fact {
@@ -29,7 +29,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
     AT_ONCE.into_iter().map(fact).collect()
 }
 
-/// Bytes that are live after all turns, and were not after the first.
+/// Returns the bytes that are live after all turns and were not after the first.
 fn left<R: Played>(turns: usize, at_once: usize, files: usize) -> usize {
     let registry = Arc::new(R::default());
     let volume = Production::with_registry(R::in_place(&registry), &[]);
@@ -39,11 +39,11 @@ fn left<R: Played>(turns: usize, at_once: usize, files: usize) -> usize {
     (1..turns).for_each(|_| turn(&volume, at_once, files));
     let after = live_bytes();
     count_live(false);
-    // Bytes from before may be freed in between: that is nothing left.
+    // Bytes from before may be freed in between. A negative difference counts as 0.
     usize::try_from(after.wrapping_sub(before) as isize).unwrap_or(0)
 }
 
-/// Threads begin, create and unlink files, and end.
+/// Starts threads that create and unlink files, and waits for their end.
 fn turn(volume: &Production, at_once: usize, files: usize) {
     thread::scope(|scope| {
         for place in 0..at_once {
@@ -75,7 +75,7 @@ mod tests {
         drop(kept);
         let shrunk = live_bytes().wrapping_sub(before) as isize;
         count_live(false);
-        // Other tests of this process allocate at the same time, but not so much.
+        // Other tests of this process allocate at the same time, but less.
         assert!(grown > 32 << 20 && shrunk < 32 << 20, "{grown} {shrunk}");
         let facts = facts(&Plan::quick());
         assert_eq!(facts.len(), AT_ONCE.len());

@@ -1,4 +1,4 @@
-//! One thread opens files, others close them.
+//! The workload of a hand-over: one thread opens files, others close them.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use extern4_measure::load::{Done, cpu_time};
 
 /// Files that are handed over at once.
 const HANDFUL: usize = 64;
-/// Handfuls that may lie before a closer.
+/// Handfuls that may wait for a closer.
 const WAITING: usize = 16;
 
-/// Files, and where they were opened.
+/// Files, and the CPU that opened them.
 struct Handful<T> {
     files: Vec<T>,
     cpu: usize,
 }
 
-/// With so many who close.
+/// Measures the hand-over to `closers` closing threads.
 pub(super) fn take<R: Locks<Ticket: Send>>(plan: &Plan, closers: usize) -> Sample {
     let (registry, moves) = (&R::default(), &Moves::new());
     let start = Instant::now();
@@ -46,7 +46,7 @@ pub(super) fn take<R: Locks<Ticket: Send>>(plan: &Plan, closers: usize) -> Sampl
     sample(&done, moves, registry.locks())
 }
 
-/// Opens files for so long. What the handing over allocates does not count.
+/// Opens files for `span`. Allocations of the hand-over itself do not count.
 fn open_for<R: Registry<Opened>>(
     registry: &R,
     span: Duration,
@@ -69,7 +69,7 @@ fn open_for<R: Registry<Opened>>(
     done
 }
 
-/// Closes what comes; tells the CPU time that it took, and allocations.
+/// Closes all files that arrive. Returns the CPU time of that, and its allocations.
 fn close_all<R: Registry<Opened>>(
     registry: &R,
     moves: &Moves,

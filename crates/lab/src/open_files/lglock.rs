@@ -2,14 +2,14 @@
 //!
 //! | lock | held | for |
 //! | --- | --- | --- |
-//! | [local](LgLock::local) | that of the CPU that one runs on | adding something, which then belongs to that CPU's value |
-//! | [named](LgLock::named) | that of a certain CPU | coming back to what was added there, on whatever CPU |
-//! | [global](LgLock::global) | all of them | seeing all values as they are at one moment |
+//! | [local](LgLock::local) | that of this thread's CPU | adding an item to that CPU's value |
+//! | [named](LgLock::named) | that of a given CPU | returning to an item there, from any CPU |
+//! | [global](LgLock::global) | all of them | seeing all values at one moment |
 //!
-//! Each value is protected by its own lock and by nothing else. The global lock takes all in the
-//! order of the CPUs, also those that are not running at present, and a thread that has one lock
-//! takes no other: so nobody waits in a circle. A thread may be moved to another CPU while it has a
-//! local lock; then that lock is merely less local.
+//! Each value is protected by its own lock and by nothing else. The global lock takes all locks in
+//! the order of the CPUs, also of those that are offline. A thread that has one lock takes no
+//! other, so there is no deadlock. A thread may move to another CPU while it has a local lock. Then
+//! that lock is merely less local.
 
 use std::sync::PoisonError;
 
@@ -20,15 +20,15 @@ use extern4_sync::primitive::{Mutex, MutexGuard};
 pub(super) struct LgLock<T>(Box<[Padded<Mutex<T>>]>);
 
 impl<T: Default> LgLock<T> {
-    /// A default value for each CPU.
+    /// Creates a default value for each CPU.
     pub(super) fn new() -> Self {
         Self((0..possible_cpus()).map(|_| Padded::default()).collect())
     }
 }
 
 impl<T> LgLock<T> {
-    /// Locks the value of the CPU that this thread runs on, and says by what number to come back to
-    /// it.
+    /// Locks the value of the CPU that this thread runs on. Returns its number for
+    /// [`named`](Self::named).
     pub(super) fn local(&self) -> (usize, MutexGuard<'_, T>) {
         let index = cpu() % self.0.len();
         (index, self.named(index))
@@ -37,7 +37,7 @@ impl<T> LgLock<T> {
     /// Locks the value of the number that [`local`](Self::local) gave.
     ///
     /// # Panics
-    /// It never gave that number.
+    /// The number is out of range: [`local`](Self::local) never returned it.
     pub(super) fn named(&self, index: usize) -> MutexGuard<'_, T> {
         self.0[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,8 +59,8 @@ mod tests {
             for thread in 0..4 {
                 scope.spawn(move || {
                     for n in 0..2000 {
-                        // Two halves of one thing, perhaps in two places: never seen without each
-                        // other at rest.
+                        // Two halves of one item, perhaps in two lists: no global lock sees one
+                        // half alone.
                         let index = {
                             let (index, mut list) = lists.local();
                             list.push(thread * 10_000 + n);
@@ -75,7 +75,7 @@ mod tests {
             scope.spawn(|| {
                 for _ in 0..200 {
                     let all = lists.global();
-                    // Each thread has one thing in at most.
+                    // Each thread has at most one item in the lists.
                     assert!(all.iter().map(|list| list.len()).sum::<usize>() <= 4);
                 }
             });

@@ -1,4 +1,5 @@
-//! Threads that open and close, while somebody wants to know now and then what is open.
+//! The workload of listings: threads open and close files, while another lists all open files now
+//! and then.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use extern4_measure::figures::Figures;
 
 /// Files that are open all the time.
 const OPEN: u64 = 1000;
-/// Lists while a figure is taken.
+/// Listings while a figure is taken.
 const LISTS: usize = 3;
 
 pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {

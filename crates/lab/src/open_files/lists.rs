@@ -1,4 +1,4 @@
-//! Registries to measure the one in production against: Linux's before 2009, and that of a patch of
+//! The registries that production is compared with: Linux's before 2009, and that of a patch of
 //! 2009.
 
 use std::sync::PoisonError;
@@ -17,28 +17,28 @@ pub struct OneList<C> {
     locks: ThreadCounter<1>,
 }
 
-/// Patch: a list for each CPU, under an lglock. A file remembers the list that it was entered on;
-/// to list all takes all locks.
+/// Patch: a list for each CPU, under an lglock. A file remembers the list that it was entered on. A
+/// listing of all files takes all locks.
 pub struct CpuLists<C> {
     lists: LgLock<List<C>>,
     locks: ThreadCounter<1>,
 }
 
-/// Records in places, of which some are free. A record is made and filled before the lock is taken,
-/// and emptied and freed when it has been released, as Linux allocates and frees a `struct file`;
-/// under the lock it is only linked in or out.
+/// A list of records in places, of which some are free. A record is created and filled before the
+/// lock is taken. It is emptied and freed after the lock has been released, as Linux allocates and
+/// frees a `struct file`. Under the lock it is only linked in or out.
 struct List<C> {
     places: Vec<Place<C>>,
     free: Vec<usize>,
 }
 
 struct Place<C> {
-    /// One more with each use.
+    /// A generation that grows with each use.
     generation: usize,
     record: Option<SlabBox<C>>,
 }
 
-/// Where a record stands in its list.
+/// The place of a record in its list.
 #[derive(Debug)]
 pub struct Ticket {
     index: usize,
@@ -51,7 +51,7 @@ impl<C> Default for List<C> {
     }
 }
 
-/// A record that is filled.
+/// Returns a new record, filled.
 fn filled<C: Default>(fill: impl FnOnce(&C)) -> SlabBox<C> {
     let record = SlabBox::from(new_box(C::default()));
     fill(&record);
@@ -86,7 +86,7 @@ impl<C> List<C> {
     }
 }
 
-/// Empties a record that has been linked out, if it was; true then.
+/// Empties a record that has been linked out. Returns whether there was one.
 fn emptied<C>(record: Option<SlabBox<C>>, empty: impl FnOnce(&C)) -> bool {
     record.map(|record| empty(&record)).is_some()
 }
@@ -113,7 +113,7 @@ impl<C: Default + Send + Sync> Registry<C> for OneList<C> {
     }
 
     fn remove(&self, ticket: &Ticket, empty: impl FnOnce(&C)) -> bool {
-        // In a statement of its own, at whose end the lock is released.
+        // This is a statement of its own, at whose end the lock is released.
         let record = self.lock().unlink(ticket);
         emptied(record, empty)
     }
@@ -174,8 +174,8 @@ impl Locks for CpuLists<Opened> {
     }
 }
 
-/// Both in the place of production's registry. A ticket is the number of the list, the place on it
-/// and its use.
+/// Puts a registry in the place of production's. A ticket packs the number of the list, the place
+/// on it and its generation.
 macro_rules! stands_in_production {
     ($registry:ident, $own:expr, $any:expr) => {
         impl LabRegistry for $registry<Opened> {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(all(&registry), (0..3000).collect());
         let odd: Vec<_> = tickets.extract_if(.., |(n, _)| *n % 2 == 1).collect();
         assert!(odd.iter().all(|(_, ticket)| remove(&registry, ticket)));
-        // Their places are taken by others, whom the old tickets do not mean.
+        // Other records take their places, and the old tickets do not refer to them.
         let later: Vec<_> = (3000..6000).map(|n| (n, add(&registry, n))).collect();
         for (_, ticket) in &odd {
             assert!(!remove(&registry, ticket) && get(&registry, ticket).is_none());
@@ -260,7 +260,7 @@ mod tests {
         assert!(all(&registry).is_empty());
     }
 
-    /// One thread adds, others remove, one lists: what stays throughout is in every list.
+    /// One thread adds, others remove, one lists. Records that stay throughout are in every list.
     fn what_stays_is_always_listed<R: Registry<AtomicU64, Ticket: Send>>() {
         let registry = &R::default();
         let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();

@@ -1,4 +1,4 @@
-//! Threads that open a file and close it again.
+//! The workload of pairs: threads open a file and close it again.
 
 use extern4_sync::percpu;
 use extern4_vfs::lab::{Opened, Registry};
@@ -7,7 +7,7 @@ use super::{Locks, Moves, close, open, sample};
 use crate::plan::Plan;
 use crate::row::Sample;
 
-/// Pairs between two looks at whether the time is up.
+/// Pairs between two checks of whether the time is up.
 const BATCH: u64 = 256;
 
 pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
@@ -16,7 +16,7 @@ pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
     sample(&done, &moves, registry.locks())
 }
 
-/// So many pairs. Of the last is noted where it was closed.
+/// Runs a batch of pairs. For the last, it counts the CPU of the close.
 pub(super) fn batch<R: Registry<Opened>>(registry: &R, moves: &Moves) -> u64 {
     for ino in 1..BATCH {
         close(registry, &open(registry, ino));

@@ -1,6 +1,6 @@
-//! Threads that open files for writing and close them, while somebody wants to know now and then
-//! whether the file system can be made read-only: it can if nobody has a file open for writing, and
-//! then nobody may open one.
+//! The workload of remounts: threads open files for writing and close them, while another tries now
+//! and then to make the file system read-only. That succeeds if no file is open for writing. While
+//! the file system is read-only, no thread may open one.
 
 use std::thread;
 use std::time::Instant;
@@ -19,28 +19,28 @@ use extern4_measure::figures::Figures;
 const OPEN: u64 = 1000;
 /// Attempts while a figure is taken.
 const ATTEMPTS: usize = 3;
-/// Files opened between two looks at whether the time is up.
+/// Files opened between two checks of whether the time is up.
 const BATCH: u64 = 256;
 
-/// A registry, and what tells whether files are open for writing.
+/// A registry that can tell whether files are open for writing.
 pub(super) trait Telling: Locks {
-    /// What is counted beside the registry.
+    /// The count of writers, next to the registry.
     type Writers: Send + Sync;
 
-    /// Nobody.
+    /// Returns a count of no writers.
     fn nobody() -> Self::Writers;
 
-    /// A file has been entered that is open for writing.
+    /// Counts a file open for writing, after it has been entered.
     fn enter(writers: &Self::Writers);
 
-    /// It is about to be taken out.
+    /// Stops counting a file, before it is removed.
     fn leave(writers: &Self::Writers);
 
-    /// Whether there is one.
+    /// Returns whether a file is open for writing.
     fn any(&self, writers: &Self::Writers) -> bool;
 }
 
-/// Lists are looked through, under the locks that one needs to enter a file.
+/// Lists are searched, under the locks that a thread needs to enter a file.
 macro_rules! lists_tell {
     ($($list:ty),*) => {$(
         impl Telling for $list {
@@ -61,7 +61,7 @@ macro_rules! lists_tell {
 
 lists_tell!(Baseline, Patch);
 
-/// Nobody looks through slabs for that: writers are counted, by stores to lines of their threads.
+/// Slabs are not searched for that. Writers are counted, by stores to lines of their threads.
 impl Telling for Extern4 {
     type Writers = ThreadRefcount;
 
@@ -82,11 +82,11 @@ impl Telling for Extern4 {
     }
 }
 
-/// A file system, as far as it is open.
+/// The open files of a file system.
 pub(super) struct Volume<R: Telling> {
     registry: R,
     writers: R::Writers,
-    /// It is read-only, or somebody finds out whether it can be.
+    /// The file system is read-only, or a thread is finding out whether it can be.
     closing: AtomicBool,
 }
 
@@ -100,14 +100,14 @@ impl<R: Telling> Volume<R> {
         &self.registry
     }
 
-    /// Opens a file for writing, as soon as one may.
+    /// Opens a file for writing, as soon as the file system is writable.
     pub(super) fn open(&self, ino: u64) -> R::Ticket {
         let mut info = OpenFileInfo::default();
         (info.session, info.uid, info.ino, info.flags) = (1, 1000, ino, OpenFlags::WRITE);
         loop {
             let ticket = self.registry.add(|opened| opened.fill(&info, PATH)).expect("there is room");
             R::enter(&self.writers);
-            // Relaxed: a lock of the registry orders it, or the handshake of `ThreadRefcount`.
+            // Relaxed: a lock of the registry or the handshake of `ThreadRefcount` orders the load.
             if !self.closing.load(Ordering::Relaxed) {
                 return ticket;
             }
@@ -121,8 +121,8 @@ impl<R: Telling> Volume<R> {
         close(&self.registry, ticket);
     }
 
-    /// Makes the file system read-only for as long as `meanwhile` takes; false if somebody has a
-    /// file open for writing.
+    /// Makes the file system read-only while `meanwhile` runs. Returns false if a file is open for
+    /// writing.
     pub(super) fn remount(&self, meanwhile: impl FnOnce()) -> bool {
         self.closing.store(true, Ordering::Relaxed);
         let can = !self.registry.any(&self.writers);

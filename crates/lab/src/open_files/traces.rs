@@ -1,10 +1,10 @@
-//! What processes of a machine open and close, played back: while it boots, while it builds, and by
-//! the clients of a file server.
+//! Traces of opened and closed files, played back: of a booting machine, of a build, and of the
+//! clients of a file server.
 //!
-//! A [`Trace`] says what each process does. A process runs on the thread that has nothing else to
-//! do, from its first step to its last, and has files from who started it, which it closes in the
-//! end: so some files are closed where others were opened. All sides play a trace through the VFS,
-//! with a registry of theirs in it.
+//! A [`Trace`] lists the steps of each process. A process runs on an idle thread, from its first
+//! step to its last. It takes over files from the process that started it, and closes them in the
+//! end. So some files are closed by other threads than those that opened them. All sides play a
+//! trace through the VFS, with their registry in it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -20,26 +20,28 @@ use crate::random::Random;
 use crate::row::Sample;
 use crate::volume::{File, Production};
 
-/// What a process does next.
+/// A step of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Opens a file, by its number among the paths.
+    /// Opens the file with this number among the paths.
     Open(usize),
-    /// Closes the one that it opened last.
+    /// Closes the file that the process opened last.
     Close,
-    /// Starts a process, by its number, which takes over so many of the files that it opened last.
+    /// Starts the process with the first number. It takes over the last opened files, as many as
+    /// the second number says.
     Start(usize, usize),
 }
 
 use Step::{Close, Open, Start};
 
-/// What processes do. The first starts the others, and when nobody is left it is started again.
+/// The steps of all processes. The first process starts the others, and runs again when no process
+/// is left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     processes: Vec<Vec<Step>>,
 }
 
-/// Paths of a trace: libraries and programs, then what is worked with.
+/// The numbers of paths of a trace: of libraries and programs, and of all files.
 const LIBRARIES: usize = 40;
 const PATHS: usize = 400;
 
@@ -47,20 +49,20 @@ fn path(number: usize) -> String {
     if number < LIBRARIES { format!("/usr/lib/lib{number}.so") } else { format!("/usr/share/data/{number}") }
 }
 
-/// Everything that is opened, and where it is.
+/// Returns all files of the traces, and their directories.
 fn files() -> Vec<File> {
     let directories = ["/usr", "/usr/lib", "/usr/share", "/usr/share/data"].map(File::directory);
     directories.into_iter().chain((0..PATHS).map(|number| File::regular(path(number)))).collect()
 }
 
-/// Opens and closes so many files by chance, of those from `from` to before `to`.
+/// Adds steps that open and close `files` random files, numbered from `from` to before `to`.
 fn look_at(steps: &mut Vec<Step>, random: &mut Random, files: usize, (from, to): (usize, usize)) {
     for _ in 0..files {
         steps.extend([Open(from + random.below((to - from) as u64) as usize), Close]);
     }
 }
 
-/// A program is loaded.
+/// Returns the steps that load a program.
 fn load(random: &mut Random, libraries: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     look_at(&mut steps, random, libraries, (0, LIBRARIES));
@@ -70,14 +72,14 @@ fn load(random: &mut Random, libraries: usize) -> Vec<Step> {
 const DATA: (usize, usize) = (LIBRARIES, PATHS);
 
 impl Trace {
-    /// Adds a process, and tells its number.
+    /// Adds a process, and returns its number.
     fn add(&mut self, steps: Vec<Step>) -> usize {
         self.processes.push(steps);
         self.processes.len() - 1
     }
 
-    /// A machine boots: scripts read a little, open what their commands write to, and each is gone
-    /// before the last of its commands.
+    /// Returns the trace of a boot. Scripts read a little, open the output files of their commands,
+    /// and end before the last of these commands.
     pub(super) fn boot() -> Self {
         const SCRIPTS: usize = 40;
         let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(1));
@@ -97,7 +99,8 @@ impl Trace {
         trace
     }
 
-    /// A compiler for each source looks at headers, and hands what it made to an assembler.
+    /// Returns the trace of a build. A compiler for each source looks at headers, and hands its
+    /// output to an assembler.
     pub(super) fn build() -> Self {
         const SOURCES: usize = 60;
         const HEADERS: usize = 25;
@@ -116,7 +119,7 @@ impl Trace {
         trace
     }
 
-    /// Clients of a file server, each with a few files open at a time.
+    /// Returns the trace of a file server's clients, each with a few files open at a time.
     pub(super) fn dbench() -> Self {
         const CLIENTS: usize = 16;
         let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(3));
@@ -142,8 +145,7 @@ pub(super) struct Stage<'t> {
     trace: &'t Trace,
     paths: Vec<String>,
     volume: Production,
-    /// Processes that have been started and that no thread runs yet, with what they have taken
-    /// over.
+    /// Started processes that no thread runs yet, with the files that they have taken over.
     ready: Mutex<VecDeque<(usize, Vec<Held>)>>,
     moves: Moves,
 }
@@ -155,7 +157,7 @@ impl<'t> Stage<'t> {
         Self { trace, paths, volume, ready: Mutex::default(), moves: Moves::new() }
     }
 
-    /// Runs a process that is ready, or the first of all; tells how many files it closed.
+    /// Runs a process that is ready, or the first of all. Returns how many files it closed.
     fn run_one(&self) -> u64 {
         let next = self.ready().pop_front();
         let (process, mut held) = next.unwrap_or_default();
@@ -190,7 +192,7 @@ impl<'t> Stage<'t> {
     }
 }
 
-/// Plays a trace with so many threads. An operation is a file that is opened and closed.
+/// Plays a trace on `threads` threads. An operation is a file that is opened and closed.
 pub(super) fn take<R: Played>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
     let registry = Arc::new(R::default());
     let stage = &Stage::new(trace, R::in_place(&registry));
@@ -226,7 +228,7 @@ impl Played for Extern4 {
 mod tests {
     use super::*;
 
-    /// Whatever is opened is closed once, by whoever has it in the end.
+    /// Each opened file is closed once, by the process that has it in the end.
     fn closes_all(trace: &Trace, registry: Option<Arc<dyn LabRegistry>>) -> (u64, Stage<'_>) {
         let stage = Stage::new(trace, registry);
         let mut closed = stage.run_one();

@@ -1,4 +1,4 @@
-//! A chart for each chapter: how much is done in a microsecond, by threads, a panel for each
+//! A chart for each chapter: operations per microsecond by the number of threads, a panel for each
 //! workload.
 
 use plotters::coord::Shift;
@@ -15,16 +15,16 @@ use crate::plan::Side;
 use crate::row::Row;
 
 pub(super) const PANEL: (u32, u32) = (420, 340);
-/// Panels beside each other, where there are more than a handful.
+/// The number of panels in a row, if there are more than a handful.
 const COLUMNS: usize = 3;
 
 pub(super) fn file_name(chapter: &Chapter) -> String {
     format!("{}.svg", chapter.name)
 }
 
-/// A panel for each of these workloads that was measured with several numbers of threads.
+/// Draws a panel for each of these workloads that was measured with several numbers of threads.
 pub(super) fn svg(chapter: &Chapter, workloads: &[&'static str]) -> Result<String> {
-    // One number of threads makes no curve.
+    // A single number of threads makes no curve.
     let several = |workload: &&&'static str| chapter.rows_of(workload).count() > 1;
     let workloads: Vec<_> = workloads.iter().filter(several).copied().collect();
     let mut text = String::new();
@@ -43,7 +43,7 @@ pub(super) fn svg(chapter: &Chapter, workloads: &[&'static str]) -> Result<Strin
     Ok(text)
 }
 
-/// Operations in a microsecond.
+/// Returns operations per microsecond.
 fn throughput(nanos: f64) -> f64 {
     1000.0 / nanos
 }
@@ -63,24 +63,24 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
-/// A place on a curve.
+/// A point on a curve.
 pub(super) struct Point {
-    /// Threads, or CPUs.
+    /// The number of threads or CPUs.
     pub(super) x: f64,
     pub(super) nanos: f64,
-    /// Quartiles of what was measured.
+    /// The quartiles of the measured nanoseconds.
     pub(super) quartiles: Option<(f64, f64)>,
 }
 
 impl Point {
-    /// Operations in a microsecond: fewest and most.
+    /// Returns operations per microsecond: the fewest and the most.
     fn range(&self) -> (f64, f64) {
         let (low, high) = self.quartiles.unwrap_or((self.nanos, self.nanos));
         (throughput(high), throughput(low))
     }
 }
 
-/// The curves of the measured rows.
+/// Returns the curves of the measured rows.
 fn lines(rows: &[&Row]) -> Vec<Line> {
     let line = |side| {
         let point = |row: &&Row| {
@@ -93,7 +93,7 @@ fn lines(rows: &[&Row]) -> Vec<Line> {
     rows.first().map(|row| row.sides().map(line).collect()).unwrap_or_default()
 }
 
-/// Draws curves, with what they are by.
+/// Draws curves with a title and labels.
 pub(super) fn draw(
     panel: &DrawingArea<SVGBackend<'_>, Shift>,
     title: &str,
@@ -102,7 +102,7 @@ pub(super) fn draw(
 ) -> Result<()> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let most = points().map(|point| point.x).fold(2.0, f64::max);
-    // Room for the legend above the curves.
+    // Leaves room for the legend above the curves.
     let top = points().map(|point| point.range().1).fold(0.0, f64::max) * 4.0;
     let bottom = points().map(|point| point.range().0).fold(top, f64::min) / 1.3;
     let mut chart = ChartBuilder::on(panel)

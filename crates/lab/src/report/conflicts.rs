@@ -1,4 +1,4 @@
-//! Which calls that commute meet on a cache line: a picture and a table for each volume.
+//! Conflicts of calls that commute: a picture and a table for each volume.
 
 use std::fmt::Write as _;
 
@@ -15,15 +15,15 @@ use crate::spec::{Kind, Nearness};
 /// Sizes in the picture.
 const CELL: i32 = 46;
 const LABELS: i32 = 100;
-/// Fields that are told by name.
+/// The number of fields that the report names.
 const OFFENDERS: usize = 20;
 
 pub(super) fn file_name(matrix: &Matrix) -> String {
     format!("conflicts-{}.svg", matrix.on.name())
 }
 
-/// A square for each two kinds of calls: green where all pairs are free of conflicts, yellow where
-/// half are, red where none is.
+/// Draws a square for each two kinds of calls: green if all pairs are free of conflicts, yellow if
+/// half are, red if none is.
 pub(super) fn svg(matrix: &Matrix) -> Result<String> {
     let side = LABELS + CELL * i32::try_from(Kind::ALL.len())? + 10;
     let mut text = String::new();
@@ -37,7 +37,7 @@ pub(super) fn svg(matrix: &Matrix) -> Result<String> {
             let y = LABELS + CELL * i32::try_from(row)?;
             let right = style(Pos::new(HPos::Right, VPos::Center));
             area.draw(&Text::new(one.name(), (LABELS - 6, y + CELL / 2), right))?;
-            // Every other one higher, so that neighbours have room.
+            // Every other label is higher, so that neighbours have room.
             let above = LABELS - if row % 2 == 0 { 12 } else { 30 };
             area.draw(&Text::new(one.name(), (y + CELL / 2, above), centered.clone()))?;
             for (column, other) in Kind::ALL.into_iter().enumerate() {
@@ -66,9 +66,9 @@ fn color(share: Share) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// All matrices; a word on how to get them, where there are none.
+/// Writes all matrices, or how to get them if there are none.
 pub(super) fn markdown(text: &mut String, matrices: &[Matrix]) {
-    // OK: a string takes everything, here and below.
+    // OK: writing to a string never fails, here and below.
     let _ = writeln!(text, "## Calls that commute\n");
     if matrices.is_empty() {
         text.push_str("Not counted: that takes a build of its own (`make lab`).\n\n");
@@ -139,7 +139,7 @@ fn one(text: &mut String, matrix: &Matrix) {
     super::markdown::goals(text, &matrix.verdicts());
 }
 
-/// How much takes no notes, so that one knows how much to trust the rest.
+/// Writes how much the audit did not record, so that readers know how far to trust the rest.
 fn unseen(text: &mut String, matrix: &Matrix) {
     if matrix.unseen.is_empty() {
         return;

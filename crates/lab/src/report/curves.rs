@@ -1,4 +1,4 @@
-//! What the simulation of more CPUs says: a chart and a table for a chapter.
+//! The results of the simulation of more CPUs: a chart and a table for a chapter.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ fn workloads(chapter: &Chapter) -> Vec<&'static str> {
     names
 }
 
-/// A panel for each workload; nothing, where none was simulated.
+/// Draws a panel for each workload; returns `None` if none was simulated.
 pub(super) fn svg(chapter: &Chapter) -> Result<Option<String>> {
     let workloads = workloads(chapter);
     if workloads.is_empty() {
@@ -47,18 +47,18 @@ fn line(curve: &Curve) -> Line {
     Line { side: curve.side, points: CPUS.iter().zip(curve.nanos).map(point).collect() }
 }
 
-/// Curves whose prediction for two CPUs is near what was measured.
+/// Returns the curves whose prediction for two CPUs is near the measured figure.
 fn sound(chapter: &Chapter) -> impl Iterator<Item = &Curve> {
     chapter.simulated.iter().filter(|curve| curve.is_sound())
 }
 
-/// The chart and the figures.
+/// Writes the chart and the figures.
 pub(super) fn markdown(text: &mut String, chapter: &Chapter) {
     if chapter.simulated.is_empty() {
         return;
     }
     let title = chapter.title;
-    // OK: a string takes everything, here and below.
+    // OK: writing to a string never fails, here and below.
     let _ = writeln!(text, "\n### {title}: more CPUs, simulated\n");
     let left_out = chapter.simulated.iter().filter(|curve| !curve.is_sound());
     let left_out: Vec<_> =
@@ -90,7 +90,7 @@ pub(super) fn markdown(text: &mut String, chapter: &Chapter) {
     }
 }
 
-/// What the simulation is, for the end of the report.
+/// Describes the simulation, for the end of the report.
 pub(super) fn how(text: &mut String) {
     let Latencies { cpus_of_socket, .. } = Latencies::PUBLISHED;
     let _ = writeln!(

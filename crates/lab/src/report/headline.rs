@@ -1,4 +1,4 @@
-//! What a reader wants to know first.
+//! The headline: a summary for a terminal.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::chapter::Chapter;
 use crate::counted::Counted;
 use crate::line_conflicts::{free, pairs};
 
-/// The tables of all chapters in short, and the verdicts, for a terminal.
+/// Returns short tables of all chapters, and the verdicts, for a terminal.
 pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
     let mut text = String::new();
     for chapter in chapters {
@@ -26,7 +26,7 @@ pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
         goals(&mut text, &chapter.verdicts);
     }
     for matrix in &counted.matrices {
-        // OK: a string takes everything, here and below.
+        // OK: writing to a string never fails, here and below.
         let _ = writeln!(text, "Calls that commute, on {}", matrix.on.name());
         goals(&mut text, &matrix.verdicts());
     }
@@ -45,7 +45,7 @@ pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
 fn goals(text: &mut String, verdicts: &[Verdict]) {
     for verdict in verdicts {
         let Verdict { goal, found, .. } = verdict;
-        // OK: as above.
+        // OK: writing to a string never fails.
         let _ = writeln!(text, "  {:<6} {goal}: {found}", verdict.word());
     }
     text.push('\n');

@@ -1,4 +1,4 @@
-//! The report as programs read it: every repetition of every row.
+//! The report in JSON, for programs: every repetition of every row.
 
 use extern4_measure::json::{self, Object};
 use extern4_measure::row::Sample;
@@ -129,7 +129,8 @@ fn sample(sample: &Sample, object: &mut Object<'_>) {
     });
 }
 
-/// A number in an array, where one that is none is not left out.
+/// Formats a number in an array. One that is not finite becomes `null`, since it cannot be left
+/// out.
 fn number(n: f64) -> String {
     if n.is_finite() { n.to_string() } else { "null".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Which operations of the mechanisms meet on a cache line, on each side.
+//! Conflicts of the mechanisms' operations on cache lines, on each side.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const HEAD: &str = "## Operations of the mechanisms that commute\n\n\
     line that one thread writes and the other uses; one that meets is made again, as above.\n\n\
     | mechanism | pairs | free, baseline | free, patch | free, extern4 |\n|---|---:|---:|---:|---:|\n";
 
-/// A table of the mechanisms, and one of all pairs; nothing where none were counted.
+/// Writes a table of the mechanisms, and one of all pairs; nothing if none were counted.
 pub(super) fn markdown(text: &mut String, line_conflicts: &[LineConflict]) {
     if line_conflicts.is_empty() {
         return;
@@ -27,7 +27,7 @@ pub(super) fn markdown(text: &mut String, line_conflicts: &[LineConflict]) {
     for Pair { mechanism, operations: [one, other], lines } in &pairs {
         let lines =
             Side::ALL.map(|side| lines[side as usize].map_or("-".to_owned(), |lines| lines.to_string()));
-        // OK: a string takes everything, here and below.
+        // OK: writing to a string never fails.
         let _ = writeln!(text, "| {mechanism} | {one} | {other} | {} |", lines.join(" | "));
     }
     text.push('\n');

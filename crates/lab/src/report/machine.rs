@@ -1,4 +1,4 @@
-//! Where and of what was measured.
+//! The machine and the build that were measured.
 
 use std::process::Command;
 
@@ -6,22 +6,22 @@ use extern4_measure::machine::Machine as About;
 
 use crate::ping_pong::nanos_of_round;
 
-/// What a reader of a figure has to know.
+/// The conditions of a figure.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Processor, kernel, and load before and after.
     pub about: About,
-    /// The commit that was built, if the sources lie here.
+    /// The commit of the build, if the sources are available.
     pub commit: String,
-    /// Nanoseconds that a cache line takes from one CPU to the other and back: before each chapter,
-    /// and at the end.
+    /// Nanoseconds in which a cache line travels from one CPU to another and back: before each
+    /// chapter, and at the end.
     pub line: Vec<f64>,
-    /// Optimised, or not.
+    /// Whether the build is optimised.
     pub build: &'static str,
 }
 
 impl Machine {
-    /// Looks around.
+    /// Collects the facts.
     pub fn look() -> Self {
         Self {
             about: About::this(),
@@ -31,12 +31,12 @@ impl Machine {
         }
     }
 
-    /// Sends a cache line back and forth.
+    /// Times a cache line back and forth.
     pub fn time_a_line(&mut self) {
         self.line.push(nanos_of_round());
     }
 
-    /// Looks once more at what changes, when everything has been measured.
+    /// Collects once more the facts that change, after all measurements.
     pub fn look_again(&mut self) {
         self.about.look_again();
         self.time_a_line();

@@ -1,4 +1,4 @@
-//! The report as one reads it.
+//! The report in Markdown, for readers.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,8 @@ use crate::row::Row;
 /// Numbers of threads whose counters are shown; the JSON has all.
 const COUNTERS_OF: [usize; 3] = [1, 2, 8];
 
-/// The whole report. Writing to a string never fails, so nothing here looks at what `writeln` says.
+/// Returns the whole report. Writing to a string never fails, so the code ignores the results of
+/// `writeln`.
 pub(super) fn text(report: &Report<'_>) -> String {
     let mut text = String::from("# The lab\n\n");
     head(&mut text, report.machine, report.plan);
@@ -132,14 +133,14 @@ fn facts(text: &mut String, chapter: &Chapter) {
     section(text, chapter, "what it takes", &table);
 }
 
-/// A table under a title, unless it is empty.
+/// Writes a table under a title, unless it is empty.
 fn section(text: &mut String, chapter: &Chapter, title: &str, table: &Table) {
     if !table.is_empty() {
         let _ = writeln!(text, "\n### {}: {title}\n\n{}", chapter.title, table.markdown());
     }
 }
 
-/// Goals, and how they were reached.
+/// Writes the goals and whether they are met.
 pub(super) fn goals(text: &mut String, verdicts: &[Verdict]) {
     let mut table = Table::new(3, ["goal", "found", ""]);
     for verdict in verdicts {

@@ -1,5 +1,5 @@
-//! The page of the lab that is committed: of each patch its own table, ours next to it, a chart,
-//! and the verdicts.
+//! The page of the lab that is committed: each patch's own table with the lab's figures next to it,
+//! a chart, and the verdicts.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,8 @@ const HEAD: &str = "# The lab, on a page\n\n\
     and extern4 here, as the median of the rounds. Different machines, so compare the gains. `make lab` builds the full report, with every \
     row, in `target/lab`; this page is its `page` folder.\n";
 
-/// The whole page. Writing to a string never fails, so nothing here looks at what `writeln` says.
+/// Returns the whole page. Writing to a string never fails, so the code ignores the results of
+/// `writeln`.
 pub(super) fn text(report: &Report<'_>) -> String {
     let mut text = HEAD.to_owned();
     let (machine, plan) = (report.machine, report.plan);
@@ -47,7 +48,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     text
 }
 
-/// The rows and numbers that the page does not have.
+/// Writes which rows and figures the page leaves out.
 fn left_out(text: &mut String, plan: &Plan) {
     text.push_str(LEFT_OUT);
     if !plan.counts_instructions {
@@ -67,7 +68,7 @@ const LEFT_OUT: &str = "\n## Left out\n\
     curves for more CPUs are in the full report. It leaves out a curve whose prediction for two CPUs is off by more than 25 %. \
     `extern4-lab traces` plays the recorded traces with 1 to 128 threads.";
 
-/// A line for all goals that are met, and one for each other.
+/// Writes a line for all goals that are met, and one for each other.
 fn goals(text: &mut String, verdicts: &[Verdict]) {
     let line = |verdict: &Verdict| format!("{}: {}", verdict.goal, verdict.found);
     let (met, others): (Vec<_>, Vec<_>) = verdicts.iter().partition(|verdict| verdict.met == Some(true));
@@ -80,7 +81,7 @@ fn goals(text: &mut String, verdicts: &[Verdict]) {
     }
 }
 
-/// A line with the figures of all sides.
+/// Writes a line with the figures of all sides.
 fn facts(text: &mut String, facts: &[Fact]) {
     let line = |fact: &Fact| format!("{} {}", fact.name, fact.figures.map(figure).join(" / "));
     if !facts.is_empty() {

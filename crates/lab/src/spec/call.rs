@@ -1,30 +1,30 @@
-//! Calls and what they return.
+//! Calls and their results.
 
 use std::fmt;
 
 use super::state::{BLOCKS, PLACES};
 
-/// Where a name may stand.
+/// A place for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which directory.
+    /// The directory.
     pub dir: usize,
-    /// Which name in it.
+    /// The name in it.
     pub name: usize,
 }
 
 impl Place {
-    /// All of them.
+    /// Returns all places.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..PLACES).map(|index| Self { dir: index / 2, name: index % 2 })
     }
 
-    /// Its number.
+    /// Returns the number of the place.
     pub fn index(self) -> usize {
         2 * self.dir + self.name
     }
 
-    /// The path, below the directory that holds both.
+    /// Returns the path, below the directory that holds both directories.
     pub fn path(self) -> String {
         format!("d{}/{}", self.dir, ["a", "b"][self.name])
     }
@@ -33,19 +33,19 @@ impl Place {
 /// A call, by one of two threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Attributes by path.
+    /// Returns attributes by path.
     Stat(Place),
     /// Opens a file for reading.
     Open(Place),
     /// Closes the thread's descriptor.
     Close,
-    /// Makes a file that is not there yet.
+    /// Creates a file, unless the name exists.
     Create(Place),
     /// Removes a name.
     Unlink(Place),
-    /// Gives a file another name.
+    /// Adds a name to a file.
     Link(Place, Place),
-    /// Moves a name.
+    /// Renames a file.
     Rename(Place, Place),
     /// Sets permission bits.
     Chmod(Place, u16),
@@ -55,33 +55,33 @@ pub enum Call {
     Read(usize),
     /// Fills a block through the thread's descriptor.
     Write(usize, u8),
-    /// The names in a directory.
+    /// Lists the names in a directory.
     ReadDir(usize),
 }
 
-/// What a call returns.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing but that it is done.
+    /// Success without a value.
     Done,
     /// `ENOENT`.
     Absent,
     /// `EEXIST`.
     Exists,
-    /// What `stat` tells.
+    /// The attributes that `stat` returns.
     Attributes {
         /// The number of the file.
         file: usize,
-        /// Its names.
+        /// The number of its names.
         links: u32,
         /// Its permission bits.
         mode: u16,
-        /// Its change time is not that of the beginning.
+        /// Whether its change time differs from the initial one.
         marked: bool,
     },
-    /// What a block is filled with.
+    /// The byte that a block is filled with.
     Block(u8),
-    /// Which names there are.
+    /// The names that exist.
     Names([bool; 2]),
 }
 
@@ -117,7 +117,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All, those that only read first.
+    /// All kinds, those that only read first.
     pub const ALL: [Self; 13] = [
         Self::Stat,
         Self::Miss,
@@ -134,7 +134,7 @@ impl Kind {
         Self::Write,
     ];
 
-    /// As it is told.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stat => "stat",
@@ -153,25 +153,26 @@ impl Kind {
         }
     }
 
-    /// The one that has this name.
+    /// Returns the kind with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Changes nothing that any call can tell. To open and to close change what is open.
+    /// Returns whether no call can observe that this one was made. To open and to close change the
+    /// set of open files.
     pub fn reads_only(self) -> bool {
         matches!(self, Self::Stat | Self::Miss | Self::Read | Self::ReadDir)
     }
 
-    /// Made once more, changes nothing: also where it has, the first time. The time of a change is
-    /// that of a tick of the clock.
+    /// Returns whether a repetition changes nothing, even if the first call did. Change times have
+    /// the resolution of a clock tick.
     pub fn is_repeatable(self) -> bool {
         self.reads_only() || self == Self::Write
     }
 }
 
 impl Call {
-    /// All calls, with all arguments.
+    /// Returns all calls, with all arguments.
     pub fn all() -> Vec<Self> {
         let mut calls = vec![Self::Close];
         for at in Place::all() {
@@ -189,7 +190,7 @@ impl Call {
         calls
     }
 
-    /// Its row, where it returns this.
+    /// Returns the kind of this call, if it has this outcome.
     pub fn kind(self, outcome: Outcome) -> Kind {
         match self {
             Self::Stat(_) if outcome == Outcome::Absent => Kind::Miss,
@@ -208,7 +209,7 @@ impl Call {
         }
     }
 
-    /// The places that it names.
+    /// Returns the places that the call names.
     pub fn places(self) -> Vec<Place> {
         match self {
             Self::Stat(at) | Self::Open(at) | Self::Create(at) | Self::Unlink(at) => vec![at],
@@ -218,7 +219,7 @@ impl Call {
         }
     }
 
-    /// The directories that it looks into.
+    /// Returns the directories that the call looks into.
     pub fn directories(self) -> Vec<usize> {
         match self {
             Self::ReadDir(dir) => vec![dir],
@@ -226,7 +227,7 @@ impl Call {
         }
     }
 
-    /// Goes through the thread's descriptor.
+    /// Returns whether the call uses the thread's descriptor.
     pub fn uses_descriptor(self) -> bool {
         matches!(self, Self::Close | Self::Read(_) | Self::Write(..))
     }

@@ -1,4 +1,4 @@
-//! Which calls commute.
+//! Finds the calls that commute.
 
 use super::call::{Call, Kind, Outcome};
 use super::state::{Start, starts};
@@ -7,15 +7,15 @@ use crate::random::Random;
 /// Two calls that commute, each by a thread of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// What there is in the beginning.
+    /// The initial state.
     pub start: Start,
     /// The calls.
     pub calls: [Call; 2],
-    /// What they return, in either order.
+    /// The results, which are the same in either order.
     pub outcomes: [Outcome; 2],
 }
 
-/// What two calls share.
+/// The objects that two calls share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearness {
     /// Nothing but the file system.
@@ -27,10 +27,10 @@ pub enum Nearness {
 }
 
 impl Nearness {
-    /// All, the least first.
+    /// All values, the least first.
     pub const ALL: [Self; 3] = [Self::Apart, Self::Directory, Self::File];
 
-    /// As it is told.
+    /// Returns the name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Apart => "other files in other directories",
@@ -39,14 +39,14 @@ impl Nearness {
         }
     }
 
-    /// The one that has this name.
+    /// Returns the value with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|nearness| nearness.name() == name)
     }
 }
 
 impl Pair {
-    /// What the calls share.
+    /// Returns how close the objects of the calls are.
     pub fn nearness(&self) -> Nearness {
         let files = [0, 1].map(|who| {
             let named = self.calls[who].places().into_iter().filter_map(|at| self.start.names[at.index()]);
@@ -63,13 +63,14 @@ impl Pair {
         }
     }
 
-    /// The rows of the calls.
+    /// Returns the kinds of the calls.
     pub fn kinds(&self) -> [Kind; 2] {
         [0, 1].map(|who| self.calls[who].kind(self.outcomes[who]))
     }
 }
 
-/// What two calls return, if that and what they leave are the same in either order.
+/// Returns the results of two calls, if these and the state after them are the same in either
+/// order.
 pub fn commute(start: &Start, calls: [Call; 2]) -> Option<[Outcome; 2]> {
     let run = |first: usize| {
         let (mut state, second) = (start.state(), 1 - first);
@@ -83,15 +84,15 @@ pub fn commute(start: &Start, calls: [Call; 2]) -> Option<[Outcome; 2]> {
     (one == other).then_some(one.0)
 }
 
-/// The pairs that commute, in an order that looks like chance: of those with the same two
-/// [`Kind`]s, at most so many.
+/// Returns the pairs that commute, in a pseudo-random order: at most `most_of_a_cell` with the same
+/// two [`Kind`]s.
 pub fn pairs(most_of_a_cell: usize) -> Vec<Pair> {
     let mut all = Vec::new();
     let calls = Call::all();
     for start in starts() {
         for (index, &one) in calls.iter().enumerate() {
             for &other in &calls[index..] {
-                // What the threads have open makes no difference to paths.
+                // Open descriptors make no difference to calls by path.
                 if start.open == [0, 0] && ![one, other].iter().any(|call| call.uses_descriptor()) {
                     continue;
                 }
@@ -141,9 +142,9 @@ mod tests {
             (half, Call::Stat(A), Call::Stat(A)),
             (half, Call::Open(A), Call::Open(A)),
             (half, Call::Unlink(A), Call::Unlink(C)),
-            // Who fails changes nothing.
+            // A call that fails changes nothing.
             (half, Call::Create(A), Call::Create(A)),
-            // The last word is the same.
+            // Both set the same value.
             (half, Call::Chmod(A, 0o600), Call::Chmod(A, 0o600)),
             (same, Call::Write(0, 1), Call::Write(1, 1)),
             (same, Call::Write(0, 1), Call::Read(1)),
@@ -157,19 +158,19 @@ mod tests {
             assert!(commute(&start, [one, other]).is_some(), "{one} and {other} commute");
         }
         let not = [
-            // One of them finds it there.
+            // The second call finds the name.
             (half, Call::Create(B), Call::Create(B)),
             (half, Call::Stat(B), Call::Create(B)),
             (half, Call::Unlink(A), Call::Unlink(A)),
             (half, Call::Open(A), Call::Unlink(A)),
             (half, Call::Chmod(A, 0o600), Call::Chmod(A, 0o640)),
-            // The change time tells.
+            // The change time differs.
             (half, Call::Stat(A), Call::SetXattr(A, 1)),
             (same, Call::Write(0, 1), Call::Write(0, 2)),
             (same, Call::Write(0, 1), Call::Read(0)),
             (half, Call::ReadDir(0), Call::Create(B)),
             (half, Call::Rename(A, B), Call::Rename(C, B)),
-            // The number of names tells, under whichever name.
+            // The number of names differs, under any name.
             (linked, Call::Unlink(A), Call::Stat(C)),
         ];
         for (start, one, other) in not {

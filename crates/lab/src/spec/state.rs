@@ -1,4 +1,4 @@
-//! What a file system holds.
+//! The state of the specified file system.
 
 use super::call::{Call, Outcome, Place};
 
@@ -7,50 +7,50 @@ pub const PLACES: usize = 4;
 /// Blocks in a file.
 pub const BLOCKS: usize = 2;
 
-/// A file, as far as calls can tell.
+/// A file, as far as calls can observe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
-    /// Its names.
+    /// The number of its names.
     pub links: u32,
     /// Its permission bits.
     pub mode: u16,
     /// Its extended attribute, if it has one.
     pub attribute: Option<u8>,
-    /// What its blocks are filled with.
+    /// The byte that each of its blocks is filled with.
     pub blocks: [u8; BLOCKS],
-    /// A call has changed it: its change time is another than in the beginning.
+    /// A call has changed it: its change time is not the initial one.
     pub marked: bool,
 }
 
 impl FileState {
-    /// A file with so many names, of the beginning or new.
+    /// Creates a file with `links` names.
     pub fn new(links: u32) -> Self {
         Self { links, mode: 0o644, attribute: None, blocks: [0; BLOCKS], marked: false }
     }
 }
 
-/// What a file system holds, and what two threads have open on it.
+/// The contents of a file system, and the open files of two threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     names: [Option<usize>; PLACES],
     files: Vec<FileState>,
-    /// Files that were there in the beginning: their numbers mean something.
+    /// The number of initial files, whose numbers have a meaning.
     old: usize,
     descriptors: [Option<usize>; 2],
     opened: [Option<usize>; 2],
 }
 
-/// A state to begin with, as one writes it down.
+/// An initial state in short form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The number of the file that stands at each place.
+    /// The number of the file at each place.
     pub names: [Option<usize>; PLACES],
     /// The file that each thread has open.
     pub open: [usize; 2],
 }
 
-/// The states that pairs begin with: full and half-empty directories, hard links in one and across
-/// two, descriptors of one file and of two.
+/// Returns the initial states of pairs: full and half-empty directories, hard links in one and
+/// across two, descriptors of one file and of two.
 pub fn starts() -> Vec<Start> {
     let names = [
         [Some(0), Some(1), Some(2), Some(3)],
@@ -63,12 +63,12 @@ pub fn starts() -> Vec<Start> {
 }
 
 impl Start {
-    /// How many files there are.
+    /// Returns the number of files.
     pub fn files(&self) -> usize {
         self.names.iter().flatten().max().map_or(0, |last| last + 1)
     }
 
-    /// As a state.
+    /// Returns the full state.
     pub fn state(&self) -> State {
         let links = |file| self.names.iter().filter(|name| **name == Some(file)).count();
         let files = (0..self.files()).map(|file| FileState::new(u32::try_from(links(file)).expect("few")));
@@ -83,7 +83,7 @@ impl Start {
 }
 
 impl State {
-    /// Thread `who` makes a call.
+    /// Makes a call as thread `who`.
     pub fn apply(&mut self, who: usize, call: Call) -> Outcome {
         match call {
             Call::Stat(at) => self.found(at, |file, state| Outcome::Attributes {
@@ -122,8 +122,9 @@ impl State {
         }
     }
 
-    /// The same with new files in the order in which names and descriptors lead to them, and
-    /// without those that nothing leads to. Equal for states that no call can tell apart.
+    /// Returns this state with new files in the order in which names and descriptors lead to them.
+    /// Files that neither leads to are left out. The results are equal for states that no call can
+    /// tell apart.
     pub fn canonical(&self) -> Self {
         let leads = self.names.iter().chain(&self.descriptors).chain(&self.opened);
         let mut order: Vec<usize> = (0..self.old).collect();
@@ -134,7 +135,7 @@ impl State {
         }
         let number = |file: Option<usize>| order.iter().position(|known| Some(*known) == file);
         let is_used = |file: usize| self.files[file].links > 0 || self.holds(file);
-        // What is gone is all the same.
+        // All removed files are equal.
         let state = |&file: &usize| if is_used(file) { self.files[file].clone() } else { FileState::new(0) };
         Self {
             names: self.names.map(number),
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(state.apply(0, Call::Link(A, B)), Outcome::Done);
         let attributes = Outcome::Attributes { file: 0, links: 2, mode: 0o644, marked: true };
         assert_eq!(state.apply(1, Call::Stat(B)), attributes);
-        // Both are one file.
+        // Both names belong to one file.
         assert_eq!(state.apply(0, Call::Rename(A, B)), Outcome::Done);
         assert_eq!(state.apply(0, Call::ReadDir(0)), Outcome::Names([true, true]));
         assert_eq!(state.apply(0, Call::Rename(A, C)), Outcome::Done);

@@ -12,30 +12,31 @@ use extern4_vfs::{
 
 use super::{File, user};
 
-/// The VFS in production, on a file system in memory, as calls of a session use it.
+/// The VFS in production, on a file system in memory, called through sessions.
 pub struct Production {
     /// The superuser's session.
     pub root: Session,
-    /// The user's.
+    /// The user's session.
     pub user: Session,
-    /// What a walk has at hand where it begins.
+    /// The superblock, which a walk starts from.
     superblock: Arc<SuperBlock>,
-    /// The directories, by their paths.
+    /// The directories with their paths.
     directories: Vec<(String, Location)>,
 }
 
 impl Production {
-    /// The file system in use.
+    /// Returns the superblock of the file system.
     pub fn superblock(&self) -> &Arc<SuperBlock> {
         &self.superblock
     }
 
-    /// A volume with these files, in addition to the root directory, with this search check.
+    /// Creates a volume with these files below the root directory, and with this search check.
     pub fn new(check: Check, files: &[File]) -> Self {
         Self::with_sides(Sides { check, ..Sides::default() }, files)
     }
 
-    /// A volume with these files. Open files are entered in this registry, or in production's.
+    /// Creates a volume with these files. Open files are entered in `registry`, or in production's
+    /// if it is `None`.
     pub fn with_registry(registry: Option<Arc<dyn LabRegistry>>, files: &[File]) -> Self {
         Self::with_sides(Sides { registry, ..Sides::default() }, files)
     }
@@ -61,20 +62,21 @@ impl Production {
         Self { root, user, superblock: sb, directories }
     }
 
-    /// A directory that is there from the beginning.
+    /// Returns a directory that the volume was created with.
     pub fn directory(&self, path: &str) -> &Inode {
         let found = self.directories.iter().find(|(at, _)| at == path);
         found.expect("it is there, and a directory").1.inode()
     }
 
-    /// May the user search all of these? They are an array, so that there is no loop: where one
-    /// lies in memory is worth more than what is in it.
+    /// Returns whether the user may search all of `directories`. An array avoids a loop: the place
+    /// of a loop in memory costs more than its body.
     #[inline(always)]
     pub fn may_search<const N: usize>(&self, directories: &[&Inode; N]) -> bool {
         lab::search(self.superblock(), self.user.cred(), directories, &pin()) == Some(true)
     }
 
-    /// Search checks that the user's calls of `stat` make by these paths: fast ones, and others.
+    /// Returns how many search checks the user's `stat` of these paths makes: fast ones, and full
+    /// ones.
     pub fn searches(&self, paths: &[String]) -> [u64; 2] {
         let before = self.superblock.stats();
         paths.iter().for_each(|path| drop(self.user.stat(path, How::FOLLOW)));
@@ -82,24 +84,24 @@ impl Production {
         [after.fast_searches - before.fast_searches, after.full_searches - before.full_searches]
     }
 
-    /// Attributes of a file, asked by the user.
+    /// Returns the attributes of a file to the user.
     #[inline]
     pub fn stat(&self, path: &str) -> Result<Attr, Errno> {
         self.user.stat(path, How::FOLLOW).map_err(|error| error.errno())
     }
 
-    /// The user opens a file for reading, and closes it.
+    /// Opens a file for reading as the user, and closes it.
     #[inline]
     pub fn open_and_close(&self, path: &str) -> Result<(), Errno> {
         self.user.open(path, OpenFlags::READ).map(drop).map_err(|error| error.errno())
     }
 
-    /// Gives a file an ACL, and with it permission bits.
+    /// Sets the ACL of a file, and with it the permission bits.
     pub fn set_acl(&self, path: &str, acl: &Acl) {
         self.root.set_acl(path, AclKind::Access, Some(acl.clone()), How::FOLLOW).expect("it is there");
     }
 
-    /// Gives a file other permission bits, and an ACL what goes with them.
+    /// Sets the permission bits of a file, and adapts its ACL.
     pub fn chmod(&self, path: &str, mode: u16) {
         self.root.chmod(path, mode, How::FOLLOW).expect("it is there");
     }

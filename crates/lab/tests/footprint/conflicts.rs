@@ -1,5 +1,5 @@
-//! Calls that commute, in short: what has nothing to do with each other shares no line, and what is
-//! made to share one is named.
+//! A short test of calls that commute: unrelated calls share no line, and the fields of a shared
+//! line are named.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use extern4_vfs::{Access, Cred, Inode, Result, SecurityHook, SuperOptions};
 
 const PAIRS_OF_A_CELL: usize = 6;
 
-/// On every volume.
+/// Checks the matrix of any volume.
 fn check(matrix: &Matrix) {
     println!("{:?}: {:?}, reading {:?}", matrix.on, matrix.all(), matrix.reading());
     matrix.offenders().iter().take(10).for_each(|offender| println!("{offender:?}"));
-    // Of names, whether they are there or not, anybody may ask at any time.
+    // Lookups of names, existing or not, never conflict with these calls.
     for other in [Kind::Stat, Kind::Miss, Kind::Open, Kind::Close, Kind::Chmod, Kind::SetXattr, Kind::Write] {
         for one in [Kind::Stat, Kind::Miss] {
             let share = matrix.cell(one, other);
             assert!(share.tests > 0 && share.free == share.tests, "{one:?} and {other:?}: {share:?}");
         }
     }
-    // What takes no notes is not hidden there.
+    // The audit records nearly all locked instructions of these calls.
     let unseen = |kind| matrix.unseen.iter().find(|(known, _)| *known == kind).map(|(_, unseen)| *unseen);
     if cfg!(target_arch = "x86_64") {
         assert_eq!([Kind::Stat, Kind::Miss].map(unseen), [Some(0.0); 2], "{:?}", matrix.unseen);
         assert!(unseen(Kind::Create).is_some_and(|unseen| unseen < 100.0), "{:?}", matrix.unseen);
     }
-    // And what writes what others use is seen.
+    // Writes to data that other calls use are seen.
     let same = matrix.near(Nearness::File);
     assert!(same.free < same.tests && !matrix.offenders().is_empty());
 }
@@ -48,7 +48,7 @@ fn questions_of_names_meet_nobody_on_ext4() {
     }
 }
 
-/// Counts who is checked, as nobody should.
+/// A hook that counts all checks in one place, which no hook should do.
 #[derive(Default)]
 struct Busybody {
     asked: AtomicU64,
@@ -78,8 +78,7 @@ fn a_count_that_all_share_is_found_and_named() {
     );
 }
 
-/// What changes of a file besides its contents, and where it moves, leaves alone what who writes to
-/// it looks at.
+/// A change of a file's attributes or names leaves alone the data that a write to the file uses.
 #[test]
 fn a_file_is_written_while_all_else_of_it_changes() {
     let changes_what_is_written = |pair: &Pair, who: usize| {
@@ -93,15 +92,16 @@ fn a_file_is_written_while_all_else_of_it_changes() {
     let memory = Setup::memory(SuperOptions::default()).unwrap();
     assert_eq!(always_meet(&memory, pairs.clone(), |test| !test.is_free()), []);
     if let Some(setup) = Setup::ext4().unwrap() {
-        // Where the inode lies in memory, two fields of ext4 may stand on one line; locks and
+        // Two fields of ext4 may share a line, by the place of the inode in memory. Locks and
         // attributes are the VFS's.
         let meets = |test: &Test| test.fields.iter().any(|field| field.contains("(vfs/"));
         assert_eq!(always_meet(&setup, pairs, meets), []);
     }
 }
 
-/// Those pairs that meet each time they are made. Some meet by chance, on a busy machine, each time
-/// in one run: when the tick is over in which the file was written, the next write says a time.
+/// Returns the pairs that conflict at each try. On a busy machine, some conflict by chance at each
+/// try of one run. When the tick in which the file was written is over, the next write changes a
+/// time.
 fn always_meet(setup: &Setup, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> bool) -> Vec<Pair> {
     for _ in 0..10 {
         let matrix = run(setup, &pairs, 0).unwrap();
@@ -115,7 +115,7 @@ fn always_meet(setup: &Setup, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> boo
     pairs
 }
 
-/// To say that a name is there, or is not, takes no lock and no count.
+/// A call that fails because a name exists, or does not, takes no lock and no count.
 #[test]
 fn calls_that_fail_for_a_name_meet_nobody() {
     let fails = |pair: &Pair, who: usize| {

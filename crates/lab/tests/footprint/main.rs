@@ -1,5 +1,5 @@
-//! What the mechanisms in production do to shared memory: nothing, where threads have things of
-//! their own.
+//! Accesses of the mechanisms in production to shared memory. If each thread has its own objects,
+//! there are no conflicts and hardly any locked instructions.
 
 mod conflicts;
 
@@ -27,19 +27,19 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
         let get = |side| counted.get(operation, side).unwrap();
         let extern4 = get(Side::Extern4);
         assert_eq!((extern4.locked, extern4.conflicts), (0.0, 0.0), "{extern4:?}");
-        // A lock in each of four directories, and where there is an ACL, its count.
+        // The check takes a lock in each of four directories, and where there is an ACL, its count.
         let least = if operation.ends_with("everywhere") { 12.0 } else { 8.0 };
         assert!(get(Side::Baseline).locked >= least && get(Side::Baseline).conflicts >= 4.0);
         let patch = get(Side::Patch);
         assert_eq!((patch.locked >= least, patch.conflicts >= 4.0), (least > 8.0, least > 8.0), "{patch:?}");
     }
-    // Nor does a search check of anybody else's: that there is no ACL is known without a lock by
-    // then.
+    // Nor does a search check of `may_exec`, on any side: each knows by then, without a lock, that
+    // there is no ACL.
     for side in Side::ALL {
         let checks = counted.get("four search checks", side).unwrap();
         assert_eq!((checks.locked, checks.conflicts), (0.0, 0.0), "{checks:?}");
     }
-    // To join a block and to leave one takes an exchange each, whatever else a cache does.
+    // To join a block and to leave one takes one atomic exchange each, whatever else a cache does.
     let set = |side| counted.get("set an attribute to what another file has", side).unwrap();
     assert_eq!(
         (set(Side::Extern4).locked, set(Side::Extern4).conflicts),
@@ -49,7 +49,7 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     );
     assert!(set(Side::Baseline).locked > set(Side::Patch).locked && set(Side::Patch).locked > 4.0);
     assert!(set(Side::Baseline).conflicts > 0.0, "one list");
-    // Two operations that commute meet seldom where they are extern4's.
+    // Two operations of extern4 that commute rarely conflict.
     let pairs = pairs(&counted.line_conflicts);
     assert!(pairs.iter().all(|pair| pair.lines.iter().all(Option::is_some)));
     for (mechanism, all, [baseline, patch, extern4]) in free(&pairs) {
@@ -59,8 +59,8 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     let is =
         |pair: &&Pair<'_>| pair.operations.iter().all(|operation| operation == "hit of one block by both");
     assert_eq!(pairs.iter().find(is).map(|pair| pair.lines[Side::Extern4 as usize]), Some(Some(0)));
-    // Lists of two CPUs do not meet. Two files that the heap happens to put on one line do: then
-    // they are made again.
+    // Lists of two CPUs do not conflict. Two files that the heap happens to put on one line do.
+    // Then the test opens other files.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         let conflicts =
             |counted: &Counted| counted.get("open and close", Side::Patch).map(|seed| seed.conflicts);
