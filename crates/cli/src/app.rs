@@ -1,4 +1,5 @@
-//! What every subcommand works with: the volumes that are open, who looks at them, and what went wrong so far.
+//! The state that every subcommand works with: the open volumes, the caller that looks at them, and
+//! the worst failure so far.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -19,7 +20,8 @@ use crate::status::Status;
 use crate::text::{escape, quoted};
 use crate::wrapping;
 
-/// Where the first copy of the superblock is, as mke2fs makes volumes, in blocks of 4, 1, 2 and 64 KiB.
+/// The blocks that hold the first copy of the superblock in volumes of mke2fs, for blocks of 4, 1,
+/// 2 and 64 KiB.
 const FIRST_BACKUPS: [u64; 4] = [32_768, 8193, 16_384, 65_528];
 
 /// The state of one run of the command.
@@ -32,40 +34,40 @@ pub(crate) struct App {
     written: Vec<Image>,
     status: Status,
     script: Option<Script>,
-    /// Messages go to the log.
+    /// Whether messages go to the log.
     logs: bool,
 }
 
-/// How volumes are opened, all that a command line names.
+/// How volumes are opened, as far as the command line says.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Opening {
     /// The device, or an image of it, that holds the journal of a volume that does not hold its own
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Read the volume by the copy of its superblock in this block of it, as e2fsck -b does: 32768, as a rule, or 8193 if its blocks have
-    /// 1 KiB
+    /// Read the volume by the copy of its superblock in this block of it, as e2fsck -b does: 32768,
+    /// as a rule, or 8193 if its blocks have 1 KiB
     #[arg(long, value_name = "BLOCK", global = true)]
     pub(crate) superblock: Option<u64>,
 }
 
-/// The script that the command line stands in.
+/// The script that is running, and its current line.
 struct Script {
-    /// The volume that its paths are in.
+    /// The volume that the paths of the script are in.
     image: Image,
-    /// What stands before messages about its current line.
+    /// The text before messages about the current line.
     line: String,
 }
 
 /// An open volume and the caller's view of it.
 pub(crate) struct Opened {
-    /// Where it is.
+    /// The image that the volume is in.
     pub(crate) image: Image,
     /// The volume.
     pub(crate) volume: Volume,
     /// The caller's view.
     pub(crate) session: Session,
-    /// It was opened to be written to.
+    /// Whether it was opened for writing.
     writing: bool,
     names: OnceCell<Names>,
 }
@@ -79,19 +81,19 @@ pub(crate) struct Target {
 }
 
 impl App {
-    /// A run of subcommand `command` by `cred`.
+    /// Makes the state of one run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred, opening: Opening) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
         Self { command, cred, opening, open, written, status: Status::Success, script: None, logs: false }
     }
 
-    /// How volumes are opened.
+    /// Returns how volumes are opened.
     pub(crate) fn opening(&self) -> &Opening {
         &self.opening
     }
 
-    /// Whether options for all subcommands say how volumes are opened; then that is reported, for a subcommand that opens
-    /// none, or opens it otherwise.
+    /// Returns whether a global option says how volumes are opened, and reports that as an error.
+    /// For a subcommand that opens no volume, or opens it otherwise.
     pub(crate) fn refuses_opening(&mut self, why: &str) -> bool {
         let Opening { journal, superblock } = &self.opening;
         let given = journal.as_ref().map(|_| "--journal").or(superblock.map(|_| "--superblock"));
@@ -101,7 +103,8 @@ impl App {
         given.is_some()
     }
 
-    /// What `text` names: a place as the command line gives it, or in a script a path of the script's volume.
+    /// Returns the place that `text` names: a place of the command line, or in a script a path of
+    /// the script's volume.
     pub(crate) fn place(&self, text: &OsStr) -> Place {
         match &self.script {
             Some(script) => Place::inside(script.image.clone(), text),
@@ -109,59 +112,61 @@ impl App {
         }
     }
 
-    /// What `text` names, which the command is going to write to. All such places are to be announced before a volume
-    /// is opened: a volume is opened once, and then as all that is done with it needs it.
+    /// Returns the place that `text` names, which the command is going to write to. The command
+    /// announces all such places before it opens a volume. A volume is opened once only, in the
+    /// mode that all its uses need.
     pub(crate) fn written_place(&mut self, text: &OsStr) -> Place {
         let place = self.place(text);
         self.write_to(&place.image);
         place
     }
 
-    /// The command is going to write to this volume.
+    /// Announces that the command is going to write to this volume.
     pub(crate) fn write_to(&mut self, image: &Image) {
         self.written.push(image.clone());
     }
 
-    /// From now on, command lines are those of a script whose paths are in `image`.
+    /// Begins a script: command lines from now on are its lines, with paths in `image`.
     pub(crate) fn begin_script(&mut self, image: &Image) {
         self.script = Some(Script { image: image.clone(), line: String::new() });
     }
 
-    /// From now on, messages go to the log: nobody may be looking at standard error.
+    /// Sends messages to the log from now on, because standard error may have no reader.
     pub(crate) fn switch_to_log(&mut self) {
         self.logs = true;
     }
 
-    /// Whether this is a command line of a script.
+    /// Returns whether this is a command line of a script.
     pub(crate) fn in_script(&self) -> bool {
         self.script.is_some()
     }
 
-    /// The script has come to this line.
+    /// Sets the current line of the script, as messages name it.
     pub(crate) fn script_line(&mut self, line: String) {
         if let Some(script) = &mut self.script {
             script.line = line;
         }
     }
 
-    /// Who calls.
+    /// Returns the caller's credentials.
     pub(crate) fn cred(&self) -> &Cred {
         &self.cred
     }
 
-    /// Whether the caller may do what only the superuser of a volume may.
+    /// Returns whether the caller may do what only the superuser of a volume may.
     pub(crate) fn is_superuser(&self) -> bool {
         self.cred.uid() == 0
     }
 
-    /// Ends writing: what has been done is made durable, whether or not the rest failed. A failure is reported.
+    /// Ends writing: makes all changes durable, whether or not the command failed. Reports a
+    /// failure.
     pub(crate) fn close(&mut self) {
         for opened in std::mem::take(&mut self.open) {
             if !opened.writing {
                 continue;
             }
             let (image, volume) = (opened.image.clone(), opened.volume.clone());
-            // Nothing of the volume may be in use when it is closed.
+            // The volume can only be closed when nothing of it is in use.
             drop(opened);
             if let Err(error) = volume.close() {
                 self.error(image, &error);
@@ -169,24 +174,25 @@ impl App {
         }
     }
 
-    /// How it went so far.
+    /// Returns the status so far.
     pub(crate) fn status(&self) -> Status {
         self.status
     }
 
-    /// Another run of the command has done the work, said what there was to say, and ended so.
+    /// Takes the exit code of another run of the command, which did the work and printed the
+    /// messages.
     pub(crate) fn end_as(&mut self, code: u8) {
         let ends = [Status::Success, Status::Failed, Status::Usage, Status::Refused, Status::Corrupt];
         self.status = ends.into_iter().find(|status| status.code() == code).unwrap_or(Status::Failed);
     }
 
-    /// Opens the volume of a place, once however many places are in it; a failure is reported.
+    /// Opens the volume of a place, once for all places in it. Reports a failure.
     pub(crate) fn target(&mut self, place: &Place) -> Option<Target> {
         let volume = self.volume(&place.image)?;
         Some(Target { volume, place: place.clone() })
     }
 
-    /// Opens a volume, once however often it is asked for; a failure is reported.
+    /// Opens a volume, or returns it if it is open. Reports a failure.
     pub(crate) fn volume(&mut self, image: &Image) -> Option<Rc<Opened>> {
         match self.try_volume(image) {
             Ok(volume) => Some(volume),
@@ -197,7 +203,7 @@ impl App {
         }
     }
 
-    /// Opens a volume, once however often it is asked for.
+    /// Opens a volume, or returns it if it is open.
     pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Rc<Opened>> {
         if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
             return Ok(Rc::clone(volume));
@@ -212,11 +218,11 @@ impl App {
         Ok(opened)
     }
 
-    /// The user and group names of a volume, before it is opened for writing: a command line with a name that is not
-    /// there changes nothing. A failure is reported.
+    /// Returns the user and group names of a volume, before it is opened for writing: a command
+    /// line with an unknown name changes nothing. Reports a failure.
     pub(crate) fn names_of(&mut self, image: &Image) -> Option<Names> {
         if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
-            // A script may have changed them.
+            // An earlier command of a script may have changed them.
             return Some(Names::read(&volume.volume.superuser()));
         }
         match open(image, false, &self.opening) {
@@ -255,7 +261,7 @@ impl App {
         }
     }
 
-    /// Says which copy of the superblock can be read, where what was asked for cannot.
+    /// Names a copy of the superblock that can be read, where the requested superblock cannot.
     fn point_to_backup(&self, image: &Image, error: &extern4::Error) {
         if !blames_superblock(error) {
             return;
@@ -270,7 +276,7 @@ impl App {
         }
     }
 
-    /// Something is found to be so that the output tells of.
+    /// Records a status that the output has told of already.
     pub(crate) fn found(&mut self, status: Status) {
         self.status = self.status.max(status);
     }
@@ -285,7 +291,7 @@ impl App {
         self.fail_at(status_of(error.kind()), place, format_args!("{attribute}: {}", reason(error)));
     }
 
-    /// Reports an error of the file system underneath.
+    /// Reports an error of the ext4 crate at `place`.
     pub(crate) fn ext4_error(&mut self, place: impl Display, error: &extern4_ext4::Error) {
         use extern4_ext4::Error as E;
         let status = match error {
@@ -296,28 +302,28 @@ impl App {
         self.fail_at(status, &place, error);
     }
 
-    /// Reports another failure.
+    /// Reports a failure that is no error of the library.
     pub(crate) fn fail(&mut self, status: Status, message: impl Display) {
         self.status = self.status.max(status);
         self.say(message);
     }
 
-    /// Reports another failure at `place`.
+    /// Reports a failure at `place` that is no error of the library.
     pub(crate) fn fail_at(&mut self, status: Status, place: impl Display, reason: impl Display) {
         self.fail(status, format_args!("{}: {reason}", quoted(place)));
     }
 
-    /// Says something about `place` on standard error that is no failure.
+    /// Prints a message about `place` to standard error that is no failure.
     pub(crate) fn note_at(&self, place: impl Display, message: impl Display) {
         self.say(format_args!("{}: {message}", quoted(place)));
     }
 
-    /// Says something on standard error that is no failure.
+    /// Prints a message to standard error that is no failure.
     pub(crate) fn note(&self, message: impl Display) {
         self.say(message);
     }
 
-    /// Reports faults of a volume that have not kept it from being opened.
+    /// Reports faults of a volume that did not prevent opening it.
     pub(crate) fn warn_of(&self, image: &Image, volume: &Volume) {
         volume.ext4().warnings().iter().for_each(|warning| self.note_at(image, warning));
     }
@@ -328,24 +334,26 @@ impl App {
             return;
         }
         let line = self.script.as_ref().map_or("", |script| &*script.line);
-        // Names and texts in it may be of a volume, a mount or a process of another user.
+        // Names and texts in the message may come from a volume, a mount or a process of another
+        // user.
         let text = message_of(self.command, format_args!("{line}{message}"));
         // A message that cannot be written has nowhere else to go.
         let _ = writeln!(io::stderr().lock(), "{}", escape(text.as_bytes()));
     }
 }
 
-/// A message as every command writes it to standard error, which is GNU's form with the name of the subcommand in it.
+/// Returns a message as every command writes it to standard error: GNU's form with the name of the
+/// subcommand in it.
 pub(crate) fn message_of(command: &str, message: impl Display) -> String {
     format!("extern4: {command}: {message}")
 }
 
-/// The line that GNU's tools end a message about wrong usage with.
+/// Returns the line with which GNU's tools end a message about wrong usage.
 pub(crate) fn try_help(command: &str) -> String {
     format!("Try 'extern4 {command} --help' for more information.")
 }
 
-/// Opens a volume, which the caller closes.
+/// Opens a volume. The caller closes it.
 pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::Result<Volume> {
     let mut options = Volume::options();
     options.write(writing);
@@ -359,7 +367,7 @@ pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::
     options.open(&image.file)
 }
 
-/// Says which part of the image is meant.
+/// Tells the options which part of the image the volume fills.
 pub(crate) fn part(options: &mut extern4::OpenOptions, image: &Image) {
     match image.part {
         Part::Whole => {}
@@ -372,7 +380,8 @@ pub(crate) fn part(options: &mut extern4::OpenOptions, image: &Image) {
     }
 }
 
-/// The partitions of a disk that was named as a whole, as they have to be named instead.
+/// Returns the partitions of a disk that was named as a whole, in the form in which a command line
+/// names them.
 fn partitions(image: &Image) -> Option<String> {
     let table = Volume::partitions(&image.file).ok()??;
     let part = |partition: &extern4::Partition| {
@@ -382,7 +391,8 @@ fn partitions(image: &Image) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Whether a volume could not be opened for its superblock: there is none, or it breaks the format.
+/// Returns whether a volume could not be opened because of its superblock: there is none, or it
+/// breaks the format.
 fn blames_superblock(error: &extern4::Error) -> bool {
     match error.source().and_then(|cause| cause.downcast_ref()) {
         Some(extern4_ext4::Error::NotExt(_)) => true,
@@ -399,7 +409,8 @@ fn status_of(kind: ErrorKind) -> Status {
     }
 }
 
-/// Why, without what and where: those are said already.
+/// Returns the reason of an error, without the operation and the place: the message names these
+/// already.
 fn reason(error: &extern4::Error) -> String {
     let Some(cause) = error.source() else {
         return match error.kind() {
@@ -416,17 +427,18 @@ fn reason(error: &extern4::Error) -> String {
         }
         _ => "",
     };
-    // The library's own causes end with what caused them in turn.
+    // The library's own causes include their own causes at the end.
     escape(cause.to_string().as_bytes()).into_owned() + hint
 }
 
-/// What the operating system says, without the number that Rust appends.
+/// Returns the operating system's text for an error, without the number that Rust appends.
 pub(crate) fn host_reason(error: &io::Error) -> String {
     extern4::block::os_reason(error)
 }
 
 impl Opened {
-    /// Does `what` with a path of any length: where it is longer than a path may be, from a directory on the way.
+    /// Calls `what` with a path of any length. If the path is longer than the system's limit,
+    /// `what` gets the rest of it and a session in a directory on the way.
     pub(crate) fn reach<T>(
         &self,
         path: &Path,
@@ -437,37 +449,39 @@ impl Opened {
             && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
         {
             session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
-            // More than one slash would lead to the root again.
+            // A rest that begins with a slash would start at the root again.
             let name = rest[end..].iter().position(|byte| *byte != b'/').unwrap_or(rest.len() - end);
             rest = &rest[end + name..];
         }
         what(&session, Path::new(OsStr::from_bytes(rest)))
     }
 
-    /// The image's own user and group names. They are read as the superuser: whoever holds the image may know them.
+    /// Returns the image's own user and group names. They are read as the superuser: a user that
+    /// can read the image may know them.
     pub(crate) fn names(&self) -> &Names {
         self.names.get_or_init(|| Names::read(&self.volume.superuser()))
     }
 
-    /// How a path of this volume is written in a message.
+    /// Returns a path of this volume as a message writes it.
     pub(crate) fn place(&self, path: &Path) -> Place {
         Place { image: self.image.clone(), path: path.to_owned() }
     }
 }
 
 impl Target {
-    /// The path inside the volume.
+    /// Returns the path inside the volume.
     pub(crate) fn path(&self) -> &Path {
         &self.place.path
     }
 
-    /// The caller's view.
+    /// Returns the caller's view.
     pub(crate) fn session(&self) -> &Session {
         &self.volume.session
     }
 }
 
-/// How paths are printed: alone where all places are in one volume, behind its image where they are in several.
+/// How paths are printed: alone where all places are in one volume, or behind their image where
+/// there are several volumes.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     with_image: bool,
@@ -476,7 +490,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// For the output of a command about `places`.
+    /// Returns the form for the output of a command about `places`.
     pub(crate) fn new<'a>(places: impl IntoIterator<Item = &'a Place>) -> Self {
         let mut images = places.into_iter().map(|place| &place.image);
         let first = images.next();
@@ -484,7 +498,7 @@ impl Shown {
         Self { with_image, terminal: io::stdout().is_terminal() }
     }
 
-    /// What stands before every path of this volume.
+    /// Returns the text before every path of this volume.
     pub(crate) fn prefix(self, image: &Image) -> Vec<u8> {
         if !self.with_image {
             return Vec::new();
@@ -498,7 +512,7 @@ impl Shown {
         prefix
     }
 
-    /// A path as it is printed.
+    /// Returns a path as it is printed.
     pub(crate) fn path(self, image: &Image, path: &Path) -> Vec<u8> {
         let mut shown = self.prefix(image);
         shown.extend_from_slice(path.as_os_str().as_bytes());

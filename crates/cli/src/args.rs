@@ -8,7 +8,7 @@ use extern4::Cred;
 use crate::app::{App, Opening};
 use crate::cmd;
 
-/// Where the guide is.
+/// The address of the guide.
 pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
 
 const PLACES: &str = concat!(
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// Who calls.
+/// The user that a command acts as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     uid: u32,
@@ -59,13 +59,14 @@ pub(crate) fn caller(text: &str) -> Result<Caller, String> {
 }
 
 impl Caller {
-    /// His credentials.
+    /// Returns the caller's credentials.
     pub(crate) fn cred(&self) -> Cred {
         Cred::new(self.uid, self.gid, &self.groups)
     }
 }
 
-/// The subcommands for which `--as` would change nothing: they look at volumes as a whole, or at none.
+/// The subcommands for which `--as` would change nothing: they treat volumes as a whole, or open
+/// none.
 const SAME_FOR_ALL: [&str; 13] = [
     "mkfs",
     "build",
@@ -86,7 +87,7 @@ const SAME_FOR_ALL: [&str; 13] = [
 const WITHOUT_VOLUME: [&str; 6] = ["mkfs", "build", "umount", "top", "completions", "man"];
 
 impl Args {
-    /// The first option for all subcommands that was given and that this one has no use for.
+    /// Returns the first global option on the command line that has no effect on this subcommand.
     pub(crate) fn useless_option(&self) -> Option<&'static str> {
         let name = self.command.name();
         let is_in = |names: &[&str]| names.contains(&name);
@@ -99,7 +100,7 @@ impl Args {
         .find_map(|(option, is_useless)| is_useless.then_some(option))
     }
 
-    /// Whose view of the volumes is wanted.
+    /// Returns the credentials of the user that the command acts as.
     pub(crate) fn cred(&self) -> Cred {
         self.caller.as_ref().map_or_else(Cred::root, Caller::cred)
     }
@@ -114,12 +115,12 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// The name as it is typed.
+            /// Returns the name of the subcommand as it is typed.
             pub(crate) fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)* }
             }
 
-            /// Runs it. An error is one of writing the output.
+            /// Runs the subcommand. The error is one of writing the output.
             pub(crate) fn run(&self, app: &mut App) -> io::Result<()> {
                 match self { $(Self::$variant(args) => cmd::$module::run(args, app),)* }
             }
@@ -168,7 +169,8 @@ commands! {
     Du = "du" => du;
     /// Show the free space of volumes
     Df = "df" => df;
-    /// Show what it takes to look at everything below a place: hits and misses of every cache; or what a mount has done
+    /// Show what it takes to look at everything below a place: hits and misses of every cache; or
+    /// what a mount has done
     Stats = "stats" => stats;
     /// Show what happens in a mount, live
     Top = "top" => top;

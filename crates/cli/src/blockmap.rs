@@ -1,7 +1,9 @@
-//! The blocks of an inode, for experts: where its data is, and the tree or the pointers that say so.
+//! The blocks of an inode, for experts: where its data is, and the tree or the pointers that say
+//! so.
 //!
-//! Everything is read through the volume's cache and checked as the library checks it; what is wrong ends the walk
-//! with an error that says where. No map has more blocks than its volume, so a walk ends also over a map that lies.
+//! The walk reads everything through the volume's cache and checks it as the library does. Any
+//! fault ends the walk with an error that names its place. No map has more blocks than its volume,
+//! so a walk ends also over a corrupt map.
 
 use std::cell::Cell;
 
@@ -13,7 +15,7 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_ext4::{Error, Ext4};
 
-/// What blocks are to an inode.
+/// The use that an inode makes of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Contents, from this block of the file on.
@@ -23,7 +25,7 @@ pub(crate) enum Use {
         /// Allocated, but not written yet.
         unwritten: bool,
     },
-    /// A node of the extent tree, or a block of pointers; this many levels above the data.
+    /// A node of the extent tree, or a block of pointers.
     Map {
         /// Levels above the data.
         level: u32,
@@ -34,20 +36,20 @@ pub(crate) enum Use {
     Xattr,
 }
 
-/// Blocks of an inode that stand one behind the other.
+/// A run of consecutive blocks of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// The first block of the volume.
     pub(crate) physical: u64,
-    /// How many.
+    /// The number of blocks.
     pub(crate) len_blocks: u64,
-    /// What for.
+    /// The use of the blocks.
     pub(crate) used: Use,
-    /// How many levels below the inode it is found: for showing trees.
+    /// How many levels below the inode the piece is found: for showing trees.
     pub(crate) depth: u32,
 }
 
-/// Calls `each` for all blocks of an inode, a part of the map before what it maps.
+/// Calls `each` for all blocks of an inode. A node of the map comes before the blocks that it maps.
 pub(crate) fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) -> Result<(), Error> {
     if let Some(block) = inode.xattr_block() {
         each(Piece { physical: block, len_blocks: 1, used: Use::Xattr, depth: 0 });
@@ -65,14 +67,16 @@ pub(crate) fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) ->
     walk.pointers(each)
 }
 
-/// Whether the inode's 60 bytes map blocks, and are not a device number, a short link's target or the data itself.
+/// Returns whether the inode's 60 bytes map blocks, and are not a device number, a short link's
+/// target or the data itself.
 fn has_map(inode: &Inode) -> bool {
     if inode.flags().contains(InodeFlags::INLINE_DATA) {
         return false;
     }
     match inode.kind() {
         FileKind::Regular | FileKind::Directory => true,
-        // A target of 60 bytes and more has a block. A short one whose file is encrypted or large still counts by it.
+        // A target of 60 bytes and more has a block, and so has a shorter one with the extents
+        // flag. The count of sectors does not tell: it includes large values of attributes.
         FileKind::Symlink => inode.flags().contains(InodeFlags::EXTENTS) || inode.size() >= 60,
         // Reserved inodes without a type map the bad blocks and the blocks kept for resizing.
         FileKind::None => inode.links() > 0 || inode.size() > 0 || inode.sectors() > 0,
@@ -84,7 +88,7 @@ struct Walk<'a> {
     ext4: &'a Ext4,
     inode: &'a Inode,
     volume: Blocks,
-    /// How many more blocks of the map there can be.
+    /// How many more blocks the map can have.
     blocks_left: Cell<u64>,
 }
 
@@ -124,7 +128,7 @@ impl Walk<'_> {
         let mut logical = 12;
         for level in 1..=3 {
             let span = per_block.pow(level);
-            // Numbers 12, 13 and 14 are those with one, two and three levels below them.
+            // Pointers 12, 13 and 14 have one, two and three levels of blocks below them.
             if let Some(block) = roots.get(11 + level as usize)? {
                 self.indirect(u64::from(block.get()), level, logical, 0, each)?;
             }

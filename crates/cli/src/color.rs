@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use clap::ValueEnum;
 use extern4::FileType;
 
-/// When output has colours.
+/// The conditions on which output has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, unless `NO_COLOR` is set.
@@ -18,13 +18,13 @@ pub(crate) enum When {
     Never,
 }
 
-/// Which colour what gets.
+/// The colours of file types and of names with a suffix.
 pub(crate) struct Colors {
     by_kind: HashMap<Box<str>, Box<str>>,
     by_suffix: Vec<(Box<[u8]>, Box<str>)>,
 }
 
-/// What the colour of a name depends on.
+/// The properties of a file that its name's colour depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     /// Type of the file.
@@ -38,7 +38,7 @@ pub(crate) struct Look {
 const DEFAULTS: &str = "di=01;34:ln=01;36:pi=33:so=01;35:bd=01;33:cd=01;33:ex=01;32:su=37;41:sg=30;43:tw=30;42:ow=34;42:st=37;44";
 
 impl When {
-    /// Whether standard output is to have colours.
+    /// Returns whether standard output is to have colours.
     pub(crate) fn is_wanted(self) -> bool {
         match self {
             Self::Always => true,
@@ -53,7 +53,7 @@ impl When {
 }
 
 impl Colors {
-    /// The colours to use for standard output, if any.
+    /// Returns the colours to use for standard output, if any.
     pub(crate) fn new(when: When) -> Option<Self> {
         when.is_wanted().then(|| {
             let mut colors = Self { by_kind: HashMap::new(), by_suffix: Vec::new() };
@@ -65,7 +65,7 @@ impl Colors {
 
     fn add(&mut self, rules: &str) {
         for (key, code) in rules.split(':').filter_map(|rule| rule.split_once('=')) {
-            // Anything else would be a control sequence of the environment's making.
+            // Any other code would be a control sequence from the environment.
             if !code.bytes().all(|byte| byte.is_ascii_digit() || byte == b';') && code != "target" {
                 continue;
             }
@@ -78,17 +78,17 @@ impl Colors {
         }
     }
 
-    /// Whether links have to be followed to find their colour.
+    /// Returns whether links have to be followed to find their colour.
     pub(crate) fn follows_links(&self) -> bool {
         self.by_kind.contains_key("or") || self.link_is_target()
     }
 
-    /// Whether a link has the colour of what it leads to.
+    /// Returns whether a link has the colour of its target.
     pub(crate) fn link_is_target(&self) -> bool {
         self.by_kind.get("ln").is_some_and(|code| &**code == "target")
     }
 
-    /// The code for a name, if it has one.
+    /// Returns the code for a name, if it has one.
     fn code(&self, name: &[u8], look: Look) -> Option<&str> {
         let kind = |key: &str| {
             self.by_kind

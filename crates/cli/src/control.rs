@@ -1,18 +1,22 @@
 //! Looking into a mount while it is served.
 //!
-//! Who serves a mount listens on a socket that only he and root can open ([`socket`]), and with `--metrics` on a port of this machine
-//! ([`metrics`]). `extern4 stats DIR` and `extern4 top DIR` find the socket by the directory's device number and ask there.
+//! The process that serves a mount listens on a socket that only its user and root can open
+//! ([`socket`]). With `--metrics` it also listens on a port of this machine ([`metrics`]).
+//! `extern4 stats DIR` and `extern4 top DIR` find the socket by the directory's device number and
+//! ask there.
 //!
 //! ```text
-//! extern4 top -- "extern4/1 report\n" -> socket -> responder (one thread) -> Report of Server and Volume
-//!             <- one line of JSON ------
+//! extern4 top -- "extern4/1 report\n" -> socket -> responder (one thread)
+//!             <- one line of JSON ------           -> Report of Server and Volume
 //! ```
 //!
-//! `extern4 umount DIR` asks there to be told how the mount ends ([`waiting`]). `mount -o remount,rw` asks there for a volume that is only
-//! read to be opened for writing ([`writing`]).
+//! `extern4 umount DIR` asks there to be told how the mount ends ([`waiting`]).
+//! `mount -o remount,rw` asks there for a volume that is open read-only to be opened for writing
+//! ([`writing`]).
 //!
-//! A connection is for one request and one answer. The request names the version of the protocol; members may be added to an
-//! answer without a new one. What cannot be answered is told in a member `error`.
+//! A connection is for one request and one answer. The request names the version of the protocol;
+//! members may be added to an answer without a new version. The answer to a request that fails has
+//! a member `error`.
 
 pub(crate) mod client;
 pub(crate) mod holders;
@@ -44,32 +48,32 @@ use self::socket::Socket;
 use self::waiting::Waiting;
 use crate::place::Image;
 
-/// What a request begins with.
+/// The name and version of the protocol, with which a request begins.
 const PROTOCOL: &str = "extern4/1";
 /// The request for a [`Report`].
 const REPORT: &str = "extern4/1 report";
-/// No request is longer than this.
+/// The limit for the length of a request.
 const MAX_REQUEST_BYTES: usize = 256;
 
-/// What is served, and what of.
+/// A mounted volume, the server that answers for it, and the facts about the mount.
 pub(crate) struct Served {
-    /// Answers the kernel.
+    /// The server, which answers the kernel.
     pub(crate) server: Arc<Server>,
     /// The volume.
     pub(crate) volume: Volume,
-    /// Its place, for people.
+    /// The place of the volume, for people.
     pub(crate) image: String,
-    /// What was decided when it was mounted.
+    /// The settings of the mount.
     pub(crate) setting: Setting,
-    /// Since when.
+    /// The time at which serving began.
     pub(crate) start: Instant,
-    /// Where metrics are served.
+    /// The address at which metrics are served.
     pub(crate) metrics: Option<SocketAddr>,
 }
 
-/// What is decided when a volume is mounted.
+/// The settings that are fixed when a volume is mounted.
 pub(crate) struct Setting {
-    /// The options as words, as they were given.
+    /// The options as words, as the command line gave them.
     pub(crate) options: String,
     /// How the journal is used, if the volume has one.
     pub(crate) journaling: Option<Journaling>,
@@ -77,14 +81,15 @@ pub(crate) struct Setting {
 
 /// Answers questions about a mount until it is dropped.
 pub(crate) struct Control {
-    // In this order: nobody is answered any more when the socket goes.
+    // Fields drop in this order: the responder stops answering before the socket is removed.
     _responder: Responder,
     _socket: Option<Socket>,
     waiting: Arc<Waiting>,
 }
 
 impl Control {
-    /// Starts answering for the mount on `dir`. What cannot be done is told to `note`: the mount works without.
+    /// Starts answering for the mount on `dir`. It passes failures to `note`, because the mount
+    /// works without.
     pub(crate) fn start(
         dir: &Path,
         server: &Arc<Server>,
@@ -138,19 +143,19 @@ impl Control {
 }
 
 impl Control {
-    /// Ends answering, but for those who wait for the end of the mount.
+    /// Ends answering, except for the clients that wait for the end of the mount.
     pub(crate) fn end(self) -> Arc<Waiting> {
         Arc::clone(&self.waiting)
     }
 }
 
-/// The name by which whoever reads it finds the image.
+/// Returns the name by which a reader of the report finds the image.
 fn full_name(image: &Image) -> String {
     let file = image.file.canonicalize().unwrap_or_else(|_| image.file.clone());
     Image { file, part: image.part }.to_string()
 }
 
-/// The answer to a line, as a line.
+/// Returns the line that answers a line.
 fn answer(served: &Served, request: &[u8]) -> String {
     let Some(request) = request.strip_suffix(b"\n") else {
         return error_line("this is no request");

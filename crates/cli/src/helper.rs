@@ -1,4 +1,5 @@
-//! Being what `mount(8)` calls for a type of file system: `mount.extern4`, or `mount.fuse.extern4`, is a link to the command.
+//! Acting as the helper that `mount(8)` calls for a type of file system: `mount.extern4`, or
+//! `mount.fuse.extern4`, is a link to the command.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,17 +7,17 @@ use std::path::Path;
 /// The names of such a link.
 const NAMES: [&str; 2] = ["mount.extern4", "mount.fuse.extern4"];
 
-/// What a command line comes to.
+/// The result of reading a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// These arguments.
+    /// A command with these arguments.
     Run(Vec<OsString>),
-    /// Nothing is to be done: it was only tried (`mount -f`).
+    /// A dry run (`mount -f`), which does nothing.
     Fake,
 }
 
-/// Turns `mount.extern4 SOURCE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` into `extern4 mount [-o OPTIONS] SOURCE DIR`, and leaves
-/// every other command line as it is.
+/// Turns `mount.extern4 SOURCE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` into
+/// `extern4 mount [-o OPTIONS] SOURCE DIR`. Returns every other command line as it is.
 pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Line {
     let args: Vec<_> = args.into_iter().collect();
     let called = args.first().and_then(|name| Path::new(name).file_name());
@@ -28,7 +29,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Line {
     while let Some(arg) = rest.next() {
         match arg.to_str() {
             Some("-o") => line.extend([Some(arg), rest.next()].into_iter().flatten()),
-            // Types and namespaces are mount's own matter.
+            // Types and namespaces concern mount(8) only.
             Some("-t" | "-N") => drop(rest.next()),
             Some(flags) if is_flags(flags) && flags.contains('f') => return Line::Fake,
             Some(flags) if is_flags(flags) => {}
@@ -38,7 +39,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Line {
     Line::Run(line)
 }
 
-/// Sloppy, fake, no table, verbose.
+/// Returns whether `text` has only the flags sloppy, fake, no table and verbose.
 fn is_flags(text: &str) -> bool {
     text.strip_prefix('-')
         .is_some_and(|flags| !flags.is_empty() && flags.chars().all(|flag| "sfnv".contains(flag)))

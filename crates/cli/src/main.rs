@@ -1,8 +1,9 @@
-//! The command `extern4`: looks into ext2, ext3 and ext4 images and devices, and changes and mounts them, without the kernel's ext4.
+//! The command `extern4`: looks into ext2, ext3 and ext4 images and devices, and changes and mounts
+//! them, without the kernel's ext4.
 //!
-//! One file a subcommand under [`cmd`]; what they share stands beside it. A subcommand writes its result to standard
-//! output, reports what fails to [`app::App`] and goes on with the rest; `main` turns the worst of it into the exit
-//! code.
+//! Each subcommand has one file under [`cmd`]; the code that they share is next to it. A subcommand
+//! writes its result to standard output, reports failures to [`app::App`] and goes on with the
+//! rest. `main` turns the worst failure into the exit code.
 
 #![deny(unsafe_code)]
 
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Says what is wrong with the command line, or what was asked for with `--help` or `--version`.
+/// Prints the error in the command line, or the text that `--help` or `--version` asks for.
 fn explain(says: &clap::Error) -> ExitCode {
     let text = says.render().to_string();
     if let Some(error) = text.strip_prefix("error: ") {
@@ -82,15 +83,15 @@ fn explain(says: &clap::Error) -> ExitCode {
     })
 }
 
-/// The subcommand that the command line names.
+/// Returns the subcommand that the command line names.
 fn subcommand() -> Option<String> {
     let known = Args::command();
     let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
     words.into_iter().find(|word| known.get_subcommands().any(|command| command.get_name() == word))
 }
 
-/// Puts clap's message about a command line into the form of all other messages: the reason, clap's tips, and the way to the
-/// help in place of the usage.
+/// Returns clap's message about a command line in the form of all other messages. It has the
+/// reason, clap's tips, and the way to the help in place of the usage.
 fn usage_message(command: Option<&str>, error: &str) -> String {
     let ends = ["\n\nUsage:", "\n\nFor more"].into_iter().filter_map(|end| error.find(end));
     let error = &error[..ends.min().unwrap_or(error.len())];
@@ -104,7 +105,7 @@ fn usage_message(command: Option<&str>, error: &str) -> String {
     std::iter::once(first).chain(paragraphs).chain([help]).collect::<Vec<_>>().join("\n")
 }
 
-/// The code to end with where the output could not be written.
+/// Returns the exit code for a failure to write the output.
 fn unwritten(error: &io::Error, app: &mut App) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Status::CLOSED_PIPE;

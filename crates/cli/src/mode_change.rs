@@ -9,10 +9,10 @@ pub(crate) enum ModeChange {
     Clauses(Vec<Clause>),
 }
 
-/// Whose bits, and what is done to them.
+/// A clause: whose bits to change, and the actions on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clause {
-    /// The bits of those who are named; nothing if nobody is.
+    /// The bits of the classes of users that the clause names; `None` if it names none.
     whose: Option<u32>,
     actions: Vec<Action>,
 }
@@ -33,12 +33,13 @@ impl ModeChange {
         text.split(',').map(Clause::parse).collect::<Option<_>>().map(Self::Clauses)
     }
 
-    /// The same for the command line.
+    /// Reads an octal or a symbolic mode of the command line. The error says how to write one.
     pub(crate) fn argument(text: &str) -> Result<Self, String> {
         Self::parse(text).ok_or_else(|| "write it as 644 or u+rwX,go=r".to_owned())
     }
 
-    /// The permission bits that it makes of those of `mode`. Clauses for nobody by name leave the bits of `umask` alone.
+    /// Returns the permission bits that the change makes of those of `mode`. A clause that names no
+    /// class of users sets none of the bits of `umask`, and clears them with `=` only.
     pub(crate) fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
         let mode = mode & 0o7777;
         match self {
@@ -88,7 +89,8 @@ impl Clause {
                 b'+' => mode | bits,
                 b'-' => mode & !bits,
                 _ => {
-                    // The umask keeps bits from being set, not from being cleared; a directory keeps its set-id bits.
+                    // The umask keeps bits from being set, not from being cleared; a directory
+                    // keeps its set-id bits.
                     let cleared = self.whose.unwrap_or(0o7777) & if is_directory { !0o6000 } else { !0 };
                     mode & !cleared | bits
                 }
@@ -128,7 +130,7 @@ mod tests {
             let found = change.apply(before, dir, 0o022);
             assert_eq!(found, after, "{before:o} {text}: {found:o}");
         };
-        // All as GNU chmod 9.4 does with umask 022.
+        // The expected results are those of GNU chmod 9.4 with umask 022.
         check(true, 0o2775, "g=rx", 0o2755);
         check(true, 0o6755, "755", 0o6755);
         check(true, 0o6755, "00755", 0o755);

@@ -1,4 +1,4 @@
-//! The mounts of this program, as the kernel's mount table has them.
+//! The mounts of this program in the kernel's mount table.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,27 +11,27 @@ use rustix::process::geteuid;
 
 use crate::place::{Image, Part, same_file};
 
-/// What the types of mounts of this program end with.
+/// The end of the types of this program's mounts.
 const TYPE: &[u8] = b".extern4";
 
 /// A mount of this program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where it is.
+    /// The directory of the mount.
     pub(crate) dir: PathBuf,
-    /// What is mounted: an image, or a block device.
+    /// The mounted image or block device.
     source: PathBuf,
     /// The user who serves it.
     owner: u32,
 }
 
 impl Entry {
-    /// All of them, those that were made last behind the others.
+    /// Returns all mounts, the latest last.
     pub(crate) fn all() -> io::Result<Vec<Self>> {
         Ok(Self::read(&std::fs::read("/proc/self/mountinfo")?))
     }
 
-    /// Reads proc_pid_mountinfo(5).
+    /// Reads a table in the format of proc_pid_mountinfo(5).
     fn read(table: &[u8]) -> Vec<Self> {
         let entry = |line: &[u8]| {
             let mut fields = line.split(|byte| *byte == b' ');
@@ -45,7 +45,7 @@ impl Entry {
         table.split(|byte| *byte == b'\n').filter_map(entry).collect()
     }
 
-    /// The mounts of `image`, however it is named.
+    /// Returns the mounts of `image`, by any of its names.
     pub(crate) fn of(image: &Image) -> io::Result<Vec<Self>> {
         let file = image.file.canonicalize()?;
         let mut entries = Self::all()?;
@@ -65,7 +65,8 @@ impl Entry {
             || self.loop_backing().is_some_and(|(file, start)| file == image.file && starts_at(image, start))
     }
 
-    /// The file that the source stands for, if that is a loop device, and the byte of the file at which it starts.
+    /// Returns the file behind the source, if the source is a loop device, and the byte of the file
+    /// at which it starts.
     fn loop_backing(&self) -> Option<(PathBuf, u64)> {
         let device = Path::new("/sys/block").join(self.source.file_name()?).join("loop");
         let file = std::fs::read(device.join("backing_file")).ok()?;
@@ -73,7 +74,8 @@ impl Entry {
         Some((OsString::from_vec(file.trim_ascii_end().to_vec()).into(), start.trim().parse().ok()?))
     }
 
-    /// Whether the process that served it has ended. Only that of this user is asked: another one need not answer.
+    /// Returns whether the process that served it has ended. It asks only mounts of this user: a
+    /// process of another user need not answer.
     pub(crate) fn is_dead(&self) -> bool {
         self.owner == geteuid().as_raw()
             && matches!(
@@ -82,7 +84,7 @@ impl Entry {
             )
     }
 
-    /// The dead mount that `dir` is in, or on.
+    /// Returns the dead mount that `dir` is in, or on.
     pub(crate) fn dead_at(dir: &Path) -> Option<Self> {
         let dir = dir.canonicalize().or_else(|_| absolute(dir)).ok()?;
         let mut entries = Self::all().ok()?;
@@ -91,7 +93,7 @@ impl Entry {
     }
 }
 
-/// Whether a part of an image starts at this byte of its file.
+/// Returns whether a part of an image starts at this byte of its file.
 fn starts_at(image: &Image, start: u64) -> bool {
     match image.part {
         Part::Whole => start == 0,
@@ -103,7 +105,7 @@ fn starts_at(image: &Image, start: u64) -> bool {
     }
 }
 
-/// Three octal digits behind a backslash are a byte.
+/// Decodes a field: three octal digits behind a backslash are a byte.
 fn unescape(field: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((first, behind)) = rest.split_first() {

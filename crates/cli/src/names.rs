@@ -1,13 +1,14 @@
 //! User and group names of an image, from its own `/etc/passwd` and `/etc/group`.
 //!
-//! The host's users are somebody else's: a volume is another machine's disk, and its 1000 is not our 1000.
+//! The host's names do not apply: a volume is another machine's disk, and its user 1000 is not the
+//! host's user 1000.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use extern4::Session;
 
-/// Longest file that is read; what stands behind it is ignored.
+/// The limit for the length of a file. The rest of a longer file is ignored.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Names by number and numbers by name.
@@ -32,38 +33,38 @@ impl Names {
         }
     }
 
-    /// The name of user `uid`, or its number.
+    /// Returns the name of user `uid`, or its number.
     pub(crate) fn user(&self, uid: u32) -> Cow<'_, str> {
         self.users.name(uid)
     }
 
-    /// The name of group `gid`, or its number.
+    /// Returns the name of group `gid`, or its number.
     pub(crate) fn group(&self, gid: u32) -> Cow<'_, str> {
         self.groups.name(gid)
     }
 
-    /// Whether user `uid` has a name.
+    /// Returns whether user `uid` has a name.
     pub(crate) fn has_user(&self, uid: u32) -> bool {
         self.users.by_id.contains_key(&uid)
     }
 
-    /// Whether group `gid` has a name.
+    /// Returns whether group `gid` has a name.
     pub(crate) fn has_group(&self, gid: u32) -> bool {
         self.groups.by_id.contains_key(&gid)
     }
 
-    /// The number of the user with this name.
+    /// Returns the number of the user with this name.
     pub(crate) fn uid(&self, name: &str) -> Option<u32> {
         self.users.by_name.get(name).copied()
     }
 
-    /// The number of the group with this name.
+    /// Returns the number of the group with this name.
     pub(crate) fn gid(&self, name: &str) -> Option<u32> {
         self.groups.by_name.get(name).copied()
     }
 }
 
-/// A user or a group as somebody writes it.
+/// A user or a group on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// By number.
@@ -79,23 +80,23 @@ impl Who {
             return Ok(Self::Name(text.to_owned()));
         }
         match text.parse() {
-            // The last number stands for nobody in the calls underneath.
+            // The system calls use the last number for "no user or group".
             Ok(u32::MAX) | Err(_) => Err(format!("{text} is no number of a user or group")),
             Ok(number) => Ok(Self::Number(number)),
         }
     }
 
-    /// Whether names have to be looked up.
+    /// Returns whether the name has to be looked up.
     pub(crate) fn is_name(&self) -> bool {
         matches!(self, Self::Name(_))
     }
 
-    /// The number of the user; an error that says what is not there.
+    /// Returns the number of the user. The error names a user that does not exist.
     pub(crate) fn uid(&self, names: &Names) -> Result<u32, String> {
         self.number("user", |name| names.uid(name))
     }
 
-    /// The number of the group; an error that says what is not there.
+    /// Returns the number of the group. The error names a group that does not exist.
     pub(crate) fn gid(&self, names: &Names) -> Result<u32, String> {
         self.number("group", |name| names.gid(name))
     }
@@ -110,8 +111,8 @@ impl Who {
 }
 
 impl Table {
-    /// Reads lines `name:password:number:...`, of which the first for a number or name counts. A name that a terminal
-    /// or a script could mistake for something else is left out.
+    /// Reads lines `name:password:number:...`, of which the first for a number or name counts. A
+    /// name that a terminal or a script could mistake for something else is left out.
     fn parse(bytes: &[u8]) -> Self {
         let mut table = Self::default();
         for line in bytes.split(|byte| *byte == b'\n') {

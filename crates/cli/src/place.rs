@@ -7,8 +7,9 @@
 //! disk.img@1M:/etc          in the volume that starts 1 MiB into disk.img
 //! ```
 //!
-//! An image's own name may hold `:`, `#` and `@`: of all the ways to read a place, the one with the longest image that
-//! exists is taken. Where no image exists the first `:/` ends its name, and opening it says what is wrong.
+//! An image's own name may hold `:`, `#` and `@`. Of all the ways to read a place, the parser takes
+//! the one with the longest image that exists. Where no image exists, the first `:/` ends its name,
+//! and opening it reports the error.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -23,9 +24,9 @@ use crate::text::escape;
 /// A file inside a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Where the volume is.
+    /// The image that the volume is in.
     pub(crate) image: Image,
-    /// The path inside of it; starts with `/`.
+    /// The path inside the volume; it starts with `/`.
     pub(crate) path: PathBuf,
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct Place {
 pub(crate) struct Image {
     /// The image file or block special file.
     pub(crate) file: PathBuf,
-    /// Which part of it.
+    /// The part of the file that the volume fills.
     pub(crate) part: Part,
 }
 
@@ -55,7 +56,7 @@ impl Place {
         Self::parse_with(text, |file| std::fs::metadata(file).is_ok_and(|found| !found.is_dir()))
     }
 
-    /// The same with `exists` to say which files there are.
+    /// Reads a place. `exists` says whether a file exists.
     fn parse_with(text: &OsStr, exists: impl Fn(&Path) -> bool) -> Self {
         let bytes = text.as_bytes();
         let colons = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
@@ -69,7 +70,7 @@ impl Place {
         Self::new(Image::guess(&bytes[..end]), bytes.get(end + 1..).unwrap_or_default())
     }
 
-    /// The path `text` in `image`.
+    /// Returns the place of path `text` in `image`.
     pub(crate) fn inside(image: Image, text: &OsStr) -> Self {
         Self::new(image, text.as_bytes())
     }
@@ -83,12 +84,13 @@ impl Place {
         Self { image, path: PathBuf::from(OsString::from_vec(absolute)) }
     }
 
-    /// A clap parser for places.
+    /// Returns a clap parser for places.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().map(|text| Self::parse(&text))
     }
 
-    /// Whether `text` names an image that exists, and not merely a file of the host that has such a name.
+    /// Returns whether `text` names an image that exists, and not merely a file of the host that
+    /// has such a name.
     pub(crate) fn is_one(text: &OsStr) -> bool {
         let place = Self::parse(text);
         place.image.file.as_os_str() != text && place.image.file.exists()
@@ -96,12 +98,13 @@ impl Place {
 }
 
 impl Image {
-    /// Whether both are the same volume, however their file is named.
+    /// Returns whether both are the same volume, by any names of their file.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.part == other.part && (self.file == other.file || same_file(&self.file, &other.file))
     }
 
-    /// What `text` names if its file exists: a whole file first, then a part of one.
+    /// Returns the image that `text` names if its file exists: a whole file first, then a part of
+    /// one.
     fn existing(text: &[u8], exists: &impl Fn(&Path) -> bool) -> Option<Self> {
         let whole = Self { file: path(text), part: Part::Whole };
         if exists(&whole.file) {
@@ -110,8 +113,8 @@ impl Image {
         Self::split(text).filter(|image| exists(&image.file))
     }
 
-    /// The part that the name of the file means, where there is no such file: `disk.img#1` of
-    /// `disk.img#1#2`.
+    /// Returns the part that the name of the file means, where there is no such file: `disk.img#1`
+    /// of `disk.img#1#2`.
     pub(crate) fn outer(&self) -> Option<Self> {
         let outer = Self::split(self.file.as_os_str().as_bytes())?;
         (!self.file.exists() && outer.file.exists()).then_some(outer)
@@ -121,7 +124,7 @@ impl Image {
         Self::split(text).unwrap_or_else(|| Self { file: path(text), part: Part::Whole })
     }
 
-    /// Takes a trailing `#N` or `@OFFSET` off.
+    /// Splits off a trailing `#N` or `@OFFSET`.
     fn split(text: &[u8]) -> Option<Self> {
         let mark = text.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
         let number = std::str::from_utf8(&text[mark + 1..]).ok()?;
@@ -133,7 +136,7 @@ impl Image {
     }
 }
 
-/// Whether two paths of the host lead to the same file.
+/// Returns whether two paths of the host lead to the same file.
 pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     id(one).is_some_and(|found| Some(found) == id(other))
@@ -147,7 +150,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A number of bytes, with an optional binary unit `K`, `M`, `G` or `T`.
+/// Reads a number of bytes, with an optional binary unit `K`, `M`, `G` or `T`.
 pub(crate) fn offset(text: &str) -> Option<u64> {
     let shift = match text.bytes().last()? {
         b'K' => 10,

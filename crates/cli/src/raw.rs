@@ -1,8 +1,9 @@
-//! Contents of files straight from the image, without a detour through this process.
+//! Copies contents of files straight from the image, without a detour through this process.
 //!
-//! Where a file's data stands in the image as it is, the kernel can hand it on by itself: to a pipe without copying, to
-//! a file of the same file system perhaps by sharing blocks. Every shortcut may be refused, depending on what the
-//! output is; then the data goes the long way.
+//! Where the image holds a file's data unchanged, the kernel can copy it by itself. It copies to a
+//! pipe without copying pages, and to a file of the same file system perhaps by sharing blocks. The
+//! kernel may refuse every such call, depending on the output; then this process reads and writes
+//! the data.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,39 +14,40 @@ use rustix::io::Errno;
 
 use crate::app::Opened;
 
-/// Most bytes to hand on in one call, so that progress shows.
+/// The limit for the bytes of one call, so that progress shows.
 const STEP_BYTES: u64 = 64 << 20;
 
-/// The image file of a volume whose contents stand in it as they are.
+/// The image file of a volume that holds contents unchanged.
 pub(crate) struct Raw {
     image: File,
-    /// Where the volume starts.
+    /// The byte of the file at which the volume starts.
     offset: u64,
-    /// How the output takes data.
+    /// The call that the output accepts.
     way: Way,
 }
 
-/// Ways to hand data on, in the order in which they are tried.
+/// The calls that copy data, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// To a file, perhaps without copying.
+    /// copy_file_range(2): to a file, perhaps without copying.
     CopyFileRange,
-    /// To anything, pages as they are.
+    /// sendfile(2): to any output, pages as they are.
     Sendfile,
-    /// The output takes neither.
+    /// The output accepts neither call.
     None,
 }
 
 impl Raw {
-    /// For a new output.
+    /// Opens the image for a new output. Returns `None` if the kernel cannot copy from it.
     pub(crate) fn new(volume: &Opened) -> Option<Self> {
         let offset = volume.volume.image_offset()?;
         let image = File::open(&volume.image.file).ok()?;
         Some(Self { image, offset, way: Way::CopyFileRange })
     }
 
-    /// Hands the next bytes of a span on, from byte `at` of the file on: to where the output stands, or to `to_offset`
-    /// of it. Tells how many, none if it has to be done otherwise.
+    /// Copies the next bytes of a span, from byte `at` of the file on. They go to the output's
+    /// current position, or to its byte `to_offset`. Returns the number of bytes; zero if the
+    /// caller has to copy otherwise.
     pub(crate) fn send(
         &mut self,
         span: &Span,
@@ -71,7 +73,7 @@ impl Raw {
                 Way::Sendfile | Way::None => return Ok(0),
             };
             match sent {
-                // A broken image is for the library to describe.
+                // The library reports a broken image, so an early end is no error here.
                 Ok(sent) => return Ok(sent as u64),
                 Err(Errno::INTR) => {}
                 Err(error @ (Errno::PIPE | Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::AGAIN)) => {

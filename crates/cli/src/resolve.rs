@@ -1,4 +1,4 @@
-//! What the commands that change files have in common: which files they mean.
+//! The code with which the commands that change files find the files to change.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use crate::app::{App, Target};
 use crate::place::Place;
 use crate::status::Status;
 
-/// The file that `path` leads to, for calls that take a symbolic link itself.
+/// Returns the file that `path` leads to, for calls that take a symbolic link itself.
 pub(crate) fn followed<'a>(session: &Session, path: &'a Path) -> extern4::Result<Cow<'a, Path>> {
     if session.symlink_metadata(path)?.is_symlink() {
         return session.canonicalize(path).map(Cow::Owned);
@@ -19,8 +19,9 @@ pub(crate) fn followed<'a>(session: &Session, path: &'a Path) -> extern4::Result
     Ok(Cow::Borrowed(path))
 }
 
-/// Changes the file of a place, or with `recursive` everything below it, symbolic links themselves and not what they
-/// lead to. `change` gets a session in which the path means the file. Failures are reported, and the rest is done.
+/// Changes the file of a place, or with `recursive` everything below it. The change is to symbolic
+/// links themselves, not to their targets. `change` gets a session in which the path means the
+/// file. Failures are reported, and the rest is done.
 pub(crate) fn change(
     target: &Target,
     recursive: bool,
@@ -37,7 +38,7 @@ pub(crate) fn change(
     }
     for entry in target.session().walk(target.path()) {
         let changed = entry.and_then(|entry| {
-            // A name alone, so that paths of any length are within reach.
+            // A name alone, so that paths of any length can be reached.
             let changed = entry
                 .metadata()
                 .and_then(|found| change(&entry.parent(), Path::new(entry.file_name()), &found));
@@ -53,14 +54,16 @@ pub(crate) fn change(
     }
 }
 
-/// Where a command puts what its sources name: into a directory under their own names, or under the name given.
+/// The place where a command puts its sources: a directory, where they keep their own names, or a
+/// new name.
 pub(crate) struct Destination {
     path: PathBuf,
     is_directory: bool,
 }
 
 impl Destination {
-    /// The destination of `sources` files; more than one go into a directory only. A failure is reported.
+    /// Returns the destination of `sources` files. More than one can go into a directory only.
+    /// Reports a failure.
     pub(crate) fn new(target: &Target, sources: usize, app: &mut App) -> Option<Self> {
         let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
         if sources > 1 && !is_directory {
@@ -70,13 +73,15 @@ impl Destination {
         Some(Self { path: target.path().to_owned(), is_directory })
     }
 
-    /// The path that a file called `name` gets; nothing if it needs a name of its own and has none.
+    /// Returns the path that a file called `name` gets, or `None` if it needs a name of its own and
+    /// has none.
     pub(crate) fn of(&self, name: Option<OsString>) -> Option<PathBuf> {
         if self.is_directory { name.map(|name| self.path.join(name)) } else { Some(self.path.clone()) }
     }
 }
 
-/// Reports why a name could not be given to a file that has another, for the name that is in the way of it.
+/// Reports why a file could not be given another name, with the name that the error is about: the
+/// new one or the old one.
 pub(crate) fn report_naming(target: &Target, old: &Place, new: &Path, error: &extern4::Error, app: &mut App) {
     let session = target.session();
     let is_new = match error.errno() {
@@ -93,18 +98,19 @@ pub(crate) fn report_naming(target: &Target, old: &Place, new: &Path, error: &ex
     app.error(place, error);
 }
 
-/// What two names are to each other.
+/// How two names are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// The same.
+    /// One name.
     Same,
-    /// Two of one file.
+    /// Two names of one file.
     OfOne,
-    /// Of two files, or one that differs in case from what it is to be, where that makes no difference.
+    /// Names of two files. Also two names in one directory that differ only in case: they may be
+    /// one entry of a case-insensitive directory, which a rename respells.
     OfTwo,
 }
 
-/// What two names of files are to each other; links are not followed.
+/// Returns how two names of files are related. Links are not followed.
 pub(crate) fn names(session: &Session, one: &Path, other: &Path) -> Names {
     let look = |path: &Path| session.symlink_metadata(path).ok().filter(|found| !found.is_dir());
     let (Some(found), Some(there)) = (look(one), look(other)) else { return Names::OfTwo };
@@ -124,7 +130,7 @@ pub(crate) fn names(session: &Session, one: &Path, other: &Path) -> Names {
     }
 }
 
-/// The name at the end of a path; nothing for a root or a directory named by its dots.
+/// Returns the name at the end of a path, or `None` for a root or a directory named by its dots.
 pub(crate) fn own_name(path: &Path) -> Option<OsString> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.ends_with(b"/.") || bytes.ends_with(b"/./") {
@@ -133,7 +139,7 @@ pub(crate) fn own_name(path: &Path) -> Option<OsString> {
     path.file_name().map(ToOwned::to_owned)
 }
 
-/// Opens the places of a command that changes each by itself. All are announced first.
+/// Returns the places of a command that changes each by itself, all announced as written to.
 pub(crate) fn written_places(texts: &[OsString], app: &mut App) -> Vec<Place> {
     texts.iter().map(|text| app.written_place(text)).collect()
 }

@@ -1,8 +1,9 @@
 //! Standard input, with the errors of reading it.
 //!
-//! When a program starts with a closed descriptor 0, Rust's runtime opens `/dev/null` there, and `std::io::Stdin` takes a
-//! descriptor that cannot be read for an empty one. A command must not take either for empty input, so it looks before the
-//! runtime does, and reads the descriptor as a file.
+//! When a program starts with a closed descriptor 0, Rust's runtime opens `/dev/null` there. And
+//! `std::io::Stdin` treats a descriptor that cannot be read as an empty one. A command must not
+//! take either for empty input. So this module looks at the descriptor before the runtime does, and
+//! reads it as a file.
 
 #![allow(
     unsafe_code,
@@ -16,21 +17,23 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::io::{Errno, dup, fcntl_getfd};
 use rustix::stdio::stdin;
 
-/// The program was started with a closed standard input. Relaxed: stored before there are threads.
+/// Whether the program was started with a closed standard input. Relaxed: stored before there are
+/// threads.
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Looks at the descriptor. Nothing of the runtime is there yet, and nothing of it is needed.
+/// Looks at the descriptor. The runtime is not set up yet, and this function needs nothing of it.
 extern "C" fn look() {
     WAS_CLOSED.store(fcntl_getfd(stdin()) == Err(Errno::BADF), Relaxed);
 }
 
-/// What the C library calls before `main`.
-// SAFETY: the section holds pointers to functions of this kind; arguments that such a function does not take are not looked at.
+/// The entry for `look` in the table of functions that the C library calls before `main`.
+// SAFETY: the section holds pointers to functions of this kind; a function that takes no arguments
+// ignores those that it is called with.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static LOOK: extern "C" fn() = look;
 
-/// Opens standard input to be read.
+/// Opens standard input for reading.
 pub(crate) fn open() -> io::Result<File> {
     if WAS_CLOSED.load(Relaxed) { Err(Errno::BADF.into()) } else { Ok(File::from(dup(stdin())?)) }
 }

@@ -1,6 +1,6 @@
 //! Exit codes.
 
-/// How a command ended. The worst of all that happened counts, in the order they stand here.
+/// How a command ended. The worst of all results counts, in the order of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Status {
     /// Everything succeeded.
@@ -10,7 +10,8 @@ pub(crate) enum Status {
     Failed,
     /// A script makes no sense.
     Usage,
-    /// An image is not an ext2, ext3 or ext4 volume, or uses a feature that cannot be read, or not written.
+    /// An image is not an ext2, ext3 or ext4 volume, or uses a feature that cannot be read, or not
+    /// written.
     Refused,
     /// A volume's structures are corrupt.
     Corrupt,
@@ -19,10 +20,11 @@ pub(crate) enum Status {
 impl Status {
     /// The command line makes no sense; clap ends with the same code.
     pub(crate) const USAGE: u8 = 2;
-    /// Whoever reads the output has closed it: what a shell reports for `SIGPIPE`.
+    /// The exit code after the reader of the output has closed it: the one that a shell reports for
+    /// `SIGPIPE`.
     pub(crate) const CLOSED_PIPE: u8 = 128 + 13;
 
-    /// The code for the process to end with.
+    /// Returns the exit code of the process.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Success => 0,

@@ -1,4 +1,4 @@
-//! How names, sizes, modes and times look in output.
+//! The form of names, sizes, modes and times in output.
 
 mod columns;
 mod counted;

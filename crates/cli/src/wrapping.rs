@@ -1,4 +1,4 @@
-//! What an image is that holds no ext volume, as far as its first bytes tell, and what to do with it.
+//! Recognizes an image without an ext volume by its first bytes, and gives the user advice on it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -9,16 +9,16 @@ use rustix::fs::OFlags;
 
 use crate::place::{Image, Part};
 
-/// What to do with a form.
+/// The advice for a form of image.
 #[derive(Clone, Copy)]
 enum Advice {
-    /// This makes a plain image of it.
+    /// This tool makes a plain image of it.
     Convert(&'static str),
-    /// This shows what is in it.
+    /// This tool unpacks its contents.
     Unpack(&'static str),
-    /// This makes a device of it, and the volume may be in that.
+    /// This tool makes a device of it, and the volume may be in that.
     Open(&'static str),
-    /// It is another file system.
+    /// The image holds another file system: there is no advice.
     Other,
 }
 
@@ -26,8 +26,8 @@ use Advice::{Convert, Open, Other, Unpack};
 
 const QEMU: Advice = Convert("qemu-img convert -O raw");
 
-/// Where a form has its magic number, the number, what the form is called, and what to do with it. Where two forms have theirs, the
-/// outer one comes first.
+/// The forms: the offset of the magic number, the number, the name of the form, and the advice.
+/// Where an image matches two forms, the outer one comes first.
 const FORMS: &[(u64, &[u8], &str, Advice)] = &[
     (0, b"QFI\xfb", "a qcow2 image", QEMU),
     (0, b"QED\0", "a QED image", QEMU),
@@ -93,17 +93,18 @@ const FORMS: &[(u64, &[u8], &str, Advice)] = &[
     (0, b"\x7fELF", "a program", Other),
 ];
 
-/// What stands in the last sector of other forms.
+/// The magic numbers in the last sector of other forms.
 const LAST: &[(&[u8], &str, Advice)] =
     &[(b"conectix", "a VHD image", QEMU), (b"koly", "a disk image of macOS", Convert("dmg2img"))];
 
-/// ZFS: the 128 places of the number that says which of its blocks is current, and the number in both orders of bytes.
+/// ZFS: the 128 places of the number that says which of its blocks is current, and the number in
+/// both byte orders.
 const UBERBLOCKS: (u64, u64, u64) = (0x2_0000, 1024, 128);
 const UBERBLOCK_MAGIC: [&[u8]; 2] = [b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c"];
 
-/// What the image is, and what to do about it, if that is known.
+/// Returns the form of the image and the advice for it, if it is known.
 pub(crate) fn of(image: &Image) -> Option<String> {
-    // A FIFO that has taken its place since is not waited for.
+    // A FIFO may have replaced the file since: opening it does not block.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(&image.file).ok()?;
     let bytes = file.seek(SeekFrom::End(0)).ok()?;
@@ -139,7 +140,7 @@ fn is_at(file: &File, offset: u64, magic: &[u8]) -> bool {
     file.read_exact_at(found, offset).is_ok() && found == magic
 }
 
-/// The byte of the file at which the part starts.
+/// Returns the byte of the file at which the part starts.
 fn start(image: &Image) -> Option<u64> {
     match image.part {
         Part::Whole => Some(0),

@@ -1,4 +1,5 @@
-//! `extern4 bench`: how fast operations are on this machine: a short suite, beside the kernel's own mount, or one operation by itself.
+//! `extern4 bench`: measures how fast operations are on this machine. It runs a short suite, with
+//! the kernel's own mount for comparison, or one operation by itself.
 
 mod copy;
 mod ops;
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
 }
 
-/// Reads how long something is to be done.
+/// Reads a duration in seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.001..=86_400.0).contains(&seconds) {
@@ -53,14 +54,15 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Writes what threads that do one operation over and over found.
+/// Writes the result of threads that did one operation over and over.
 fn write(done: &Done, threads: u32, object: &mut Object<'_>) {
     object.raw("ops_per_s", format_args!("{:.0}", done.per_second()));
     object.raw("ns_per_op", format_args!("{:.1}", done.nanos() * f64::from(threads)));
     object.raw("allocs_per_op", format_args!("{:.4}", done.allocations_per_op()));
 }
 
-/// The same in words: how often, how long each takes in its thread, and its allocations.
+/// Returns the result of threads in words: how often, how long each operation takes in its thread,
+/// and its allocations.
 fn sentence(done: &Done, threads: u32) -> String {
     let (each, allocations) = (done.nanos() * f64::from(threads), done.allocations_per_op());
     format!("{:.0} operations/s, {each:.1} ns each, {allocations:.4} allocations each", done.per_second())

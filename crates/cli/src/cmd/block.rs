@@ -1,4 +1,4 @@
-//! `extern4 block`: what a block of the volume is for, and what is in it.
+//! `extern4 block`: shows the use of a block of the volume, and its contents.
 
 mod owner;
 
@@ -99,7 +99,7 @@ fn describe(ext4: &Ext4, block: u64, in_use: Option<bool>, owner: &Owner, out: &
     writeln!(out, "block {block}: {group}{used}: {}", owner.text())
 }
 
-/// Sixteen bytes a line, in hexadecimal and as text.
+/// Returns the bytes in hexadecimal and as text, sixteen a line.
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut last: Option<&[u8]> = None;

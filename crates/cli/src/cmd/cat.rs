@@ -1,4 +1,4 @@
-//! `extern4 cat`: the contents of files, one after the other.
+//! `extern4 cat`: writes the contents of files, one after the other.
 
 use std::fs::File as HostFile;
 use std::io::{self, Write as _};
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Writes files to standard output.
 pub(crate) fn write(places: &[Place], app: &mut App) -> io::Result<()> {
-    // Straight to the descriptor: `Stdout` would look for line feeds in all of it.
+    // The output goes straight to the descriptor: `Stdout` would search all of it for line feeds.
     let mut output =
         Output { out: HostFile::from(rustix::io::dup(io::stdout())?), buffer: vec![0; CHUNK_BYTES] };
     for place in places {
@@ -42,7 +42,7 @@ pub(crate) fn write(places: &[Place], app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// On which side it failed.
+/// The side on which a copy failed.
 enum Failure {
     Volume(extern4::Error),
     Output(io::Error),
@@ -82,7 +82,7 @@ impl Output {
         Ok(())
     }
 
-    /// Data that stands in the image as it is.
+    /// Writes data that the image holds unchanged, from `at` to `end`.
     fn span(&mut self, file: &File, raw: &mut Raw, span: &Span, at: u64, end: u64) -> Result<(), Failure> {
         let mut at = at;
         while at < end {
@@ -94,7 +94,7 @@ impl Output {
         Ok(())
     }
 
-    /// The bytes from `at` to `end`, wherever they are.
+    /// Writes the bytes from `at` to `end`, wherever they are.
     fn bytes(&mut self, file: &File, at: u64, end: u64) -> Result<(), Failure> {
         let mut at = at;
         while at < end {

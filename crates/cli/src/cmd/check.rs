@@ -1,7 +1,7 @@
-//! `extern4 check`: everything that is wrong with volumes, each fault with its place.
+//! `extern4 check`: finds everything that is wrong with volumes, each fault with its place.
 //!
-//! Faults go to standard output, a line each, and a closing line sums up. The exit code tells scripts: 4 if anything is
-//! wrong.
+//! Faults go to standard output, a line each, and a closing line sums up. The exit code tells
+//! scripts: 4 if anything is wrong.
 
 use std::io::{self, Write as _};
 
@@ -69,7 +69,7 @@ fn volume(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// What is wrong, fit for a terminal.
+/// Returns the text of a fault, escaped for a terminal.
 fn text(fault: &Fault) -> String {
     escape(fault.to_string().as_bytes()).into_owned()
 }

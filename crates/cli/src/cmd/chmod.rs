@@ -20,7 +20,7 @@ pub(crate) struct Args {
     recursive: bool,
 }
 
-/// What a clause that names nobody leaves alone: the umask of new files.
+/// The umask for a clause that names no class of users: that of new files.
 const UMASK: u32 = 0o022;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {

@@ -13,7 +13,8 @@ use crate::text::quoted;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// OWNER, OWNER:GROUP or :GROUP: numbers, or names of the volume's own /etc/passwd and /etc/group
+    /// OWNER, OWNER:GROUP or :GROUP: numbers, or names of the volume's own /etc/passwd and
+    /// /etc/group
     #[arg(value_name = "OWNER[:GROUP]", value_parser = wanted)]
     owner: Wanted,
     /// Files to change
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     help: (),
 }
 
-/// An owner and a group; nothing for the one that stays.
+/// An owner and a group; `None` for the one that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     owner: Option<Who>,
@@ -55,7 +56,7 @@ impl Wanted {
         [&self.owner, &self.group].into_iter().flatten().any(Who::is_name)
     }
 
-    /// The numbers of the owner and the group in a volume; what is not there is an error.
+    /// Returns the numbers of the owner and the group in a volume. An unknown name is an error.
     fn numbers(&self, names: &Names) -> Result<(Option<u32>, Option<u32>), String> {
         let owner = self.owner.as_ref().map(|who| who.uid(names)).transpose()?;
         Ok((owner, self.group.as_ref().map(|who| who.gid(names)).transpose()?))
@@ -63,7 +64,7 @@ impl Wanted {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    // Names first: with one that is not there, nothing is changed anywhere.
+    // Names first: if one is unknown, nothing is changed anywhere.
     let places: Vec<Place> = args.places.iter().map(|text| app.place(text)).collect();
     let mut known: Vec<(Image, Option<u32>, Option<u32>)> = Vec::new();
     for place in &places {
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             continue;
         }
         change(&target, args.recursive, app, |session, path, found| {
-            // Below a directory, a link is meant itself.
+            // Below a directory, the change is to the link itself.
             if args.recursive && found.is_symlink() {
                 return session.lchown(path, *owner, *group);
             }

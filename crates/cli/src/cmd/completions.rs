@@ -1,4 +1,4 @@
-//! `extern4 completions`: what a shell needs to complete command lines.
+//! `extern4 completions`: writes the script with which a shell completes command lines.
 
 use std::io::{self, Write as _};
 

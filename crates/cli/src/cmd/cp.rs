@@ -1,8 +1,9 @@
 //! `extern4 cp`: copies files and directories out of volumes, into them and between them.
 //!
-//! Out of a volume: what is in a volume is not to be trusted, so nothing that a copy meets below its destination is followed: every
-//! step is taken from an open directory, by one name, with links refused ([`tree::Tree`]). A file that is there already
-//! is replaced, never written through. Only the destination as it was typed is taken as the user means it.
+//! Out of a volume, the copy trusts nothing in the volume and follows no link below its
+//! destination. It takes every step from an open directory, by one name, with links refused
+//! ([`tree::Tree`]). It replaces a file that is there already, and never writes through it. Only
+//! the destination as it was typed may contain links.
 
 mod ahead;
 mod attributes;
@@ -40,7 +41,8 @@ pub(crate) struct Args {
     /// Copy directories with everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Copy directories, and keep everything: owners, modes, times, extended attributes, ACLs and hard links
+    /// Copy directories, and keep everything: owners, modes, times, extended attributes, ACLs and
+    /// hard links
     #[arg(short, long)]
     archive: bool,
     /// Keep owners, modes, times and ACLs
@@ -63,11 +65,11 @@ enum Side {
     Volume(Place),
 }
 
-/// What stands before a path of the host in a script, whose other paths are in its volume.
+/// The prefix of a path of the host in a script; the other paths of a script are in its volume.
 const HOST: &[u8] = b"host:";
 
-/// What the destination and the sources name. At least one side is in a volume, so where it has to be guessed whether a
-/// name is an image or a file to be copied, the other side decides.
+/// Returns the operands that the sources and the destination name. At least one side is in a
+/// volume. So where a name may be an image or a file to be copied, the other side decides.
 fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
     if app.in_script() {
         let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
@@ -114,7 +116,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Copies into a volume.
 fn into(args: &Args, sources: &[Side], destination: &Place, app: &mut App) {
     app.write_to(&destination.image);
-    // All is opened before anything is written.
+    // All sources are opened before anything is written.
     let mut from = Vec::new();
     for source in sources {
         match source {
@@ -161,7 +163,8 @@ fn out(args: &Args, places: &[Place], destination: &Path, app: &mut App) {
     copier.finish(app);
 }
 
-/// Where a place goes: into the destination under its own name, or in the destination's stead.
+/// Returns where a place goes: into the destination under its own name, or in the destination's
+/// stead.
 fn spot(place: &Place, destination: &Path, is_directory: bool) -> io::Result<Spot> {
     if is_directory {
         return Ok(match own_name(&place.path) {
@@ -187,7 +190,7 @@ fn spot(place: &Place, destination: &Path, is_directory: bool) -> io::Result<Spo
     Ok(spot)
 }
 
-/// Whether a path ends as only those of directories do.
+/// Returns whether a path ends as only those of directories do.
 fn is_slashed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }

@@ -1,4 +1,4 @@
-//! `extern4 df`: how full volumes are.
+//! `extern4 df`: shows how full volumes are.
 
 use std::io::{self, Write as _};
 
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     help: (),
 }
 
-/// What is shown of a volume, in bytes or inodes.
+/// The figures of a volume, in bytes or inodes.
 struct Usage {
     total: u64,
     used: u64,
@@ -61,7 +61,7 @@ impl Usage {
     }
 }
 
-/// The share that is used of what users may have, rounded up as `df` does.
+/// Returns the share in use of the space that users may have, in percent, rounded up as `df` does.
 fn percent(used: u64, available: u64) -> Option<u64> {
     let all = u128::from(used) + u128::from(available);
     let percent = (u128::from(used) * 100).div_ceil(all.max(1));

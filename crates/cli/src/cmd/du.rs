@@ -1,4 +1,4 @@
-//! `extern4 du`: how much space files take.
+//! `extern4 du`: shows how much space files take.
 
 use std::collections::HashSet;
 use std::io::{self, Write as _};
@@ -53,7 +53,7 @@ struct Level {
     bytes: u64,
 }
 
-/// Sums over everything that was asked for.
+/// Sums over all places of the command line.
 struct Du<'a> {
     args: &'a Args,
     shown: Shown,

@@ -1,8 +1,8 @@
 //! `extern4 find`: searches a tree with the expressions of GNU `find`.
 //!
-//! The command line is GNU's: options, places, then an expression whose order matters. It is parsed by hand into an
-//! [`expr::Expr`], bound to each volume's user names, and evaluated for each entry of a walk. Attributes are read only
-//! for entries where a test asks for them.
+//! The command line is GNU's: options, places, then an expression whose order matters. It is parsed
+//! by hand into an [`expr::Expr`], bound to each volume's user names, and evaluated for each entry
+//! of a walk. Attributes are read only for entries where a test asks for them.
 
 mod action;
 mod eval;
@@ -148,7 +148,7 @@ impl Search<'_> {
         Ok(flow)
     }
 
-    /// Reports what could not be read, behind what was found before it.
+    /// Reports an error of reading, after the output that was found before it.
     fn report(
         &self,
         target: &Target,
@@ -163,7 +163,8 @@ impl Search<'_> {
     }
 }
 
-/// A place named by `-newer` and its like: a path of the searched volume unless it names an image itself.
+/// Returns the place that `-newer` or a similar test names: a path of the searched volume unless it
+/// names an image itself.
 fn reference(text: &OsString, target: &Target) -> Place {
     if Place::is_one(text) {
         return Place::parse(text);

@@ -1,4 +1,4 @@
-//! `extern4 get`: the contents of one file to standard output, the other way round than `put`.
+//! `extern4 get`: writes the contents of one file to standard output, the opposite of `put`.
 
 use std::io;
 

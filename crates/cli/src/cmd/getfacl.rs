@@ -1,4 +1,5 @@
-//! `extern4 getfacl`: access control lists, as `getfacl` writes them and `setfacl --restore` reads them.
+//! `extern4 getfacl`: shows access control lists, as `getfacl` writes them and `setfacl --restore`
+//! reads them.
 
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is shown of a file.
+/// The facts about a file that are shown.
 struct File<'a> {
     volume: &'a Opened,
     path: &'a Path,
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut out)
 }
 
-/// Everything below a place; symbolic links have no ACLs.
+/// Shows everything below a place except symbolic links, which have no ACLs.
 fn walk(args: &Args, target: &Target, shown: Shown, out: &mut Out, app: &mut App) -> io::Result<()> {
     let mut paths = Vec::new();
     for entry in target.session().walk(target.path()) {
@@ -125,7 +126,7 @@ impl File<'_> {
         if let Some(acl) = &self.default
             && (args.default || !args.access)
         {
-            // Alone, default entries need no word that says so.
+            // Default entries without access entries need no prefix.
             let prefix = if args.default && !args.access { "" } else { "default:" };
             self.entries(&entries(acl), prefix, args.numeric, &mut text);
         }
@@ -217,7 +218,7 @@ fn entries(acl: &Acl) -> Vec<(AclTag, u8)> {
     acl.entries().iter().map(|entry| (entry.tag, entry.perm)).collect()
 }
 
-/// What the permission bits say as an ACL.
+/// Returns the permission bits as an ACL.
 fn from_mode(mode: u32) -> Vec<(AclTag, u8)> {
     let bits = |shift: u32| u8::try_from(mode >> shift & 7).expect("three bits");
     vec![(AclTag::UserObj, bits(6)), (AclTag::GroupObj, bits(3)), (AclTag::Other, bits(0))]

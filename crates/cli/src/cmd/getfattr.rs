@@ -1,4 +1,5 @@
-//! `extern4 getfattr`: extended attributes, as `getfattr` writes them and `setfattr --restore` reads them.
+//! `extern4 getfattr`: shows extended attributes, as `getfattr` writes them and
+//! `setfattr --restore` reads them.
 
 pub(super) mod encoding;
 
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     help: (),
 }
 
-/// Which names are shown.
+/// The names that are shown.
 #[derive(Clone, Debug)]
 enum Pattern {
     All,
@@ -68,7 +69,7 @@ fn pattern(text: &str) -> Result<Pattern, regex_lite::Error> {
     Ok(if text == "-" { Pattern::All } else { Pattern::Matching(Regex::new(text)?) })
 }
 
-/// The attributes of a file that are shown; without a value where only names are wanted.
+/// The attributes of a file that are shown. The value is `None` where only names are wanted.
 type Attributes = Vec<(OsString, Option<Vec<u8>>)>;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -88,7 +89,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut out)
 }
 
-/// Everything below a place, sorted; links only where they themselves are of interest.
+/// Returns the paths of everything below a place, sorted. Links are left out unless the command
+/// line asks for links themselves.
 fn below(args: &Args, target: &Target, app: &mut App) -> Vec<std::path::PathBuf> {
     let mut paths = Vec::new();
     for entry in target.session().walk(target.path()) {
@@ -145,7 +147,7 @@ fn one(
     }
 }
 
-/// Says what is wrong with an attribute; without an error, it is missing.
+/// Reports a failure at an attribute. Without an error, the attribute is missing.
 pub(super) fn attribute_failed(place: &Place, name: &OsStr, error: Option<&extern4::Error>, app: &mut App) {
     let name = escape(name.as_bytes());
     let Some(error) = error else {

@@ -1,6 +1,7 @@
-//! `extern4 info`: what a volume is, as `dumpe2fs -h` tells it and a little more.
+//! `extern4 info`: describes a volume, as `dumpe2fs -h` does and a little more.
 //!
-//! Everything is a [`facts::Fact`]: one word for scripts, a few for people, and the value in both forms.
+//! Everything is a [`facts::Fact`]: one word for scripts, a few for people, and the value in both
+//! forms.
 
 mod disk;
 mod facts;

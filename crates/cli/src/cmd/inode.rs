@@ -1,4 +1,4 @@
-//! `extern4 inode`: an inode as it stands on the volume, and the map of its blocks.
+//! `extern4 inode`: shows an inode as the volume stores it, and the map of its blocks.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -127,7 +127,7 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
     text
 }
 
-/// A piece of the map, as far to the right as it is deep.
+/// Returns the line for a piece of the map, indented by its depth.
 fn line(piece: &Piece) -> String {
     let range = |first: u64, len: u64| {
         if len == 1 { first.to_string() } else { format!("{first}-{}", first.saturating_add(len) - 1) }

@@ -79,12 +79,13 @@ fn link(
         Ok(found) if !found.is_dir() => {}
         _ => return make(new),
     }
-    // There is always something of that name: the link takes its place at once.
+    // A file of that name exists. The link is made under a temporary name and renamed, so that the
+    // name always exists.
     let mut beside = OsString::from(".extern4-link.");
     beside.push(std::process::id().to_string());
     let beside = new.with_file_name(beside);
     make(&beside)?;
-    // Renaming one name of a file over another does nothing, and both stay.
+    // A rename of one name of a file over another does nothing, and both stay.
     let done = session.rename(&beside, new);
     let _ = session.remove_file(&beside);
     done

@@ -45,7 +45,8 @@ pub(crate) struct Args {
     /// Show sizes with a unit, such as 1.5K
     #[arg(short, long)]
     human_readable: bool,
-    /// Like -l, but with user and group numbers instead of the names in the image's /etc/passwd and /etc/group
+    /// Like -l, but with user and group numbers instead of the names in the image's /etc/passwd and
+    /// /etc/group
     #[arg(short)]
     numeric: bool,
     /// One name a line
@@ -75,17 +76,17 @@ pub(crate) struct Args {
     help: (),
 }
 
-/// How the listing looks, as the arguments and the terminal want it.
+/// The form of the listing, from the arguments and the terminal.
 struct Listing<'a> {
     args: &'a Args,
     colors: Option<Colors>,
     shown: Shown,
     line_width: usize,
-    /// `-l`, or `-n`, which means it too.
+    /// Whether `-l` is given, or `-n`, which implies it.
     long_format: bool,
     long: long::Style,
     out: Out,
-    /// Something was printed, so that the next heading needs an empty line before it.
+    /// Whether something was printed, so that the next heading needs an empty line before it.
     begun: bool,
 }
 
@@ -126,12 +127,13 @@ fn line_width() -> usize {
 }
 
 impl Listing<'_> {
-    /// Whether attributes are needed, and not only names, numbers and types.
+    /// Returns whether attributes are needed, and not only names, numbers and types.
     fn needs_metadata(&self) -> bool {
         self.long_format || self.args.time || self.args.size || self.args.json || self.colors.is_some()
     }
 
-    /// An argument as an entry. A link to a directory stands for the directory, unless links themselves are of interest.
+    /// Returns an argument as an entry. A link to a directory stands for the directory, unless the
+    /// options ask for links themselves.
     fn argument(&self, target: &Target) -> extern4::Result<Entry> {
         let path = target.path();
         let session = target.session();
@@ -146,7 +148,7 @@ impl Listing<'_> {
         Ok(Entry::new(OsStr::from_bytes(&name).to_owned(), path.to_owned(), metadata))
     }
 
-    /// The arguments that are not listed as directories.
+    /// Lists the arguments that are not listed as directories.
     fn files(&mut self, files: Vec<(Target, Entry)>, app: &mut App) -> io::Result<()> {
         let mut rest = files.into_iter().peekable();
         while let Some((target, entry)) = rest.next() {
@@ -162,10 +164,10 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// A directory, and with `-R` those below it, depth first in the order they are listed.
+    /// Lists a directory, and with `-R` those below it, depth first in the order of the listing.
     fn tree(&mut self, volume: &Opened, path: &Path, headings: bool, app: &mut App) -> io::Result<()> {
         let mut pending = vec![(path.to_owned(), None)];
-        // A directory has one parent: one that comes up twice is a loop of a corrupt volume.
+        // A directory has one parent: one that occurs twice is a loop of a corrupt volume.
         let mut seen = HashSet::new();
         while let Some((path, ino)) = pending.pop() {
             if ino.is_some_and(|ino: u64| !seen.insert(ino)) {
@@ -216,7 +218,8 @@ impl Listing<'_> {
         writeln!(self.out, "total {total}")
     }
 
-    /// The entries of a directory that are to be shown, in order. The error of an entry stays with it.
+    /// Returns the entries of a directory that are to be shown, in order. The error of an entry
+    /// stays with it.
     fn read(&self, volume: &Opened, path: &Path) -> extern4::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut listed = volume.reach(path, |session, path| session.read_dir(path))?;
@@ -291,7 +294,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Appends a name as it is shown and tells its width.
+    /// Appends a name in its printed form and returns its width.
     fn name(&self, volume: &Opened, entry: &Entry, text: &mut Vec<u8>) -> usize {
         entry.write_name(volume, self.colors.as_ref(), self.shown.terminal, text)
     }
@@ -330,7 +333,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Where an entry is when its name stands in `directory`.
+/// Returns the path of the entry `name` of `directory`.
 fn join(directory: &Path, name: &OsStr) -> PathBuf {
     directory.join(name)
 }

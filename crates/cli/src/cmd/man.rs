@@ -1,4 +1,4 @@
-//! `extern4 man`: manual pages, made from the same text as `--help`.
+//! `extern4 man`: writes manual pages, made from the same text as `--help`.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::status::Status;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write one page for each subcommand into this directory, instead of the main page to standard output
+    /// Write one page for each subcommand into this directory, instead of the main page to standard
+    /// output
     dir: Option<PathBuf>,
 }
 
@@ -37,7 +38,7 @@ fn write_pages(command: clap::Command, dir: &Path) -> io::Result<()> {
     std::fs::write(dir.join(format!("{name}.1")), page(command)?)
 }
 
-/// A page, which ends with the address of the guide.
+/// Returns the page of a command. It ends with the address of the guide.
 fn page(command: clap::Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page)?;

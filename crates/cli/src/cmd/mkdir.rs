@@ -39,7 +39,7 @@ fn make(args: &Args, target: &Target) -> extern4::Result<()> {
         path.parent().map_or(Ok(()), |parent| session.create_dir_all(parent))?;
     }
     let Some(mode) = &args.mode else { return session.create_dir(path) };
-    // Symbolic modes start with everything allowed. The umask has no part in a mode that is named.
+    // Symbolic modes start with everything allowed. The umask does not apply to an explicit mode.
     let mode = mode.apply(0o777, false, 0o022);
     session.create_dir_with(path, 0o700)?;
     let inherited = session.metadata(path)?.mode() & 0o2000;

@@ -40,21 +40,24 @@ pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted
     #[arg(short, long)]
     foreground: bool,
-    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec, nosymfollow, sync, dirsync and their
-    /// opposites, grpid or nogrpid, bsddf or minixdf, resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload for a clean volume or with ro,
-    /// noacl, nouser_xattr, nouid32, max_dir_size_kb=KIB, data_err=abort,
-    /// sb=KIB for a copy of the superblock (with ro), discard or nodiscard, for whether the image is told of what is freed,
-    /// noquota, so that quotas only count,
-    /// journal_path=PATH or journal_dev=NUMBER where the journal is elsewhere, allow_other, allow_root; fakeroot, so that the user who mounts acts as root on the volume, alone; fsname=NAME for the mount table;
-    /// commit=SECONDS, errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and gid=NUMBER, to have all
-    /// files shown as theirs; memory=BYTES for caches, 192M by default, beside a quarter as much
-    /// for requests through rings;
-    /// fuseblk or nofuseblk, for whether it is the mount of a block device, of a loop device for an image, so that sync and umount wait for the volume, which root has where
-    /// it can be; transport=device or transport=ring, in place of what the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
-    /// the kernel keeps what is written for a while;
-    /// idmap, so that mounts of the mount can have users mapped;
-    /// lifetime=0, to be asked for attributes and names each time. Words of ext4's that only say how Linux goes about it, such as delalloc,
-    /// nobarrier or stripe=NUMBER, are taken and have no effect
+    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec,
+    /// nosymfollow, sync, dirsync and their opposites, grpid or nogrpid, bsddf or minixdf,
+    /// resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload for a clean volume or
+    /// with ro, noacl, nouser_xattr, nouid32, max_dir_size_kb=KIB, data_err=abort, sb=KIB for a
+    /// copy of the superblock (with ro), discard or nodiscard, for whether the image is told of
+    /// what is freed, noquota, so that quotas only count, journal_path=PATH or journal_dev=NUMBER
+    /// where the journal is elsewhere, allow_other, allow_root; fakeroot, so that the user who
+    /// mounts acts as root on the volume, alone; fsname=NAME for the mount table; commit=SECONDS,
+    /// errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and
+    /// gid=NUMBER, to have all files shown as theirs; memory=BYTES for caches, 192M by default, and
+    /// a quarter as much for requests through rings; fuseblk or nofuseblk, for whether it is the
+    /// mount of a block device, of a loop device for an image, so that sync and umount wait for the
+    /// volume, which root has where it can be; transport=device or transport=ring, in place of what
+    /// the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
+    /// the kernel keeps what is written for a while; idmap, so that mounts of the mount can have
+    /// users mapped; lifetime=0, to be asked for attributes and names each time. Words of ext4's
+    /// that only say how Linux goes about it, such as delalloc, nobarrier or stripe=NUMBER, are
+    /// taken and have no effect
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -63,14 +66,17 @@ pub(crate) struct Args {
     /// Where
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Serve metrics for Prometheus at http://ADDR/metrics; ADDR is of this machine only, such as 127.0.0.1:9464
+    /// Serve metrics for Prometheus at http://ADDR/metrics; ADDR is of this machine only, such as
+    /// 127.0.0.1:9464
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     metrics: Option<SocketAddr>,
-    /// Append what there is to tell to FILE, in place of standard error, or of the system's log from the background. EXTERN4_LOG says up to
-    /// which level: error, warn, info (the default) or debug
+    /// Append what there is to tell to FILE, in place of standard error, or of the system's log
+    /// from the background. EXTERN4_LOG says up to which level: error, warn, info (the default) or
+    /// debug
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the background
+    /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the
+    /// background
     #[arg(long, hide = true)]
     detach: bool,
     /// Unmount when process PID, which has started this one, ends, however it does
@@ -79,8 +85,7 @@ pub(crate) struct Args {
 }
 
 /// Serves the volume until it is unmounted: reads the options, prepares the host, mounts, serves. A
-/// step that fails reports the
-/// failure and returns `None`.
+/// step that fails reports the failure and returns `None`.
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(request) = Request::read(args, app) else { return Ok(()) };
     if !args.foreground && !args.detach {
@@ -92,7 +97,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// The wishes of the command line.
+/// The request of the command line.
 struct Request {
     image: Image,
     /// The options as they were written.
@@ -101,7 +106,8 @@ struct Request {
 }
 
 impl Request {
-    /// Reads and checks the options; `None` also if there is nothing to mount, as after a remount.
+    /// Reads and checks the options. Returns `None` also if there is nothing to mount, as after a
+    /// remount.
     fn read(args: &Args, app: &mut App) -> Option<Self> {
         let lists = args.options.clone();
         let mut options = Options::of(&lists);
@@ -130,7 +136,7 @@ impl Request {
     }
 }
 
-/// The things of the host that serving needs.
+/// The resources of the host that serving needs.
 struct Host {
     metrics: Option<TcpListener>,
     /// `/dev/null`, for the standard streams of a process in the background.
@@ -207,7 +213,7 @@ impl Made {
         if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
             app.note_at(&*image, "it has no quotas, and none are kept: tune2fs -O quota makes them");
         }
-        // Resolved before the mount: a mount that is not served yet does not answer.
+        // The path is resolved before the mount: a mount that is not served yet does not answer.
         let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
         let dir = escape(dir.as_os_str().as_bytes()).to_string();
         let mounted = Arc::new(OnceLock::new());
@@ -229,14 +235,15 @@ impl Made {
     }
 }
 
-/// Has this process told to end when its parent does, if that is process `parent`; false if that has ended already.
+/// Has the kernel send this process `SIGTERM` when its parent ends, if the parent is process
+/// `parent`. Returns false if that process has ended already.
 fn end_with(parent: u32) -> io::Result<bool> {
-    // What the signal does before it is listened to is right, too.
+    // Until this process handles the signal, its default action, to end the process, is right, too.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     Ok(std::os::unix::process::parent_id() == parent)
 }
 
-/// Listens where metrics are to be served. A failure is reported.
+/// Listens at the address for metrics. Reports a failure.
 fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> {
     TcpListener::bind(address).map_err(|error| {
         let why = host_reason(&error);
@@ -244,7 +251,7 @@ fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> 
     })
 }
 
-/// Has things told where they are to be. A failure is reported.
+/// Starts the log at the destination that the command line names. Reports a failure.
 fn start_log(args: &Args, app: &mut App) -> bool {
     let Some(level) = log::level() else {
         app.fail(Status::Usage, "EXTERN4_LOG is error, warn, info or debug");
@@ -293,7 +300,7 @@ fn mount(
     let lacks = format!(
         "there is no loop device for it ({reason}): sync(2) and umount(8) do not wait for the volume"
     );
-    // Users expect none.
+    // Users other than root expect no loop device.
     if geteuid().is_root() {
         info!("{lacks}")
     } else {
@@ -302,7 +309,7 @@ fn mount(
     Ok((device, mounted))
 }
 
-/// How many bytes the volume has by its superblock.
+/// Returns how many bytes the volume has by its superblock.
 fn size_bytes(volume: &Volume) -> u64 {
     let superblock = volume.ext4().superblock();
     superblock.blocks_count().saturating_mul(superblock.block_size().into())
@@ -317,7 +324,7 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Writes what is left, and closes the volume.
+/// Writes the remaining changes, and closes the volume.
 fn close(volume: &Volume) -> extern4::Result<()> {
     volume.clone().close()
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             app.fail_at(Status::Failed, place, "a root or '.' or '..' is not renamed");
             continue;
         };
-        // Nothing would come of it, and both names would stay.
+        // Such a rename would do nothing, and both names would stay.
         if !args.no_clobber && names(target.session(), &place.path, &new) != Names::OfTwo {
             let to = target.volume.place(&new);
             app.fail(Status::Failed, format_args!("{} and {} are the same file", quoted(place), quoted(to)));

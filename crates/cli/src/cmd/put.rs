@@ -1,7 +1,7 @@
-//! `extern4 put`: standard input becomes the contents of a file.
+//! `extern4 put`: replaces the contents of a file with standard input.
 //!
-//! Whoever reads the file meanwhile, or after a crash, finds the old contents or the new ones, whole: they are written
-//! beside it, made durable, and renamed.
+//! A reader of the file meanwhile, or after a crash, finds the old contents or the new ones, whole.
+//! The new contents are written next to the file, made durable, and renamed over it.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -14,22 +14,23 @@ use crate::resolve::own_name;
 use crate::standard_input;
 use crate::status::Status;
 
-/// What is read at a time; contents that are no longer than this are written in one piece.
+/// Bytes read at a time. Contents no longer than this are written in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file to replace or make. Owner, mode, ACL and extended attributes stay as they are, but for capabilities, and for
-    /// set-id bits unless the caller may keep them; other names of the file keep the old contents
+    /// The file to replace or make. Owner, mode, ACL and extended attributes stay as they are, but
+    /// for capabilities, and for set-id bits unless the caller may keep them; other names of the
+    /// file keep the old contents
     #[arg(value_name = "PLACE")]
     place: OsString,
 }
 
-/// On which side it failed.
+/// The side on which the command failed.
 enum Failure {
     Volume(extern4::Error),
     Input(io::Error),
-    /// What stands there is no regular file.
+    /// The file at the place is not a regular file.
     Kind,
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail_at(Status::Failed, &place, "the file needs a name");
         return Ok(());
     }
-    // The first piece, before the volume is opened: a failing input changes nothing.
+    // The first piece is read before the volume is opened: a failing input changes nothing.
     let mut chunk = vec![0; CHUNK_BYTES];
     let first = standard_input::open().and_then(|mut input| Ok((fill(&mut input, &mut chunk)?, input)));
     let done = match first {
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads until the chunk is full or the input ends; tells how much.
+/// Reads until the chunk is full or the input ends. Returns the number of bytes.
 fn fill(input: &mut impl Read, chunk: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < chunk.len() {

@@ -28,11 +28,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// What was replayed.
+/// The numbers of transactions, fast commits and blocks that were replayed; `None` for a clean
+/// volume.
 type Replayed = Option<(u32, u32, u64)>;
 
 fn recover(image: &Image, opening: &Opening) -> extern4::Result<Replayed> {
-    // Reading tells whether there is anything to do, and writes nothing.
+    // Opening for reading finds whether there is anything to replay, and writes nothing.
     let volume = open(image, false, opening)?;
     let found = volume.ext4().replayed();
     drop(volume);

@@ -25,15 +25,15 @@ pub(crate) struct Args {
 
 /// A directory that is being emptied.
 struct Level {
-    /// A view that stands in the directory that holds it.
+    /// A view whose current directory holds this directory.
     parent: Session,
     name: OsString,
-    /// A view that stands in it.
+    /// A view whose current directory is this directory.
     inside: Session,
     path: PathBuf,
-    /// What is left in it, and whether that is a directory.
+    /// The names that are left in the directory, each with whether it is a directory.
     entries: Vec<(OsString, bool)>,
-    /// Something in it stays, which is reported already.
+    /// Whether something in the directory stays. That is reported already.
     stays: bool,
 }
 
@@ -68,8 +68,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes directory `name` of `parent`. Every step goes by one name from the directory before, so that trees of any
-/// depth go, and no link is followed. What cannot be removed is reported, and the rest goes.
+/// Removes directory `name` of `parent`. Every step goes by one name from the directory before, so
+/// it removes trees of any depth and follows no link. It reports the files that it cannot remove,
+/// and removes the rest.
 fn tree(parent: Session, name: OsString, target: &Target, app: &mut App) {
     let mut levels: Vec<Level> = Vec::new();
     match enter(parent, name, target.path().to_owned()) {
@@ -117,7 +118,7 @@ fn enter(parent: Session, name: OsString, path: PathBuf) -> extern4::Result<Leve
         let is_directory = entry.file_type()? == extern4::FileType::Directory;
         entries.push((entry.file_name().to_owned(), is_directory));
     }
-    // They are taken from the end: now in the directory's own order.
+    // The walk takes entries from the end: reversed, they go in the directory's own order.
     entries.reverse();
     Ok(Level { parent, name, inside, path, entries, stays: false })
 }

@@ -1,8 +1,9 @@
-//! `extern4 script`: many changes of one volume in one go.
+//! `extern4 script`: runs many changes of one volume in one go.
 //!
-//! A line is a command as on the command line, with paths of the volume for places. All lines are read before the first
-//! is run, so a line that makes no sense changes nothing. What is done is made durable together, at the end. The first
-//! failure ends it; what came before stays.
+//! A line is a command as on the command line, with paths of the volume for places. All lines are
+//! read before the first one runs, so a line that makes no sense changes nothing. All changes
+//! become durable together, at the end. The first failure ends the script; the changes before it
+//! stay.
 
 mod words;
 
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     stats: bool,
 }
 
-/// A line.
+/// A parsed line of the script.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_subcommand = true)]
 struct Line {
@@ -130,7 +131,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// The command of a line; nothing for an empty one. The grammar is that of [`Line`], which takes longer to make than a line to read.
+/// Returns the command of a line, or `None` for an empty one. The grammar is that of [`Line`];
+/// building it takes longer than reading a line.
 fn parse(grammar: &mut clap::Command, line: &[u8]) -> Result<Option<Command>, String> {
     let words: Vec<OsString> = words(line)?;
     if words.is_empty() {
@@ -139,7 +141,7 @@ fn parse(grammar: &mut clap::Command, line: &[u8]) -> Result<Option<Command>, St
     let parsed = grammar.try_get_matches_from_mut(words).and_then(|found| Line::from_arg_matches(&found));
     let parsed = parsed.map_err(|error| match error.kind() {
         clap::error::ErrorKind::DisplayHelp => "help is not for scripts".to_owned(),
-        // Its first paragraph says what is wrong; the rest is about the command line.
+        // The first paragraph names the error; the rest is about the command line.
         _ => {
             let text = error.render().to_string();
             let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");

@@ -52,14 +52,14 @@ pub(crate) struct Args {
     restore: Option<PathBuf>,
 }
 
-/// What is to be done in one volume, names turned into its numbers.
+/// The changes to make in one volume, with names turned into its numbers.
 struct Edit {
     image: Image,
     modify: Vec<Bound>,
     remove: Vec<Bound>,
 }
 
-/// An ACL that a change would leave without sense, or an error of the volume.
+/// A change that would leave an ACL without sense, or an error of the volume.
 enum Failure {
     Volume(extern4::Error),
     Says(String),
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         restore::run(file, &args.places, app);
         return Ok(());
     }
-    // Names first: with one that is not there, nothing is changed anywhere.
+    // Names first: if one is unknown, nothing is changed anywhere.
     let places: Vec<Place> = args.places.iter().map(|text| app.place(text)).collect();
     let mut edits: Vec<Edit> = Vec::new();
     for place in &places {
@@ -133,7 +133,7 @@ fn apply(args: &Args, edit: &Edit, session: &Session, path: &Path, found: &Metad
     if args.remove_all {
         spec::remove_extended(&mut access);
     }
-    // What X stands for is decided by what was there before.
+    // The meaning of X depends on the ACL before the change.
     let executable = found.is_dir() || access.iter().any(|entry| entry.perm & 1 != 0);
     spec::edit(&mut access, &edit.remove, &edit.modify, false, executable);
     let new = sensible(access)?;

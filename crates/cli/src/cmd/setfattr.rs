@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// Set the attribute of this name
     #[arg(short, long, group = "what")]
     name: Option<OsString>,
-    /// Its value: text, in quotes with \ooo for any byte, 0x and hexadecimal, or 0s and base64 (default: empty)
+    /// Its value: text, in quotes with \ooo for any byte, 0x and hexadecimal, or 0s and base64
+    /// (default: empty)
     #[arg(short, long, requires = "name", value_parser = value, allow_hyphen_values = true)]
     value: Option<Value>,
     /// Remove the attribute of this name
@@ -73,13 +74,13 @@ fn set(args: &Args, session: &Session, path: &Path) -> extern4::Result<()> {
     session.lsetxattr(path, args.name.as_deref().unwrap_or_default(), value, XattrFlags::empty())
 }
 
-/// A file and what it gets.
+/// A file and the attributes to set on it.
 struct Record {
     path: PathBuf,
     attributes: Vec<(OsString, Vec<u8>)>,
 }
 
-/// Reads all of the file before anything is changed.
+/// Restores attributes from `file`. It reads all of the file before it changes anything.
 fn restore(file: &Path, args: &Args, app: &mut App) {
     if args.places.len() > 1 {
         return app.fail(Status::Usage, "--restore takes one place, which the paths start from");

@@ -1,4 +1,4 @@
-//! `extern4 stat`: everything about files, as GNU `stat` shows it.
+//! `extern4 stat`: shows everything about files, as GNU `stat` does.
 
 mod format;
 
@@ -22,8 +22,8 @@ pub(crate) struct Args {
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// Show this instead, with GNU stat's %-directives: %a %A %b %B %f %F %g %G %h %i %n %N %o %s %t %T %u %U and
-    /// %w %x %y %z (times) and %W %X %Y %Z (in seconds)
+    /// Show this instead, with GNU stat's %-directives: %a %A %b %B %f %F %g %G %h %i %n %N %o %s
+    /// %t %T %u %U and %w %x %y %z (times) and %W %X %Y %Z (in seconds)
     #[arg(short = 'c', long, value_name = "FORMAT")]
     format: Option<String>,
     /// Write one JSON object a line for each file
@@ -119,7 +119,7 @@ fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
     text
 }
 
-/// The members that describe a file in JSON, the same in every subcommand.
+/// Writes the members that describe a file in JSON, the same in every subcommand.
 pub(crate) fn members(object: &mut Object<'_>, volume: &Opened, path: &Path, metadata: &Metadata) {
     object.text("image", &volume.image.to_string());
     object.bytes("path", path.as_os_str().as_bytes());
@@ -147,7 +147,7 @@ pub(crate) fn members(object: &mut Object<'_>, volume: &Opened, path: &Path, met
     }
 }
 
-/// The type as one word for scripts.
+/// Returns the type as one word for scripts.
 pub(crate) const fn type_word(kind: FileType) -> &'static str {
     match kind {
         FileType::Regular => "file",
@@ -160,7 +160,7 @@ pub(crate) const fn type_word(kind: FileType) -> &'static str {
     }
 }
 
-/// Seconds since 1970 as an exact decimal number.
+/// Returns the seconds since 1970 as an exact decimal number.
 fn seconds(time: Timespec) -> String {
     // Nanoseconds count forward, also before 1970.
     if time.sec < 0 && time.nsec > 0 {

@@ -1,5 +1,5 @@
-//! `extern4 stats`: what it takes to look at everything below a place, as the caches and the journal count it; and what a mount has
-//! been asked for.
+//! `extern4 stats`: shows the counters of the caches and the journal for a look at everything below
+//! a place. For a mount, it shows the requests answered so far.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ use crate::text::escape;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to look at; or a directory in a mount, to ask who serves that
+    /// The place to look at; or a directory in a mount, to ask the process that serves it
     #[arg(value_name = "PLACE")]
     place: OsString,
     /// Write one JSON object
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut out)
 }
 
-/// Looks at everything below a place.
+/// Looks at everything below a place, and returns the counters.
 fn of_image(args: &Args, place: &OsStr, app: &mut App) -> Option<String> {
     let place = Place::parse(place);
     let target = app.target(&place)?;
@@ -53,7 +53,7 @@ fn of_image(args: &Args, place: &OsStr, app: &mut App) -> Option<String> {
     Some(if args.json { json(&stats) } else { text(&stats) })
 }
 
-/// Asks who serves a mount.
+/// Asks the process that serves a mount.
 fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
     if !app.is_superuser() {
         app.fail(Status::Usage, "--as has no effect here: a mount is asked");
@@ -105,7 +105,7 @@ fn mount_json(report: &Report, holders: &[Holder]) -> String {
     })
 }
 
-/// Every counter with its name.
+/// Returns every counter with its name.
 pub(crate) fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
     let Stats { names, files, blocks, journal, sharing, .. } = stats;
     let mut all = vec![
@@ -159,7 +159,8 @@ pub(crate) fn counters(stats: &Stats) -> Vec<(&'static str, u64)> {
     all
 }
 
-/// A counter a line, and of a volume that was changed what a transaction took on average.
+/// Returns the text of the counters, one a line. For a changed volume it includes the averages of a
+/// transaction.
 pub(crate) fn text(stats: &Stats) -> String {
     let journal =
         stats.journal.map(|journal| per_commit(journal.transactions, journal.handles, journal.flushes));
@@ -167,7 +168,7 @@ pub(crate) fn text(stats: &Stats) -> String {
 }
 
 fn counter_lines<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> String {
-    // Those of a mount are named by the process that serves it.
+    // The process that serves a mount names its counters, so the names are escaped.
     let line = |(name, count): (&str, u64)| format!("{count:>12} {}\n", escape(name.as_bytes()));
     counters.into_iter().map(line).collect()
 }

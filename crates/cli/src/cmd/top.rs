@@ -1,4 +1,4 @@
-//! `extern4 top`: what happens in a mount, live.
+//! `extern4 top`: shows the activity of a mount, live.
 
 mod keyboard;
 
@@ -17,11 +17,11 @@ use crate::json;
 use crate::report::{Out, flush, out};
 use crate::text::escape;
 
-/// Lines beside those of the operations.
+/// Lines of the screen other than those of the operations.
 const OTHER_LINES: usize = 8;
-/// Processes that are named.
+/// The number of processes that are named.
 const PROCESSES: usize = 5;
-/// Moves to the top left corner, and clears all behind.
+/// The sequence that moves to the top left corner and clears the screen from there.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Seconds from one look to the next
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// End after so many looks
+    /// End after this many looks
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
     /// Write one JSON object a line for each look
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// Looks again and again. The outer error is one of writing the output.
+/// Shows reports at the interval. The outer error is one of writing the output.
 fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(), Error>> {
     let mut out = out();
     let keyboard = Keyboard::open()?;
@@ -75,7 +75,7 @@ fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(),
             break;
         }
         let now = match client::ask(mount) {
-            // The number may be another mount's by now.
+            // The device number may be another mount's by now.
             Ok(report) if report.daemon != before.daemon => return Ok(Err(Error::Gone)),
             Ok(report) => report,
             Err(error) => return Ok(Err(error)),
@@ -93,17 +93,17 @@ fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(),
     Ok(Ok(()))
 }
 
-/// A look as text: over the last one on a terminal, otherwise behind it.
+/// Writes a look as text: over the last one on a terminal, otherwise after it.
 fn screen(out: &mut Out, text: &str, looks: u64) -> io::Result<()> {
     match io::stdout().is_terminal() {
-        // In one piece, so that it does not flicker.
+        // One write, so that the screen does not flicker.
         true => out.write_all(&[CLEAR, text.as_bytes()].concat()),
         false if looks > 0 => out.write_all(format!("\n{text}").as_bytes()),
         false => out.write_all(text.as_bytes()),
     }
 }
 
-/// As many operations as a terminal has room for.
+/// Returns a look as text, with as many operations as a terminal has room for.
 fn text(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
     let rows = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
     let most = rows.ok().and_then(|rows| rows.checked_sub(OTHER_LINES)).unwrap_or(usize::MAX);

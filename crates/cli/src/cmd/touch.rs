@@ -18,7 +18,8 @@ pub(crate) struct Args {
     /// Do not make files that are not there
     #[arg(short = 'c', long)]
     no_create: bool,
-    /// This time instead of the present: as in RFC 3339, such as 2024-02-29T12:00:00Z, or @SECONDS since 1970
+    /// This time instead of the present: as in RFC 3339, such as 2024-02-29T12:00:00Z, or @SECONDS
+    /// since 1970
     #[arg(short, long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     date: Option<Timespec>,
     /// The times of this file instead of the present
@@ -32,14 +33,14 @@ pub(crate) struct Args {
     modification: bool,
 }
 
-/// Reads a time. One without an offset is in the time zone of whoever writes it.
+/// Reads a time. One without an offset is in the time zone of the user who writes it.
 fn time(text: &str) -> Result<Timespec, String> {
     seconds(text)
         .or_else(|| calendar(text))
         .ok_or_else(|| "write it as 2024-02-29T12:00:00Z or @1709208000.5".to_owned())
 }
 
-/// `@SECONDS`, with up to nine digits behind a point.
+/// Reads `@SECONDS`, with up to nine digits behind a point.
 fn seconds(text: &str) -> Option<Timespec> {
     let text = text.strip_prefix('@')?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -47,7 +48,7 @@ fn seconds(text: &str) -> Option<Timespec> {
         return None;
     }
     let (sec, nsec): (i64, u32) = (whole.parse().ok()?, format!("{fraction:0<9}").parse().ok()?);
-    // What stands behind the point leads away from zero: -0.5 is half a second before.
+    // The fraction leads away from zero: -0.5 is half a second before.
     if whole.starts_with('-') && nsec > 0 {
         return Some(Timespec { sec: sec.checked_sub(1)?, nsec: 1_000_000_000 - nsec });
     }

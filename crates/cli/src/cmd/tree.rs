@@ -1,4 +1,4 @@
-//! `extern4 tree`: a directory with everything below it.
+//! `extern4 tree`: shows a directory with everything below it.
 
 use std::collections::HashSet;
 use std::io::{self, Write as _};
@@ -45,7 +45,7 @@ struct Tree<'a> {
     seen: HashSet<u64>,
 }
 
-/// What is left to print of a directory on the way down to the current one.
+/// A directory on the way down to the current one, with the entries that are left to print.
 struct Level {
     path: PathBuf,
     entries: std::vec::IntoIter<(DirEntry, FileType)>,
@@ -96,7 +96,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// A directory has one parent: one that comes up twice is a loop of a corrupt volume.
+    /// Returns whether a directory is met for the first time. It has one parent: a directory that
+    /// occurs twice is a loop of a corrupt volume.
     fn first_visit(
         &mut self,
         volume: &Opened,
@@ -113,7 +114,7 @@ impl Tree<'_> {
         Ok(first)
     }
 
-    /// The entries of a directory that are to be shown, by name.
+    /// Returns the entries of a directory that are to be shown, by name.
     fn level(&mut self, volume: &Opened, path: PathBuf, app: &mut App) -> io::Result<Option<Level>> {
         match self.read(volume, &path) {
             Ok(entries) => Ok(Some(Level { path, entries: entries.into_iter() })),

@@ -1,4 +1,4 @@
-//! `extern4 truncate`: makes files shorter or longer; what is added is a hole.
+//! `extern4 truncate`: makes files shorter or longer; a longer file ends with a hole.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     no_create: bool,
 }
 
-/// How long a file becomes.
+/// The new length of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     Exactly(u64),
@@ -66,7 +66,7 @@ fn truncate(args: &Args, session: &Session, path: &Path) -> extern4::Result<()> 
         Err(error) if args.no_create && error.errno() == Errno::ENOENT => return Ok(()),
         opened => opened?,
     };
-    // More than any file can have, for the volume to refuse.
+    // A length above the maximum of any file, which the volume refuses.
     file.set_len(args.size.of(file.metadata().len()).unwrap_or(i64::MAX as u64))
 }
 

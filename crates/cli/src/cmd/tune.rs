@@ -1,4 +1,4 @@
-//! `extern4 tune`: changes what a superblock says of its volume.
+//! `extern4 tune`: changes the settings in the superblock of a volume.
 
 use std::io;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ pub(crate) struct Args {
     /// metadata_csum_seed, unless it has it
     #[arg(long, value_name = "UUID", group = "what", value_parser = uuid)]
     uuid: Option<Uuid>,
-    /// With --uuid, compute all checksums again, for readers that do not know metadata_csum_seed. The
-    /// volume is not to be used meanwhile. After an interruption, run the same command again
+    /// With --uuid, compute all checksums again, for readers that do not know metadata_csum_seed.
+    /// The volume is not to be used meanwhile. After an interruption, run the same command again
     #[arg(long, requires = "uuid")]
     rewrite: bool,
-    /// What a kernel does when it finds an error
+    /// Set how a kernel reacts when it finds an error
     #[arg(long, group = "what")]
     errors: Option<Errors>,
-    /// So many blocks are for the superuser only
+    /// Reserve this many blocks for the superuser only
     #[arg(long, value_name = "N", group = "what", conflicts_with = "reserved_percent")]
     reserved_blocks: Option<u64>,
-    /// So many per cent of the blocks are for the superuser only: 50 at most
+    /// Reserve this percentage of the blocks for the superuser only: 50 at most
     #[arg(long, value_name = "P", group = "what", value_parser = percent)]
     reserved_percent: Option<f64>,
 }
@@ -85,7 +85,7 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "between 0 and 50".to_owned())
 }
 
-/// A UUID of version 4.
+/// Returns a random UUID, of version 4.
 pub(super) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
@@ -94,8 +94,8 @@ pub(super) fn random() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// Ends a rewriting of checksums that was interrupted, and looks whether the volume is fit for one;
-/// false if nothing is left to do. A failure is reported.
+/// Completes an interrupted rewriting of checksums, and checks whether the volume is fit for one.
+/// Returns false if nothing is left to do, or after a failure, which it reports.
 fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     let mut options = Volume::options();
     part(&mut options, image);
@@ -130,7 +130,8 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     }
 }
 
-/// Rewrites the checksums of a volume that is not open; false if that failed, which is reported.
+/// Rewrites the checksums of a volume that is not open. Returns false after a failure, which it
+/// reports.
 fn rewrite(image: &Image, app: &mut App) -> bool {
     let mut options = Volume::options();
     options.write(true);

@@ -1,4 +1,5 @@
-//! `extern4 umount`: takes a mount away, and waits until everything is on the volume. What could not be written is an error.
+//! `extern4 umount`: unmounts a volume, and waits until everything is on it. Data that could not be
+//! written are an error.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// The directories on which that is mounted, the last mount first; a directory is meant itself.
+/// Returns the directories on which the image or device is mounted, the last mount first. A
+/// directory stands for itself.
 fn directories(name: &Path) -> io::Result<Vec<PathBuf>> {
     if is_dir(name) {
         return Ok(vec![name.to_owned()]);

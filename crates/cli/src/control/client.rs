@@ -1,7 +1,7 @@
 //! Asking the process that serves a mount.
 //!
-//! Another user may serve it, and root may ask. So the answer has one deadline and one bound for all of it, and nothing in it is printed
-//! as it came.
+//! Root may ask a process of another user. So the whole answer has one deadline and one limit of
+//! length, and no part of it is printed unescaped.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -20,15 +20,15 @@ use crate::app::host_reason;
 use crate::status::Status;
 use crate::text::escape;
 
-/// How long the whole exchange may take.
+/// The time limit for the whole exchange.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// No answer is longer than this.
+/// The limit for the length of an answer.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// Why a mount cannot be looked into.
+/// The reasons for which a mount cannot be looked into.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// It is none of ours.
+    /// The directory is in no mount of this program.
     NoMount,
     /// Another user serves it.
     Foreign(u32),
@@ -43,7 +43,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code that goes with it.
+    /// Returns the exit code for the error.
     pub(crate) fn status(&self) -> Status {
         if matches!(self, Self::NoMount) { Status::Refused } else { Status::Failed }
     }
@@ -73,9 +73,9 @@ impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
-            // It ended just now.
+            // The process ended just now.
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Gone,
-            // Its queue of connections is full.
+            // The queue of connections is full.
             io::ErrorKind::WouldBlock => Self::Silent,
             _ => Self::Io(error),
         }
@@ -141,7 +141,7 @@ fn wait(stream: &UnixStream, deadline: Instant) -> Result<(), Error> {
         tv_nsec: left.subsec_nanos().into(),
     };
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&timeout)) {
-        // Data that come without a pause do not move the deadline.
+        // Data that arrive without a pause do not move the deadline.
         Ok(_) if left.is_zero() => Err(Error::Silent),
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(Error::Io(error.into())),

@@ -1,8 +1,9 @@
-//! Which processes have files of a mount open, as the system knows it.
+//! The processes that have files of a mount open, as the kernel knows them.
 //!
-//! Who serves the mount cannot tell: the kernel opens files alone, hands them on from process to process, and says nothing of that. So
-//! `/proc` is looked through for open files whose device number is that of the mount. A user sees his own processes, and
-//! root all.
+//! The process that serves the mount cannot tell. The kernel opens files alone, and they pass from
+//! process to process without a word to the server. So this module searches `/proc` for open files
+//! with the device number of the mount. A user sees only the user's own processes, and root sees
+//! all.
 
 use std::path::Path;
 
@@ -12,15 +13,15 @@ use crate::json::Object;
 /// A process that has files open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// Its number.
+    /// The number of the process.
     pub(crate) pid: u32,
-    /// What it runs.
+    /// The name of its command.
     pub(crate) command: String,
     /// How many files and directories it has open.
     pub(crate) open_files: u64,
 }
 
-/// Every process that has files open, those with most of them first.
+/// Returns every process that has files open, those with most of them first.
 pub(crate) fn holders(device: Device) -> Vec<Holder> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -29,7 +30,8 @@ pub(crate) fn holders(device: Device) -> Vec<Holder> {
     holders
 }
 
-/// `None` for a process that has nothing open there, may not be looked at or has ended.
+/// Returns the process `pid`, or `None` if it has nothing open there, may not be looked at or has
+/// ended.
 fn holder(pid: u32, device: Device) -> Option<Holder> {
     let process = Path::new("/proc").join(pid.to_string());
     let files = std::fs::read_dir(process.join("fd")).ok()?.flatten();
@@ -40,12 +42,13 @@ fn holder(pid: u32, device: Device) -> Option<Holder> {
     Some(Holder { pid, command, open_files })
 }
 
-/// All files that these have open. Processes that share one count each for itself.
+/// Returns how many files these processes have open. A file that several of them share counts once
+/// for each.
 pub(crate) fn total(holders: &[Holder]) -> u64 {
     holders.iter().map(|holder| holder.open_files).sum()
 }
 
-/// Members of an object.
+/// Writes the processes as members of an object.
 pub(crate) fn write(holders: &[Holder], object: &mut Object<'_>) {
     object.raw("open_files", total(holders));
     object.objects("processes", holders, |holder, item| {

@@ -1,17 +1,18 @@
-//! As much of HTTP/1.1 (RFC 9112) as it takes to answer `GET /metrics`.
+//! The part of HTTP/1.1 (RFC 9112) that answering `GET /metrics` takes.
 //!
-//! A connection is for one request. Its header fields say nothing that matters here, and a body there cannot be.
+//! A connection is for one request. Its header fields do not matter here, and it cannot have a
+//! body.
 
-/// What a request ends with.
+/// The end of a request.
 pub(super) const END: &[u8] = b"\r\n\r\n";
-/// No request is longer than this.
+/// The limit for the length of a request.
 pub(super) const MAX_REQUEST_BYTES: usize = 8192;
 
 const TEXT: &str = "text/plain; charset=utf-8";
-/// The text format of Prometheus.
+/// The media type of Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The answer to a request.
+/// Returns the answer to a request.
 pub(super) fn answer(request: &[u8], metrics: impl FnOnce() -> String) -> Vec<u8> {
     if !request.ends_with(END) {
         let reason = if request.len() > MAX_REQUEST_BYTES {

@@ -1,21 +1,21 @@
-//! How a mount uses the journal of its volume: decided when it was made.
+//! How a mount uses the journal of its volume: fixed when it is mounted.
 
 use std::time::Duration;
 
 use extern4::{DEFAULT_COMMIT_INTERVAL, DataMode, Volume};
 use extern4_disk::superblock::DefaultMountOptions;
 
-/// How the journal is used.
+/// The use that a mount makes of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Journaling {
-    /// How contents of files become durable, as `data=` has it.
+    /// How contents of files become durable, in the words of `data=`.
     pub(crate) data: String,
     /// The longest time that a change is in memory only.
     pub(crate) commit_seconds: u64,
 }
 
 impl Journaling {
-    /// What was asked for, or what the volume says; `None` without a journal.
+    /// Returns the requested settings, or those that the volume asks for. `None` without a journal.
     pub(crate) fn chosen(
         volume: &Volume,
         data: Option<DataMode>,
@@ -27,13 +27,14 @@ impl Journaling {
         Some(Self { data: data_name(data).to_owned(), commit_seconds: Self::seconds(interval) })
     }
 
-    /// The seconds of an interval, if one is asked for, or of the usual one.
+    /// Returns the seconds of an interval, or of the default one.
     pub(crate) fn seconds(interval: Option<Duration>) -> u64 {
         interval.unwrap_or(DEFAULT_COMMIT_INTERVAL).as_secs()
     }
 }
 
-/// What a volume says. Two bits stand for three modes, as in `EXT4_DEFM_JMODE` of the kernel.
+/// Returns the mode that a volume asks for. Two bits stand for three modes, as in `EXT4_DEFM_JMODE`
+/// of the kernel.
 fn usual_data(options: DefaultMountOptions) -> DataMode {
     let (journal, ordered) = (DefaultMountOptions::JOURNAL_DATA, DefaultMountOptions::JOURNAL_DATA_ORDERED);
     match (options.contains(journal), options.contains(ordered)) {
@@ -43,7 +44,7 @@ fn usual_data(options: DefaultMountOptions) -> DataMode {
     }
 }
 
-/// A mode as `data=` has it.
+/// Returns a mode in the words of `data=`.
 pub(crate) fn data_name(data: DataMode) -> &'static str {
     match data {
         DataMode::Ordered => "ordered",

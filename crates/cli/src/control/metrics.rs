@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::report::Report;
 
-/// Whether a number only grows.
+/// Whether a metric only grows.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// How many there have been.
+    /// The number of events so far.
     Total,
-    /// How many there are now.
+    /// The number of things at present.
     Now,
 }
 
-/// What the counters of caches and journal mean.
+/// The meaning of the counters of caches and journal.
 const COUNTERS: &[(&str, Kind, &str)] = &[
     ("dentries", Kind::Now, "Names in the cache, those that are known not to exist included."),
     ("inodes", Kind::Now, "Inodes in the cache."),
@@ -100,10 +100,10 @@ const COUNTERS: &[(&str, Kind, &str)] = &[
     ),
 ];
 
-/// Buckets of durations that are told: from 1 us in steps of four to 17 s.
+/// The buckets of durations that are exported: from 1 us to 17 s, each four times the last.
 const LIMITS: std::ops::RangeInclusive<u32> = 0..=12;
 
-/// All metrics of a mount.
+/// Returns all metrics of a mount.
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
     let out = &mut text;
@@ -164,7 +164,7 @@ fn operations(report: &Report, out: &mut String) {
         let of = ("operation", &*operation.name);
         let (bucket, times) = (format!("{SECONDS}_bucket"), &operation.times);
         for power in LIMITS {
-            // One nanosecond less than a power of two is where the buckets behind this have a bound.
+            // The buckets of the histogram have bounds one nanosecond below a power of two.
             let limit = Duration::from_nanos((1024 << (2 * power)) - 1);
             let within = times.count_within(limit);
             sample(out, &bucket, &[of, ("le", &limit.as_secs_f64().to_string())], within);

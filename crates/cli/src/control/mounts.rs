@@ -1,11 +1,12 @@
-//! Which mount a directory is in, without asking whoever serves it: he may be the one who is asked about.
+//! Finds which mount a directory is in without asking the process that serves it: the question may
+//! be about that process.
 
 use std::io;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
 
-/// What the types of mounts of this program end with, whatever stands before.
+/// The end of the types of this program's mounts; any text may be before it.
 const TYPE: &str = ".extern4";
 
 /// The number of a device.
@@ -20,30 +21,32 @@ pub(crate) struct Device {
 /// A mount of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The number that all files in it have.
+    /// The device number of all files in it.
     pub(crate) device: Device,
     /// The user who serves it.
     pub(crate) owner: u32,
 }
 
-/// Whether `path` is a directory of this machine, be it of a mount that only another user may use.
+/// Returns whether `path` is a directory of this machine, also in a mount that only another user
+/// may use.
 pub(crate) fn is_dir(path: &Path) -> bool {
     open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
-/// The device number of a file. Who asks for nothing else is told by every mount, and at once.
+/// Returns the device number of a file. A statx(2) that asks for nothing else succeeds in every
+/// mount, also one of another user, and at once.
 pub(crate) fn device_of(file: &Path) -> io::Result<Device> {
     let found = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
     Ok(Device { major: found.stx_dev_major, minor: found.stx_dev_minor })
 }
 
-/// The mount that a directory is in; `None` if that is no mount of this program.
+/// Returns the mount that a directory is in, or `None` if it is in no mount of this program.
 pub(crate) fn mount_of(dir: &Path) -> io::Result<Option<Mount>> {
     let device = device_of(dir)?;
     Ok(find(&String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo")?), device))
 }
 
-/// Finds a device in the mount table: proc_pid_mountinfo(5).
+/// Finds a device in the mount table. Source: proc_pid_mountinfo(5).
 fn find(table: &str, device: Device) -> Option<Mount> {
     let number = format!("{}:{}", device.major, device.minor);
     table.lines().filter(|line| line.split(' ').nth(2) == Some(&number)).find_map(|line| {

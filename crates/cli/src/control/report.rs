@@ -1,4 +1,4 @@
-//! What is told of a mount that is served.
+//! The report about a mount that is served.
 
 use std::time::Duration;
 
@@ -9,36 +9,37 @@ use super::{Journaling, Served};
 use crate::cmd::stats::counters;
 use crate::json;
 
-/// The version of a report: a later one may have more in it, but nothing else under the same names.
+/// The version of a report. A later one may have more members, but no other meanings of the same
+/// names.
 const VERSION: u64 = 1;
 
-/// What is told of a mount, counted since it was made.
+/// The state and the counters of a mount, counted since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
-    /// What is mounted.
+    /// The name of the mounted image.
     pub(crate) image: String,
     /// The process that serves it.
     pub(crate) daemon: u32,
     /// How long it has been serving.
     pub(crate) uptime: Duration,
-    /// Nothing may be changed.
+    /// Whether the mount is read-only.
     pub(crate) read_only: bool,
-    /// What requests of the kernel come through.
+    /// The path on which requests of the kernel arrive.
     pub(crate) transport: String,
-    /// The words behind `-o` that it was mounted with.
+    /// The words behind `-o` with which it was mounted.
     pub(crate) options: String,
     /// How the volume's journal is used, if it has one.
     pub(crate) journaling: Option<Journaling>,
-    /// Where metrics are served.
+    /// The address at which metrics are served.
     pub(crate) metrics: Option<String>,
     /// The counters of caches and journal, by name.
     pub(crate) counters: Vec<(String, u64)>,
-    /// What was asked for.
+    /// The kinds of requests, with their counts, errors and durations.
     pub(crate) operations: Vec<Operation>,
 }
 
 impl Report {
-    /// How it is at present.
+    /// Returns the report of the present state.
     pub(super) fn of(served: &Served) -> Self {
         let counters = counters(&served.volume.stats());
         Self {
@@ -55,12 +56,12 @@ impl Report {
         }
     }
 
-    /// A counter; zero for one that this volume does not have.
+    /// Returns a counter; zero for one that this volume does not have.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         self.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
     }
 
-    /// As a line, to be [read](Self::read) again.
+    /// Returns the report as a line that [`read`](Self::read) reads again.
     pub(super) fn json(&self) -> String {
         json::line(|object| {
             object.raw("version", VERSION);
@@ -82,14 +83,14 @@ impl Report {
                 item.raw("errors", operation.errors);
                 item.raw("total_ns", operation.times.total());
                 item.raw("max_ns", operation.times.longest());
-                // Each bucket's number, and then what is in it.
+                // Each bucket's number, followed by its count.
                 let pairs = operation.times.counts().flat_map(|(bucket, count)| [bucket as u64, count]);
                 item.numbers("buckets", pairs);
             });
         })
     }
 
-    /// Reads a report. What is told by who serves is not believed to be in order.
+    /// Reads a report. It checks everything, because the serving process may be another user's.
     pub(super) fn read(line: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         if let Some(error) = value["error"].as_str() {
@@ -135,7 +136,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// An answer that says what is wrong with the request.
+/// Returns an answer that names the error of the request.
 pub(super) fn error_line(error: &str) -> String {
     json::line(|object| {
         object.raw("version", VERSION);

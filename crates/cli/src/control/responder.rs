@@ -1,9 +1,10 @@
-//! Answers requests that come over sockets: one thread, whatever comes.
+//! Answers requests on sockets, all of them in one thread.
 //!
-//! It waits for all its [`Service`]s and clients at once and never for one of them: reading and writing do not block, a request is of
-//! limited length, and a client has [`PATIENCE`] for all of it. Of a service so many clients are served at a time; one more takes the
-//! place of the one who has been there longest, so those who say nothing keep nobody out. A fault in an answer is the end of
-//! that connection only.
+//! The thread waits for all its [`Service`]s and clients at once and never for a single one.
+//! Reading and writing do not block, a request is of limited length, and a client has [`PATIENCE`]
+//! for its whole exchange. A service has at most `MAX_CLIENTS` clients at a time. One more replaces
+//! the oldest of them, so silent clients keep no others out. A panic in an answer ends that
+//! connection only.
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
@@ -15,19 +16,19 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long a client may take from when he comes until he has his answer.
+/// The time limit for a client, from its connection to the end of its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Clients of one service.
+/// The limit for the number of clients of one service.
 const MAX_CLIENTS: usize = 8;
-/// How long nobody is let in after that has failed, as it does where too many files are open.
+/// The pause after a failure to accept a client or to wait, as where too many files are open.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Where clients come in.
+/// A socket on which clients connect.
 pub(super) trait Listener: AsFd + Send {
-    /// Lets one in; `None` for who may not come in.
+    /// Accepts a client; `None` for one that may not ask.
     fn admit(&self) -> io::Result<Option<Box<dyn Stream>>>;
 
-    /// From now on, letting in fails where nobody waits.
+    /// Makes accepting fail where no client waits, instead of blocking.
     fn never_wait(&self) -> io::Result<()>;
 }
 
@@ -47,13 +48,13 @@ impl Listener for TcpListener {
 pub(super) trait Stream: Read + Write + AsFd + Send {}
 impl<T: Read + Write + AsFd + Send> Stream for T {}
 
-/// Gives the answer to a request, and may keep the connection that it came over.
+/// A function that returns the answer to a request, and may keep the connection that it came over.
 type Answer = Box<dyn Fn(&[u8], BorrowedFd<'_>) -> Vec<u8> + Send>;
 
-/// What listens, and what is answered there.
+/// A listener, and the answers for its clients.
 pub(super) struct Service {
     listener: Box<dyn Listener>,
-    /// What a request ends with.
+    /// The end of a request.
     end: &'static [u8],
     max_bytes: usize,
     answer: Answer,
@@ -61,7 +62,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// A request is everything up to `end`, or what came of it when it got too long or nothing more came.
+    /// Makes a service. A request is everything up to `end`. A request that grows longer than
+    /// `max_bytes`, or whose client stops sending, goes to `answer` as it is.
     pub(super) fn new(
         listener: impl Listener + 'static,
         end: &'static [u8],
@@ -75,11 +77,11 @@ impl Service {
         self.closed_until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Lets one in.
+    /// Accepts a client.
     fn admit(&mut self) -> Option<Box<dyn Stream>> {
         match self.listener.admit() {
             Ok(stream) => stream,
-            // He has gone again.
+            // The client has gone again.
             Err(error) if is_for_now(&error) || error.kind() == io::ErrorKind::ConnectionAborted => None,
             Err(_) => {
                 self.closed_until = Some(Instant::now() + PAUSE);
@@ -89,9 +91,9 @@ impl Service {
     }
 }
 
-/// Somebody who is being served.
+/// A client that is being served.
 struct Client {
-    /// By which service.
+    /// The index of its service.
     service: usize,
     stream: Box<dyn Stream>,
     request: Vec<u8>,
@@ -102,13 +104,13 @@ struct Client {
 
 /// Answers until it is dropped.
 pub(super) struct Responder {
-    /// The thread ends when this is closed, which it sees at the other end.
+    /// The signal to end: the thread sees at the other end that this is closed.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Responder {
-    /// Starts its thread.
+    /// Starts the thread of the responder.
     pub(super) fn open(services: Vec<Service>) -> io::Result<Self> {
         for service in &services {
             service.listener.never_wait()?;
@@ -130,7 +132,7 @@ impl Drop for Responder {
     }
 }
 
-/// What the thread has before it.
+/// The state of the thread.
 struct State {
     services: Vec<Service>,
     clients: Vec<Client>,
@@ -143,7 +145,7 @@ impl State {
                 Ok(what) => what,
                 Err(error) if is_for_now(&error) => continue,
                 Err(_) => {
-                    // Out of memory, at most.
+                    // The kernel is out of memory, at most.
                     thread::sleep(PAUSE);
                     continue;
                 }
@@ -166,7 +168,8 @@ impl State {
         }
     }
 
-    /// Waits until something is to be done: whether it is to stop, and at which services, and for which clients.
+    /// Waits until something is to be done. Returns whether the thread is to stop, which services
+    /// have a client to accept, and which clients are ready.
     fn wait(&self, stop: &UnixStream) -> io::Result<(bool, Vec<bool>, Vec<bool>)> {
         let mut files = vec![PollFd::new(stop, PollFlags::IN)];
         for service in &self.services {
@@ -201,7 +204,7 @@ impl State {
 }
 
 impl Client {
-    /// Reads or writes what is possible. False once that is all.
+    /// Reads or writes as much as possible. Returns false once the client is done.
     fn step(&mut self, service: &Service) -> bool {
         if self.answer.is_none() {
             match self.listen(service) {
@@ -225,11 +228,11 @@ impl Client {
         }
     }
 
-    /// Reads what is there; true when that is a request.
+    /// Reads the available bytes. Returns true when they complete a request.
     fn listen(&mut self, service: &Service) -> io::Result<bool> {
         let mut space = [0; 512];
         let len = self.stream.read(&mut space)?;
-        // An end may come in two parts.
+        // The end of a request may arrive in two parts.
         let seen = self.request.len().saturating_sub(service.end.len());
         self.request.extend_from_slice(&space[..len]);
         let mut parts = self.request[seen..].windows(service.end.len());
@@ -240,7 +243,7 @@ impl Client {
         Ok(len == 0 || self.request.len() > service.max_bytes)
     }
 
-    /// Writes what can be written; true when that is all.
+    /// Writes as much as possible. Returns true when the whole answer is written.
     fn speak(&mut self) -> io::Result<bool> {
         let answer = self.answer.as_deref().unwrap_or_default();
         while self.sent < answer.len() {
@@ -253,12 +256,12 @@ impl Client {
     }
 }
 
-/// It may work later.
+/// Returns whether the same call may succeed later.
 fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Rounded up, so that what is waited for has come.
+/// Converts a duration. It is rounded up, so that the deadline has passed after the wait.
 fn timespec(duration: Duration) -> Timespec {
     let duration = duration + Duration::from_millis(1);
     Timespec {
@@ -273,7 +276,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::path::PathBuf;
 
-    /// A responder that answers a request by its length and a lot of text.
+    /// Starts a responder that answers a request with its length and a lot of text.
     fn responder() -> (Responder, PathBuf, tempfile::TempDir) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
@@ -310,7 +313,7 @@ mod tests {
         let mut text = String::new();
         slow.read_to_string(&mut text).expect("it answers");
         assert!(text.starts_with("5\n") && text.len() == 1 << 20);
-        // Who says no more has asked.
+        // A client that shuts down its sending side has asked.
         let mut half = UnixStream::connect(&path).expect("it listens");
         half.write_all(b"half").expect("it is heard");
         half.shutdown(std::net::Shutdown::Write).expect("a half-closed socket");
@@ -322,11 +325,11 @@ mod tests {
     #[test]
     fn who_only_stands_there_keeps_nobody_out() {
         let (_responder, path, _dir) = responder();
-        // They say nothing, or half a request, or do not take their answer.
+        // The clients send nothing, or half a request, or do not read their answer.
         let connect = |_| UnixStream::connect(&path).expect("it listens");
         let mut idle: Vec<_> = (0..100).map(connect).collect();
         for (at, stream) in idle.iter_mut().enumerate() {
-            // Those who were sent away cannot.
+            // Disconnected clients cannot write.
             let _ = stream.write_all([&b""[..], b"ha", b"request\n"][at % 3]);
         }
         assert_eq!(ask(&path, b"hello\n"), "6");
@@ -341,7 +344,7 @@ mod tests {
         assert_eq!(ask(&path, b"hello\n"), "6");
     }
 
-    /// All of a client's time is bounded, and not that between two bytes of its request.
+    /// The limit is on a client's whole time, not on that between two bytes of its request.
     #[test]
     fn a_client_that_says_a_byte_now_and_then_is_sent_away() {
         let (_responder, path, _dir) = responder();

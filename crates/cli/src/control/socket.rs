@@ -1,12 +1,14 @@
-//! The socket: where it is, and who gets in.
+//! The socket: where it is, and which users can connect.
 //!
-//! Root's are in `/run/extern4`, a user's in `extern4` in the directory that the system keeps for
-//! him while he is logged in (`$XDG_RUNTIME_DIR`, `/run/user/UID`), and where there is none, as
-//! after su(1) or in a container, in `/tmp/extern4-UID`. All of these are for their owner only: a
-//! directory that another user made or may enter, or a link, is not used. A user who is root in a
-//! user namespace, as where users run containers, has his there, too, for root's is not his. A
-//! socket has the device number of its mount for a name, which no other mount has at that time; so
-//! one that is there already was left behind, and is replaced.
+//! The sockets of root are in `/run/extern4`. Those of another user are in `extern4` in the
+//! directory that the system keeps for the user's sessions (`$XDG_RUNTIME_DIR`, `/run/user/UID`).
+//! Where there is none, as after su(1) or in a container, they are in `/tmp/extern4-UID`. Each of
+//! these directories is for its owner only: the program uses no link, and no directory that another
+//! user made or may enter. Root of a user namespace, as where users run containers, cannot use the
+//! directory of root, and takes one of the others.
+//!
+//! The name of a socket is the device number of its mount, which no other mount has at that time.
+//! So a socket that has this name already was left behind, and is replaced.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -26,10 +28,10 @@ use rustix::process::geteuid;
 use super::mounts::{Device, Mount};
 use super::responder::{Listener, Stream};
 
-/// A socket that is there as long as this is.
+/// A socket that exists as long as this value.
 pub(super) struct Socket {
     path: PathBuf,
-    /// The socket as a file: as long as this is open, no other gets its inode number.
+    /// The socket as a file: as long as this is open, no other file gets its inode number.
     file: OwnedFd,
 }
 
@@ -52,7 +54,7 @@ impl Socket {
     fn open_in(dir: &Path, device: Device) -> io::Result<(Self, UnixListener)> {
         let _lock = lock(private_directory(dir)?)?;
         let path = dir.join(name(device));
-        // It gets its name when nobody else can open it.
+        // The socket gets its name only when no other user can open it.
         let made = dir.join(format!(".{}", std::process::id()));
         let _ = fs::remove_file(&made);
         let listener = UnixListener::bind(&made)?;
@@ -65,22 +67,23 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The number may be another mount's by now, and the socket, too. Whoever makes that holds
-        // the lock.
+        // Another mount may have the device number by now, and a socket of this name. A process
+        // that makes one holds the lock.
         let dir = self.path.parent().map(File::open);
         if let Some(Ok(dir)) = dir
             && let Ok(_lock) = lock(dir)
             && let (Ok(found), Ok(own)) = (lstat(&self.path), fstat(&self.file))
             && (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
         {
-            // What is left behind harms nobody.
+            // A socket that is left behind does no harm: the next one of this name replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Keeps others of this program from changing what is in a directory, who do so for a moment only,
-/// as long as it is open.
+/// Locks a directory as long as the returned file is open. Other processes of this program change
+/// nothing in it meanwhile, and hold the lock for a moment only. Fails if the lock is not free
+/// within two seconds.
 fn lock(dir: File) -> io::Result<File> {
     let mut result = Ok(());
     for _ in 0..40 {
@@ -93,7 +96,7 @@ fn lock(dir: File) -> io::Result<File> {
     Ok(result.map(|()| dir)?)
 }
 
-/// Makes a directory that only its owner can use, if it is not there; opens it.
+/// Makes a directory that only its owner can use, if there is none, and opens it.
 fn private_directory(dir: &Path) -> io::Result<File> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -109,16 +112,16 @@ fn name(device: Device) -> String {
     format!("{}:{}", device.major, device.minor)
 }
 
-/// Whether only `owner` and root can change or enter `dir`, which is no link.
+/// Returns whether `dir` is a directory, no link, that only `owner` and root can change or enter.
 fn is_private(dir: &Path, owner: u32) -> bool {
     fs::symlink_metadata(dir)
         .is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
 }
 
-/// Where the sockets of `owner` may be, as far as `user` can tell.
+/// Returns the directories where the sockets of `owner` may be, as far as `user` can tell.
 fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
-    // Who has become root as somebody else may have that one's.
+    // A user who became root, as with su(1), may still have the variable of the user before.
     let is_his = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.uid() == user);
     let own = own.filter(|dir| owner == user && is_his(dir)).map(|dir| dir.join("extern4"));
     let last = PathBuf::from(format!("/tmp/extern4-{owner}"));
@@ -133,12 +136,12 @@ fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
 pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     let dirs = directories(mount.owner, geteuid().as_raw());
-    // In `/tmp` any user can make a directory; the others are below one that is the owner's or
-    // root's.
+    // In `/tmp` any user can make a directory; the others are below one that belongs to the owner
+    // or to root.
     let is_safe = |dir: &Path| dir.parent() != Some(Path::new("/tmp")) || is_private(dir, mount.owner);
     for dir in dirs.into_iter().filter(|dir| is_safe(dir)) {
         match connect_at_once(&dir.join(name(mount.device))) {
-            // Another directory may have it.
+            // The socket may be in another directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => result = Err(error),
             Ok(stream) => {
@@ -148,7 +151,7 @@ pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
         }
     }
     let stream = result?;
-    // The directory is the other user's: the name may be a link to the socket of another service.
+    // The directory belongs to the other user: the name may be a link to another service's socket.
     if getsockopt(&stream, sockopt::PeerCredentials)?.uid() != mount.owner {
         return Err(io::Error::other(format!("its socket is not one of user {}", mount.owner)));
     }
@@ -162,14 +165,15 @@ fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// Whether who is at the other end may ask.
+/// Returns whether the process that connected may ask.
 fn may_ask(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, sockopt::PeerCredentials);
     peer.is_ok_and(|peer| is_admitted(peer.uid(), geteuid().as_raw()))
 }
 
-/// The mode of the socket says the same; that of a socket whose directory somebody opened up does
-/// not count.
+/// Returns whether a process of user `peer` may ask one of user `own`: only that user and root may.
+/// The mode of the socket has the kernel refuse all others. This check holds also where the mode of
+/// the socket or of its directory was changed.
 fn is_admitted(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
@@ -227,7 +231,7 @@ mod tests {
         assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 0);
     }
 
-    /// Where numbers of inodes are used again at once, as in ext4.
+    /// Where inode numbers are reused at once, as in ext4.
     #[test]
     fn a_socket_that_was_replaced_leaves_a_later_one_alone() {
         let parent = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! What happened in a mount, as tables for people and members for scripts: since it was made, or between two reports.
+//! The activity of a mount, as tables for people and members for scripts: since it was mounted, or
+//! between two reports.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use super::report::Report;
 use crate::json::Object;
 use crate::text::{escape, human};
 
-/// What happened in a while.
+/// The activity of a mount in a period.
 pub(crate) struct Activity {
     while_seconds: f64,
-    /// Those that were most, first.
+    /// The operations, the most frequent first.
     operations: Vec<Operation>,
     blocks: Share,
     names: Share,
@@ -23,19 +24,19 @@ pub(crate) struct Activity {
     bytes_logged: u64,
 }
 
-/// So many of so many.
+/// A part of a whole, both counted.
 struct Share {
     part: u64,
     whole: u64,
 }
 
 impl Activity {
-    /// All that has happened so far.
+    /// Returns the activity since the mount.
     pub(crate) fn since_mount(report: &Report) -> Self {
         Self::between(&Report::default(), report)
     }
 
-    /// What has happened between two reports.
+    /// Returns the activity between two reports.
     pub(crate) fn between(earlier: &Report, later: &Report) -> Self {
         let came = |name: &str| later.counter(name).saturating_sub(earlier.counter(name));
         let hits = came("block_hits");
@@ -59,13 +60,14 @@ impl Activity {
         if self.while_seconds > 0.0 { count as f64 / self.while_seconds } else { 0.0 }
     }
 
-    /// How many operations of all kinds there were a second.
+    /// Returns how many operations of all kinds there were a second.
     pub(crate) fn all_per_second(&self) -> f64 {
         let counts = self.operations.iter().map(|operation| operation.times.count());
         self.per_second(counts.fold(0, u64::saturating_add))
     }
 
-    /// The operations that were most, a line each, below a line of headings: as many as there were, or a second.
+    /// Returns a table of the `most` most frequent operations, a line each below a line of
+    /// headings. The counts are totals, or per second.
     pub(crate) fn operations(&self, per_second: bool, most: usize) -> String {
         let (count, errors) = if per_second { ("ops/s", "errors/s") } else { ("count", "errors") };
         let mut text = line("operation", [count, errors, "p50", "p90", "p99", "max"].map(str::to_owned));
@@ -81,7 +83,7 @@ impl Activity {
         text
     }
 
-    /// What the caches and the journal did, a line each.
+    /// Returns the lines about the caches and the journal.
     pub(crate) fn rest(&self) -> String {
         let percent = |share: &Share| match share.rate() {
             Some(rate) => format!("{:.1} %", rate * 100.0),
@@ -98,18 +100,19 @@ impl Activity {
         )
     }
 
-    /// The shares that the caches had, with their names: of the blocks of metadata that were looked at; and of the walks of paths,
-    /// those for which the file system was asked for no name.
+    /// Returns the hit rates of the caches, with their names. One is of the metadata blocks that
+    /// were looked up. The other is of path walks: a hit is one that asked the file system for no
+    /// name.
     pub(crate) fn rates(&self) -> [(&'static str, Option<f64>); 2] {
         [("block_hit_rate", self.blocks.rate()), ("name_hit_rate", self.names.rate())]
     }
 
-    /// How many operations a commit made durable, on average.
+    /// Returns how many operations a commit made durable, on average.
     fn handles_per_commit(&self) -> Option<f64> {
         (self.commits > 0).then(|| self.handles as f64 / self.commits as f64)
     }
 
-    /// All of it but the operations.
+    /// Writes everything but the operations.
     pub(crate) fn write(&self, object: &mut Object<'_>) {
         object.raw("operations_per_second", Decimal(self.all_per_second()));
         self.rates().into_iter().for_each(|(name, rate)| object.maybe(name, rate.map(Decimal)));
@@ -118,7 +121,7 @@ impl Activity {
         object.raw("flushes_per_second", Decimal(self.per_second(self.flushes)));
     }
 
-    /// The operations.
+    /// Writes the operations.
     pub(crate) fn write_operations(&self, object: &mut Object<'_>) {
         object.objects("operations", &self.operations, |operation, item| {
             item.text("name", &operation.name);
@@ -132,13 +135,13 @@ impl Activity {
 }
 
 impl Share {
-    /// `None` if there was nothing.
+    /// Returns the part divided by the whole, or `None` if the whole is zero.
     fn rate(&self) -> Option<f64> {
         (self.whole > 0).then(|| self.part as f64 / self.whole as f64)
     }
 }
 
-/// A number with as many digits as mean something.
+/// A number that is written with four decimals, which is as many as mean something.
 struct Decimal(f64);
 
 impl std::fmt::Display for Decimal {
@@ -172,7 +175,7 @@ fn line(name: &str, columns: [String; 6]) -> String {
     format!("{name:<18}{columns}\n")
 }
 
-/// A duration with three digits.
+/// Returns a duration with three digits.
 fn short(nanoseconds: Option<u64>) -> String {
     let Some(nanoseconds) = nanoseconds else { return "-".to_owned() };
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
@@ -184,7 +187,7 @@ fn short(nanoseconds: Option<u64>) -> String {
     format!("{amount:.digits$}{name}")
 }
 
-/// Who has files open, on a line.
+/// Returns a line with the processes that have files open.
 pub(crate) fn open_files(holders: &[Holder], most: usize) -> String {
     let mut text = format!("files    {} open", total(holders));
     for (at, Holder { pid, command, open_files }) in holders.iter().take(most).enumerate() {
@@ -194,7 +197,7 @@ pub(crate) fn open_files(holders: &[Holder], most: usize) -> String {
     text + if holders.len() > most { ", ...\n" } else { "\n" }
 }
 
-/// A time as a clock shows it.
+/// Returns a time as a clock shows it.
 pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
@@ -237,7 +240,7 @@ mod tests {
         let nothing = Activity::between(&later, &later);
         assert_eq!(nothing.operations(true, 9).lines().count(), 1);
         assert!(nothing.rest().contains("blocks -") && nothing.rest().contains(" - operations a commit"));
-        // A counter that has been set back is no reason to fail.
+        // A counter that was reset is no reason to fail.
         assert!(Activity::between(&later, &earlier).all_per_second() < 1e-9);
     }
 

@@ -1,4 +1,4 @@
-//! Waiting for the end of a mount: whether all that was written has become durable.
+//! Waiting for the end of a mount: whether all written data became durable.
 //!
 //! ```text
 //! extern4 umount -- "extern4/1 end\n" -> socket -> responder
@@ -22,15 +22,17 @@ const END: &str = "extern4/1 end";
 const WAITS: &str = "waits";
 const ENDED: &str = "ended";
 const LOST: &str = "lost: ";
-/// Connections that are kept. One more takes the place of the first, which may have given up.
+/// The limit for the connections that are kept. One more replaces the first, whose client may have
+/// given up.
 const MOST: usize = 8;
 
-/// The connections of those who wait, in the process that serves the mount.
+/// The connections of waiting clients, in the process that serves the mount.
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<Vec<OwnedFd>>);
 
 impl Waiting {
-    /// The answer to a request, if it is one to wait; the connection is kept then.
+    /// Returns the answer to a request to wait, and keeps the connection. `None` for any other
+    /// request.
     pub(super) fn answer(&self, request: &[u8], from: BorrowedFd<'_>) -> Option<String> {
         if request.trim_ascii_end() != END.as_bytes() {
             return None;
@@ -44,28 +46,29 @@ impl Waiting {
         Some(format!("{WAITS}\n"))
     }
 
-    /// Tells all who wait how the mount has ended: what was lost, if anything.
+    /// Tells all waiting clients how the mount has ended, with the reason if data were lost.
     pub(crate) fn tell(&self, lost: Option<&str>) {
         let text = lost.map_or(ENDED.to_owned(), |why| format!("{LOST}{}", why.replace('\n', " ")));
         for stream in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A client that has gone does not hear it.
+            // A client that has gone does not receive it.
             let _ = UnixStream::from(stream).write_all(format!("{text}\n").as_bytes());
         }
     }
 }
 
-/// A connection over which the end of a mount is told.
+/// A connection on which the serving process tells the end of a mount.
 pub(crate) struct Listener(UnixStream);
 
 impl Listener {
-    /// Asks the process that serves the mount on `dir`; `None` if that cannot be asked.
+    /// Asks the process that serves the mount on `dir`. Returns `None` if it cannot be asked.
     pub(crate) fn of(dir: &Path) -> Option<Self> {
         let stream = socket::connect(&client::find(dir).ok()?).ok()?;
         let (stream, answer) = client::exchange(stream, END, Instant::now() + PATIENCE).ok()?;
         (answer == WAITS.as_bytes()).then_some(Self(stream))
     }
 
-    /// What was lost, once the process has ended.
+    /// Waits for the end of the mount. Returns the reason if data were lost, or if the process
+    /// ended without an answer.
     pub(crate) fn lost(mut self) -> Option<String> {
         let line = client::line(&mut self.0, Instant::now() + PATIENCE).unwrap_or_default();
         if line == ENDED.as_bytes() {

@@ -1,11 +1,12 @@
-//! Having the process that serves a mount open its volume for writing, for `mount -o remount,rw`.
+//! Has the process that serves a mount open its volume for writing, for `mount -o remount,rw`.
 //!
 //! ```text
-//! extern4 mount -- "extern4/1 write\n" -> socket -> responder -> a thread: Volume::set_read_only(false)
+//! extern4 mount -- "extern4/1 write\n" -> socket -> responder
+//!                                         -> a thread: Volume::set_read_only(false)
 //!               <- "writes\n", or "refused: " and the reason ----
 //! ```
 //!
-//! That takes as long as the journal is long, so the responder goes on with other requests meanwhile.
+//! A long journal makes that slow, so the responder goes on with other requests meanwhile.
 
 use std::io::Write as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -25,11 +26,12 @@ use crate::text::escape;
 const WRITE: &str = "extern4/1 write";
 const WRITES: &str = "writes";
 const REFUSED: &str = "refused: ";
-/// How long a client waits. A host that may have died is waited for longer than others, and a
-/// journal can be long.
+/// The time limit for a client. It is long because a journal can be long, and because the process
+/// waits longer where another host may have died.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Begins to do what is asked for, if it is that; the connection is answered then.
+/// Starts opening the volume for writing, if that is the request. The new thread answers on the
+/// connection.
 pub(super) fn begin(volume: &Volume, request: &[u8], from: BorrowedFd<'_>) -> Option<String> {
     if request.trim_ascii_end() != WRITE.as_bytes() {
         return None;
@@ -39,7 +41,7 @@ pub(super) fn begin(volume: &Volume, request: &[u8], from: BorrowedFd<'_>) -> Op
         let answer = move || tell(stream, &answer(&volume));
         thread::Builder::new().name("remount".to_owned()).spawn(answer)
     });
-    // An empty answer: the thread's own follows.
+    // An empty answer: the thread's own answer follows.
     Some(begun.map_or_else(|error| format!("{REFUSED}{error}\n"), |_| String::new()))
 }
 
@@ -57,11 +59,12 @@ fn answer(volume: &Volume) -> String {
 
 fn tell(stream: OwnedFd, text: &str) {
     let mut stream = UnixStream::from(stream);
-    // A client that has gone does not hear it.
+    // A client that has gone does not receive it.
     let _ = stream.set_nonblocking(false).and_then(|()| stream.write_all(format!("{text}\n").as_bytes()));
 }
 
-/// Asks for it. Returns why it was refused, or nothing if the volume can be written to now.
+/// Asks for the volume to be opened for writing. Returns the reason of a refusal, or `None` if the
+/// volume can be written to now.
 pub(crate) fn ask(mount: &Mount) -> Result<Option<String>, Error> {
     let (_, answer) = client::exchange(socket::connect(mount)?, WRITE, Instant::now() + PATIENCE)?;
     if answer == WRITES.as_bytes() {

@@ -1,7 +1,7 @@
 //! Names in columns, as `ls` lays them out on a terminal.
 
-/// How `widths` go into columns of a line `line` wide, read downwards: the number of rows, and each column's width
-/// without the two spaces that follow it.
+/// Lays `widths` out in columns of a line `line` wide, read downwards. Returns the number of rows,
+/// and each column's width without the two spaces that follow it.
 fn layout(widths: &[usize], line: usize) -> (usize, Vec<usize>) {
     let most = widths.len().min(line / 3).max(1);
     for columns in (2..=most).rev() {
@@ -16,7 +16,7 @@ fn layout(widths: &[usize], line: usize) -> (usize, Vec<usize>) {
     (widths.len(), vec![widths.iter().copied().max().unwrap_or(0)])
 }
 
-/// The cells, each with its width, in columns of a line `line` wide.
+/// Returns the cells, each with its width, in columns of a line `line` wide.
 pub(crate) fn columns(cells: &[(Vec<u8>, usize)], line: usize) -> Vec<u8> {
     let widths: Vec<_> = cells.iter().map(|(_, width)| *width).collect();
     let (rows, column_widths) = layout(&widths, line);

@@ -1,6 +1,6 @@
 //! Sizes for people.
 
-/// `bytes` with a binary unit as `ls -h` writes it: rounded up, one decimal below ten.
+/// Returns `bytes` with a binary unit as `ls -h` writes it: rounded up, one decimal below ten.
 pub(crate) fn human(bytes: u64) -> String {
     human_wide(u128::from(bytes))
 }
@@ -24,7 +24,7 @@ fn human_wide(bytes: u128) -> String {
     format!("{}E", bytes.div_ceil(1 << 60))
 }
 
-/// `bytes` in units of `unit`, rounded up as `du` and `df` do.
+/// Returns `bytes` in units of `unit`, rounded up as `du` and `df` do.
 pub(crate) fn units(bytes: u64, unit: u64) -> u64 {
     bytes.div_ceil(unit)
 }

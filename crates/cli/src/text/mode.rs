@@ -37,7 +37,7 @@ impl fmt::Display for ModeText {
     }
 }
 
-/// The letter `ls -l` and `find -type` use.
+/// Returns the letter that `ls -l` and `find -type` use.
 pub(crate) const fn type_letter(kind: FileType) -> u8 {
     match kind {
         FileType::Regular => b'-',
@@ -50,7 +50,7 @@ pub(crate) const fn type_letter(kind: FileType) -> u8 {
     }
 }
 
-/// The type in words, as `stat` writes it.
+/// Returns the type in words, as `stat` writes it.
 pub(crate) const fn type_name(kind: FileType, size: u64) -> &'static str {
     match kind {
         FileType::Regular if size == 0 => "regular empty file",
@@ -64,7 +64,7 @@ pub(crate) const fn type_name(kind: FileType, size: u64) -> &'static str {
     }
 }
 
-/// The permission bits as an octal number of four digits.
+/// Returns the permission bits as an octal number of four digits.
 pub(crate) fn octal_mode(mode: u32) -> String {
     format!("{:04o}", mode & 0o7777)
 }

@@ -1,7 +1,8 @@
 //! Names on a terminal.
 //!
-//! A name in a volume is any bytes but `/` and NUL, so one may hold a terminal's control sequences. Nothing that is
-//! printed for people lets such bytes through: [`escape`] writes them as C does, [`shell_quote`] as a shell reads them.
+//! A name in a volume is any bytes but `/` and NUL, so it may hold a terminal's control sequences.
+//! Output for people contains no such bytes: [`escape`] writes them as C does, [`shell_quote`] as a
+//! shell reads them.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -14,8 +15,8 @@ fn is_plain(bytes: &[u8]) -> bool {
         || std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_printable))
 }
 
-/// The name with everything that is not printable as a C escape: `\n`, `\033`. A backslash stays as it is, so the
-/// form is for reading only.
+/// Returns the name with every character that is not printable as a C escape: `\n`, `\033`. A
+/// backslash stays as it is, so the form is for reading only.
 pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
     if is_plain(bytes) {
         return String::from_utf8_lossy(bytes);
@@ -34,7 +35,7 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// [`escape`] where the result goes to a terminal, else the bytes themselves.
+/// Returns the [`escape`]d form where the result goes to a terminal, else the bytes themselves.
 pub(crate) fn escape_bytes(bytes: &[u8], terminal: bool) -> Cow<'_, [u8]> {
     if !terminal {
         return Cow::Borrowed(bytes);
@@ -54,7 +55,7 @@ fn push_escape(text: &mut String, byte: u8) {
     }
 }
 
-/// The name of a place in quotes, as GNU's tools write it in messages: `'a b'`, `"it's"`.
+/// Returns the name of a place in quotes, as GNU's tools write it in messages: `'a b'`, `"it's"`.
 pub(crate) fn quoted(place: impl Display) -> String {
     let text = place.to_string();
     match text.contains('\'') {
@@ -64,8 +65,8 @@ pub(crate) fn quoted(place: impl Display) -> String {
     }
 }
 
-/// The name as a shell reads it back, quoted only where it has to be: `'a b'`, `'a'$'\n''b'`. The form `ls` uses on a
-/// terminal.
+/// Returns the name as a shell reads it back, quoted only where it has to be: `'a b'`,
+/// `'a'$'\n''b'`. `ls` uses this form on a terminal.
 pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
     let plain = is_plain(name);
     if plain && !name.is_empty() && !needs_quotes(name) {
@@ -89,7 +90,8 @@ pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(quoted.finish())
 }
 
-/// Characters that mean something to a shell, anywhere or at the start of a word.
+/// Returns whether the name has characters that mean something to a shell, anywhere or at the start
+/// of a word.
 fn needs_quotes(name: &[u8]) -> bool {
     matches!(name[0], b'#' | b'~')
         || name.iter().any(|byte| {
@@ -154,7 +156,7 @@ impl Quoted {
     }
 }
 
-/// How many columns a printable text takes on a terminal.
+/// Returns how many columns a printable text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(|c| c.width().unwrap_or(0)).sum() }
 }

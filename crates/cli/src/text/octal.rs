@@ -1,6 +1,6 @@
-//! Names as `getfacl` and `getfattr` write them, for their siblings that set to read back.
+//! Names as `getfacl` and `getfattr` write them, and as `setfacl` and `setfattr` read them back.
 
-/// How a backslash is written; each of the two tools has its way.
+/// The two forms of a backslash, one for each tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backslash {
     /// `\\`, as `getfacl` does.
@@ -9,7 +9,8 @@ pub(crate) enum Backslash {
     Octal,
 }
 
-/// Appends a name with line ends and `special` bytes as `\ooo`; for a terminal, with all that is not printable so.
+/// Appends a name with line ends and `special` bytes as `\ooo`; for a terminal, also every byte
+/// that is not printable.
 pub(crate) fn push_octal(
     out: &mut Vec<u8>,
     name: &[u8],
@@ -42,7 +43,7 @@ fn push(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(format!("\\{byte:03o}").as_bytes());
 }
 
-/// The name that was written so, in either way.
+/// Returns the name that was written in either form.
 pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -50,7 +51,8 @@ pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
         let octal = after.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
         rest = match (byte, octal, after) {
             (b'\\', Some(digits), _) => {
-                // Three digits can say more than a byte holds; like the tools, no more than that is taken.
+                // Three digits can hold more than a byte; like the tools, this keeps the low eight
+                // bits.
                 name.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8) | (digit - b'0')));
                 &after[3..]
             }

@@ -1,10 +1,10 @@
-//! Times in the time zone of whoever reads them: `TZ`, or the system's.
+//! Times in the time zone of the reader: `TZ`, or the system's.
 
 use extern4::Timespec;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-/// Half of the mean Gregorian year, which is what `ls` takes for recent.
+/// Half of the mean Gregorian year: `ls` calls a file recent up to this age.
 const RECENT_SECONDS: i64 = 31_556_952 / 2;
 
 /// Writes times as `ls -l` does.
@@ -14,29 +14,29 @@ pub(crate) struct ListTime {
 }
 
 impl ListTime {
-    /// Times as seen now.
+    /// Returns a writer for which the present is now.
     pub(crate) fn new() -> Self {
         Self { zone: TimeZone::system(), now: Timestamp::now().as_second() }
     }
 
-    /// With the time of day for a recent time, else with the year.
+    /// Returns the time, with the time of day if it is recent, else with the year.
     pub(crate) fn format(&self, time: Timespec) -> String {
         let recent = time.sec > self.now - RECENT_SECONDS && time.sec <= self.now;
         format(&self.zone, time, if recent { "%b %e %H:%M" } else { "%b %e  %Y" })
     }
 }
 
-/// The time in full, as `stat` writes it: `2024-02-29 12:00:00.123456789 +0100`.
+/// Returns the time in full, as `stat` writes it: `2024-02-29 12:00:00.123456789 +0100`.
 pub(crate) fn full_time(time: Timespec) -> String {
     format(&TimeZone::system(), time, "%Y-%m-%d %H:%M:%S.%9f %z")
 }
 
-/// The time to the second, for people: `2024-02-29 12:00:00 +0100`.
+/// Returns the time to the second, for people: `2024-02-29 12:00:00 +0100`.
 pub(crate) fn iso_time(seconds: i64) -> String {
     format(&TimeZone::system(), Timespec { sec: seconds, nsec: 0 }, "%Y-%m-%d %H:%M:%S %z")
 }
 
-/// A time that no calendar reaches is written in seconds.
+/// Formats a time. A time outside the calendar is written in seconds.
 fn format(zone: &TimeZone, time: Timespec, pattern: &str) -> String {
     match zoned(zone, time) {
         Some(zoned) => zoned.strftime(pattern).to_string(),

@@ -1,10 +1,10 @@
-//! `getfacl` and `getfattr`, beside those of Linux.
+//! `getfacl` and `getfattr`, compared with those of Linux.
 
 use extern4_testkit::tools::find;
 
 use crate::run::{assert_same, everything, extern4, machine, ok, tool};
 
-/// The paragraphs about files, sorted.
+/// Returns the paragraphs about files, sorted.
 fn paragraphs(output: &[u8]) -> Vec<String> {
     let text = output.escape_ascii().to_string().replace("\\n", "\n").replace("# file: ./", "# file: ");
     let mut all: Vec<_> =

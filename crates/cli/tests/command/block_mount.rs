@@ -12,7 +12,7 @@ use crate::mounting::{
 };
 use crate::run::{extern4, failed, ok, partitioned};
 
-/// What stands for an image in the mount table: its type, and its source.
+/// Returns a mount's entry in the mount table: its type, and its source.
 fn mounted(dir: &Path) -> (String, String) {
     let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
     let dir = dir.to_str().expect("a plain name");
@@ -21,7 +21,7 @@ fn mounted(dir: &Path) -> (String, String) {
     (word(2), word(0))
 }
 
-/// What the kernel says of loop devices for a file.
+/// Returns the loop devices of a file, as the kernel lists them.
 fn loop_devices(image: &Path) -> Vec<fs::DirEntry> {
     let devices = fs::read_dir("/sys/block").expect("block devices").map(|entry| entry.expect("an entry"));
     let stands_for_it = |entry: &fs::DirEntry| {
@@ -45,11 +45,11 @@ fn all_of_a_volume_is_synced() {
         let dir = image.scratch().join("mnt");
         let mut child = in_foreground(&image, &dir, &format!("{transport},commit=3600"));
         fs::write(dir.join("file"), "synced").expect("a file");
-        // Not of the file: of the file system.
+        // This syncs the file system, not the file.
         rustix::fs::syncfs(File::open(&dir).expect("a directory")).expect("it is synced");
         fs::write(dir.join("later"), "lost").expect("a file");
         child.kill().and_then(|()| child.wait()).expect("it is killed");
-        // It is still mounted, but by nobody.
+        // It is still mounted, but no process serves it.
         assert_eq!(loop_devices(&image.path).len(), 1);
         ok(extern4(&image, ["recover", "disk.img"]));
         assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"file\nlost+found\n");
@@ -59,7 +59,7 @@ fn all_of_a_volume_is_synced() {
     }
 }
 
-/// The journal is to be replayed: `RECOVER` among the incompatible features.
+/// Returns whether the journal is to be replayed: `RECOVER` among the incompatible features.
 fn needs_recovery(image: &Path) -> bool {
     fs::read(image).expect("an image")[1024 + 0x60] & 4 != 0
 }
@@ -83,7 +83,7 @@ fn umount_waits_for_the_volume() {
             assert!(refused.contains(" has it open"), "{refused}");
             patiently(&["umount"], &served.dir);
             assert!(!needs_recovery(&image.path), "round {round}");
-            // Nobody has it any more.
+            // No process has it open any more.
             ok(extern4(&image, ["touch", "disk.img:/touched"]));
             served.forget();
         }

@@ -1,4 +1,5 @@
-//! Where blocks of files are: `FIBMAP` in mounts of block devices, and `swapon(2)`, which trusts it.
+//! The locations of a file's blocks: `FIBMAP` in mounts of block devices, and `swapon(2)`, which
+//! trusts it.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,8 @@ use crate::run::tool;
 const SMALL_BLOCKS: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "1024"]);
 const INDIRECT: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext2", "-b", "4096"]);
 
-/// `perl -e FIBMAP FILE COUNT`: the block size, and where so many blocks are. The numbers are FIGETBSZ and FIBMAP.
+/// `perl -e FIBMAP FILE COUNT`: prints the block size, and where `COUNT` blocks are. The numbers
+/// are FIGETBSZ and FIBMAP.
 const FIBMAP: &str = r#"
     sysopen(my $file, $ARGV[0], 0) or die "open: $!";
     my $size = pack("i", 0);
@@ -28,7 +30,7 @@ fn fibmap(dir: &Path, name: &str, count: usize) -> Vec<u64> {
     said.split_whitespace().map(|number| number.parse().expect("a number")).collect()
 }
 
-/// Files with holes, with room that was never written, inside an inode, and whole ones.
+/// Makes files with holes, with unwritten extents, inside an inode, and whole ones.
 fn make(dir: &Path) {
     let script = "head -c 100000 /dev/urandom > whole; sync whole
         head -c 4096 /dev/urandom > holes; head -c 5000 /dev/urandom | dd of=holes bs=1 seek=20480 conv=notrunc status=none
@@ -78,8 +80,8 @@ fn contents_that_go_through_the_journal_have_no_place() {
     sound(&image);
 }
 
-/// `perl -e SWAP FILE` swaps pages out to a file and in again. The numbers are those of swapon(2), swapoff(2), and of madvise(2) with
-/// `MADV_PAGEOUT`. Prints how much of the file was used.
+/// `perl -e SWAP FILE` swaps pages out to a file and in again. The numbers are those of swapon(2),
+/// swapoff(2), and of madvise(2) with `MADV_PAGEOUT`. Prints how much of the file was used.
 const SWAP: &str = r#"
     use POSIX;
     my $arm = (POSIX::uname())[4] eq "aarch64";
@@ -113,7 +115,8 @@ fn a_file_of_a_mount_is_swapped_to_where_that_is_safe() {
     if !can_mount() || !can_run(&needs) || !Path::new("/proc/swaps").exists() {
         return;
     }
-    // Where pages are larger, or a volume's blocks smaller, or there is no block device, or blocks move, it is refused.
+    // The mount refuses it where pages are larger, a volume's blocks are smaller, there is no block
+    // device, or blocks move.
     let is_usual = rustix::param::page_size() == 4096;
     let cases = [
         (EMPTY, "rw", is_usual),

@@ -12,7 +12,8 @@ use extern4_testkit::tree::{self, Tree};
 use crate::mounting::copy_command;
 use crate::run::{everything, extern4, extern4_in, failed, machine, ok, tool};
 
-/// What a copy can keep: inode numbers become those of the first name, and what a copy has of its own is left out.
+/// Returns the attributes that a copy can keep. Inode numbers become those of the first name, and
+/// attributes that are the copy's own are left out.
 pub(crate) fn copied(root: &Path) -> Tree {
     let mut tree = tree::from_mount(root);
     tree.entries.retain(|path, _| !path.starts_with(b"/lost+found"));
@@ -27,7 +28,7 @@ pub(crate) fn copied(root: &Path) -> Tree {
         if entry.kind == tree::Kind::Directory {
             entry.size = 0;
         }
-        // A page that somebody has read is data to the kernel, also where nothing was written.
+        // The kernel counts a page in its cache as data, also in a hole.
         entry.content.iter_mut().for_each(|content| content.data = None);
     }
     tree
@@ -154,7 +155,7 @@ fn links_in_the_destination_are_not_followed() {
     ok(extern4(&image, ["cp", "-r", "disk.img:/home/.", "out"]));
     assert_eq!(std::fs::read_to_string(at("outside/file")).expect("a file"), "mine");
     assert!(std::fs::symlink_metadata(at("out/ann/notes.txt")).expect("a copy").is_file());
-    // A link where a directory has to be is refused.
+    // A link in the place of a directory is refused.
     std::fs::remove_dir_all(at("out/ann")).expect("remove");
     std::os::unix::fs::symlink("../outside", at("out/ann")).expect("a link");
     let errors = failed(&extern4(&image, ["cp", "-r", "disk.img:/home/.", "out"]), 1);
@@ -249,7 +250,8 @@ fn without_root_owners_are_given_up_once() {
         return;
     }
     let at = |path: &str| image.scratch().join(path);
-    // The test's own directories let nobody else in, so the image, the command and the copy go where anybody may.
+    // Other users may not enter the test's own directories, so the image, the command and the copy
+    // go to an open one.
     let open = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o777)).expect("a mode");
     std::fs::copy(at("disk.img"), open.path().join("disk.img")).expect("a copy");
@@ -280,7 +282,7 @@ fn without_root_owners_are_given_up_once() {
     assert_eq!(mode & 0o7777, 0o640);
 }
 
-/// Whether this test may change who it is.
+/// Returns whether this test may change its user.
 fn rootly() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -10,7 +10,7 @@ use crate::copying::copied;
 use crate::run::{assert_same, extern4, failed, machine, ok, sorted, tool};
 use crate::writing::{empty, quietly, said, sound, stat};
 
-/// A directory of the host with everything a copy keeps.
+/// Makes a directory of the host with everything a copy keeps; returns whether root made it.
 fn host_tree(image: &Image) -> bool {
     let root = image.scratch().join("tree");
     std::fs::create_dir(&root).expect("a directory");
@@ -46,7 +46,8 @@ fn an_archive_copy_into_a_volume_is_the_same_tree() {
     }
 }
 
-/// What `find` sees below a directory, sorted; without the sizes of directories, which are the file systems' own.
+/// Lists the entries below a directory as `find` sees them, sorted; without the sizes of
+/// directories, which depend on the file system.
 fn listed(directory: &Path) -> Vec<String> {
     let directories = ["(", "-type", "d", "-printf", "%y %m %U %T@ %P\n", ")"];
     let others = ["-o", "-printf", "%y %m %U %n %s %T@ %P\n"];
@@ -57,7 +58,7 @@ fn listed(directory: &Path) -> Vec<String> {
 fn trees_are_copied_with_few_open_files() {
     let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-N", "8192"]).build();
     let root = image.scratch().join("tree");
-    // Deeper than there may be open files, with something on both sides of each way down.
+    // Deeper than there may be open files, with files on both sides of each way down.
     let mut deep = root.join("deep");
     for level in 0..1200 {
         std::fs::create_dir_all(&deep).expect("a directory");
@@ -107,7 +108,7 @@ fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
     sound(&image);
 }
 
-/// A file with a name in `one` and some in `two`, where there is another file of the first name.
+/// Makes a file with one name in `one` and others in `two`, where another file has the first name.
 fn names_in_common(image: &Image) -> [&'static str; 2] {
     let at = |path: &str| image.scratch().join(path);
     for directory in ["one", "two"] {
@@ -148,7 +149,7 @@ fn a_name_that_two_sources_have_is_the_last_ones_and_other_links_are_not_led_the
     archive(&sources, "out");
     archive(&["out"], "disk.img:/");
     right("disk.img:/out/");
-    // A file that is named twice has been copied already.
+    // A file that the command line names twice has been copied already.
     for to in ["disk.img:/", "out"] {
         archive(&["disk.img:/tree/two/link0", "disk.img:/tree/one/name", "disk.img:/tree/two/link0"], to);
     }
@@ -188,7 +189,7 @@ fn what_pipes_and_devices_say_is_copied_unless_trees_are() {
     assert_eq!(stat(&image, "%F", "disk.img:/null"), "regular empty file");
     assert_eq!(said(&image, &["cat", "disk.img:/text"]), "text\n");
     assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
-    // Where there is nobody to read from.
+    // A socket without a peer to read from.
     let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).expect("a socket");
     let errors = failed(&extern4(&image, ["cp", "socket", "disk.img:/"]), 1);
     assert_eq!(errors, "extern4: cp: 'socket': No such device or address\n");
@@ -213,7 +214,7 @@ fn copies_into_a_volume_go_where_cp_puts_them() {
     for path in ["disk.img:/dir/sub/file", "disk.img:/new/sub/file", "disk.img:/home/sub/file"] {
         assert_eq!(said(&image, &["cat", path]), "contents\n", "{path}");
     }
-    // Over a file that is there: its inode stays, and a link is written through.
+    // Over an existing file: its inode stays, and a link is written through.
     let inode = stat(&image, "%i", "disk.img:/home/ann/notes.txt");
     quietly(&image, &["cp", "one", "disk.img:/home/ann/todo"]);
     assert_eq!(said(&image, &["cat", "disk.img:/home/ann/notes.txt"]), "1\n");
@@ -252,12 +253,12 @@ fn a_full_volume_says_so_and_stays_sound() {
     std::fs::write(image.scratch().join("large"), vec![b'b'; 16 << 20]).expect("a file");
     let errors = failed(&extern4(&image, ["cp", "first", "large", "disk.img:/"]), 1);
     assert!(errors.contains("No space left on device"), "{errors}");
-    // What was done before stays.
+    // Earlier copies stay.
     assert_eq!(ok(extern4(&image, ["cat", "disk.img:/first"])), vec![b'a'; 1 << 20]);
     sound(&image);
 }
 
-/// What GNU's `cp` refuses, or would write somewhere else.
+/// Copies that GNU's `cp` refuses, or would write somewhere else.
 #[test]
 fn a_copy_goes_only_where_it_can_be_meant_to_go() {
     let image = empty();

@@ -1,4 +1,5 @@
-//! `make run` shows what the command does: of trees of any kind, and for an ordinary user, where there is FUSE for users.
+//! `make run` demonstrates the command: on trees of any kind, and for an ordinary user, where there
+//! is FUSE for users.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -12,7 +13,7 @@ use crate::mounting::{EMPTY, as_user, copy_command, users_can_mount};
 
 const USER: u32 = 1000;
 
-/// Names that are awkward, files that cannot be read, and what is no file.
+/// Makes awkward names, unreadable files, and files that are not regular.
 fn fill(tree: &Path) {
     fs::create_dir_all(tree.join("d:r #1@2")).expect("a directory");
     fs::create_dir(tree.join("closed")).expect("a directory");
@@ -69,7 +70,7 @@ fn trees_of_any_kind_are_shown() {
         let said = String::from_utf8_lossy(&said);
         assert_eq!(run.status.code(), Some(if tree == "demo" { 2 } else { 0 }), "{tree}: {said}");
         assert!(said.contains(equal), "{tree}: {said}");
-        // Where users can mount, it has shown the mount, too.
+        // Where users can mount, the demonstration includes the mount.
         let has_mounted = said.contains("extern4 umount mnt");
         assert!(!is_user || tree == "demo" || has_mounted, "{tree}: {said}");
     }

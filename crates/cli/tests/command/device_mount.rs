@@ -1,5 +1,5 @@
-//! Mounts of block devices: the device is the source, nothing else has it meanwhile, and it is free when umount returns. Mounts whose
-//! process has ended.
+//! Mounts of block devices: the device is the source, no other program can take it meanwhile, and
+//! it is free when umount returns. Mounts whose process has ended.
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::mounting::{EMPTY, can_mount, in_foreground, is_mounted, patiently, sound};
 use crate::run::{extern4, failed, ok, tool};
 
-/// Mounts and unmounts of one test; the issue's own measure is 200.
+/// Mounts and unmounts of one test; the issue itself asks for 200.
 fn rounds() -> usize {
     std::env::var("EXTERN4_REMOUNTS").map_or(8, |text| text.parse().expect("EXTERN4_REMOUNTS is a number"))
 }
 
-/// A volume on a loop device, and a directory for its mount. The device goes first.
+/// A volume on a loop device, and a directory for its mount. The device is dropped first.
 struct Disk {
     device: LoopDevice,
     dir: PathBuf,
@@ -44,7 +44,7 @@ impl Disk {
         ok(extern4(&self.image, ["mount", "-o", options, self.node(), "mnt"]));
     }
 
-    /// Opens it as programs do that want it for themselves.
+    /// Opens the device for exclusive use.
     fn open_alone(&self) -> std::io::Result<File> {
         let flags = OFlags::EXCL.bits().cast_signed();
         File::options().read(true).write(true).custom_flags(flags).open(&self.device.path)
@@ -83,7 +83,7 @@ fn a_device_is_the_source_of_its_mount() {
     sound(&disk.image);
 }
 
-/// By umount(8) and by the command, by the device's name and by the directory's.
+/// Unmounts by umount(8) and by the command, by the device's name and by the directory's.
 #[test]
 fn a_device_is_free_when_umount_returns() {
     let Some(disk) = Disk::new() else { return };
@@ -122,7 +122,7 @@ fn a_mount_waits_for_an_umount_under_way() {
     sound(&disk.image);
 }
 
-/// Has the process that serves a mount end without a word.
+/// Kills the process that serves a mount.
 fn kill(mut daemon: std::process::Child) {
     kill_process(Pid::from_child(&daemon), Signal::KILL).expect("it is told");
     daemon.wait().expect("it ends");
@@ -146,7 +146,7 @@ fn a_dead_mount_is_named_and_taken_away() {
             ok(extern4(&image, ["umount", name]));
             assert!(!is_mounted(&image), "{options} {name}");
         }
-        // What uses a dead mount does not keep it.
+        // A program that uses a dead mount does not keep it.
         let daemon = in_foreground(&image, &dir, options);
         let used = File::open(&dir).expect("a directory");
         kill(daemon);
@@ -158,7 +158,7 @@ fn a_dead_mount_is_named_and_taken_away() {
     sound(&image);
 }
 
-/// The kernel still holds the device for the dead mount, wherever the next one is to be.
+/// The kernel still holds the device for the dead mount, wherever the next mount is to be.
 #[test]
 fn a_dead_mount_of_a_device_is_named_and_taken_away() {
     let Some(disk) = Disk::new() else { return };

@@ -1,4 +1,4 @@
-//! `O_DIRECT` in a mount: the page cache stays coherent, and a full volume says so.
+//! `O_DIRECT` in a mount: the page cache stays coherent, and a full volume reports that.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -12,8 +12,9 @@ use crate::run::tool;
 
 const O_DIRECT: i32 = 0o40000;
 
-/// Writes a file asynchronously with `O_DIRECT` and meanwhile reads it through the page cache. When a write has completed, a buffered
-/// read has to show it. The numbers are those of io_setup(2), io_submit(2), io_getevents(2), and of `struct iocb` and `io_event`.
+/// Writes a file asynchronously with `O_DIRECT` and meanwhile reads it through the page cache. When
+/// a write has completed, a buffered read has to show it. The numbers are those of io_setup(2),
+/// io_submit(2), io_getevents(2), and of `struct iocb` and `io_event`.
 const WRITE_ASYNCHRONOUSLY: &str = r#"
     use strict;
     use Fcntl;

@@ -1,9 +1,10 @@
 //! The commands that the documents show, run as they are shown; completions and manual pages.
 //!
-//! A block of a document that is fenced as `console` is a session. A shell runs each line that starts with `$ `, in a
-//! directory that has the images of [`run`](crate::run), and must print the lines that follow. What differs from run to
-//! run is masked in both by [`MASKS`]. `[..]` in a line stands for any text, and a line of three dots for any lines.
-//! A page that mounts is skipped where root or FUSE is missing. In blocks of other kinds, each subcommand must exist.
+//! A block of a document that is fenced as `console` is a session. A shell runs each line that
+//! starts with `$ `, in a directory with the images of [`run`](crate::run). It must print the lines
+//! that follow. [`MASKS`] hide the parts that differ from run to run. `[..]` in a line stands for
+//! any text, and a line of three dots for any lines. A page that mounts is skipped where root or
+//! FUSE is missing. In blocks of other kinds, each subcommand must exist.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ use regex_lite::Regex;
 use crate::mounting::can_mount;
 use crate::run::{extern4, machine, ok, partitioned};
 
-/// What differs from run to run, and the text that stands for it.
+/// Patterns of the parts that differ from run to run, and the text that stands for each.
 const MASKS: &[(&str, &str)] = &[
     (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?( [+-]\d{4})?", "DATE"),
     (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d +(\d\d:\d\d|\d{4})\b", "DATE"),
@@ -26,7 +27,7 @@ const MASKS: &[(&str, &str)] = &[
     (r"\bprocess \d+\b", "process NUMBER"),
 ];
 
-/// A command of a document and what it says there.
+/// A command of a document and its documented output.
 struct Example {
     line: usize,
     command: String,
@@ -49,7 +50,7 @@ fn examples(document: &str) -> Vec<Example> {
     examples
 }
 
-/// The subcommands that blocks of other kinds name, as in a unit of systemd.
+/// Returns the subcommands that blocks of other kinds name, as in a unit of systemd.
 fn named_commands(document: &str) -> Vec<String> {
     let call = Regex::new(r"(?:^|[\s/(])extern4 ([a-z]+)").expect("a pattern");
     let mut fence = "";
@@ -66,14 +67,14 @@ fn named_commands(document: &str) -> Vec<String> {
     found
 }
 
-/// The line with what differs from run to run masked.
+/// Returns the line with its variable parts masked.
 fn masked(line: &str) -> String {
     MASKS.iter().fold(line.to_owned(), |line, (pattern, name)| {
         Regex::new(pattern).expect("a pattern").replace_all(&line, *name).into_owned()
     })
 }
 
-/// Whether the lines are as expected.
+/// Returns whether the lines are as expected.
 fn matches(expected: &[String], lines: &[&str]) -> bool {
     match expected.split_first() {
         None => lines.is_empty(),
@@ -95,8 +96,8 @@ fn fits(expected: &str, line: &str) -> bool {
     }
 }
 
-/// Runs a command of a document and returns what it says. An unmount is tried again while the mount is busy: a process that
-/// another test starts has its files for a moment.
+/// Runs a command of a document and returns its output. It retries an unmount while the mount is
+/// busy: a process that another test starts has its files for a moment.
 fn run(command: &str, image: &Image) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_extern4")).parent().expect("a directory");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
@@ -119,7 +120,7 @@ fn run(command: &str, image: &Image) -> String {
     }
 }
 
-/// Takes away the mount that a failed session leaves.
+/// Removes the mount that a failed session leaves.
 struct Unmounted<'a>(&'a Image);
 
 impl Drop for Unmounted<'_> {
@@ -151,7 +152,7 @@ fn check(document: &Path) {
     }
 }
 
-/// The Markdown files of a directory of the workspace.
+/// Returns the Markdown files of a directory of the workspace.
 fn pages(dir: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(dir);
     let entries = std::fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path());

@@ -1,4 +1,5 @@
-//! Contents, names and link targets that cannot be read without a key: no command and no mount hands them out.
+//! Contents, names and link targets that cannot be read without a key: no command and no mount
+//! reveals them.
 
 use std::fs;
 use std::io::Read as _;
@@ -11,7 +12,8 @@ use extern4_testkit::unreadable::{CLEAR_DIRECTORY, DIRECTORIES, FILES, LINKS, MA
 use crate::mounting::{Served, can_mount, transports};
 use crate::run::{extern4, extern4_in, failed, ok, tool};
 
-/// Ways of the command to a file of `disk.img`; `FILE` stands for it, `out` is what they may make.
+/// Command lines that read a file of `disk.img`; `FILE` stands for it, `out` is the file that they
+/// may make.
 const WAYS: &[&[&str]] = &[
     &["cat", "disk.img:/FILE"],
     &["get", "disk.img:/FILE"],
@@ -23,12 +25,13 @@ const WAYS: &[&[&str]] = &[
     &["truncate", "-s", "5", "disk.img:/FILE"],
 ];
 
-/// Whether `bytes` hold what only looks like ciphertext.
+/// Returns whether `bytes` hold the text that stands for ciphertext.
 fn is_marked(bytes: &[u8]) -> bool {
     bytes.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Nothing came out: neither on standard output nor in a file of the host or the other volume.
+/// Asserts that nothing was revealed: neither on standard output nor in a file of the host or the
+/// other volume.
 #[track_caller]
 fn kept(image: &Image, way: &[&str], file: &str, output: &Output) {
     failed(output, if file.ends_with("-map") { 4 } else { 1 });
@@ -39,7 +42,7 @@ fn kept(image: &Image, way: &[&str], file: &str, output: &Output) {
     assert!(found.stdout.is_empty(), "{way:?} of {file}: it is in another volume");
 }
 
-/// The name that an encrypted directory shows of the file in it that is not encrypted.
+/// Returns the name that an encrypted directory shows for its one file that is not encrypted.
 fn clear_file(image: &Image) -> String {
     let place = format!("disk.img:/{CLEAR_DIRECTORY}");
     let found = ok(extern4(image, ["find", &place, "-type", "f", "-size", "+0"]));
@@ -58,7 +61,7 @@ fn no_command_hands_out_what_is_encrypted() {
     let clear = clear_file(&image);
     for file in FILES.iter().copied().chain([clear.as_str()]) {
         fs::write(image.scratch().join("script"), format!("cp /{file} host:out\n")).expect("a script");
-        // To cut a damaged file is damage that is met by a change.
+        // Truncating a file with a damaged map reports the damage as a failed change.
         for way in WAYS.iter().filter(|way| way[0] != "truncate" || !file.ends_with("-map")) {
             let args: Vec<_> = way.iter().map(|word| word.replace("FILE", file)).collect();
             let output = extern4(&image, &args);
@@ -101,7 +104,8 @@ fn no_command_hands_out_names_and_targets_that_are_encrypted() {
         }
         assert!(!is_marked(&extern4(&image, ["ls", "-l", &place]).stdout), "{link}");
     }
-    // With a policy names and targets show in their encoded form, as on Linux, and contents are refused.
+    // With a policy, names and targets show in their encoded form, as on Linux, and contents are
+    // refused.
     let target = fs::read_link(image.mount("ro").path.join("key-link")).expect("the kernel shows it");
     let listed = String::from_utf8(ok(extern4(&image, ["ls", "-l", "disk.img:/key-link"]))).expect("text");
     let (_, shown) = listed.trim_end().split_once(" -> ").expect("a target");
@@ -113,7 +117,7 @@ fn no_command_hands_out_names_and_targets_that_are_encrypted() {
     assert_eq!(sizes.sum::<u64>(), 0);
 }
 
-/// Ways of programs to a file of a mount.
+/// Programs that read a file of a mount.
 const PROGRAMS: &[&str] = &[
     "cat FILE",
     "cp FILE out",
@@ -133,7 +137,8 @@ fn no_mount_hands_out_what_is_encrypted() {
         for options in ["ro", "ro,opens"] {
             let served = Served::new(&image, &["-o", &format!("{options},{transport}")]);
             for file in FILES.iter().copied().chain([clear.as_str()]) {
-                // Without `opens` the kernel does not ask, and reads nothing of a file without size.
+                // Without `opens` the kernel does not ask, and reads nothing of a file without
+                // size.
                 if file.ends_with("-empty") && options == "ro" {
                     continue;
                 }
@@ -179,7 +184,7 @@ fn splice(path: &Path, what: &str) {
     assert!(moved.is_err() && bytes.is_empty(), "{what}: {} bytes are spliced", bytes.len());
 }
 
-/// A volume without any key's feature: the flag alone decides.
+/// A volume without the encryption feature: the flag alone protects contents.
 #[test]
 fn the_flag_alone_keeps_contents_in() {
     const SPEC: ImageSpec = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"])

@@ -1,4 +1,4 @@
-//! What goes wrong, what is said of it, and with which code it ends.
+//! Failures: their messages and exit codes.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -214,16 +214,18 @@ fn a_volume_without_its_superblock_is_read_by_a_copy_of_it() {
         let said = failed(&by(backup, &["mkdir", "disk.img:/new"]), 3);
         assert!(said.contains("a backup superblock was asked for"), "{said}");
     }
-    // What has no copies is not said to have one.
+    // The command suggests no copy for a volume without copies.
     let image = ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024"]).build();
     wipe_superblock(&image);
     assert!(!failed(&extern4(&image, ["ls", "disk.img"]), 3).contains("--superblock"));
 }
 
-/// What is done to a volume, the code with which reading it ends, and what is said where it cannot be opened.
+/// A damage by `debugfs`, the exit code of reading the volume, and the message where it cannot be
+/// opened.
 type Damage = (&'static str, i32, &'static str);
 
-/// Whatever a volume cannot be opened without. What only changes need does not keep it from being read.
+/// Damage to each structure that opening a volume needs. A structure that only changes need does
+/// not prevent reading.
 const DAMAGE: [Damage; 15] = [
     ("clri <8>", 0, "the journal is not a file that is in use"),
     ("sif <8> mode 040755", 0, "the journal is not a file that is in use"),

@@ -14,7 +14,7 @@ use crate::run::{extern4, ok};
 
 const USER: u32 = 1000;
 
-/// An image of a user's in a directory that all users may use, with the command beside it.
+/// Makes a user's image in a directory that all users may use, with the command next to it.
 fn users_image() -> Image {
     let image = EMPTY.build();
     fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o777)).expect("its mode");
@@ -41,7 +41,7 @@ fn is_refused(uid: u32, dir: &Path, script: &str, why: &str) {
     assert!(!run.status.success() && said.contains(why), "{script}: {said}");
 }
 
-/// What root may do on the volume, each line with what it prints.
+/// Scripts that root may run on the volume, each with its output.
 const ROOT_S: &[(&str, &str)] = &[
     ("ls lost+found", ""),
     ("test -w lost+found", ""),
@@ -61,7 +61,7 @@ const ROOT_S: &[(&str, &str)] = &[
     ("mkfifo fifo; stat -c %F fifo", "fifo\n"),
 ];
 
-/// The same with ACLs, which tools set on files of others, too.
+/// Scripts with ACLs, which tools set on other users' files, too.
 const ACL_S: &[(&str, &str)] = &[
     ("touch a; setfacl -m u:5:rwx a; stat -c %a a", "674\n"),
     ("chmod 640 a; getfacl -cn a | grep user:5", "user:5:rwx\t#effective:r--\n"),
@@ -80,7 +80,7 @@ fn a_user_acts_as_root_on_the_volume_where_that_is_asked_for() {
     for transport in transports() {
         let image = users_image();
         let scratch = image.scratch();
-        // Others are not served, whatever else is said.
+        // Other users are not served, whatever the other options are.
         succeeds(
             USER,
             scratch,
@@ -94,7 +94,7 @@ fn a_user_acts_as_root_on_the_volume_where_that_is_asked_for() {
         if can_run(&[Need::Tool("setfacl")]) {
             ACL_S.iter().for_each(|(script, printed)| assert_eq!(inside(script), *printed, "{script}"));
         }
-        // The README's example, with files of root's.
+        // The README's example, with files that root owns.
         inside(
             "cp -a /usr/include/linux linux; diff -r /usr/include/linux linux; stat -c %u:%g linux/fs.h | grep -qx 0:0",
         );
@@ -111,7 +111,7 @@ fn a_user_acts_as_root_on_the_volume_where_that_is_asked_for() {
     }
 }
 
-/// Root's mount with it serves root, and set-id programs count for nothing there.
+/// Root's mount with the option serves only root, and set-id bits have no effect there.
 #[test]
 fn root_s_mount_with_fakeroot_serves_root_only() {
     if !can_mount() || !can_run(&[Need::Tool("setpriv")]) {
@@ -130,7 +130,7 @@ fn root_s_mount_with_fakeroot_serves_root_only() {
     }
 }
 
-/// As the manual has it: in namespaces of its own, an ordinary user is root, and needs no fusermount3.
+/// As in the manual: in namespaces of its own, an ordinary user is root, and needs no fusermount3.
 #[test]
 fn a_user_mounts_in_namespaces_of_its_own() {
     if !users_can_mount("a_user_mounts_in_namespaces_of_its_own") {

@@ -1,4 +1,5 @@
-//! Lines of fstab that Linux takes: each word with its meaning, where it has one, or refused with a reason.
+//! Lines of fstab that Linux takes: each word with its meaning, where it has one, or refused with a
+//! reason.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,14 +12,14 @@ use extern4_testkit::tools::{LoopDevice, Need, can_run};
 use crate::mounting::{EMPTY, Served, can_mount, sound};
 use crate::run::{extern4, failed, ok, tool};
 
-/// The line of the mount table for a directory: source, directory, type and options.
+/// Returns the line of the mount table for a directory: source, directory, type and options.
 fn table_line(dir: &Path) -> String {
     let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
     let dir = dir.to_str().expect("a plain name");
     table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted").to_owned()
 }
 
-/// The error number of a tool's failure, by what it says.
+/// Returns the error number of a tool's failure, by its message.
 fn said(dir: &Path, script: &str) -> String {
     let run =
         std::process::Command::new("sh").args(["-c", script]).current_dir(dir).env("LC_ALL", "C").output();
@@ -39,7 +40,7 @@ fn lines_that_linux_takes_are_taken() {
     ] {
         let image = EMPTY.build();
         fs::create_dir(image.scratch().join("mnt")).expect("a directory");
-        // Words about quotas have it say that the volume has none.
+        // For words about quotas, the command prints that the volume has none.
         let run = extern4(&image, ["mount", "-o", line, "disk.img", "mnt"]);
         assert!(run.status.success(), "{line}: {run:?}");
         fs::write(image.scratch().join("mnt/file"), "text").expect("a file");
@@ -161,7 +162,7 @@ fn without_user_attributes_there_are_none() {
     assert!(String::from_utf8_lossy(&values).contains("user.a=\"1\""));
 }
 
-/// The ids on the volume, as debugfs shows them.
+/// Returns the ids on the volume, as debugfs shows them.
 fn stored_ids(image: &Image, name: &str) -> String {
     let shown = image.debugfs(&format!("stat /{name}\n"));
     let words: Vec<_> = shown.split_whitespace().collect();
@@ -233,7 +234,7 @@ fn no_directory_grows_beyond_the_limit() {
     }
 }
 
-/// The features of the volume, and its state, as they stand on it.
+/// Returns the features of the volume and its state, as stored on it.
 fn state(image: &Image) -> String {
     String::from_utf8_lossy(&tool(image.scratch(), "dumpe2fs", ["-h", "disk.img"])).into_owned()
 }
@@ -261,7 +262,7 @@ fn a_clean_volume_is_changed_without_its_journal_where_that_is_asked_for() {
     }
 }
 
-/// A volume as a crash leaves it: a file is durable in the journal, and nowhere else yet.
+/// Makes a volume as a crash leaves it: a file is durable in the journal, and nowhere else yet.
 fn crashed() -> Image {
     let image = EMPTY.build();
     let mount = image.mount("noatime");
@@ -285,7 +286,8 @@ fn what_needs_recovery_is_not_written_without_its_journal() {
         assert!(said.contains("its journal must be replayed first") && said.contains("with ro"), "{said}");
     }
     assert!(before == fs::read(&image.path).expect("the image is read"), "nothing is written");
-    // Media that cannot be written are mounted for reading, as by mount(8), with the journal left aside.
+    // Media that cannot be written are mounted for reading, as by mount(8), without a replay of the
+    // journal.
     let disk = LoopDevice::attach_read_only(&image.path);
     fs::create_dir_all(image.scratch().join("mnt")).expect("a directory");
     for word in ["noload", "norecovery", "ro,noload"] {
@@ -324,7 +326,7 @@ fn journaled_quotas_are_the_quotas_that_the_volume_has() {
     }
 }
 
-/// With the kernel's mounts as judges, on volumes with and without checksums of metadata.
+/// Compares with the kernel's mounts, on volumes with and without checksums of metadata.
 #[test]
 fn the_journal_has_checksums_where_that_is_asked_for() {
     if !can_mount() || !can_run(&[Need::Mount]) {
@@ -356,7 +358,7 @@ fn the_journal_has_checksums_where_that_is_asked_for() {
     }
 }
 
-/// What is read raw of the image has no part in it: the name is what the host has.
+/// The mount table shows the text of `fsname`, escaped, and the directory keeps its path.
 #[test]
 fn a_name_for_the_mount_table_may_be_any_text() {
     if !can_mount() {

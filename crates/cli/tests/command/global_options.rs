@@ -1,4 +1,5 @@
-//! The options that all subcommands take: for each subcommand each works, or is refused with exit code 2.
+//! The options that all subcommands take: for each subcommand each works, or is refused with exit
+//! code 2.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,20 +12,20 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::journals;
 use crate::run::{command, extern4, failed, ok, wipe_superblock};
 
-/// What becomes of an option.
+/// The fate of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It has the effect that it has for all subcommands.
     Works,
-    /// Exit code 2, and it is named.
+    /// Exit code 2, and the message names it.
     Refused,
-    /// Exit code 3: it has its effect, and what it makes of the volume cannot be written.
+    /// Exit code 3: it has its effect, and the resulting volume is read-only.
     ReadOnly,
 }
 use Fate::{ReadOnly, Refused, Works};
 
-/// A subcommand with arguments that look at, or change, the closed directory `/dir` or a file in it, and what becomes of `--as`,
-/// `--journal` and `--superblock`.
+/// A subcommand with arguments that look at, or change, the closed directory `/dir` or a file in
+/// it. Then the fates of `--as`, `--journal` and `--superblock`.
 const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["info", "disk.img"], [Refused, Works, Works]),
     (&["check", "disk.img"], [Refused, Works, Works]),
@@ -58,7 +59,7 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["mkfs", "made.img", "1M"], [Refused, Refused, Refused]),
     (&["build", "built.img", "."], [Refused, Refused, Refused]),
     (&["export", "disk.img:/dir", "-F", "-o", "out.tar"], [Works, Works, Works]),
-    // What they do works is for the tests of mounts.
+    // The tests of mounts cover their effects.
     (&["mount", "disk.img", "mnt"], [Refused, Works, Works]),
     (&["umount", "mnt"], [Refused, Refused, Refused]),
     (&["inode", "disk.img:/dir"], [Refused, Works, Works]),
@@ -80,7 +81,8 @@ fn run(image: &Image, args: &[&str]) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// With a mount it would stay, and `bench` measures more than the option.
+/// Returns whether to run the subcommand: a mount would stay, and `bench` measures more than the
+/// option.
 fn is_tried(args: &[&str]) -> bool {
     args[0] != "mount" && args[..2] != ["bench", "ops"]
 }
@@ -125,7 +127,7 @@ fn options_without_a_use_are_refused() {
         if args[0] == "bench" {
             continue;
         }
-        // It prints JSON, or does not know the option.
+        // The subcommand prints JSON, or does not know the option.
         let json = run(&image, &[*args, &["--json"]].concat());
         let is_known = !String::from_utf8_lossy(&json.stderr).contains("unexpected argument '--json'");
         assert!(is_known || json.status.code() == Some(2), "{args:?}: {json:?}");
@@ -158,7 +160,7 @@ fn a_copy_of_the_superblock_is_read_by_all_that_read() {
     for (args, [_, _, fate]) in ALL.iter().filter(|(args, _)| is_tried(args)) {
         let with = run(&image, &[&["--superblock", "8193"], *args].concat());
         if *fate == ReadOnly {
-            // Nothing is to be recovered.
+            // There is nothing to recover.
             let said = if args[0] == "recover" { String::new() } else { failed(&with, 3) };
             assert!(
                 said.is_empty() || said.contains("a backup superblock was asked for"),
@@ -167,7 +169,7 @@ fn a_copy_of_the_superblock_is_read_by_all_that_read() {
         }
         if *fate == Works {
             failed(&run(&image, args), 3);
-            // That the first superblock is damaged is what `check` finds.
+            // `check` reports the damage of the first superblock.
             let expected = if args[0] == "check" { Some(4) } else { Some(0) };
             assert!(with.status.code() == expected || with.status.code() == Some(0), "{args:?}: {with:?}");
         }
@@ -186,7 +188,7 @@ fn a_journal_elsewhere_is_replayed_by_all_that_open_the_volume() {
     for (args, [_, fate, _]) in ALL.iter().filter(|(args, _)| is_tried(args)) {
         if *fate == Works {
             failed(&run(&image, args), 3);
-            // Each from the crash on: the first that writes empties the journal.
+            // Each starts from the crash: the first that writes empties the journal.
             let crashed = journals::crashed(&image);
             let with = run(&crashed, &[&["--journal", "journal.img"], *args].concat());
             assert_eq!(with.status.code(), Some(0), "{args:?}: {with:?}");

@@ -1,4 +1,5 @@
-//! Handles of files on a mount (`name_to_handle_at(2)`, `open_by_handle_at(2)`), which outlive what the kernel remembers.
+//! Handles of files on a mount (`name_to_handle_at(2)`, `open_by_handle_at(2)`), which outlive the
+//! kernel's caches.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,8 +11,8 @@ use extern4_testkit::tools::{Need, can_run};
 
 use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
 
-/// `perl handles.pl save FILE HANDLE` and `perl handles.pl open DIR HANDLE`, which prints where the handle leads and, of a file,
-/// what is in it.
+/// `perl handles.pl save FILE HANDLE` and `perl handles.pl open DIR HANDLE`. The second prints
+/// where the handle leads and, for a file, its contents.
 const SCRIPT: &str = r#"
 use strict;
 my ($to, $by) = `uname -m` =~ /x86_64/ ? (303, 304) : (264, 265);
@@ -30,7 +31,7 @@ if (-d "/proc/self/fd/$fd/.") { print "$link\n"; exit }
 open(my $file, "<&=", $fd) or die; print <$file>;
 "#;
 
-/// Runs the script; what it prints, or the number of the error that it ends with.
+/// Runs the script; returns its output, or the number of the error that it ends with.
 fn handles(scratch: &Path, words: [&Path; 3]) -> Result<String, String> {
     let script = scratch.join("handles.pl");
     fs::write(&script, SCRIPT).expect("a script");
@@ -39,7 +40,7 @@ fn handles(scratch: &Path, words: [&Path; 3]) -> Result<String, String> {
     if run.status.success() { Ok(text(&run.stdout)) } else { Err(text(&run.stderr)) }
 }
 
-/// Has the kernel forget every file that nobody uses; says so where it may not be told.
+/// Has the kernel forget every unused file; prints a note where this machine does not allow that.
 fn forget_files() -> bool {
     match fs::write("/proc/sys/vm/drop_caches", "2") {
         Ok(()) => true,
@@ -75,14 +76,14 @@ fn handles_outlive_what_the_kernel_remembers() {
         }
         assert_eq!(open("file").as_deref(), Ok("text"));
         assert!(open("dir").is_ok_and(|path| path.ends_with("/mnt/a/b/c")), "{:?}", open("dir"));
-        // Another file under its number is another file.
+        // A new file that takes its inode number is another file.
         fs::remove_file(deep.join("gone")).expect("it is removed");
         fs::write(deep.join("next"), "next").expect("a file");
         for _ in 0..2 {
             assert_eq!(open("gone").as_deref(), Err(&"116".to_owned()));
             forget_files();
         }
-        // One that is open has lost its name, but is there.
+        // An open file without a name still exists.
         let kept = File::open(deep.join("file")).expect("it opens");
         fs::remove_file(deep.join("file")).expect("it is removed");
         assert_eq!(open("file").as_deref(), Ok("text"), "{}", kept.as_raw_fd());

@@ -1,4 +1,5 @@
-//! Images that somebody else has made, mounted by users: what is on them gives nobody rights, and damage costs an error, never the daemon.
+//! Images from strangers, mounted by users: their files give no rights, and damage costs an error,
+//! never the daemon.
 
 use std::fs;
 use std::io::Result;
@@ -16,7 +17,7 @@ use crate::run::tool;
 const USER: u32 = 1000;
 const OTHER: u32 = 2000;
 
-/// A program that whoever runs it runs as root, and a device that is open to everybody.
+/// Makes a set-id program of root, and a device that all users may open.
 fn armed(root: &Path) -> Result<()> {
     let program = root.join("id");
     fs::copy(tools::find("id").expect("a program"), &program)?;
@@ -37,12 +38,12 @@ fn what_is_on_the_image_of_a_user_gives_nobody_rights() {
         String::from_utf8_lossy(&run.stdout).trim().to_owned()
     };
     const READ: &str = "head -c 4 mnt/zero | wc -c";
-    // In a mount of root's, they do what they are for.
+    // In a mount by root, they work.
     let served = Served::new(&image, &[]);
     assert_eq!((said(USER, "mnt/id -u"), said(USER, READ)), ("0".to_owned(), "4".to_owned()));
     assert_eq!(said(OTHER, "cat mnt/file"), "text");
     served.umount();
-    // Users mount on what is theirs.
+    // Users mount on their own directories.
     chown(scratch.join("mnt"), Some(USER), None).expect("its owner");
     for options in ["ro", "rw,suid,dev"] {
         said(USER, &format!("./extern4 mount disk.img mnt -o {options}"));
@@ -54,7 +55,7 @@ fn what_is_on_the_image_of_a_user_gives_nobody_rights() {
     }
 }
 
-/// Lets users come to the image, which is the first one's, and to the command.
+/// Gives users access to the command and to the image, which the first user owns.
 fn prepare(image: &Image) -> &Path {
     let scratch = image.scratch();
     fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
@@ -63,7 +64,7 @@ fn prepare(image: &Image) -> &Path {
     scratch
 }
 
-/// Links, in an inode and in a block; and everything is the user's, who may change it.
+/// Makes links, in an inode and in a block. The user owns everything and may change it.
 fn own(root: &Path) -> Result<()> {
     symlink("target", root.join("fast"))?;
     symlink("target/".repeat(20), root.join("slow"))?;
@@ -96,15 +97,16 @@ const SPECS: &[ImageSpec] = &[
         .from_directory(TREE),
 ];
 
-/// All that there is to be asked and to be changed; what is refused is no matter.
+/// Every request and every change; refusals do not matter.
 const WORK: &str = "cd mnt || exit 0
     find . -ls; find . -type f -exec head -qc 1M {} +; getfattr -Rdm- .; getfacl -R .; stat -f .
     mkdir new; cp -a * new; for file in *; do echo more >> $file; ln $file new/; mv $file $file.other; done
     setfattr -n user.more -v more *; truncate -s 100000 *; sync -f .; rm -r new *; touch a b c; true";
-/// How long that is done, since a file may say that it has no end, and how long an answer may take on a busy machine.
+/// The seconds for this work, since a file may claim to have no end; and for an answer on a busy
+/// machine.
 const WORK_SECONDS: u64 = 10;
 const ANSWER_SECONDS: u64 = 60;
-/// What the daemon may take of memory, in KiB. The images have 16 MiB.
+/// The limit on the daemon's memory, in KiB. The images have 16 MiB.
 const MEMORY: u64 = 128 << 10;
 
 /// Changes some bytes of those that are not zero.
@@ -130,7 +132,7 @@ fn damage(bytes: &mut [u8], seed: u64) {
     }
 }
 
-/// Starts the daemon of a user; nobody else may ask where it has mounted the volume.
+/// Starts the daemon of a user; no other user may ask where it has mounted the volume.
 fn serve(scratch: &Path) -> Child {
     let mut daemon = as_user(USER, scratch, "exec ./extern4 mount -f hostile.img mnt 2> said");
     let mut daemon = daemon.stderr(Stdio::null()).spawn().expect("setpriv");
@@ -145,7 +147,7 @@ fn serve(scratch: &Path) -> Child {
     daemon
 }
 
-/// The most that a process has had, in KiB.
+/// Returns the most memory that a process has had, in KiB.
 fn peak_memory(process: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok())
@@ -188,7 +190,7 @@ fn damage_costs_an_error_and_not_the_daemon() {
             }
             let code = daemon.wait().expect("it ends").code();
             let said = fs::read_to_string(scratch.join("said")).expect("what it said");
-            // In order, or with what was found said; never by a signal or a panic.
+            // Success, or a reported fault; never a signal or a panic.
             let is_answer = matches!(code, Some(0)) || matches!(code, Some(1 | 3)) && !said.is_empty();
             assert!(is_answer && !said.contains("fault in the program"), "{kind}, {seed}: {code:?}: {said}");
         }

@@ -1,4 +1,4 @@
-//! Mounts for which the kernel maps users, and what is left to those who use them.
+//! Mounts for which the kernel maps users, and the rights of users there.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,8 +12,9 @@ use extern4_testkit::tools::{self, Need, can_run};
 use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports};
 use crate::run::tool;
 
-/// Shows directory `$ARGV[1]` at `$ARGV[2]` with the users of the process `$ARGV[0]`'s namespace. The numbers are open_tree(2),
-/// mount_setattr(2) and move_mount(2), which are the same on all machines.
+/// Shows directory `$ARGV[1]` at `$ARGV[2]` with the users of the process `$ARGV[0]`'s namespace.
+/// The numbers are open_tree(2), mount_setattr(2) and move_mount(2), which are the same on all
+/// machines.
 const MAP: &str = r#"
     my ($pid, $from, $to) = @ARGV;
     open(my $users, "<", "/proc/$pid/ns/user") or die "namespace: $!";
@@ -25,7 +26,7 @@ const MAP: &str = r#"
     syscall(429, $tree, $empty, -100, $to, 4) == 0 or die "move_mount: $!";
 "#;
 
-/// A user namespace in which user 0 is the 100000 of this one.
+/// A user namespace in which user 0 is user 100000 of this one.
 struct Users(Child);
 
 impl Users {
@@ -42,7 +43,8 @@ impl Users {
         users
     }
 
-    /// Shows `mnt` at `mapped`, both in `scratch`, with its users; what is said if that is refused.
+    /// Shows `mnt` at `mapped`, both in `scratch`, with its users; returns the error message if
+    /// that is refused.
     fn map(&self, scratch: &Path) -> Option<String> {
         let pid = self.0.id().to_string();
         let mut perl = Command::new("perl");
@@ -58,7 +60,8 @@ impl Drop for Users {
     }
 }
 
-/// Whether a refusal to map users is that of a kernel that cannot; says so then.
+/// Returns whether the kernel is too old to map users, and prints that; panics on any other
+/// refusal.
 fn is_too_old(refused: &str) -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
@@ -90,7 +93,7 @@ fn users_are_mapped_for_a_mount_of_the_mount() {
             assert_eq!(fs::read_to_string(scratch.join("mapped/file")).expect("a file"), "text");
             tool(scratch, "umount", ["mapped"]);
             served.umount();
-            // Only a mount with the option has it.
+            // Only a mount with the option supports mapped users.
             let served = Served::new(&image, &[]);
             assert!(users.map(scratch).is_some_and(|said| said.contains("mount_setattr")));
             served.umount();
@@ -106,8 +109,8 @@ fn users_are_mapped_for_a_mount_of_the_mount() {
 /// `perl -e SHUT DIR`: `EXT4_IOC_SHUTDOWN`.
 const SHUT: &str = r#"sysopen(my $dir, $ARGV[0], 0) or die; my $how = pack("L", 1); ioctl($dir, 0x8004587d, $how) or die "$!\n""#;
 
-/// What root may do that others may not, where the kernel leaves it to the file system to tell them apart: a script, and whether it is
-/// to succeed for root and for the owner of all files.
+/// Privileges of root that the kernel leaves to the file system to check. Each row is a script, and
+/// whether it succeeds for root and for the owner of all files.
 const PRIVILEGED: &[(&str, bool, bool)] = &[
     ("getfattr -m - --absolute-names file | grep -q trusted.note", true, false),
     ("fstrim .", true, false),
@@ -142,7 +145,7 @@ fn root_keeps_its_privileges_where_users_are_mapped() {
             tool(&served.dir, "chown", ["-R", &format!("{owner}:{owner}"), "."]);
             let dir = scratch.join(place);
             for &(script, for_root, for_owner) in PRIVILEGED {
-                // The owner first: the last script is the last.
+                // The owner first: the last script shuts the volume down.
                 for (uid, expected) in [(owner_there, for_owner), (0, for_root)] {
                     let run = as_user(uid, &dir, script).env("SHUT", SHUT).output().expect("setpriv");
                     assert_eq!(
@@ -160,7 +163,7 @@ fn root_keeps_its_privileges_where_users_are_mapped() {
     }
 }
 
-/// To make files as the volume's root is not to be root.
+/// A user that makes files as the volume's root is not root, and gets no reserved blocks.
 #[test]
 fn what_is_kept_back_is_for_root_where_users_are_mapped() {
     if !can_map() || !can_run(&[Need::Tool("setpriv"), Need::Tool("tune2fs")]) {
@@ -186,7 +189,7 @@ fn what_is_kept_back_is_for_root_where_users_are_mapped() {
             assert!(!can(1000, &served.dir, "cat /dev/zero > all 2> /dev/null"), "until it is full");
             let more = |name: &str| format!("head -c 64K /dev/zero > {name} 2> /dev/null");
             assert!(!can(1000, &served.dir, &more("users")), "{transport} {opens}");
-            // In the mapped mount this user makes files that are the volume's root's.
+            // In the mapped mount, this user's files belong to the volume's root.
             assert!(!can(100_000, &mapped, &more("mapped")), "{transport} {opens}");
             assert_eq!(fs::metadata(served.path("mapped")).expect("attributes").uid(), 0);
             assert!(can(0, &served.dir, &more("roots")), "{transport} {opens}");

@@ -1,4 +1,5 @@
-//! Calls on files of a mount that have no system call of their own: flags, projects, the label, what is free.
+//! Calls on files of a mount that have no system call of their own: flags, projects, the label,
+//! free space.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -30,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end().to_owned()
 }
 
-/// A mount of the volume, in which everybody may do what he likes.
+/// Mounts the volume, and lets all users make files in its root.
 fn served(image: &Image, transport: &str) -> Served {
     fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
     let served = Served::new(image, &["-o", transport]);
@@ -58,7 +59,7 @@ fn projects_and_flags_are_set_by_owners() {
         ));
         assert!(user(1000, "echo text > dir/below; chattr +d file; lsattr -p file | grep -q '^ *42 .*d'"));
         assert!(user(1000, "lsattr -p dir/below | grep -q '^ *43 '"));
-        // As with the kernel: what has no effect here is kept, and handed down.
+        // As with the kernel: flags without effect here are kept, and inherited.
         assert!(user(
             1000,
             "chattr +x dir; lsattr -d dir | grep -q '^[^ ]*x'; mkdir dir/x; lsattr -d dir/x | grep -q '^[^ ]*x'"
@@ -66,7 +67,7 @@ fn projects_and_flags_are_set_by_owners() {
         for script in ["chattr -p 1 file", "chattr +d dir", "chattr -P dir"] {
             assert!(!user(2000, script), "{script}");
         }
-        // What is not done is not said to have been done.
+        // A change that has no effect does not report success.
         assert!(user(1000, "chattr +e file dir") && !user(1000, "chattr -e file 2> refused"));
         assert!(user(
             1000,
@@ -106,7 +107,7 @@ fn the_label_is_the_superuser_s_to_change() {
     sound(&image);
 }
 
-/// Programs that know nothing of the journal, such as udev's, look on the device.
+/// Programs that know nothing of the journal, such as udev's, read the device.
 #[test]
 fn a_new_label_is_found_on_the_device() {
     if !can_use(&["perl", "blkid"]) || !can_run(&[Need::Mount]) {
@@ -132,7 +133,7 @@ fn a_new_label_is_found_on_the_device() {
     sound(&image);
 }
 
-/// Bytes that a file takes on its host.
+/// Returns the bytes that a file takes on its host.
 fn taken(path: &Path) -> u64 {
     fs::metadata(path).expect("attributes").blocks() * 512
 }
@@ -152,7 +153,7 @@ fn fstrim_gives_the_host_its_room_back() {
         fs::remove_file(served.path("gone")).expect("it is removed");
         let user = as_user(1000, image.scratch(), "fstrim mnt").output().expect("setpriv");
         assert!(text(&user.stderr).contains("not permitted"), "{}", text(&user.stderr));
-        // The file is forgotten a moment after.
+        // The kernel forgets the file a moment later.
         let start = std::time::Instant::now();
         while taken(&image.path) + (23 << 20) > before && start.elapsed().as_secs() < 60 {
             tool(image.scratch(), "fstrim", ["-v", "mnt"]);

@@ -11,7 +11,7 @@ use extern4_testkit::tools::{self, LoopDevice, Need, can_run};
 use crate::mounting::{EMPTY, Served, can_mount};
 use crate::run::{extern4, failed, ok};
 
-/// Its journal is `journal.img` beside it.
+/// A volume with its journal in `journal.img`, in the same directory.
 const ELSEWHERE: ImageSpec =
     ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-O", "^has_journal"])
         .then(&[Step::Run(add_journal)]);
@@ -32,14 +32,14 @@ pub(crate) fn can_use() -> bool {
     can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Mount])
 }
 
-/// `e2fsck` finds nothing.
+/// Asserts that `e2fsck` finds nothing.
 #[track_caller]
 fn sound(image: &Image) {
     let journal = image.scratch().join("journal.img");
     tools::run("e2fsck", [OsStr::new("-fn"), OsStr::new("-j"), journal.as_os_str(), image.path.as_os_str()]);
 }
 
-/// What the kernel's mount makes of the volume with its journal, as `each` sees it.
+/// Mounts the volume with its journal by the kernel, and returns the result of `each` in it.
 fn in_the_kernel<T>(image: &Image, each: impl FnOnce(&Path) -> T) -> T {
     let journal = LoopDevice::attach(&image.scratch().join("journal.img"));
     let mount = image.mount(&format!("journal_path={}", journal.path.display()));
@@ -48,7 +48,7 @@ fn in_the_kernel<T>(image: &Image, each: impl FnOnce(&Path) -> T) -> T {
     found
 }
 
-/// Both files as a crash would leave them now.
+/// Copies both files, as a crash would leave them now.
 pub(crate) fn crashed(image: &Image) -> Image {
     let copy = image.copy();
     let journal = "journal.img";
@@ -56,7 +56,8 @@ pub(crate) fn crashed(image: &Image) -> Image {
     copy
 }
 
-/// A volume whose journal is `journal.img` beside it, as a crash leaves it after `fill` has worked in a mount of it.
+/// Makes a volume with its journal in `journal.img`, as a crash leaves it after `fill` has worked
+/// in a mount of it.
 pub(crate) fn crashed_with_journal_elsewhere(fill: &dyn Fn(&Path)) -> Image {
     let image = ELSEWHERE.build();
     let served = Served::new(&image, &["--journal", "journal.img"]);
@@ -83,7 +84,7 @@ fn commands_change_a_volume_whose_journal_is_elsewhere() {
     assert!(said.contains("--journal"), "{said}");
     ok(extern4(&image, ["--journal", "journal.img", "mkdir", "disk.img:/dir"]));
     ok(extern4(&image, ["ln", "-s", "target", "disk.img:/dir/link", "--journal=journal.img"]));
-    // Files that hold no journal, or that of another volume, or are not there.
+    // Files that hold no journal, or another volume's, or are missing.
     fs::write(image.scratch().join("text"), "text").expect("a file");
     let other = ELSEWHERE.build();
     fs::copy(other.scratch().join("journal.img"), image.scratch().join("other.img")).expect("a copy");
@@ -103,7 +104,7 @@ fn commands_change_a_volume_whose_journal_is_elsewhere() {
     in_the_kernel(&image, |root| {
         assert_eq!(fs::read_link(root.join("dir/link")).expect("a link"), Path::new("target"))
     });
-    // Clean, it is read without.
+    // A clean volume is readable without its journal.
     assert_eq!(ok(extern4(&image, ["ls", "disk.img:/dir"])), b"link\n");
     sound(&image);
 }
@@ -146,7 +147,7 @@ fn a_mount_has_its_journal_elsewhere() {
         let left = crashed(&image);
         served.umount();
         sound(&image);
-        // The kernel replays what a crash leaves.
+        // The kernel replays the journal that a crash leaves.
         let found = in_the_kernel(&left, |root| fs::read_to_string(root.join("file")).expect("a file"));
         assert_eq!(found, options[0]);
         sound(&left);

@@ -1,4 +1,5 @@
-//! The daemon killed while many work in its mount: whatever was made durable is there afterwards, whole, and `e2fsck` finds nothing.
+//! The daemon killed while many threads work in its mount. Everything that was made durable is
+//! there afterwards, whole, and `e2fsck` finds nothing.
 
 use std::fs::{self, File};
 use std::io::{Result, Write as _};
@@ -15,10 +16,10 @@ use crate::mounting::{can_mount, in_foreground, patiently, sound, transports};
 const SPEC: ImageSpec = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
 /// Threads that work in the mount.
 const THREADS: u64 = 4;
-/// Files that one of them keeps at most.
+/// Files that one thread keeps at most.
 const MOST_FILES: u64 = 64;
 
-/// Bytes that tell from which file they are, and where in it they stand.
+/// Returns bytes that identify their file and their position in it.
 fn contents(thread: u64, number: u64) -> Vec<u8> {
     let words = 64 + (thread * 7919 + number * 104_729) % 4096;
     (0..words).flat_map(|word| (thread << 48 ^ number << 24 ^ word).to_le_bytes()).collect()
@@ -28,15 +29,15 @@ fn path(dir: &Path, thread: u64, number: u64) -> PathBuf {
     dir.join(format!("t{thread}/{number}"))
 }
 
-/// What one thread was told is durable: files that are there for certain, and files that are not.
+/// The files that one thread knows to be durably there, and durably gone.
 #[derive(Default)]
 struct Told {
     there: Vec<u64>,
     gone: Vec<u64>,
 }
 
-/// Makes, changes, renames and removes files until the daemon is gone. Each change of a file that has been synced is followed by a sync, so
-/// that it is known what has to be there; between the two it is not.
+/// Makes, changes, renames and removes files until the daemon is gone. A sync follows each change
+/// of a file that has been synced, so that its durable state is known. Between the two it is not.
 fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool) -> Told {
     let mut told = Told::default();
     let own = dir.join(format!("t{thread}"));
@@ -59,13 +60,13 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool) -> Told {
             }
             told.gone.push(oldest);
         }
-        // What nobody has synced may come out either way.
+        // Unsynced changes may or may not survive.
         let _ = churn(&own, number);
     }
     told
 }
 
-/// Makes a file under a name of its own, by way of another, and makes it durable.
+/// Makes a file under a name of its own, renames it to its path, and makes it durable.
 fn make(dir: &Path, thread: u64, number: u64) -> Result<()> {
     let (path, other) = (path(dir, thread, number), dir.join(format!("t{thread}/new")));
     let bytes = contents(thread, number);
@@ -75,7 +76,7 @@ fn make(dir: &Path, thread: u64, number: u64) -> Result<()> {
     }
     fs::rename(&other, &path)?;
     file.sync_all()?;
-    // In its place, with what it holds already.
+    // Overwrites the file in place with the bytes that it holds already.
     file.write_all_at(&bytes[..8], 0)?;
     if number.is_multiple_of(3) {
         file.sync_data()
@@ -92,7 +93,7 @@ fn churn(own: &Path, number: u64) -> Result<()> {
     if number.is_multiple_of(5) { fs::remove_dir_all(&dir) } else { Ok(()) }
 }
 
-/// What was said to be durable is.
+/// Asserts that the files that were durable are there, and that the removed ones are gone.
 fn check(dir: &Path, thread: u64, told: &Told) {
     for number in &told.there {
         let path = path(dir, thread, *number);
@@ -104,7 +105,7 @@ fn check(dir: &Path, thread: u64, told: &Told) {
     }
 }
 
-/// Mounts, works, kills after some time, and mounts again.
+/// Mounts, works, kills the daemon after some time, and mounts again.
 fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
     let mut daemon = in_foreground(image, dir, transport);
     for thread in 0..THREADS {

@@ -1,4 +1,5 @@
-//! Mounts where the system allows little: each works, or ends with an error and leaves nothing behind.
+//! Mounts where the system allows little: each works, or ends with an error and leaves nothing
+//! behind.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -21,7 +22,7 @@ fn limited(image: &Image, script: &str) -> Output {
     bash.output().expect("bash runs")
 }
 
-/// It serves, or it has said why not.
+/// Returns whether the mount serves; asserts that it has given the reason if not.
 #[track_caller]
 fn serves_or_says_why_not(image: &Image, said: &Output, what: &str) -> bool {
     let (dir, errors) = (image.scratch().join("mnt"), String::from_utf8_lossy(&said.stderr));
@@ -70,7 +71,7 @@ fn little_memory_is_an_error() {
     sound(&image);
 }
 
-/// An image that `user` mounts, with the command beside it.
+/// Makes an image that `user` mounts, with the command next to it.
 fn image_of(user: u32) -> Image {
     let image = EMPTY.build();
     fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o777)).expect("its mode");
@@ -81,7 +82,8 @@ fn image_of(user: u32) -> Image {
 
 #[test]
 fn few_threads_are_an_error() {
-    // One that every system has, and of no other test: the limit counts all processes of a user.
+    // A user that every system has, and no other test uses: the limit counts all processes of a
+    // user.
     const USER: u32 = 3;
     if !users_can_mount("few_threads_are_an_error") {
         return;
@@ -104,7 +106,7 @@ fn few_threads_are_an_error() {
     sound(&image);
 }
 
-/// `RLIMIT_FSIZE` is of the daemon, whose image is larger.
+/// `RLIMIT_FSIZE` applies to the daemon, whose image is larger.
 #[test]
 fn a_write_beyond_the_size_limit_fails() {
     if !can_mount() {
@@ -123,7 +125,7 @@ fn a_write_beyond_the_size_limit_fails() {
     drop(file);
     assert!(fs::read_dir(&dir).expect("it is served").count() > 0);
     patiently(&["umount"], &dir);
-    // Commands without a mount say so, too.
+    // Commands without a mount report that, too.
     fs::write(image.scratch().join("large"), vec![b'x'; 40 << 20]).expect("a file");
     let put = "ulimit -f 20000; exec \"$0\" cp large disk.img:/large";
     let mut bash = Command::new("bash");
@@ -157,7 +159,7 @@ fn a_mount_can_be_looked_into_without_a_runtime_directory() {
     assert!(!ok(run("./extern4 stats mnt")).is_empty());
     ok(run("./extern4 umount mnt"));
     clear();
-    // What another user put there is not used.
+    // A directory or link that another user put there is not used.
     let elsewhere = image.scratch().join("elsewhere");
     fs::create_dir(&elsewhere).expect("a directory");
     chown(&elsewhere, Some(USER), None).expect("its owner");

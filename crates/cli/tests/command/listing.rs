@@ -1,4 +1,4 @@
-//! `ls`, `tree`, `stat`, `find`, `du` and `df`, beside GNU's.
+//! `ls`, `tree`, `stat`, `find`, `du` and `df`, compared with GNU's.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use extern4_testkit::tools::{Need, can_run};
 
 use crate::run::{assert_same, everything, extern4, machine, ok, sorted, sorted_by, tool};
 
-/// A listing of GNU `ls -R .` with its headings as ours are.
+/// Returns a listing of GNU `ls -R .` with headings like ours.
 fn rooted(listing: &[u8]) -> Vec<u8> {
     let lines = listing.split(|byte| *byte == b'\n').map(|line| match line {
         b".:" => b"/:".to_vec(),
@@ -129,7 +129,7 @@ fn find_is_that_of_gnu() {
         let separate = !expression.contains("-ls") && !expression.contains("-print");
         let null: &[&str] = if separate { &["-print0"] } else { &[] };
         let group = |words: &[&str]| -> Vec<String> {
-            // An action must apply to the whole expression, and an option stand before it.
+            // An action must apply to the whole expression, and an option must come before it.
             let (options, tests): (Vec<_>, Vec<_>) = if words.iter().any(|word| word.ends_with("depth")) {
                 (words.to_vec(), Vec::new())
             } else {
@@ -156,7 +156,7 @@ fn find_is_that_of_gnu() {
     }
 }
 
-/// Files whose names and ages are chosen so that it matters how they are looked for, on the host and in a volume.
+/// Files with names and ages at the limits of the tests, on the host and in a volume.
 #[test]
 fn find_takes_ages_and_regular_expressions_as_gnu_does() {
     let image = machine();
@@ -178,10 +178,10 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
     }
     ok(extern4(&image, ["cp", "-aq", "files", "disk.img:/"]));
     let mut expressions: Vec<Vec<String>> = Vec::new();
-    // Times of reading change on the host while the files are copied.
+    // The copy changes the access times on the host.
     for test in ["-mmin", "-mtime"] {
         for number in ["0", "1", "2", "3", "1439", "1442"] {
-            // A time to come is a whole day old or less, in days.
+            // In days, a time in the future is a whole day old or less.
             for sign in ["", "+", "-"].into_iter().filter(|_| !test.ends_with("time") || number != "0") {
                 expressions.push(vec![test.to_owned(), format!("{sign}{number}")]);
             }
@@ -249,7 +249,8 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
     }
 }
 
-/// What GNU `find .` printed, as paths from the root: the path is all of the line, or its end.
+/// Returns the output of GNU `find .` as paths from the root: the path is all of the line, or its
+/// end.
 fn unrooted(output: &[u8], separator: u8, whole: bool) -> Vec<u8> {
     let parts = output.split(|byte| *byte == separator).map(|part| {
         if whole || part.starts_with(b".") {
@@ -273,7 +274,7 @@ fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     text.windows(mark.len()).position(|window| window == mark)
 }
 
-/// Lines, sorted, with names of users as numbers: the image has none, this machine has.
+/// Returns lines, sorted, with names of users as numbers: the image has none, this machine has.
 fn canonical(output: &[u8], separator: u8) -> Vec<String> {
     let lines = sorted_by(output, separator).into_iter();
     let mut lines: Vec<_> = lines.map(|line| numbers_for_names(&line)).collect();
@@ -399,7 +400,8 @@ fn du_and_df_are_those_of_gnu() {
     }
 }
 
-/// `du -a` shows a file with several names once, and which of them depends on the order of the walk.
+/// Drops the lines that contain `link`: `du -a` shows a file with several names once, and which of
+/// them depends on the order of the walk.
 fn without_links(output: &[u8]) -> Vec<u8> {
     let lines = output.split(|byte| *byte == b'\n').filter(|line| find(line, b"link").is_none());
     lines.collect::<Vec<_>>().join(&b'\n')
@@ -467,7 +469,7 @@ fn unhex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Deeper than a path may be long: what goes down to it does not stop there.
+/// Commands reach directories that are deeper than the longest path.
 #[test]
 fn paths_have_any_length() {
     let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"]).build();

@@ -1,4 +1,4 @@
-//! What a mount tells while nobody is at its terminal: `extern4 mount --log`, and the system's log.
+//! The log of a mount without a terminal: `extern4 mount --log`, and the system's log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +11,7 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::mounting::{EMPTY, Served, can_mount, in_foreground, sound, transports};
 use crate::run::{command, extern4, failed, ok, tool};
 
-/// The lines of the log beside an image that have all of these words.
+/// Counts the lines of the log next to an image that have all of these words.
 fn lines_with(image: &Image, words: &[&str]) -> usize {
     let log = fs::read_to_string(image.scratch().join("mount.log")).expect("a log");
     log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
@@ -103,7 +103,7 @@ fn a_mount_in_the_background_tells_the_system() {
         return;
     }
     let image = EMPTY.build();
-    // A `/dev` of the mount's own, with a log that is ours.
+    // A `/dev` for the mount alone, with a log socket of the test.
     let dev = image.scratch().join("dev");
     fs::create_dir_all(&dev).and_then(|()| fs::create_dir(image.scratch().join("mnt"))).expect("directories");
     let system = UnixDatagram::bind(dev.join("log")).expect("a socket");
@@ -112,7 +112,7 @@ fn a_mount_in_the_background_tells_the_system() {
         for name in null fuse shm; do mount --rbind /dev/$name dev/$name; done
         mount --rbind dev /dev; \"$0\" mount disk.img mnt; \"$0\" umount mnt";
     tool(image.scratch(), "unshare", ["-m", "sh", "-ec", script, env!("CARGO_BIN_EXE_extern4")]);
-    // Neither are there loop devices.
+    // It has no loop devices either.
     for words in ["there is no loop device", " is mounted on ", " is no longer mounted on "] {
         let mut space = [0; 1024];
         let len = system.recv(&mut space).expect("a line");
@@ -123,7 +123,8 @@ fn a_mount_in_the_background_tells_the_system() {
     sound(&image);
 }
 
-/// Flags that keep a file from being opened for writing do not do so in every mount: said once, where it is so.
+/// In some mounts, flags that forbid opening a file for writing do not work; the log of such a
+/// mount tells so once.
 #[test]
 fn that_immutable_files_can_be_opened_is_in_the_log() {
     if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
@@ -150,7 +151,7 @@ fn that_immutable_files_can_be_opened_is_in_the_log() {
     sound(&image);
 }
 
-/// Damage was met, and the volume is given up. What is said of that later names the damage.
+/// Damage makes the volume read-only. Later messages about that name the damage.
 #[test]
 fn what_made_a_volume_read_only_is_in_the_log() {
     if !can_mount() || !can_run(&[Need::Tool("dumpe2fs")]) {
@@ -168,7 +169,7 @@ fn what_made_a_volume_read_only_is_in_the_log() {
         let served = Served::new(&image, &["-o", transport, "--log", "mount.log"]);
         assert_eq!(fs::write(served.path("file"), "text").unwrap_err().raw_os_error(), Some(117));
         assert_eq!(fs::create_dir(served.path("dir")).unwrap_err().raw_os_error(), Some(30));
-        // Whether that ends well is not what this is about.
+        // Its exit status does not matter here.
         extern4(&image, ["umount", "mnt"]);
         served.forget();
         let log = fs::read_to_string(image.scratch().join("mount.log")).expect("a log");

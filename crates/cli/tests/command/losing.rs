@@ -1,4 +1,4 @@
-//! What cannot be made durable is an error: of `umount`, and of every command that writes.
+//! Data that cannot be made durable is an error: of `umount`, and of every command that writes.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -30,7 +30,7 @@ impl Host {
         self.image.scratch().join(name)
     }
 
-    /// Leaves no room.
+    /// Fills the disk.
     fn fill(&self) {
         let mut file = File::create(self.path("host/filler")).expect("a file");
         while file.write_all(&[1; 4096]).is_ok() {}
@@ -43,7 +43,7 @@ impl Drop for Host {
     }
 }
 
-/// Unmounts `mnt`, which fails, and says what was lost.
+/// Unmounts `mnt`, which fails, and finds `said` in the message.
 #[track_caller]
 fn umount_fails(image: &Image, said: &str) {
     let output: Output = extern4(image, ["umount", "mnt"]);
@@ -67,7 +67,7 @@ fn umount_fails_when_the_disk_of_the_image_is_full() {
             ok(extern4(&host.image, ["mount", "-o", transport, "host/sparse.img", "mnt"]));
             fs::write(host.path("mnt/file"), [7; 100_000]).expect("there is room");
             host.fill();
-            // Their blocks are changed in memory.
+            // This changes their blocks in memory.
             let made = |at: &u32| fs::create_dir(host.path(&format!("mnt/dir-{at}"))).is_ok();
             assert!((0..2000).take_while(made).count() > 100);
             umount_fails(&host.image, "No space left");
@@ -108,7 +108,7 @@ fn commands_fail_when_the_disk_of_the_image_is_full() {
     }
 }
 
-/// The kernel keeps what programs write, and finds out later that there is no room.
+/// The kernel caches the writes of programs, and finds out later that there is no room.
 #[test]
 fn umount_fails_when_what_the_kernel_kept_is_lost() {
     if !can_mount() {
@@ -120,13 +120,14 @@ fn umount_fails_when_what_the_kernel_kept_is_lost() {
         let options = format!("writeback_cache,{transport}");
         ok(extern4(&host.image, ["mount", "-o", &options, "host/sparse.img", "mnt"]));
         host.fill();
-        // The call succeeds; `close` tells, and is not listened to.
+        // The write succeeds; `close` reports the error, and `fs::write` ignores that.
         fs::write(host.path("mnt/file"), vec![7; 1 << 20]).expect("the kernel takes it");
         umount_fails(&host.image, "what programs wrote");
     }
 }
 
-/// The kernel tells no program that the last close could not free the blocks, so `umount` reports it.
+/// The kernel tells no program that the last close could not free the blocks, so `umount` reports
+/// it.
 #[test]
 fn umount_fails_when_a_removed_file_could_not_be_freed() {
     if !can_mount() {
@@ -135,7 +136,7 @@ fn umount_fails_when_a_removed_file_could_not_be_freed() {
     let image = EMPTY.build();
     let from = image.scratch().join("contents");
     fs::write(&from, "contents").expect("a file");
-    // Its extended attributes are said to be in a block that has none.
+    // The inode claims a block of extended attributes that holds none.
     image.debugfs(&format!("write {} file\nsif file file_acl 1\n", from.display()));
     let served = Served::new(&image, &[]);
     let file = fs::File::open(served.path("file")).expect("it opens");

@@ -1,6 +1,7 @@
 //! The command, run as its users run it, on real images.
 //!
-//! Where GNU has the same tool, the kernel's mount of the same image and that tool say what is right.
+//! Where GNU has the same tool, that tool on the kernel's mount of the same image gives the
+//! expected output.
 
 mod attributes;
 mod block_mount;

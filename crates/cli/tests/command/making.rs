@@ -62,7 +62,7 @@ const FEATURES: &[&str] = &[
     "none",
 ];
 
-/// Options by chance, and the size of the device.
+/// Returns random options, and the size of the device.
 fn options(random: &mut Random) -> (Vec<String>, u64) {
     let mut args = vec!["-t".to_owned(), random.one_of(&["ext2", "ext3", "ext4", "ext4"]).to_owned()];
     let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
@@ -121,8 +121,8 @@ fn options(random: &mut Random) -> (Vec<String>, u64) {
     (args, (mib << 20) + (random.below(1024) << 10))
 }
 
-/// What dumpe2fs says of a volume, without what two volumes differ in: UUID, times, checksums, what was written, and
-/// where the journal and lost+found are.
+/// Describes a volume by dumpe2fs, without the parts that differ between two volumes: UUID, times,
+/// checksums, write counts, and the places of the journal and lost+found.
 fn described(dir: &Path, name: &str) -> Vec<String> {
     const OWN: [&str; 10] = [
         "Filesystem UUID",
@@ -143,7 +143,8 @@ fn described(dir: &Path, name: &str) -> Vec<String> {
 }
 
 fn without_places(line: &str) -> String {
-    // Groups with the journal differ in their free blocks, and in whether their bitmaps are written.
+    // Groups with the journal differ in their free blocks, and in whether their bitmaps are
+    // written.
     let line = line.replace("BLOCK_UNINIT, ", "").replace(", BLOCK_UNINIT", "");
     let line = match line.split_once(" free blocks, ") {
         Some((_, rest)) => rest.to_owned(),
@@ -165,7 +166,7 @@ fn mkfs(dir: &Path, args: &[String], names: &[&str]) -> Output {
     command.output().expect("the command runs")
 }
 
-/// `EXTERN4_MKFS_SETS` sets of options; some in CI, many in `make soak`.
+/// Compares `EXTERN4_MKFS_SETS` sets of options; some in CI, many in `make soak`.
 #[test]
 fn volumes_are_made_as_mke2fs_makes_them() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs"), Need::Tool("e2fsck")]) {
@@ -191,7 +192,7 @@ fn volumes_are_made_as_mke2fs_makes_them() {
         if ours.status.success() {
             tool(dir, "e2fsck", ["-fn", "ours"]);
         }
-        // mke2fs takes so few inodes that lost+found gets none, and then fails.
+        // mke2fs makes too few inodes for lost+found, and then fails.
         let told_by_it = String::from_utf8_lossy(&theirs.stderr);
         if ["Illegal inode number", "Could not allocate inode"].iter().any(|text| told_by_it.contains(text)) {
             continue;
@@ -227,7 +228,7 @@ fn a_made_volume_is_sound_and_can_be_used() {
     }
 }
 
-/// A configuration of the caller's counts in place of the one that is built in.
+/// A configuration of the caller's counts in place of the built-in one.
 #[test]
 fn the_callers_configuration_counts() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -246,7 +247,7 @@ fn the_callers_configuration_counts() {
     assert!(failed(&run("none.conf"), 2).contains("none.conf"));
 }
 
-/// Twenty gigabytes take what their metadata takes.
+/// A volume of twenty gigabytes takes only the space of its metadata.
 #[test]
 fn large_volumes_are_sparse() {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -291,7 +292,7 @@ fn what_is_there_is_not_overwritten() {
     assert!(told.contains("has it open"), "{told}");
 }
 
-/// A file that held anything before becomes the same volume as a new one.
+/// A file with old contents becomes the same volume as a new file.
 #[test]
 fn rubbish_does_not_shine_through() {
     let scratch = tempfile::tempdir().expect("a directory");

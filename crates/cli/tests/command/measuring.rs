@@ -1,4 +1,4 @@
-//! `bench IMAGE`: what it measures, where, and that nothing of it is left.
+//! `bench IMAGE`: its measures and sides, and that it leaves nothing behind.
 
 use std::fs;
 use std::io::Result;
@@ -27,12 +27,12 @@ const MEASURES: [&str; 11] = [
     "setxattr",
     "write-fsync",
 ];
-/// Those that change nothing.
+/// The measures that change nothing.
 const READING: &[&str] = MEASURES.split_at(6).0;
-/// What makes it short.
+/// Options for a short run.
 const SHORT: [&str; 6] = ["--seconds", "0.002", "--rounds", "2", "--threads", "1,2"];
 
-/// A volume with a few files, one of them large.
+/// Makes a volume with a few files, one of them large.
 fn volume() -> Image {
     fn fill(root: &Path) -> Result<()> {
         fs::create_dir_all(root.join("usr/include"))?;
@@ -44,7 +44,7 @@ fn volume() -> Image {
     ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).from_directory(&[fill]).build()
 }
 
-/// Runs the suite on `place`, with what makes it short.
+/// Runs the suite on `place`, with the options for a short run.
 fn bench(image: &Image, place: &str, more: &[&str]) -> Output {
     extern4(image, [&["bench", place], &SHORT[..], more].concat())
 }
@@ -54,7 +54,8 @@ fn json(output: &[u8]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Every row has figures of every side that there is, or says why not; the rows named have them.
+/// Asserts that every row has figures of every available side, or the reason why not; the rows
+/// named have them.
 #[track_caller]
 fn complete(report: &Value, measured: &[&str], sides: &[&str]) {
     let rows = report["rows"].as_array().expect("rows");
@@ -78,7 +79,8 @@ fn complete(report: &Value, measured: &[&str], sides: &[&str]) {
     }
 }
 
-/// There is nothing beside the image but what is named, and no mount or loop device of anything there.
+/// Asserts that only these names are in the image's directory, and no mount or loop device of
+/// anything there.
 #[track_caller]
 fn nothing_is_left(image: &Image, names: &[&str]) {
     let entries = fs::read_dir(image.scratch()).expect("a directory");
@@ -88,7 +90,7 @@ fn nothing_is_left(image: &Image, names: &[&str]) {
     assert!(!is_mounted(image) && !is_attached(image));
 }
 
-/// The sides that root has on this machine; says so if some are missing.
+/// Returns the sides that root has on this machine; prints a note if some are missing.
 fn sides() -> Vec<&'static str> {
     let mut sides = vec!["library"];
     if can_run(&[Need::Fuse]) {
@@ -145,7 +147,7 @@ fn a_partition_is_measured_and_one_without_files() {
     nothing_is_left(&image, &["disk.img", "sdcard.img"]);
 }
 
-/// What is found out where there is room for 1 MiB.
+/// Returns the report of a run where there is room for 1 MiB.
 #[track_caller]
 fn bench_without_room(image: &Image) -> Value {
     let small = image.scratch().join("small");
@@ -184,9 +186,9 @@ fn a_crashed_image_stays_as_it_is() {
     let crashed = image.copy();
     served.umount();
     let before = fs::read(&crashed.path).expect("an image");
-    // A copy is recovered by who opens it first.
+    // The side that opens a copy first recovers it.
     complete(&json(&ok(bench(&crashed, "disk.img", &["--json"]))), &MEASURES, &sides());
-    // Of the image itself the kernel would have to replay the journal.
+    // On the image itself the kernel would have to replay the journal.
     let report = bench_without_room(&crashed);
     complete(&report, READING, &["library", "mount"]);
     assert!(report["sides"][2]["lacks"].as_str().is_some_and(|why| why.contains("journal")), "{report}");
@@ -205,7 +207,7 @@ fn what_cannot_be_written_is_only_read() {
 #[test]
 fn a_damaged_volume_is_not_given_to_the_kernel() {
     let image = volume();
-    // The bitmap of a group says that nothing is in use.
+    // The group's bitmap marks all blocks as free.
     let stats = image.debugfs("stats");
     let bitmap: u64 = stats
         .lines()
@@ -240,7 +242,7 @@ fn a_user_has_no_column_of_the_kernel() {
     nothing_is_left(&image, &["disk.img", "extern4"]);
 }
 
-/// Whether a loop device stands for anything in the image's directory.
+/// Returns whether a loop device is attached to a file in the image's directory.
 fn is_attached(image: &Image) -> bool {
     let path = image.scratch().to_str().expect("a plain name");
     let backing = |device: fs::DirEntry| fs::read_to_string(device.path().join("loop/backing_file"));
@@ -263,7 +265,7 @@ fn whoever_ends_it_is_left_with_no_mount() {
         tool(image.scratch(), "kill", [signal, &child.id().to_string()]);
         let output = child.wait_with_output().expect("it ends");
         if signal == "-KILL" {
-            // The kernel sees to that, and the process that serves the mount.
+            // The kernel and the process that serves the mount do that.
             within_a_minute("it is unmounted", || !is_mounted(&image) && !is_attached(&image));
         } else {
             let said = failed(&output, 1);

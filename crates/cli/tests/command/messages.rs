@@ -1,4 +1,5 @@
-//! What is said of every wrong input: it names the thing that is wrong, once, with the reason and nothing of our own.
+//! The message for every wrong input: it names the faulty thing once, with the reason and no
+//! internal name.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -10,10 +11,10 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::mounting::{EMPTY, Served, can_mount, copy_command};
 use crate::run::{command, extern4, failed, machine, ok};
 
-/// What no message has in it: numbers of the system, and names that only the program knows.
+/// Texts that no message may contain: numbers of the system, and names that only the program knows.
 const NEVER: &[&str] = &["(os error", ".extern4", ".new0", "cannot use", "\u{1b}"];
 
-/// A message of this command about one thing.
+/// Asserts the form of a message of this command about one thing.
 #[track_caller]
 fn decent(args: &[&str], said: &str) {
     let command = args.iter().find(|arg| !arg.starts_with('-') && !arg.contains(':')).expect("a command");
@@ -21,7 +22,8 @@ fn decent(args: &[&str], said: &str) {
         assert!(line.starts_with(&format!("extern4: {command}: ")), "{args:?}: {said}");
         for image in ["disk.img", "text", "src", "full.img", "gone.img"] {
             let names = line.split([' ', ':', '\'']).filter(|word| *word == image).count();
-            // How to name it otherwise may be said, too. A line of a script may have the name of its file.
+            // A message may also tell how to name it otherwise. A line of a script may contain the
+            // name of its file.
             assert!(
                 names <= 1 || line.contains("; its root is ") || line.contains("unrecognized subcommand"),
                 "{args:?} names {image} {names} times: {said}"
@@ -33,7 +35,8 @@ fn decent(args: &[&str], said: &str) {
     }
 }
 
-/// The scratch directory has `disk.img` (a small machine), `src/f`, the file `text`, and no more.
+/// Makes a scratch directory with `disk.img` (a small machine), `src/f`, the file `text`, and no
+/// more.
 fn ground() -> Image {
     let image = machine();
     fs::create_dir(image.scratch().join("src")).expect("a directory");
@@ -42,7 +45,7 @@ fn ground() -> Image {
     image
 }
 
-/// A command line, how it ends, and how its message goes on behind `extern4: COMMAND: `.
+/// A command line, its exit code, and its message after `extern4: COMMAND: `.
 const CASES: &[(&[&str], i32, &str)] = &[
     (&["cp", "gone", "disk.img:/"], 1, "'gone': No such file or directory"),
     (&["cp", "src/f", "disk.img:/no/such"], 1, "'disk.img:/no/such': No such file or directory"),
@@ -163,7 +166,8 @@ fn errors_name_what_is_wrong() {
     }
 }
 
-/// A wrong command line is reported as everything else is, and ends with the way to the help.
+/// A wrong command line is reported as everything else is, and the message ends with the way to the
+/// help.
 #[test]
 fn wrong_usage_has_the_form_of_all_messages() {
     let image = ground();
@@ -333,7 +337,7 @@ fn a_user_without_rights_is_told_of_what() {
     assert_eq!(said, "extern4: mkdir: 'disk.img:/etc/x': Permission denied\n");
 }
 
-/// What other images begin with: where, the bytes, and what is said.
+/// The magic numbers of other images: offset, bytes, and the message.
 const FORMS: &[(u64, &[u8], &str)] = &[
     (0, b"QFI\xfb", "a qcow2 image; make a plain one of it with qemu-img convert -O raw"),
     (0, b"KDMV", "a VMDK image; make a plain one"),
@@ -380,7 +384,7 @@ fn images_of_other_forms_are_named() {
             let expected = format!("extern4: {command}: 'other.img': this is {says}");
             assert!(said.starts_with(&expected) && said.lines().count() == 1, "{expected}: {said}");
         }
-        // The same in a partition, or behind an offset, unless it is told by its end.
+        // Likewise in a partition, or at an offset, unless the magic is near the end.
         if *offset < 1 << 20 {
             let disk = crate::run::partitioned(&image);
             let disk = fs::File::options().write(true).open(disk).expect("a disk");
@@ -396,7 +400,7 @@ fn images_of_other_forms_are_named() {
     assert_eq!(failed(&extern4(&image, ["ls", "empty"]), 3), "extern4: ls: 'empty': this is empty\n");
 }
 
-/// Those that this machine can make, as their own tools make them.
+/// Images of such forms that this machine can make, as their own tools make them.
 #[test]
 fn real_images_of_other_forms_are_named() {
     let image = ImageSpec::new("disk", 1 << 20, &["-t", "ext4"]).build();

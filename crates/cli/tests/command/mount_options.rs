@@ -1,4 +1,4 @@
-//! Options of a mount, as `mount(8)` and fstab spell them: by what they do.
+//! Options of a mount, as `mount(8)` and fstab spell them: tests of their effects.
 
 use std::fs;
 use std::io::Write as _;
@@ -33,7 +33,7 @@ fn files_are_shown_as_one_user_s() {
         }
         served.umount();
         sound(&image);
-        // On the volume they belong to who made them.
+        // On the volume they belong to the users that made them.
         let owners = ok(extern4(&image, ["stat", "-c", "%u:%g", "disk.img:/root's", "disk.img:/dir"]));
         assert_eq!(String::from_utf8_lossy(&owners), "0:0\n1000:1000\n");
     }
@@ -63,7 +63,7 @@ fn a_volume_begins_where_the_option_says() {
     }
 }
 
-/// Blocks of contents that are in the log, as the mount counts them.
+/// Returns the blocks of contents that are in the log, as the mount counts them.
 fn blocks_logged(image: &Image) -> u64 {
     let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
     let count = stats.lines().find_map(|line| line.strip_suffix(" blocks_logged")).expect("a counter");
@@ -87,10 +87,10 @@ fn contents_go_through_the_journal_where_that_is_asked_for() {
         write(&served, "file");
         let most = SIZE as u64 / 4096;
         assert_eq!(blocks_logged(&image) >= most, all, "{option}");
-        // What a crash would leave now has all of it.
+        // The state after a crash now has all of it.
         let crashed = image.copy();
         assert!(ok(extern4(&crashed, ["cat", "disk.img:/file"])) == [7; SIZE], "{option}");
-        // And by file: for the superuser to say.
+        // Also for single files: the superuser sets the flag.
         let before = blocks_logged(&image);
         write(&served, "flagged");
         tool(&served.dir, "chattr", ["+j", "flagged"]);
@@ -108,7 +108,7 @@ fn contents_go_through_the_journal_where_that_is_asked_for() {
     assert!(said.contains("no journal"), "{said}");
 }
 
-/// Whether the kernel can be asked to forget files; says so if not.
+/// Returns whether the kernel can be asked to forget files; prints a note if not.
 fn can_ask_to_forget() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
@@ -139,10 +139,10 @@ fn what_the_kernel_knows_is_bounded() {
                 fs::write(served.path(&format!("{dir}/{file}")), format!("{file}")).expect("a file");
             }
         }
-        // So many inodes may be in memory; without a bound, all of them would be.
+        // At most 4000 inodes may be in memory; without a bound, all of them would be.
         let known = || {
             let run = extern4(&image, ["stats", "mnt"]);
-            // Whatever there is to say of it stands in the log of who serves the mount.
+            // A failure shows the server's log, too.
             let told = || format!("{run:?}, log: {}", fs::read_to_string(&log).unwrap_or_default());
             assert!(run.status.success(), "{}", told());
             let stats = String::from_utf8_lossy(&run.stdout);
@@ -155,7 +155,7 @@ fn what_the_kernel_knows_is_bounded() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         assert!(known() <= 4000, "{}", known());
-        // What was forgotten is found again, what is open is what it was.
+        // Forgotten files are found again, and open files stay the same.
         for path in ["0/0", "0/999", "11/500"] {
             let text = fs::read_to_string(served.path(path)).expect("a file");
             assert!(path.ends_with(&format!("/{text}")), "{path}: {text}");
@@ -171,7 +171,7 @@ fn what_the_kernel_knows_is_bounded() {
     }
 }
 
-/// Mounts in another way what is mounted; what is said if that is refused.
+/// Remounts with these words; returns the message if that is refused.
 fn remount(image: &Image, words: &str) -> Option<String> {
     let run = extern4(image, ["mount", "-o", &format!("remount,{words}"), "disk.img", "mnt"]);
     (!run.status.success()).then(|| failed(&run, 1))
@@ -182,7 +182,7 @@ fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
     if !can_mount() {
         return;
     }
-    // What the volume says, what the mount says, and what that comes to.
+    // The volume's options, the mount's options, and the resulting values.
     let cases = [
         ("", "rw", "ordered", 5),
         ("", "commit=30,data=journal", "journal", 30),
@@ -200,7 +200,8 @@ fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
         assert!(stats.contains(&format!("\"data\":\"{data}\",\"commit_seconds\":{commit},")), "{stats}");
         let stats = String::from_utf8(ok(extern4(&image, ["stats", "mnt"]))).expect("text");
         assert!(stats.contains(&format!("{data:>12} data\n{commit:>12} commit_seconds\n")), "{stats}");
-        // What it is already may be said, as mount(8) does with what stands in fstab.
+        // Words that repeat the current values are accepted, as mount(8) passes on the words of
+        // fstab.
         assert_eq!(remount(&image, &format!("ro,data={data},commit={commit}")), None, "{options}");
         let read_only = || fs::write(served.path("file"), "text").is_err();
         assert!(read_only());
@@ -212,14 +213,14 @@ fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
             let said = remount(&image, &format!("rw,commit={other}")).unwrap_or_default();
             assert!(said.contains(&format!("commit={commit}")), "{other}: {said}");
         }
-        // What was refused has changed nothing.
+        // The refused remounts have changed nothing.
         assert!(read_only());
         assert_eq!(remount(&image, "rw"), None);
         assert!(!read_only());
         served.umount();
         sound(&image);
     }
-    // Without a journal there is nothing to be changed, and as Linux has it, nothing is said of it.
+    // Without a journal there is nothing to change, and as in Linux, there is no message.
     let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "^has_journal"]).build();
     let served = Served::new(&image, &[]);
     assert_eq!(remount(&image, "ro,data=journal,commit=9"), None);
@@ -254,7 +255,7 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
         assert!(said.contains(&format!("cannot change {name} on remount")), "{words}: {said}");
     }
     assert!(fs::write(served.path("file"), "text").is_ok(), "what was refused has changed nothing");
-    // What it is already may be said, and what is not so fixed is changed.
+    // Words that repeat fixed values are accepted, and the others take effect.
     assert_eq!(remount(&image, "ro,lazytime,relatime,errors=remount-ro,memory=32M,nosuid"), None);
     assert!(fs::write(served.path("file"), "text").is_err());
     served.umount();
@@ -276,7 +277,7 @@ fn directories_can_be_read_without_a_note() {
         assert_eq!(fs::read_dir(&served.dir).expect("it is read").count(), 2, "with lost+found");
         let accessed = |path| fs::metadata(path).and_then(|found| found.accessed()).expect("its time");
         assert_eq!(accessed(served.dir.clone()) != before, noted, "{words}");
-        // mount(8) says with a remount what the table says.
+        // On a remount, mount(8) passes on the words of the table.
         let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
         let dir = served.dir.to_str().expect("a plain name");
         let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
@@ -287,7 +288,7 @@ fn directories_can_be_read_without_a_note() {
     }
 }
 
-/// For mount(8) says with a remount what the table says.
+/// The table has to tell them, because mount(8) passes its words on with a remount.
 #[test]
 fn the_mount_table_tells_when_access_times_change() {
     if !can_mount() {
@@ -310,7 +311,8 @@ fn the_mount_table_tells_when_access_times_change() {
     }
 }
 
-/// Not by us, nor by the kernel: then a volume is shown as its blocks stand.
+/// With noload, neither we nor the kernel replay the journal: the volume shows its blocks as they
+/// are.
 #[test]
 fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {
     if !can_mount() || !can_run(&[Need::Mount]) {
@@ -359,7 +361,7 @@ fn who_expects_quotas_is_told_that_there_are_none() {
     }
 }
 
-/// And in a mount `df` sees it, too, unless quotas only count.
+/// In a mount, `df` shows the limit, too, unless quotas only count.
 #[test]
 fn a_directory_with_a_project_has_no_more_room_than_that() {
     const PROJECT: &str =
@@ -407,7 +409,7 @@ fn a_volume_is_mounted_by_a_copy_of_its_superblock() {
     }
 }
 
-/// Where nothing is left but what is kept back, the user who was named has it.
+/// Where only reserved blocks are left, the named user may use them.
 #[test]
 fn what_is_kept_back_is_for_whom_the_options_name() {
     if !users_can_mount("what_is_kept_back_is_for_whom_the_options_name") {
@@ -427,8 +429,8 @@ fn what_is_kept_back_is_for_whom_the_options_name() {
     sound(&image);
 }
 
-/// The kernel's own mount of a volume, and ours of another that was made like it, with the same options: each is handed to `each` with its
-/// directory.
+/// Compares the kernel's own mount of a volume with ours of another volume made like it, with the
+/// same options. It calls `each` with the directory of each mount.
 fn in_both_mounts(options: &str, each: impl Fn(&std::path::Path) -> String) {
     let (ours, theirs) = (EMPTY.build(), EMPTY.build());
     let served = Served::new(&ours, &["-o", options]);
@@ -439,7 +441,7 @@ fn in_both_mounts(options: &str, each: impl Fn(&std::path::Path) -> String) {
     sound(&ours);
 }
 
-/// New files in a directory of group 77, what there is of blocks, and what a link leads to.
+/// Describes new files in a directory of group 77, the counts of blocks, and the target of a link.
 fn seen(dir: &std::path::Path) -> String {
     let group = |path: std::path::PathBuf| fs::metadata(path).expect("attributes").gid();
     let of_group = dir.join("77");

@@ -1,5 +1,5 @@
-//! `extern4 mount` and `extern4 umount`: ordinary programs work in the mount, then `e2fsck` and the kernel's own mount of the same image
-//! say what is on the volume.
+//! `extern4 mount` and `extern4 umount`: ordinary programs work in the mount. Then `e2fsck` and the
+//! kernel's own mount of the same image show the state of the volume.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,18 +21,18 @@ use crate::run::{command, extern4, failed, ok, tool};
 /// A volume with nothing in it.
 pub(crate) const EMPTY: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
 
-/// Whether this machine can do what the tests here do; says so if not.
+/// Returns whether this machine can run these tests; prints a note if not.
 pub(crate) fn can_mount() -> bool {
     can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Fuse])
 }
 
-/// The ways that requests can come on this machine, as options.
+/// Returns the transports of requests on this machine, as options.
 pub(crate) fn transports() -> Vec<&'static str> {
     const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     if fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y") {
         return vec!["transport=device", "transport=ring"];
     }
-    // Seen beside the harness's own words.
+    // Written past the harness's capture, so that it shows.
     let _ = writeln!(std::io::stderr(), "mounting through rings skipped: {SWITCH} does not say Y");
     vec!["transport=device"]
 }
@@ -44,7 +44,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Mounts `image` beside itself.
+    /// Mounts `image` on `mnt` next to it.
     #[track_caller]
     pub(crate) fn new(image: &Image, options: &[&str]) -> Self {
         let dir = image.scratch().join("mnt");
@@ -65,7 +65,7 @@ impl Served {
         self.mounted = false;
     }
 
-    /// It was unmounted by somebody else.
+    /// Notes that another process has unmounted it.
     pub(crate) fn forget(mut self) {
         self.mounted = false;
     }
@@ -80,7 +80,8 @@ impl Drop for Served {
     }
 }
 
-/// Runs a command on the mount in `dir`, again as long as that is busy: a process that another test starts has its files for a moment.
+/// Runs a command on the mount in `dir`, again as long as that is busy: a process that another test
+/// starts has its files for a moment.
 #[track_caller]
 pub(crate) fn patiently(command: &[&str], dir: &Path) {
     let start = Instant::now();
@@ -97,19 +98,19 @@ pub(crate) fn patiently(command: &[&str], dir: &Path) {
     }
 }
 
-/// Whether anything of the image's directory is mounted.
+/// Returns whether anything of the image's directory is mounted.
 pub(crate) fn is_mounted(image: &Image) -> bool {
     let path = image.scratch().to_str().expect("a plain name");
     fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path)
 }
 
-/// `e2fsck` finds nothing.
+/// Asserts that `e2fsck` finds nothing.
 #[track_caller]
 pub(crate) fn sound(image: &Image) {
     tools::run("e2fsck", [OsStr::new("-fn"), image.path.as_os_str()]);
 }
 
-/// What the mount shows is what the kernel shows of the same volume.
+/// Asserts that the kernel's mount shows the same as ours of the same volume.
 #[track_caller]
 fn same_for_the_kernel(image: &Image, served: Served) {
     let ours = tree::from_mount(&served.dir);
@@ -132,7 +133,7 @@ fn everything_that_is_made_in_a_mount_is_there_for_the_kernel() {
             plan(&served.dir).unwrap_or_else(|error| panic!("plan {at}: {error}"));
         }
         same_for_the_kernel(&image, served);
-        // And what a new mount finds there.
+        // A new mount shows the same there, too.
         same_for_the_kernel(&image, Served::new(&image, &["-o", transport, "-o", "ro"]));
     }
 }
@@ -187,7 +188,7 @@ fn what_is_removed_gives_its_space_back() {
     let image = EMPTY.build();
     let served = Served::new(&image, &[]);
     let free = || rustix::fs::statvfs(&served.dir).expect("its space").f_bfree;
-    // Once the kernel has opened a file, it knows whether it is to ask for that.
+    // Once the kernel has opened a file, it knows whether opens are to be reported.
     fs::write(served.path("file"), "x").and_then(|()| fs::read(served.path("file"))).expect("a file");
     let before = free();
     for _ in 0..3 {
@@ -197,7 +198,7 @@ fn what_is_removed_gives_its_space_back() {
         drop(kept);
     }
     let start = Instant::now();
-    // That a file is forgotten comes a moment after the last who uses it has closed it.
+    // The kernel reports a forgotten file a moment after its last user has closed it.
     while free() < before && start.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -206,9 +207,11 @@ fn what_is_removed_gives_its_space_back() {
     sound(&image);
 }
 
-/// The kernel says that a file is forgotten in a word of its own, which nobody waits for. Who has removed one may take its room at once.
+/// The kernel reports forgotten files with FORGET, asynchronously. A program that has removed a
+/// file may use its space at once.
 ///
-/// In a process of its own: a program that another test starts has the files of all tests open, until it is that program.
+/// In a process of its own: a process that another test starts has the files of all tests open,
+/// until it executes its program.
 #[test]
 fn the_room_of_a_removed_file_is_there_at_once() {
     const DIR: &str = "EXTERN4_TEST_ROOM_OF";
@@ -290,8 +293,8 @@ fn holes_are_found_and_made() {
     sound(&image);
 }
 
-/// Contents that cannot be handed to the kernel where they stand on the device: inside inodes, in the journal alone, and in what a
-/// journal says that was not replayed on the device.
+/// Contents that the kernel cannot get directly from the device: inside inodes, only in the
+/// journal, and in a journal that was not replayed on the device.
 #[test]
 fn contents_that_stand_elsewhere_are_read() {
     if !can_mount() || !can_run(&[Need::Mount]) {
@@ -319,7 +322,7 @@ fn contents_that_stand_elsewhere_are_read() {
         let served = Served::new(&image, &["-o", transport, "-o", "data=journal,commit=3600"]);
         fs::write(served.path("file"), bytes(400_000)).expect("there is room");
         tool(&served.dir, "sync", ["file"]);
-        // Past what the kernel remembers.
+        // Past the kernel's cache.
         let read = tool(&served.dir, "dd", ["if=file", "iflag=direct", "bs=64k", "status=none"]);
         assert!(read == bytes(400_000));
         // A crash now leaves them in the journal.
@@ -381,7 +384,7 @@ fn users_have_the_rights_that_the_volume_gives_them() {
     tool(&served.dir, "setfacl", ["-m", "u:2000:rwx,d:u:2000:rwx", "dir"]);
     assert!(user(1000, "umask 077; echo x > dir/file"));
     assert!(user(2000, "cat dir/file && echo y >> dir/file && rm dir/file"));
-    // Who changes contents takes set-id bits off, unless he is privileged.
+    // A write by an unprivileged process clears the set-id bits.
     assert!(user(1000, "cp /bin/true suid && chmod 4777 suid") && user(2000, "echo >> suid"));
     assert_eq!(fs::metadata(served.path("suid")).expect("attributes").mode() & 0o7777, 0o777);
     served.umount();
@@ -414,7 +417,7 @@ fn mount_finds_its_helper() {
     sound(&image);
 }
 
-/// Whether this machine lets users mount; says so if not.
+/// Returns whether this machine lets users mount; prints a note if not.
 pub(crate) fn users_can_mount(test: &str) -> bool {
     let tools = [Need::Tool("setpriv"), Need::Tool("fusermount3")];
     if !can_mount() || !can_run(&tools) {
@@ -427,13 +430,14 @@ pub(crate) fn users_can_mount(test: &str) -> bool {
     true
 }
 
-/// Puts the command beside an image: the build's own directory may be closed to users. Another process copies it: a program that this one
-/// has open for writing cannot be run, and what another test starts just then keeps it open for a moment.
+/// Copies the command next to an image: the build's own directory may be closed to users. Another
+/// process makes the copy. A program that this process has open for writing cannot be run. A
+/// process that another test starts just then would keep it open for a moment.
 pub(crate) fn copy_command(scratch: &Path) {
     tool(scratch, "cp", [env!("CARGO_BIN_EXE_extern4"), "extern4"]);
 }
 
-/// A script of the shell that a user without other groups runs in `scratch`.
+/// Returns a command that runs a shell script in `scratch` as a user without other groups.
 pub(crate) fn as_user(uid: u32, scratch: &Path, script: &str) -> std::process::Command {
     let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
     let mut run = std::process::Command::new("setpriv");
@@ -457,7 +461,7 @@ fn users_mount_their_own_images() {
         let run = as_user(USER, scratch, script).output().expect("setpriv");
         assert!(run.status.success(), "{script}: {}", String::from_utf8_lossy(&run.stderr));
     };
-    // Its root directory is root's, as everything in it.
+    // Root owns its root directory, as everything in it.
     tools::run(
         "debugfs",
         ["-w", "-R", "set_inode_field / uid 1000"]
@@ -545,7 +549,7 @@ fn a_signal_ends_it_cleanly_also_while_it_is_used() {
     }
 }
 
-/// Also before it serves: whoever sees the mount may end it.
+/// A signal also ends it before it serves: any process that sees the mount may end it.
 #[test]
 fn a_signal_ends_it_as_soon_as_it_is_mounted() {
     if !can_mount() {
@@ -568,7 +572,7 @@ fn a_signal_ends_it_as_soon_as_it_is_mounted() {
     sound(&image);
 }
 
-/// Also if that has ended before it could ask to be told.
+/// It also ends if that process has ended before the command could ask to be told of its end.
 #[test]
 fn it_ends_with_the_process_that_it_is_to_end_with() {
     if !can_mount() {
@@ -588,7 +592,7 @@ fn it_ends_with_the_process_that_it_is_to_end_with() {
     let start = "$0 mount -f --with-parent $$ disk.img mnt >/dev/null 2>&1 & until mountpoint -q mnt; do sleep 0.01; done; echo it > mnt/file";
     assert!(within("60", &["sh", "-c", start, extern4_itself]).status.success());
     let ended = Instant::now();
-    // As long as it has the volume, that is not read.
+    // As long as the process has the volume open, this read fails.
     while is_mounted(&image) || extern4(&image, ["cat", "disk.img:/file"]).stdout != b"it\n" {
         assert!(ended.elapsed() < Duration::from_secs(60), "it goes on");
         std::thread::sleep(Duration::from_millis(5));
@@ -596,7 +600,7 @@ fn it_ends_with_the_process_that_it_is_to_end_with() {
     sound(&image);
 }
 
-/// The lines that come out of a pipe, until it is closed.
+/// Returns the lines from a pipe, until it is closed.
 fn lines_of(pipe: ChildStderr) -> Receiver<String> {
     let (line, lines) = channel();
     let mut found = BufReader::new(pipe).lines().map_while(Result::ok);
@@ -604,7 +608,7 @@ fn lines_of(pipe: ChildStderr) -> Receiver<String> {
     lines
 }
 
-/// Whoever started it may have gone, and reads nothing of what it says.
+/// The parent of the daemon may be gone, and the pipe of its messages closed.
 #[test]
 fn a_signal_ends_what_nobody_listens_to() {
     if !can_mount() {
@@ -625,7 +629,7 @@ fn a_signal_ends_what_nobody_listens_to() {
     assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced");
 }
 
-/// What stands on the directory by then is somebody else's.
+/// The directory then holds another user's mount.
 #[test]
 fn a_signal_ends_no_other_mount() {
     if !can_mount() {
@@ -666,7 +670,8 @@ fn a_signal_ends_no_other_mount() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn without_rings_a_mount_does_without() {
-    // seccomp(2): a filter that looks at the number of the call, in a process without new privileges.
+    // seccomp(2): a filter that looks at the number of the call, in a process without new
+    // privileges.
     const REFUSED: &str = r#"
         my $filter = pack("SCCL" x 4, 0x20,0,0,0, 0x15,0,1,425, 6,0,0,0x50001, 6,0,0,0x7fff0000);
         my $program = pack("S x6 P", 4, $filter);
@@ -729,7 +734,7 @@ fn what_cannot_be_mounted_is_said() {
         return;
     }
     let served = Served::new(&image, &[]);
-    // A volume is written by one at a time.
+    // Only one process at a time writes to a volume.
     fs::create_dir(image.scratch().join("second")).expect("a directory");
     failed(&extern4(&image, ["mount", "disk.img", "second"]), 1);
     let file = File::create(served.path("file")).expect("a file");
@@ -747,7 +752,7 @@ fn umount_says_that_it_waits_for_what_others_have_mounted() {
     }
     let image = EMPTY.build();
     let served = Served::new(&image, &[]);
-    // As in another mount namespace, it is in no mount table that there is to read here.
+    // As in another mount namespace, no mount table that this process can read has it.
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let other = rustix::mount::open_tree(rustix::fs::CWD, &served.dir, flags).expect("one more mount");
     let mut umount = std::process::Command::new(env!("CARGO_BIN_EXE_extern4"));

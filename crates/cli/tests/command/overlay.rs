@@ -11,7 +11,7 @@ use crate::run::{assert_same, sorted, tool};
 
 const DISK: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
 
-/// The layer below.
+/// The contents of the lower layer.
 const LOWER: &str = "
     mkdir -p lower/dir/sub lower/gone lower/moved upper work merged
     for name in file mode acl link dir/a dir/sub/b gone/c moved/d; do echo $name > lower/$name; done
@@ -20,7 +20,8 @@ const LOWER: &str = "
     setfattr -n user.layer -v low lower/file
 ";
 
-/// What is done in the merged directory: every way in which something is copied up, hidden, or made opaque.
+/// Work in the merged directory: every way in which overlayfs copies a file up, hides it, or makes
+/// a directory opaque.
 const WORK: &str = "
     echo more >> file
     chmod 600 mode
@@ -42,8 +43,8 @@ const WORK: &str = "
     exec 3<> opened; rm opened; echo unseen >&3; exec 3>&-
 ";
 
-/// What there is in a directory, and all that overlayfs notes beside it. Sizes of directories and what is in the upper ones of its own
-/// depend on the file system.
+/// Lists a directory, with all notes of overlayfs. Sizes of directories, and overlayfs's other
+/// files in the upper layer, depend on the file system.
 const LIST: &str = "
     find . -type d -printf '%P d %m\\n' -o -printf '%P %y %m %n %s %l\\n'
     find . -type f -size -2k -exec md5sum {} +
@@ -64,7 +65,8 @@ fn shell(dir: &Path, script: &str) -> Vec<u8> {
     tool(dir, "sh", ["-ec", script])
 }
 
-/// Lists what is seen and what is in the upper layer after the work on layers in `root`; `None` where there is no overlayfs.
+/// Lists the merged directory and the upper layer after the work on layers in `root`; `None` where
+/// there is no overlayfs.
 fn layers(root: &Path, options: &str) -> Option<[Vec<String>; 2]> {
     shell(root, LOWER);
     let options = format!("lowerdir=lower,upperdir=upper,workdir=work{options}");

@@ -1,5 +1,5 @@
-//! Disks with partitions: cut off, with long sectors, and with odd tables; and when a copy of the
-//! superblock is named.
+//! Disks with partitions: cut off, with long sectors, and with odd tables; and the hint at a copy
+//! of the superblock.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -23,7 +23,7 @@ fn put(disk: &File, sector: u64, lba: u64, entries: &[(u8, u32, u32)]) {
     disk.write_all_at(&record, lba * sector + 446).expect("written");
 }
 
-/// `d.img`, a disk of zeroes with the volume of `image` at each of these bytes.
+/// Makes `d.img`, a disk of zeroes with the volume of `image` at each of these bytes.
 fn disk(image: &Image, len: u64, volumes: &[u64]) -> File {
     let path = image.scratch().join("d.img");
     let disk = File::options().read(true).write(true).create(true).truncate(true).open(path).expect("a disk");
@@ -44,7 +44,8 @@ fn info(image: &Image, place: &str) -> String {
     String::from_utf8(ok(extern4(image, ["info", place]))).expect("text")
 }
 
-/// The volume is at byte 8 MiB, in partition `number`, and the disk ends 4 MiB behind that.
+/// Asserts that a cut-off volume is reported: it is at byte 8 MiB, in partition `number`, and the
+/// disk ends 4 MiB behind that.
 #[track_caller]
 fn is_cut_off(image: &Image, disk: &File, number: u32) {
     let place = format!("d.img#{number}");
@@ -127,8 +128,8 @@ fn an_mbr_may_count_in_sectors_of_4_kib() {
     ok(extern4(&image, ["mkdir", "d.img#5:/made"]));
     ok(extern4(&image, ["stat", &format!("d.img@{}:/made", 33 * MIB)]));
     assert!(info(&image, "d.img").lines().any(|line| line.starts_with("d.img#5") && line.ends_with("tiny")));
-    // Where volumes are at both places, sectors have 512 bytes, as of all disks whose images do not
-    // say so themselves.
+    // Where volumes are at both places, sectors have 512 bytes, as on all disks whose images do not
+    // tell the sector size.
     let volume = fs::read(&image.path).expect("an image");
     let both = self::disk(&image, 64 * MIB, &[32 * MIB]);
     both.write_all_at(&volume[..8192], 4 * MIB).expect("the head of another");
@@ -179,7 +180,7 @@ fn what_is_odd_about_a_table_is_said() {
     put(&disk, 512, 0, &[(0xee, 1, 16383), (0x83, 16384, sectors)]);
     assert!(info(&image, "d.img").contains("warning: the MBR names partitions, too (a hybrid MBR)"));
     assert_eq!(ok(extern4(&image, ["cat", "d.img#1:/etc/hostname"])), b"tiny\n");
-    // Its backup alone is left.
+    // Only its backup is left.
     disk.write_all_at(&[0; 34 * 512], 0).expect("written");
     assert_eq!(ok(extern4(&image, ["cat", "d.img#1:/etc/hostname"])), b"tiny\n");
     let text = info(&image, "d.img");
@@ -187,7 +188,7 @@ fn what_is_odd_about_a_table_is_said() {
     assert!(text.contains("warning: sector 1 holds no GPT header"), "{text}");
 }
 
-/// A copy of the superblock helps where the superblock is what is wrong, and nowhere else.
+/// A copy of the superblock helps where the superblock is damaged, and nowhere else.
 #[test]
 fn a_copy_of_the_superblock_is_named_where_it_helps() {
     const HINT: &str = "there is a copy of a superblock that it can be read by: --superblock 8193";

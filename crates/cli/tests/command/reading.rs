@@ -1,4 +1,5 @@
-//! Large reads in a mount: what they give is what the file holds, however it lies on the volume and however the answer comes.
+//! Large reads in a mount: they return the contents of the file, whatever its map on the volume and
+//! the form of the answer.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -19,15 +20,15 @@ use crate::run::{partitioned, tool};
 const SMALL_BLOCKS: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "1024"]);
 const INDIRECT: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext2", "-b", "4096"]);
 
-/// `O_DIRECT`: past the kernel's cache, so that each read is asked for.
+/// `O_DIRECT`: bypasses the kernel's cache, so that each read reaches the server.
 const O_DIRECT: i32 = 0o40000;
 
-/// Opens a file so that the server is asked for what is read of it.
+/// Opens a file so that each read of it reaches the server.
 fn uncached(path: &Path) -> File {
     File::options().read(true).custom_flags(O_DIRECT).open(path).expect("it opens")
 }
 
-/// A file, and what it holds.
+/// A file and its contents.
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
@@ -46,7 +47,7 @@ fn write_parts(path: &Path, size: usize, parts: &[(usize, usize)]) -> Vec<u8> {
     bytes
 }
 
-/// Files of all kinds of maps.
+/// Makes files with all kinds of block maps.
 fn make_cases(served: &Served) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut make = |name, size, parts: &[(usize, usize)]| {
@@ -57,7 +58,7 @@ fn make_cases(served: &Served) -> Vec<Case> {
     let scattered: Vec<_> = (0..250).map(|at| (at * 8192, 4000)).collect();
     make("scattered", 2 << 20, &scattered);
     make("short", 100, &[(0, 100)]);
-    // Two that grow in turn lie among each other.
+    // Two files that grow in turn have interleaved blocks.
     let ends: Vec<_> = (0..120).map(|at| (at * 12_288, 12_288)).collect();
     let files = ["one", "other"].map(|name| File::create(served.path(name)).expect("a file"));
     for &(at, len) in &ends {
@@ -72,7 +73,7 @@ fn make_cases(served: &Served) -> Vec<Case> {
     cases
 }
 
-/// The same with space that was allocated and not written in it.
+/// Makes a file with unwritten extents.
 fn make_unwritten(served: &Served) -> Case {
     let mut bytes = write_parts(&served.path("unwritten"), 2 << 20, &[(0, 65_536), (1 << 20, 500_000)]);
     tool(&served.dir, "fallocate", ["-l", "1M", "-o", "64K", "unwritten"]);
@@ -81,7 +82,7 @@ fn make_unwritten(served: &Served) -> Case {
     Case { name: "unwritten", bytes }
 }
 
-/// Every read of a file gives what it holds, through the kernel's cache and past it.
+/// Asserts that every read of a file returns its contents, through the kernel's cache and past it.
 #[track_caller]
 fn assert_reads(served: &Served, case: &Case) {
     let Case { name, bytes } = case;
@@ -111,7 +112,7 @@ fn every_read_gives_what_the_file_holds() {
     if !can_mount() {
         return;
     }
-    // How it is mounted, and whether it knows space that was allocated and not written.
+    // The mount options, and whether the volume has unwritten extents.
     let ways = [
         (EMPTY, "rw", true),
         (EMPTY, "data=journal", true),
@@ -176,7 +177,7 @@ fn parts_of_disks_are_read_from_where_they_begin() {
     }
 }
 
-/// Bytes that a process has written from its memory; what is spliced is not among them.
+/// Returns the bytes that a process has written from its memory, which excludes spliced bytes.
 fn written_by(process: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/io")).expect("a process");
     let count = text.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("it is counted");
@@ -231,7 +232,7 @@ fn users_mounts_give_large_answers() {
     }
 }
 
-/// Has the readers end.
+/// Stops the readers when dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -265,7 +266,7 @@ fn nobody_reads_what_another_file_has() {
                     }
                 });
             }
-            // However this ends.
+            // Also on a panic.
             let _ends = Ends(&ends);
             let start = Instant::now();
             for round in 0.. {
@@ -278,7 +279,7 @@ fn nobody_reads_what_another_file_has() {
                     1 => drop(tool(&served.dir, "fallocate", ["-p", "-o", "1M", "-l", "17M", "own"])),
                     _ => file.set_len(9_000_001).expect("it is cut"),
                 }
-                // Blocks that were freed are anybody's when that is durable.
+                // Other files may take the freed blocks once that is durable.
                 file.sync_all().expect("it is synced");
                 fs::write(&foreign, vec![b'f'; 30 << 20]).expect("a file");
                 File::open(&foreign).and_then(|file| file.sync_all()).expect("it is synced");
@@ -310,7 +311,7 @@ fn a_volume_that_ends_early_is_an_error_of_that_read() {
         let mut bytes = vec![0; 1 << 20];
         let error = last.read_at(&mut bytes, 39 << 20).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(5), "{transport}: {error}");
-        // The others are answered, and then this one is, too.
+        // Reads of other parts are answered, and later reads of this part are, too.
         let read = uncached(&served.path("first")).read_at(&mut bytes, 0).expect("it is read");
         assert!(read == 1 << 20 && bytes == pattern(1, 0, 1 << 20), "{transport}");
         file.set_len(size).expect("it is long again");
@@ -329,7 +330,7 @@ fn files_are_read_far_ahead() {
     for (transport, kind) in transports().into_iter().flat_map(|by| [(by, "rw"), (by, "nofuseblk")]) {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", &format!("{transport},{kind}")]);
-        // What is agreed upon at the first request is known once another has been answered.
+        // The limits from the first request are known once another request has been answered.
         let device = fs::metadata(&served.dir).expect("the root").dev();
         let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let names = [format!("{device}-fuseblk"), device];

@@ -1,4 +1,4 @@
-//! `mount -o remount,rw` of what was mounted for reading.
+//! `mount -o remount,rw` of mounts that were made for reading.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crate::mounting::{
 };
 use crate::run::{extern4, failed, ok};
 
-/// Why a remount was refused.
+/// Remounts; returns the reason for a refusal.
 fn remount(image: &Image, source: &str, options: &str) -> Option<String> {
     let options = format!("remount,{options}");
     let run = extern4(image, ["mount", "-o", &*options, source, "mnt"]);
@@ -60,7 +60,7 @@ fn a_mount_made_for_reading_becomes_writable() {
     }
 }
 
-/// By the kernel: what it had made durable is in the journal alone.
+/// A journal from the kernel's mount is replayed: only the journal holds the durable changes.
 #[test]
 fn a_journal_that_was_only_read_is_replayed() {
     if !can_mount() || !can_run(&[Need::Mount]) {
@@ -114,7 +114,7 @@ fn a_remount_says_why_a_mount_stays_read_only() {
         sound(&image);
     }
     drop(device);
-    // While another process reads it, and with what cannot be changed any more.
+    // While another process reads it, and with options that cannot change any more.
     let served = Served::new(&image, &["-o", "ro"]);
     let other = image.scratch().join("other");
     fs::create_dir(&other).expect("a directory");

@@ -1,4 +1,4 @@
-//! Running the command and GNU's tools, and the images they look at.
+//! Running the command and GNU's tools, and the images that they read.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use extern4_testkit::image::{Image, ImageSpec, Mount};
 use extern4_testkit::plan;
 
-/// The command, with an environment that makes output the same everywhere.
+/// Returns the command, with an environment that makes output the same everywhere.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_extern4"));
     plain(&mut command);
@@ -29,7 +29,7 @@ pub(crate) fn extern4_in<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<It
     command().current_dir(dir).args(args).output().expect("the command runs")
 }
 
-/// Runs the command beside an image that is called `name` there.
+/// Runs the command in the image's directory.
 pub(crate) fn extern4<A: AsRef<OsStr>>(image: &Image, args: impl IntoIterator<Item = A>) -> Output {
     extern4_in(image.scratch(), args)
 }
@@ -43,7 +43,7 @@ pub(crate) fn tool<A: AsRef<OsStr>>(dir: &Path, name: &str, args: impl IntoItera
     output.stdout
 }
 
-/// The output of a run that has to succeed without a word on standard error.
+/// Returns the output of a run that has to succeed and print nothing on standard error.
 #[track_caller]
 pub(crate) fn ok(output: Output) -> Vec<u8> {
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -51,7 +51,7 @@ pub(crate) fn ok(output: Output) -> Vec<u8> {
     output.stdout
 }
 
-/// The standard error of a run that has to end with `code`.
+/// Returns the standard error of a run that has to end with `code`.
 #[track_caller]
 pub(crate) fn failed(output: &Output, code: i32) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -59,12 +59,12 @@ pub(crate) fn failed(output: &Output, code: i32) -> String {
     errors
 }
 
-/// The lines of `output`, sorted.
+/// Returns the lines of `output`, sorted.
 pub(crate) fn sorted(output: &[u8]) -> Vec<String> {
     sorted_by(output, b'\n')
 }
 
-/// The parts of `output` between `separator`s, sorted; bytes that are no text as escapes.
+/// Returns the parts of `output` between `separator`s, sorted; bytes that are not text are escaped.
 pub(crate) fn sorted_by(output: &[u8], separator: u8) -> Vec<String> {
     let parts = output.split(|byte| *byte == separator).filter(|part| !part.is_empty());
     let mut parts: Vec<_> = parts.map(|part| part.escape_ascii().to_string()).collect();
@@ -72,7 +72,7 @@ pub(crate) fn sorted_by(output: &[u8], separator: u8) -> Vec<String> {
     parts
 }
 
-/// Asserts that two lists are the same and shows where they are not.
+/// Asserts that two lists are the same, or shows their differences.
 #[track_caller]
 pub(crate) fn assert_same(what: &str, ours: &[String], theirs: &[String]) {
     let only = |a: &[String], b: &[String]| {
@@ -94,10 +94,11 @@ pub(crate) struct Everything {
     pub(crate) mount: Mount,
 }
 
-/// The image of everything, if this machine can mount. Tests that run at the same time share one.
+/// Returns the image of everything, if this machine can mount. Tests that run at the same time
+/// share one.
 pub(crate) fn everything() -> Option<Arc<Everything>> {
     static SHARED: Mutex<Weak<Everything>> = Mutex::new(Weak::new());
-    // A test that fails while it makes the image leaves nothing half made behind.
+    // A test that fails while it makes the image leaves no unfinished one behind.
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(everything) = shared.upgrade() {
         return Some(everything);
@@ -132,7 +133,7 @@ fn make_everything() -> Option<Everything> {
     Some(Everything { image, mount })
 }
 
-/// A small machine's disk, made without a mount, with its own users.
+/// Makes a small machine's disk, without a mount, with its own users.
 pub(crate) fn machine() -> Image {
     fn fill(root: &Path) -> std::io::Result<()> {
         for dir in ["etc", "home/ann", "root", "bin", "var/log"] {
@@ -170,13 +171,14 @@ pub(crate) fn machine() -> Image {
     image
 }
 
-/// Leaves nothing of the superblock, but its copies.
+/// Wipes the superblock, but not its copies.
 pub(crate) fn wipe_superblock(image: &Image) {
     let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0; 1024], 1024).expect("it is written");
 }
 
-/// `sdcard.img` beside `image`: a disk with an MBR whose second partition starts at the second MiB and holds `image`.
+/// Makes `sdcard.img` next to `image`: a disk with an MBR whose second partition starts at the
+/// second MiB and holds `image`.
 pub(crate) fn partitioned(image: &Image) -> std::path::PathBuf {
     let volume = std::fs::read(&image.path).expect("an image");
     let start = 1_u32 << 20;

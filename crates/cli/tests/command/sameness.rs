@@ -1,4 +1,5 @@
-//! Calls in a mount that do what the kernel's own mount does, where it is easy to do something else.
+//! Calls in a mount whose results match the kernel's own mount, where it is easy to get something
+//! else.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
@@ -29,7 +30,7 @@ fn what_was_only_appended_to_is_written_where_it_is_said() {
         let from = File::open(served.path("from")).expect("it opens");
         rustix::fs::copy_file_range(&from, Some(&mut 0), &log, Some(&mut 4), 2).expect("it is copied");
         drop((log, from));
-        // As the volume has it, not what the kernel remembers.
+        // This compares the volume, not the kernel's cache.
         served.umount();
         let served = Served::new(&image, &["-o", transport]);
         assert_eq!(fs::read_to_string(served.path("log")).expect("a file"), "XXXXYYne one\ntwo\n");
@@ -68,7 +69,7 @@ fn who_changes_contents_in_whatever_way_takes_set_id_bits_off() {
         fs::write(&from, "from").expect("a file");
         let mode = || fs::metadata(&file).expect("attributes").mode() & 0o7777;
         for way in ways {
-            // Without a group's right to execute, its bit stands for something else.
+            // Without a group's right to execute, its set-id bit has another meaning.
             for (before, after) in [(0o6777, 0o777), (0o6766, 0o2766)] {
                 fs::write(&file, [b'x'; 4096]).expect("a file");
                 std::os::unix::fs::chown(&file, Some(1000), Some(1000)).expect("its owner");
@@ -77,7 +78,8 @@ fn who_changes_contents_in_whatever_way_takes_set_id_bits_off() {
                 assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
                 assert_eq!(mode(), after, "{way}: {before:o}");
             }
-            // So it does for who is in the group by his other groups alone, and for nobody else.
+            // The set-id bit then stays for a user that is in the group only by its other groups,
+            // and for no other user.
             for (groups, before, after) in
                 [("1000", 0o2766, 0o2766), ("1000", 0o6777, 0o777), ("7", 0o2766, 0o766)]
             {
@@ -89,7 +91,7 @@ fn who_changes_contents_in_whatever_way_takes_set_id_bits_off() {
                 assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
                 assert_eq!(mode(), after, "{way}: {before:o}, {groups:?}");
             }
-            // Who may keep them does.
+            // A privileged process keeps the bits.
             fs::set_permissions(&file, fs::Permissions::from_mode(0o6777)).expect("its mode");
             let mut run = std::process::Command::new("sh");
             let run = run.args(["-ec", way]).env("COPY", COPY).current_dir(&served.dir).output().expect("sh");
@@ -122,10 +124,10 @@ fn spellings_of_a_name_are_one_name() {
             "mkdir cf/Dir; ln cf/foo cf/Link; ln -s foo cf/Sym; stat cf/dir cf/link; rmdir cf/dir; rm cf/LINK cf/sym",
         );
         run("! stat cf/Dir 2> /dev/null && ! stat cf/Link 2> /dev/null && ! readlink cf/Sym");
-        // What comes from elsewhere.
+        // A file that is moved in from elsewhere.
         run("echo moved > plain; mv plain cf/Moved; rm cf/moved; echo anew > cf/MOVED");
         assert_eq!(run("cat cf/Moved"), b"anew\n");
-        // What was asked for before spellings were one.
+        // A name that was looked up before the directory folded case.
         run("mkdir late; ! stat late/Name 2> /dev/null && chattr +F late && echo x > late/name");
         assert_eq!(run("cat late/Name"), b"x\n");
         served.umount();
@@ -201,7 +203,7 @@ fn a_read_that_is_not_to_be_noted_is_not() {
         tool(&served.dir, "touch", ["-a", "-d", "2001-01-01", "file"]);
         let atime = || fs::metadata(served.path("file")).expect("attributes").atime();
         let before = atime();
-        // Past what the kernel remembers, so that it asks.
+        // Past the kernel's cache, so that each read reaches the server.
         for (flags, noted) in [("direct,noatime", false), ("direct", true)] {
             tool(&served.dir, "dd", ["if=file", &format!("iflag={flags}"), "bs=4k", "of=/dev/null"]);
             assert_eq!(atime() > before, noted, "{options}: {flags}");

@@ -68,7 +68,7 @@ fn a_script_stops_at_its_first_failure() {
     let said = said(&image, &["ls", "disk.img"]);
     assert!(said.contains("one\n") && said.contains("two\n") && !said.contains("four"), "{said}");
     sound(&image);
-    // One that makes no sense changes nothing.
+    // A script with a wrong line changes nothing.
     let script = "mkdir /five\nmkdir --nonsense /six\nchmod 999 /\nmkdir '/seven\n";
     let errors = untouched(&image, || failed(&fed(&image, &["script", "disk.img"], script.as_bytes()), 2));
     for says in ["standard input:2: ", "--nonsense", "standard input:3: ", "standard input:4: a quote"] {

@@ -1,4 +1,4 @@
-//! What the service manager is told of a mount: `NOTIFY_SOCKET`, as sd_notify(3) has it.
+//! Messages to the service manager about a mount: `NOTIFY_SOCKET`, as in sd_notify(3).
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt as _;
@@ -11,7 +11,7 @@ use extern4_testkit::image::Image;
 use crate::mounting::{EMPTY, as_user, can_mount, copy_command, sound, users_can_mount};
 use crate::run::{command, extern4, ok};
 
-/// The next message.
+/// Returns the next message.
 #[track_caller]
 fn next(manager: &UnixDatagram) -> String {
     manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
@@ -65,7 +65,7 @@ fn only_the_server_speaks_to_the_service_manager() {
     chown(&image.path, Some(1000), None).expect("its owner");
     let manager = UnixDatagram::bind(scratch.join("manager")).expect("a socket");
     fs::set_permissions(scratch.join("manager"), fs::Permissions::from_mode(0o777)).expect("its mode");
-    // In the program's place, one that writes down what it was told.
+    // A wrapper in the program's place that records its environment.
     let script = "mkdir mnt bin; real=$(command -v fusermount3)
         printf '#!/bin/sh\\nenv >> environment\\nexec %s \"$@\"\\n' $real > bin/fusermount3; chmod +x bin/fusermount3
         export PATH=$PWD/bin:$PATH NOTIFY_SOCKET=$PWD/manager
@@ -74,6 +74,7 @@ fn only_the_server_speaks_to_the_service_manager() {
     assert!(next(&manager).contains("READY=1"));
     assert_eq!(next(&manager).trim_end(), "STOPPING=1");
     let told = fs::read_to_string(scratch.join("environment")).expect("what it was told");
-    // Who unmounts is no server, but has the same from the shell, and keeps it to itself.
+    // The unmounting command is no server. It has the variable from the shell, but does not pass it
+    // on.
     assert!(told.contains("PATH=") && !told.contains("NOTIFY_SOCKET"), "{told}");
 }

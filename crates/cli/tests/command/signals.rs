@@ -1,4 +1,4 @@
-//! Signals that a daemon is sent: none ends it without an unmount but those that cannot be handled.
+//! Signals to a daemon: none ends it without an unmount but those that cannot be handled.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,7 +13,7 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::mounting::{EMPTY, can_mount, in_foreground, is_mounted, patiently, sound};
 use crate::run::{extern4, ok, tool};
 
-/// What a signal comes to.
+/// The outcome of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The volume is unmounted and closed.
@@ -24,13 +24,14 @@ enum Outcome {
     Dies(&'static str),
 }
 
-/// Every signal of Linux, but those that stop a process.
+/// Returns the outcome of every signal of Linux, but those that stop a process.
 fn outcome(signal: i32) -> Option<Outcome> {
     const FAULT: Outcome = Outcome::Dies("its memory may be damaged, and must not get to the volume");
     Some(match signal {
         4 | 6 | 7 | 8 | 11 => FAULT,
         9 => Outcome::Dies("no process can handle it"),
-        // The C library keeps these for itself, so no process can handle them; a parent may have had them ignored.
+        // The C library keeps these for itself, so no process can handle them; a parent may have
+        // had them ignored.
         32 | 33 => return None,
         // PIPE, XFSZ: the write that met them fails. CHLD, CONT, URG, WINCH do nothing by default.
         13 | 25 | 17 | 18 | 23 | 28 => Outcome::GoesOn,
@@ -42,7 +43,7 @@ fn outcome(signal: i32) -> Option<Outcome> {
     })
 }
 
-/// Whether these tests, and so the daemon, were started by nohup(1).
+/// Returns whether nohup(1) started these tests, and so the daemon.
 fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("proc(5)");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
@@ -57,7 +58,7 @@ fn send(image: &Image, signal: i32, pid: u32) {
     );
 }
 
-/// How a process ends. That it does not is a failure.
+/// Returns the exit status of a process; panics if it does not end.
 #[track_caller]
 fn end_of(child: &mut Child, signal: i32) -> ExitStatus {
     let start = Instant::now();
@@ -104,7 +105,8 @@ fn no_signal_ends_a_mount_without_closing_the_volume() {
             }
             Outcome::Dies(why) => {
                 if matches!(signal, 7 | 11) {
-                    // Rust's guard against stack overflow takes the first for a fault that comes again.
+                    // Rust's stack overflow handler only restores the default action at the first
+                    // signal: it expects a fault to come again.
                     send(&image, signal, child.id());
                 }
                 let status = end_of(&mut child, signal);
@@ -122,7 +124,7 @@ fn no_signal_ends_a_mount_without_closing_the_volume() {
     }
 }
 
-/// The terminal's process group and session are told when it goes; the daemon is in neither.
+/// The terminal's process group and session get a signal when it goes; the daemon is in neither.
 #[test]
 fn a_daemon_survives_its_terminal() {
     if !can_mount() || !can_run(&[Need::Tool("script")]) {

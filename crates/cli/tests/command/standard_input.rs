@@ -33,7 +33,7 @@ fn a_standard_input_that_cannot_be_read_is_not_empty() {
             assert!(errors.contains(reason), "{line} {input}: {errors}");
             assert!(std::fs::read(&image.path).expect("the image") == before, "{line} {input}");
         }
-        // An input that is empty is one.
+        // An empty input is valid.
         let script = format!("exec \"$0\" {line} </dev/null");
         tool(image.scratch(), "cp", ["disk.img", "copy.img"]);
         tool(

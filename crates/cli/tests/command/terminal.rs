@@ -1,10 +1,11 @@
-//! What a terminal gets.
+//! Output to a terminal.
 
 use extern4_testkit::tools::find;
 
 use crate::run::{everything, machine, tool};
 
-/// What the command writes to a terminal of 80 columns; nothing if this machine cannot make one.
+/// Returns the output of the command on a terminal of 80 columns; `None` if this machine cannot
+/// make one.
 pub(crate) fn on_terminal(dir: &std::path::Path, args: &str) -> Option<Vec<u8>> {
     find("script")?;
     let line = format!("stty cols 80; '{}' {args}", env!("CARGO_BIN_EXE_extern4"));

@@ -1,11 +1,12 @@
-//! What is changed of a volume as a whole: `tune`.
+//! Changes of a volume as a whole: `tune`.
 
 use extern4_testkit::image::{Image, ImageSpec};
 
 use crate::run::{extern4, failed, tool};
 use crate::writing::{quietly, sound, untouched};
 
-/// What `dumpe2fs` says of the superblock in a block, without what each opening changes.
+/// Returns the superblock in a block as `dumpe2fs` shows it, without the fields that each opening
+/// changes.
 fn header(image: &Image, superblock: &[&str]) -> Vec<String> {
     let mut args = vec!["-h"];
     args.extend(superblock);
@@ -66,8 +67,8 @@ fn volumes_are_tuned_as_tune2fs_does() {
     sound(&image);
 }
 
-/// A volume whose checksums hang on the UUID gets another one, of which `e2fsck` and the kernel
-/// think nothing; the copies of the superblock get it, too.
+/// A volume whose checksums depend on the UUID gets another UUID. `e2fsck` and the kernel find
+/// nothing wrong, and the copies of the superblock get it, too.
 #[test]
 fn a_uuid_that_checksums_hang_on_is_changed() {
     const UUID: &str = "11111111-2222-3333-4444-555555555555";
@@ -124,7 +125,7 @@ fn a_uuid_that_checksums_hang_on_is_changed() {
             assert!(mended.status.code().is_some_and(|code| code < 4), "{before:#?}: {mended:?}");
             assert!(has(&header(&copy, &[]), UUID));
         }
-        // Once more, in one step now.
+        // A second change, in one step now.
         quietly(&image, &["tune", "disk.img", "--uuid", "random"]);
         assert!(!has(&header(&image, &[]), UUID));
         quietly(&image, &["mkdir", "disk.img:/after"]);
@@ -153,7 +154,7 @@ fn a_uuid_that_more_than_checksums_hangs_on_stays() {
     }
 }
 
-/// The list of the volumes that use an external journal has the new UUID.
+/// The list of the volumes that use an external journal gets the new UUID.
 #[test]
 fn an_external_journal_learns_the_new_uuid() {
     use extern4_testkit::tools::{LoopDevice, Need, can_run};

@@ -1,5 +1,5 @@
-//! What another user controls: the process that serves a mount, and names in a volume. Root's command neither waits for it for long nor
-//! prints it as it is.
+//! Input that another user controls: the process that serves a mount, and names in a volume. Root's
+//! command neither waits for that process for long nor prints its texts unescaped.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -20,10 +20,11 @@ use crate::run::{command, extern4, failed, ok};
 use crate::terminal::on_terminal;
 use crate::watching::socket;
 
-/// What obeys a terminal's user, but also the author of a name: colours, the bell, a new line, C1 controls, the direction of text.
+/// Text that controls a terminal, and that the author of a name can choose: colours, the bell, a
+/// new line, C1 controls, the direction of text.
 const EVIL: &str = "\u{1b}[31m\u{7}\r\n\u{9b}2J\u{202e}\u{200b}";
 
-/// Output that a terminal can be given.
+/// Asserts that the output may go to a terminal.
 #[track_caller]
 fn harmless(what: &str, output: &[u8]) {
     let mut text = String::from_utf8(output.to_vec()).expect("valid UTF-8");
@@ -52,7 +53,7 @@ fn ends(image: &Image, args: &[&str]) -> Output {
     run.wait_with_output().expect("its output")
 }
 
-/// An answer in which every text is hostile and every number is as large as can be.
+/// Returns an answer in which every text is hostile and every number is as large as can be.
 fn evil_report() -> String {
     let (text, most) = (serde_json::Value::from(EVIL), u64::MAX);
     let operation = |name: &str| {
@@ -69,7 +70,8 @@ fn evil_report() -> String {
     .to_string()
 }
 
-/// One way to answer: its name, what is done with a connection, and what is said of it; nothing if it is taken for an answer.
+/// One way to answer: its name, a handler of a connection, and the expected error; `None` if the
+/// command accepts the answer.
 type Form = (&'static str, fn(UnixStream, &AtomicBool), Option<&'static str>);
 
 const FORMS: &[Form] = &[
@@ -134,7 +136,7 @@ fn answered(path: &Path, form: &Form, asks: impl FnOnce()) {
                 (form.1)(stream, &done);
             }
         });
-        // It ends the other thread if it fails, too.
+        // It ends the other thread if `asks` panics, too.
         struct End<'a>(&'a AtomicBool, &'a Path);
         impl Drop for End<'_> {
             fn drop(&mut self) {
@@ -176,7 +178,7 @@ fn whatever_a_socket_answers_harms_no_one_that_asks() {
             }
         });
     }
-    // One that admits no one: the queue is full.
+    // A socket that accepts no connection: the queue is full.
     let deaf =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).expect("a socket");
     bind(&deaf, &SocketAddrUnix::new(&path).expect("an address")).expect("a name");
@@ -189,7 +191,7 @@ fn whatever_a_socket_answers_harms_no_one_that_asks() {
     served.umount();
 }
 
-/// Names, link targets, attributes and users that are hostile.
+/// Makes names, link targets, attributes and users that are hostile.
 fn evil_tree(root: &Path) -> std::io::Result<()> {
     fs::create_dir_all(root)?;
     let dir = root.join(format!("dir{EVIL}"));
@@ -211,7 +213,7 @@ fn evil_tree(root: &Path) -> std::io::Result<()> {
     fs::write(root.join("etc/group"), format!("{user}:x:0:\n"))
 }
 
-/// A volume on which all texts are hostile, those of its superblock too.
+/// Returns a volume on which all texts are hostile, those of its superblock too.
 fn evil_volume() -> Image {
     const SPEC: ImageSpec =
         ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,mmp"])
@@ -222,20 +224,21 @@ fn evil_volume() -> Image {
         let text: Vec<u8> = text.iter().copied().cycle().take(len).collect();
         file.write_all_at(&text, 1024 + field).expect("a superblock");
     };
-    // Label, last mounted on, error count, and functions and options in texts.
+    // Label, last mounted on, error count, and functions and options as texts.
     put(0x78, 16, EVIL.as_bytes());
     put(0x88, 64, EVIL.as_bytes());
     put(0x194, 4, &[1, 0, 0, 0]);
     put(0x1a8, 32, EVIL.as_bytes());
     put(0x1e0, 32, EVIL.as_bytes());
     put(0x200, 64, EVIL.as_bytes());
-    // When the first and the last error were.
+    // The times of the first and the last error.
     put(0x198, 4, &[1]);
     put(0x1cc, 4, &[1]);
     image
 }
 
-/// `mmp.img` beside it: the block of the multiple mount protection says that a check runs, on which host and through which device.
+/// Makes `mmp.img` next to the image. Its block of the multiple mount protection tells that a check
+/// runs, on which host and through which device.
 fn evil_protection(image: &Image) {
     let copy = image.scratch().join("mmp.img");
     fs::copy(&image.path, &copy).expect("a copy");
@@ -250,7 +253,8 @@ fn evil_protection(image: &Image) {
     }
 }
 
-/// Lines of a shell behind the command's name; `$EVIL` is a name. All of what they say on a terminal is harmless.
+/// Shell arguments for the command; `$EVIL` is a name. All of their output on a terminal is
+/// harmless.
 const LINES: &[&str] = &[
     "info disk.img",
     "info --json disk.img",
@@ -313,14 +317,14 @@ fn what_another_user_has_named_is_never_printed_as_it_is() {
         let line = format!("{line}; true")
             .replace("$EVIL", "$(printf '\\033[31m\\007\\r\\nx\\302\\2332J\\342\\200\\256\\342\\200\\213')");
         let Some(output) = on_terminal(image.scratch(), &line) else { return };
-        // It was shown, and so that it does no harm.
+        // The command showed the name, in escaped form.
         shown += usize::from(output.windows(4).any(|part| part == b"\\033"));
         harmless(&line, &output);
     }
     assert!(shown * 2 > LINES.len(), "only {shown} have shown such a name");
 }
 
-/// A FIFO that another user has put in the place of an image: no writer ever comes.
+/// A FIFO that another user has put in the place of an image: no writer ever opens it.
 #[test]
 fn a_fifo_in_place_of_an_image_holds_no_command() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("mkfifo")]) {
@@ -347,13 +351,14 @@ fn a_fifo_in_place_of_an_image_holds_no_command() {
     }
     failed(&ends(&image, &["umount", "fifo"]), 1);
     failed(&ends(&image, &["top", "fifo"]), 3);
-    // In a tree it is copied as what it is.
+    // In a tree it is copied as a FIFO.
     ok(ends(&image, &["cp", "-r", "dir", "disk.img:/"]));
     let said = ok(ends(&image, &["stat", "-c", "%F", "disk.img:/dir/fifo"]));
     assert_eq!(said, b"fifo\n");
 }
 
-/// A mount of user 1000 whose process takes no request: it is for others, root among them, and goes with this.
+/// A mount of user 1000 whose process takes no request. It is open to other users, root among them,
+/// and ends when this is dropped.
 struct Mute {
     dir: std::path::PathBuf,
     _device: fs::File,
@@ -375,7 +380,7 @@ impl Mute {
 
 impl Drop for Mute {
     fn drop(&mut self) {
-        // A test that has failed leaves it; where it has gone, nothing is there.
+        // A failed test leaves the mount. Where the mount is gone, this does nothing.
         let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
     }
 }

@@ -1,4 +1,4 @@
-//! Looking into a mount while it is served: `extern4 stats DIR`, `extern4 top` and `mount --metrics`.
+//! Observing a mount while it is served: `extern4 stats DIR`, `extern4 top` and `mount --metrics`.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -19,14 +19,14 @@ use crate::mounting::{
 };
 use crate::run::{command, extern4, failed, ok};
 
-/// The socket of a mount that root serves.
+/// Returns the socket of a mount that root serves.
 pub(crate) fn socket(dir: &Path) -> PathBuf {
     let device = fs::metadata(dir).expect("attributes").dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     PathBuf::from(format!("/run/extern4/{major}:{minor}"))
 }
 
-/// What no other file has at any time.
+/// Returns an identity that no other file has at any time.
 fn identity(found: &fs::Metadata) -> (u64, i64, i64) {
     (found.ino(), found.ctime(), found.ctime_nsec())
 }
@@ -45,24 +45,25 @@ fn operation<'a>(report: &'a Value, name: &str) -> &'a Value {
     all.find(|operation| operation["name"] == name).unwrap_or(&Value::Null)
 }
 
-/// Asks over a connection for one question.
+/// Sends one question over a connection and returns the answer.
 fn ask(mut stream: impl std::io::Read + std::io::Write, question: &[u8]) -> String {
-    // It may be refused half way.
+    // The server may close the connection half way.
     let _ = stream.write_all(question);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Says something on the socket.
+/// Sends `question` to the socket and returns the answer.
 fn tell(path: &Path, question: &[u8]) -> String {
     let stream = UnixStream::connect(path).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     ask(stream, question)
 }
 
-/// Each look is a question, and one: what the kernel hears with a name it need not ask for again, nor what lets it come to the name, but
-/// when its clock has ticked meanwhile. That has a thousand ticks a second at most.
+/// Without a lifetime, each look-up is exactly one request. The kernel need not ask again for
+/// attributes that came with a name, nor for the permission to search, unless its clock has ticked
+/// meanwhile. It has a thousand ticks a second at most.
 #[test]
 fn without_a_lifetime_each_look_is_asked_for() {
     if !can_mount() {
@@ -83,14 +84,15 @@ fn without_a_lifetime_each_look_is_asked_for() {
         // A kernel that is short of memory may ask once more.
         let (asked, again) = (count("lookup"), count("getattr"));
         assert_eq!(asked >= LOOKS, is_asked, "{options}: asked {asked} times");
-        // Of the directory and of the file, and some when the file was made.
+        // For the directory and the file, and some requests from the file's creation.
         assert!(u128::from(again) <= 2 * ticks + 8, "{options}: asked again {again} times in {ticks} ticks");
         served.umount();
     }
 }
 
-/// Whoever removes files wakes nobody for each of them, where the kernel's word that it has forgotten one comes by itself: who hears it
-/// sleeps for half a millisecond each time. (Where a file takes longer than that, this says little.)
+/// Removing a file does not wake the server for that file alone, where FORGET requests come by
+/// themselves: the thread that reads them sleeps for half a millisecond each time. (Where a file
+/// takes longer than that, this test shows little.)
 #[test]
 fn what_is_forgotten_is_told_of_many_at_once_beside_rings() {
     const FILES: u64 = 500;
@@ -143,13 +145,14 @@ fn a_mount_tells_what_it_has_done() {
     assert_eq!(operation(&report, "read"), &Value::Null);
     assert!(report["transactions"].as_u64() > Some(0) && report["block_hits"].as_u64() > Some(0), "{report}");
     assert_eq!(report["metrics"], Value::Null);
-    // The process that has opened it is this one; what another test starts may have it for a moment, too.
+    // This process has opened the file; a process that another test starts may have it for a
+    // moment, too.
     let mut processes = report["processes"].as_array().expect("processes").iter();
     let own = processes.find(|process| process["pid"] == std::process::id()).expect("this process");
     assert!(own["open_files"] == 1 && own["command"].is_string(), "{own}");
     assert!(report["open_files"].as_u64() >= Some(1));
     assert_eq!(report["image"].as_str(), image.path.canonicalize().expect("a path").to_str());
-    // For people, and of any directory in it.
+    // For people, and of any directory in the mount.
     fs::create_dir(served.path("dir")).expect("a directory");
     let text = String::from_utf8(ok(extern4(&image, ["stats", "mnt/dir"]))).expect("text");
     for part in [" block_hits\n", " handles per commit\n", "\noperation ", "\nmknod ", " open: 1 by "] {
@@ -177,7 +180,7 @@ fn top_shows_what_happens_and_ends_with_the_mount() {
     let mut top = command();
     let top = top.args(["top", "--count", "2", "--interval", "0.3", "--json"]).arg(&served.dir);
     let top = top.stdout(Stdio::piped()).spawn().expect("the command runs");
-    // Until it has ended there is something to be seen.
+    // The mount changes until the command has ended.
     let done = std::thread::scope(|scope| {
         let output = scope.spawn(|| top.wait_with_output().expect("it ends"));
         let mut at = 0;
@@ -224,7 +227,7 @@ fn metrics_are_served_on_this_machine_only() {
     if !can_mount() {
         return;
     }
-    // Where somebody else listens, nothing is mounted.
+    // Where another program listens on the address, nothing is mounted.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let said = failed(&extern4(&image, ["mount", "--metrics", &address, "disk.img", "."]), 1);
@@ -240,10 +243,10 @@ fn metrics_are_served_on_this_machine_only() {
     assert!(body.contains("extern4_operation_duration_seconds_count{operation=\"create\"} 1\n"), "{body}");
     assert!(get("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(get("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    // Who says far too much is cut off, and may miss the answer.
+    // The server cuts off a request that is far too long, and the client may miss the answer.
     let said = get(&"x".repeat(100_000));
     assert!(said.is_empty() || said.starts_with("HTTP/1.1 431 "), "{said}");
-    // Those who say nothing are in nobody's way.
+    // Silent clients do not block others.
     let idle: Vec<_> = (0..50).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
     assert!(get("HEAD /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
     served.umount();
@@ -271,13 +274,13 @@ fn whatever_is_said_to_the_socket_does_no_harm() {
         &long,
     ] {
         let said = tell(&path, garbage);
-        // Who says far too much is cut off, and may miss the answer.
+        // The server cuts off a question that is far too long, and the client may miss the answer.
         assert!(garbage.len() > 1000 || object(said.as_bytes())["error"].is_string(), "{said}");
     }
     let connect = || UnixStream::connect(&path).expect("it listens");
     let mut idle: Vec<_> = (0..200).map(|_| connect()).collect();
     idle.iter_mut().for_each(|stream| drop(stream.write_all(b"extern4/1 rep")));
-    // They ask, and do not listen.
+    // These clients ask, and do not read the answer.
     let deaf: Vec<_> = (0..200).map(|_| connect()).collect();
     deaf.iter().for_each(|mut stream| drop(stream.write_all(b"extern4/1 report\n")));
     fs::write(served.path("file"), "x").expect("the mount works");
@@ -298,7 +301,7 @@ fn who_may_not_look_is_told_so() {
     if !can_mount() || !can_run(&[Need::Tool("setpriv")]) {
         return;
     }
-    // Others come there only if they may pass the directories above, and run what they may read.
+    // Other users reach the program only if they may search the directories above and read it.
     fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
     let program = image.scratch().join("extern4");
     copy_command(image.scratch());
@@ -309,7 +312,7 @@ fn who_may_not_look_is_told_so() {
         let said = failed(&other.arg(&served.dir).output().expect("setpriv"), 1);
         assert!(said.contains("user 0 serves this mount"), "{said}");
     }
-    // Who does not care for what the command says finds the socket closed.
+    // A user that ignores the command's refusal finds the socket closed.
     let mut other = Command::new("setpriv");
     other.args(["--reuid=1000", "--regid=1000", "--clear-groups", "ls"]).arg(socket(&served.dir));
     assert!(!other.output().expect("setpriv").status.success());
@@ -334,15 +337,16 @@ fn users_look_into_their_own_mounts() {
     ok(user(1000, &runtime, "mkdir mnt run; ./extern4 mount disk.img mnt"));
     let report = object(&ok(user(1000, &runtime, "cd mnt; ls -d . > /dev/null; ../extern4 stats --json .")));
     assert_eq!(operation(&report, "init")["count"], 1);
-    // The shell that has asked stands there, but that is no open file.
+    // The shell's working directory is in the mount, but that is no open file.
     assert_eq!(report["open_files"], 0);
     let said = failed(&user(2000, &runtime, "./extern4 stats mnt"), 1);
     assert!(said.contains("user 1000 serves this mount"), "{said}");
-    // Root sees whose it is, and may look for the socket where the system has it.
+    // Root sees the mount's owner, but looks for the socket where the system has it.
     let said = failed(&extern4(&image, ["stats", "mnt"]), 1);
     assert!(said.contains("has ended, or listens nowhere"), "{said}");
     ok(user(1000, &runtime, "./extern4 umount mnt; test -z \"$(ls run/extern4)\""));
-    // As root in a namespace of his own, if users may have any: /run/extern4 is not his there.
+    // As root in a user namespace of its own, if users may have any: /run/extern4 does not belong
+    // to it there.
     if user(1000, &runtime, "unshare -Urm true").status.success() {
         let script = "./extern4 mount disk.img mnt; ./extern4 stats mnt > /dev/null; ./extern4 umount mnt";
         ok(user(1000, &runtime, &format!("unshare -Urm sh -ec '{script}'; test -z \"$(ls run/extern4)\"")));
@@ -363,7 +367,7 @@ fn a_socket_that_was_left_behind_is_replaced() {
     let dir = image.scratch().join("mnt");
     let mut child = in_foreground(&image, &dir, "transport=auto");
     let path = socket(&dir);
-    // It is there soon after the mount.
+    // The socket appears soon after the mount.
     while !path.exists() {
         assert!(child.try_wait().expect("a child").is_none(), "it has ended");
         std::thread::sleep(Duration::from_millis(5));
@@ -437,7 +441,8 @@ fn a_question_about_what_is_not_there_is_no_error() {
     served.umount();
 }
 
-/// It ends at once, although the next look would be in an hour, and leaves the terminal as it was.
+/// The key ends it at once, although the next update would be in an hour, and leaves the terminal
+/// as it was.
 #[test]
 fn q_ends_top_on_a_terminal() {
     if !can_mount() || !can_run(&[Need::Tool("script")]) {
@@ -456,7 +461,8 @@ fn q_ends_top_on_a_terminal() {
         let mut keys = script.stdin.take().expect("its keys");
         let (start, ready) = (Instant::now(), image.scratch().join("ready"));
         while script.try_wait().expect("a child").is_none() {
-            // An interrupt ends a shell that has not set its trap yet. A key may come before the command listens.
+            // An interrupt ends a shell that has not set its trap yet. A key may come before the
+            // command listens.
             if ready.exists() {
                 let _ = keys.write_all(key.as_bytes());
             }

@@ -1,4 +1,5 @@
-//! `-o writeback_cache`: the kernel keeps what is written for a while, and nobody can tell but by how seldom it is written.
+//! `-o writeback_cache`: the kernel caches writes for a while, and only the number of its writes
+//! shows that.
 
 use std::fs::{self, File, FileTimes};
 use std::io::Write as _;
@@ -11,7 +12,7 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
 use crate::run::{extern4, ok, tool};
 
-/// Mounts, has `work` done in the mount, unmounts, and has everything checked.
+/// Mounts, runs `work` in the mount, unmounts, and checks everything.
 fn in_mounts(work: impl Fn(&Image, &Served) -> Vec<(&'static str, String)>) {
     for transport in transports() {
         let image = EMPTY.build();
@@ -29,12 +30,12 @@ fn in_mounts(work: impl Fn(&Image, &Served) -> Vec<(&'static str, String)>) {
 /// Size, and times of the last changes.
 const STAT: &str = "%s %y %z";
 
-/// What the mount says of a file, in the words of [`STAT`].
+/// Returns a file's attributes in the mount, in the format of [`STAT`].
 fn stat(served: &Served, name: &'static str) -> (&'static str, String) {
     (name, String::from_utf8(tool(&served.dir, "stat", ["-c", STAT, name])).expect("text"))
 }
 
-/// How often the server was asked to write.
+/// Returns how many write requests the server got.
 fn writes(image: &Image) -> u64 {
     let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
     let line = stats.lines().find(|line| line.starts_with("write "));
@@ -72,7 +73,7 @@ fn times_are_those_of_the_writes() {
         fs::write(path("changed"), "text").expect("a file");
         fs::set_permissions(path("changed"), fs::Permissions::from_mode(0o600)).expect("its mode");
         let changed = stat(served, "changed");
-        // The time is set while what was written before has not come yet.
+        // The program sets the time while the earlier write is still in the kernel's cache.
         let file = File::create(path("dated")).expect("a file");
         file.write_all_at(b"text", 0).expect("it is written");
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
@@ -82,7 +83,7 @@ fn times_are_those_of_the_writes() {
         let cut = File::create(path("cut")).expect("a file");
         cut.write_all_at(&[b'x'; 10_000], 0).and_then(|()| cut.set_len(5000)).expect("it is cut");
         let cut = stat(served, "cut");
-        // Whatever happens later, and when it is written.
+        // Later events and the time of the write do not change the times.
         std::thread::sleep(Duration::from_millis(30));
         let dated = stat(served, "dated");
         vec![written, changed, dated, cut]
@@ -97,7 +98,7 @@ fn what_is_kept_is_no_hole() {
     in_mounts(|_, served| {
         let file = File::create(served.path("file")).expect("a file");
         file.write_all_at(b"end", 1 << 20).expect("it is written");
-        // Before it has been handed over.
+        // Before the kernel has written it.
         tool(&served.dir, "cp", ["--sparse=auto", "file", "copy"]);
         tool(&served.dir, "cmp", ["file", "copy"]);
         vec![stat(served, "copy")]
@@ -112,7 +113,8 @@ fn what_may_only_be_appended_to_grows() {
     in_mounts(|_, served| {
         fs::write(served.path("log"), "one\n").expect("a file");
         tool(&served.dir, "chattr", ["+a", "log"]);
-        // The kernel takes a change within one tick of its clock for none, and does not look at what flags have changed.
+        // The kernel does not see a change within one tick of its clock, and does not look at the
+        // flags that have changed.
         std::thread::sleep(Duration::from_millis(20));
         for line in ["two\n", "three\n"] {
             let mut log = File::options().append(true).open(served.path("log")).expect("it opens");

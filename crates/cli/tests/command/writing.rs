@@ -1,4 +1,5 @@
-//! What changes volumes: each command end to end, `e2fsck` and `debugfs` afterwards, and what goes wrong.
+//! Commands that change volumes: each end to end, `e2fsck` and `debugfs` afterwards, and their
+//! errors.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -13,24 +14,24 @@ use extern4_testkit::tree;
 use crate::copying::copied;
 use crate::run::{command, extern4, failed, machine, ok, tool};
 
-/// A volume with a journal and nothing in it.
+/// Makes a volume with a journal and nothing in it.
 pub(crate) fn empty() -> Image {
     ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "1024"]).build()
 }
 
-/// A volume without a journal, of the oldest kind.
+/// Makes a volume without a journal, of the oldest kind.
 pub(crate) fn old() -> Image {
     ImageSpec::new("disk", 16 << 20, &["-t", "ext2", "-b", "1024"]).build()
 }
 
-/// Runs a command that has to succeed and say nothing.
+/// Runs a command that has to succeed and print nothing.
 #[track_caller]
 pub(crate) fn quietly(image: &Image, args: &[&str]) {
     let output = ok(extern4(image, args));
     assert!(output.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output));
 }
 
-/// What a command writes.
+/// Returns the output of a command.
 #[track_caller]
 pub(crate) fn said(image: &Image, args: &[&str]) -> String {
     String::from_utf8(ok(extern4(image, args))).expect("text")
@@ -46,12 +47,12 @@ pub(crate) fn fed(image: &Image, args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command runs");
-    // A command that does not read it is judged by what it says.
+    // The write fails if the command reads nothing; its output tells the reason.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the command ends")
 }
 
-/// `e2fsck` finds nothing.
+/// Asserts that `e2fsck` finds nothing.
 #[track_caller]
 pub(crate) fn sound(image: &Image) {
     extern4_testkit::tools::run("e2fsck", [OsStr::new("-fn"), image.path.as_os_str()]);
@@ -68,7 +69,7 @@ pub(crate) fn untouched<T>(image: &Image, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// `%a %U:%G %s` and so on of a file.
+/// Returns `%a %U:%G %s` and so on of a file.
 #[track_caller]
 pub(crate) fn stat(image: &Image, format: &str, path: &str) -> String {
     said(image, &["stat", "-c", format, path]).trim_end().to_owned()
@@ -358,7 +359,7 @@ fn attributes_are_set_and_removed() {
     quietly(&image, &["setfattr", "-x", "user.text", place]);
     let errors = failed(&extern4(&image, ["setfattr", "-x", "user.text", place]), 1);
     assert!(errors.contains("No data available") || errors.contains("No such attribute"), "{errors}");
-    // What getfattr writes is brought back.
+    // `setfattr` restores the output of getfattr.
     let dump = said(&image, &["getfattr", "-d", "-m", "-", place]);
     std::fs::write(image.scratch().join("attributes"), &dump).expect("a file");
     for name in ["user.quoted", "user.hex", "trusted.base64", "user.empty"] {
@@ -395,7 +396,7 @@ fn what_is_put_has_the_acl_and_attributes_of_what_was_there() {
     sound(&image);
 }
 
-/// `rename(2)` does nothing where both names are of one file; `mv` and `ln` of GNU say so.
+/// `rename(2)` does nothing where both names are of one file; `mv` and `ln` of GNU report that.
 #[test]
 fn names_of_one_file_are_told_from_the_same_name() {
     let image = empty();

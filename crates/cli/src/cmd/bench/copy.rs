@@ -1,4 +1,4 @@
-//! Copies of images, which are changed in their place.
+//! Copies of images, which the benchmarks change in place of the originals.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,9 @@ use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Where a copy goes: where `TMPDIR` says, else beside the image, where the file system may let both share their blocks. Beside a device
-/// there is no room, so its copies go where temporary files do.
+/// Returns the directory for a copy: where `TMPDIR` says, else next to the image, where the file
+/// system may let both share their blocks. There is no room next to a device, so its copies go to
+/// the directory of temporary files.
 pub(super) fn directory(image: &Path, opened: &File) -> io::Result<PathBuf> {
     Ok(match std::env::var_os("TMPDIR").filter(|directory| !directory.is_empty()) {
         Some(directory) => PathBuf::from(directory),
@@ -24,8 +25,8 @@ pub(super) fn directory(image: &Path, opened: &File) -> io::Result<PathBuf> {
     })
 }
 
-/// Copies these bytes of `from` to the beginning of `to`, which is empty, and holes as holes. `copied` is told after each piece how much
-/// that was, and can end it.
+/// Copies these bytes of `from` to the beginning of `to`, which is empty, and leaves holes. It
+/// calls `copied` after each piece with the piece's length; an error from that ends the copy.
 pub(super) fn copy(
     from: &File,
     bytes: &Range<u64>,
@@ -51,12 +52,12 @@ pub(super) fn copy(
     Ok(())
 }
 
-/// How many of these bytes are not in holes.
+/// Returns how many of these bytes are not in holes.
 pub(super) fn data_bytes(file: &File, bytes: &Range<u64>) -> u64 {
     data_of(file, bytes).map(|data| data.end - data.start).sum()
 }
 
-/// The parts of these bytes that are not in holes.
+/// Returns the parts of these bytes that are not in holes.
 fn data_of(file: &File, bytes: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = bytes.end;
     let mut at = bytes.start;

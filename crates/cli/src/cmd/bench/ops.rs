@@ -1,6 +1,7 @@
-//! `bench ops`: changes over and over, on a copy of the image.
+//! `bench ops`: repeated changes, on a copy of the image.
 //!
-//! The copy has no name by the time it is opened, so that it is gone with this process however that ends.
+//! The copy's name is removed before the copy is opened. So it is gone with this process, however
+//! that ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +22,7 @@ use crate::place::{Image, Place};
 use crate::status::Status;
 use crate::text::counted;
 
-/// Operations between two looks at whether the time is up.
+/// Operations between two checks of the time.
 const BATCH: u64 = 16;
 const NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::EXCL);
 
@@ -51,7 +52,7 @@ pub(super) struct Args {
     /// A volume, or a directory in it; a copy of the image is changed, never the image itself
     #[arg(value_name = "PLACE", value_parser = Place::parser())]
     place: Place,
-    /// What to do
+    /// The operation
     #[arg(long)]
     op: Op,
     /// Threads that do it at once
@@ -106,7 +107,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of the image in a file without a name.
+/// Copies the image to a file without a name.
 fn copy(image: &Path) -> io::Result<File> {
     let from = File::open(image)?;
     let size = io::Seek::seek(&mut &from, io::SeekFrom::End(0))?;
@@ -135,7 +136,7 @@ fn measure(args: &Args, session: &Session) -> extern4::Result<Done> {
     load.run(|thread| &workers[thread], |worker| worker.run(duration), || {})
 }
 
-/// One thread's work.
+/// The work of one thread.
 struct Worker {
     op: Op,
     directory: Session,
@@ -149,15 +150,15 @@ impl Worker {
     fn new(op: Op, directory: Session, thread: u32) -> extern4::Result<Self> {
         let (file, other) =
             (OsString::from(format!("file{thread}")), OsString::from(format!("other{thread}")));
-        // What has to be there is made before the time runs.
+        // Files that the operation needs are made before the time runs.
         let open = directory.create(&file)?;
         open.write_all_at(&[0x5a; 4096], 0)?;
         Ok(Self { op, directory, file, other, open })
     }
 
-    /// Does it until the time is up; says how often.
+    /// Runs the operation until the time is up; returns how often.
     fn run(&self, duration: Duration) -> extern4::Result<u64> {
-        // What makes things durable takes long enough to look at the time each time.
+        // An operation that makes data durable takes long enough to check the time after each one.
         let batch = if matches!(self.op, Op::Fsync | Op::CreateWriteFsync) { 1 } else { BATCH };
         for_span(duration, batch, |turn| self.step(turn % 2 == 1).map(|()| 1))
     }
@@ -195,7 +196,7 @@ impl Worker {
     }
 }
 
-/// For scripts.
+/// Returns the result for scripts.
 fn json(done: &Done, args: &Args) -> String {
     json::line(|object| {
         object.text("op", &name(args.op));
@@ -205,14 +206,14 @@ fn json(done: &Done, args: &Args) -> String {
     })
 }
 
-/// For people.
+/// Returns the result for people.
 fn people(done: &Done, args: &Args) -> String {
     let place = if args.shared { " in one directory" } else { "" };
     let threads = counted(args.threads, "thread", "threads");
     format!("{}, {threads}{place}: {}\n", name(args.op), super::sentence(done, args.threads))
 }
 
-/// The operation as the command line has it.
+/// Returns the operation as the command line spells it.
 fn name(op: Op) -> String {
     op.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -1,14 +1,18 @@
-//! `bench IMAGE`: a short suite, in this process, in our mount and in the kernel's, beside each other.
+//! `bench IMAGE`: a short suite that runs in this process, in our mount and in the kernel's, for
+//! comparison.
 //!
-//! All three work on one copy of the image, in turn: in each round each of them opens it, does everything, and closes it again, and each
-//! round another one begins. So they find the same contents, what disturbs the machine for a while disturbs all of them, and the room of
-//! one copy is enough. What a round finds is compared within the round.
+//! All three work on one copy of the image, in turn. In each round each of them opens the copy,
+//! runs everything, and closes it again; the order changes from round to round. So they find the
+//! same contents, a short disturbance of the machine affects all of them, and the space of one copy
+//! is enough. Figures are compared within a round.
 //!
 //! ```text
-//! image --choose, check--> Subjects --copy--> Scratch --make--> rounds x Side x Measure --> Figures --> Report
+//! image --choose, check--> Subjects --copy--> Scratch --make--> rounds x Side x Measure
+//!       --> Figures --> Report
 //! ```
 //!
-//! Where there can be no copy, or the volume cannot be written, what only reads is measured on the image itself, opened for reading.
+//! Where there can be no copy, or the volume cannot be written, the suite runs only reading
+//! measures, on the image itself, opened for reading.
 
 mod kernel;
 mod measure;
@@ -42,9 +46,10 @@ use crate::text::escape;
 pub(super) struct Args {
     /// The volume to measure; a copy of it is changed, never the image itself
     ///
-    /// The copy is in a new directory where TMPDIR says, else beside the image, and takes as much room as what is not holes in it, and some
-    /// 200 MiB for what is written. Where there is no room for it, only what reads is measured. An image that is called walk or ops is
-    /// written ./walk.
+    /// The copy is in a new directory where TMPDIR says, else next to the image. It takes as much
+    /// room as the data of the image, and some 200 MiB for the writing measures. Where there is no
+    /// room for it, only reading is measured. An image that is called walk or ops is written
+    /// ./walk.
     #[arg(value_name = "IMAGE", value_parser = Place::parser(), required = true)]
     place: Option<Place>,
     /// Seconds for each figure, of which there are up to 66 in a round
@@ -53,7 +58,8 @@ pub(super) struct Args {
     /// How often everything is measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Threads that do it at once, one or more numbers with commas between them (default: 1, and the number of CPUs)
+    /// Threads that do it at once, one or more numbers with commas between them (default: 1, and
+    /// the number of CPUs)
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Vec<u32>,
     /// Where to measure (default: everywhere that it can be)
@@ -68,11 +74,11 @@ pub(super) struct Args {
     color: When,
 }
 
-/// Why something was not measured.
+/// The reason why something was not measured.
 enum Failure {
-    /// The end was asked for.
+    /// The user asked for the end.
     Stopped,
-    /// For this reason, which is fit for a terminal.
+    /// Another reason, fit for a terminal.
     Because(String),
 }
 
@@ -85,7 +91,7 @@ impl From<extern4::Error> for Failure {
 }
 
 impl Args {
-    /// How many threads, from few to many.
+    /// Returns the numbers of threads, in ascending order.
     fn threads(&self) -> Vec<u32> {
         let mut threads = if self.threads.is_empty() {
             vec![1, extern4_measure::machine::cpu_count().min(256)]
@@ -97,7 +103,7 @@ impl Args {
         threads
     }
 
-    /// Where, in the order of the columns.
+    /// Returns the sides, in the order of the columns.
     fn sides(&self) -> Vec<Side> {
         let wanted = |side: &&Side| self.on.is_empty() || self.on.contains(side);
         Side::value_variants().iter().filter(wanted).copied().collect()

@@ -1,4 +1,4 @@
-//! `bench walk`: the attributes of one path, over and over, in process.
+//! `bench walk`: gets the attributes of one path repeatedly, in process.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -26,8 +26,8 @@ pub(super) struct Args {
     seconds: f64,
     /// The path is not there: measure how fast that is said
     ///
-    /// Every answer has to be that there is no such file; anything else is an error. The directories on the way
-    /// to it are searched all the same, as the caller that --as names.
+    /// Every answer has to be that there is no such file; anything else is an error. The
+    /// directories on the way to it are searched all the same, as the caller that --as names.
     #[arg(long)]
     missing: bool,
     /// Write a JSON object
@@ -35,10 +35,10 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Operations between two looks at whether the time is up.
+/// Operations between two checks of the time.
 const BATCH: u64 = 256;
 
-/// What a run measured.
+/// The figures of a run.
 struct Measured {
     threads: u32,
     missing: bool,
@@ -51,7 +51,7 @@ struct Measured {
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Args { place, threads, seconds, missing, json } = args;
     let Some(target) = app.target(place) else { return Ok(()) };
-    // Whatever has to be read is read before.
+    // This look-up reads everything from the image before the time runs.
     match look_up(target.session(), target.path(), *missing) {
         Ok(true) => {}
         Ok(false) => {
@@ -74,13 +74,13 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     io::stdout().write_all(text.as_bytes())
 }
 
-/// Gets the attributes; true if the file is there or not as it should be.
+/// Gets the attributes; returns true if the file exists or is missing as expected.
 fn look_up(session: &Session, path: &std::path::Path, missing: bool) -> extern4::Result<bool> {
     if missing {
         return session.exists(path).map(|exists| !exists);
     }
     let answer = session.metadata(path);
-    // Looked at where it is, since it is not to be moved about.
+    // By reference, since a move would copy it.
     std::hint::black_box(&answer);
     answer.map(|_| true)
 }

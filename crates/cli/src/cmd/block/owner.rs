@@ -1,7 +1,7 @@
-//! What a block is for.
+//! The purpose of a block.
 //!
-//! The format has no map from blocks to owners, so all inodes are read and their blocks compared: once, for all the
-//! blocks that are asked for.
+//! The format has no map from blocks to owners. So all inodes are read and their blocks compared:
+//! once for all the blocks that the user asks for.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -16,25 +16,25 @@ use crate::app::Opened;
 use crate::blockmap::{Use, pieces};
 use crate::text::escape;
 
-/// What a block is for.
+/// The purpose of a block.
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
-    /// Nothing that is known.
+    /// No known purpose.
     Nobody,
-    /// A copy of the superblock or of the group descriptors, or room for more of these.
+    /// A copy of the superblock or of the group descriptors, or reserved space for descriptors.
     Descriptors,
-    /// A group's bitmap of blocks.
+    /// A group's block bitmap.
     BlockBitmap(u32),
-    /// A group's bitmap of inodes.
+    /// A group's inode bitmap.
     InodeBitmap(u32),
-    /// These inodes' records.
+    /// The records of these inodes.
     InodeTable(RangeInclusive<u32>),
-    /// Something of an inode, and a name of it if there is one.
+    /// A part of an inode, and a name of that inode if there is one.
     Inode { ino: u32, used: Use, path: Option<PathBuf> },
 }
 
 impl Owner {
-    /// In words, for people.
+    /// Returns the purpose in words, for people.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Nobody => "no owner".to_owned(),
@@ -57,7 +57,7 @@ impl Owner {
         }
     }
 
-    /// In one word, for scripts.
+    /// Returns the purpose as one word, for scripts.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Nobody => "none",
@@ -93,7 +93,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Looks for the owners of `blocks`.
+    /// Finds the owners of `blocks`.
     pub(super) fn of(volume: &Opened, blocks: &[u64]) -> Self {
         let ext4 = volume.volume.ext4();
         let mut sorted = blocks.to_vec();
@@ -116,12 +116,12 @@ impl Owners {
         self.found.get(&block).cloned().unwrap_or(Owner::Nobody)
     }
 
-    /// What could not be read on the way.
+    /// Takes the errors of parts that could not be read.
     pub(super) fn take_errors(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.errors)
     }
 
-    /// The blocks of a group that hold no files.
+    /// Finds the blocks of a group that hold metadata of the volume.
     fn fixed(&mut self, ext4: &Ext4, group: u32, blocks: &[u64]) {
         let geometry = ext4.superblock().geometry();
         if let (Some(start), Some(fixed)) = (geometry.group_start(group), geometry.fixed_blocks(group)) {
@@ -141,17 +141,17 @@ impl Owners {
         }
         let per_block = geometry.block_size() / u32::from(geometry.inode_size());
         for block in within(blocks, descriptor.inode_table(), geometry.inode_table_blocks().into()) {
-            // OK: less than the blocks of the table, which has 32-bit inode numbers.
+            // OK: fewer than the blocks of the table, which has 32-bit inode numbers.
             let before = u32::try_from(block - descriptor.inode_table()).unwrap_or(0) * per_block;
             let first = group * geometry.inodes_per_group() + before + 1;
             self.found.insert(block, Owner::InodeTable(first..=first + per_block - 1));
         }
     }
 
-    /// The blocks of a group's inodes.
+    /// Finds the blocks that a group's inodes use.
     fn inodes(&mut self, ext4: &Ext4, group: u32, blocks: &[u64]) {
         let geometry = ext4.superblock().geometry();
-        // A descriptor that is corrupt is among the errors already.
+        // A corrupt descriptor is among the errors already.
         let Ok(descriptor) = ext4.group(group) else { return };
         if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
             return;
@@ -183,7 +183,7 @@ impl Owners {
         self.errors.extend(mapped.err());
     }
 
-    /// Looks for names of the inodes that were found.
+    /// Finds names of the inodes that were found.
     fn name(&mut self, volume: &Opened) {
         let mut wanted: HashMap<u64, Option<PathBuf>> =
             self.found.values().filter_map(Owner::ino).map(|ino| (ino.into(), None)).collect();
@@ -206,7 +206,7 @@ impl Owners {
     }
 }
 
-/// An inode that is in use; nothing for one that is free.
+/// Returns an inode that is in use; `None` for a free one.
 fn inode(ext4: &Ext4, ino: u32) -> Result<Option<Inode>, Error> {
     let at = ext4.inode_position(ino)?;
     let buffer = ext4.cache().read(at.block)?;
@@ -220,13 +220,13 @@ fn inode(ext4: &Ext4, ino: u32) -> Result<Option<Inode>, Error> {
     Ok(Some(inode).filter(|inode| inode.links() > 0 || reserved))
 }
 
-/// Those of the sorted `blocks` that are among the `len` from `start` on.
+/// Returns those of the sorted `blocks` that are among the `len` from `start` on.
 fn within(blocks: &[u64], start: u64, len: u64) -> impl Iterator<Item = u64> + '_ {
     let first = blocks.partition_point(|block| *block < start);
     blocks[first..].iter().copied().take_while(move |block| *block - start < len)
 }
 
-/// Whether the block bitmap says that a block is in use; nothing if there is no telling.
+/// Returns whether the block bitmap marks a block as in use; `None` if that cannot be read.
 pub(super) fn in_use(ext4: &Ext4, block: u64) -> Option<bool> {
     let geometry = ext4.superblock().geometry();
     let group = geometry.group_of_block(block)?;

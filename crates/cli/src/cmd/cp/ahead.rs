@@ -1,4 +1,5 @@
-//! A walk in a thread of its own, ahead of whoever uses what it finds: one processor reads while another writes.
+//! A walk in a thread of its own, ahead of the thread that uses the files: one CPU reads while
+//! another writes.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -7,13 +8,14 @@ use std::thread;
 use super::source::Body;
 use super::walk::{Step, Walk};
 
-/// Steps that are handed over at a time, so that neither thread waits for the other often.
+/// Steps in a batch at most. Batches are handed over whole, so that neither thread waits for the
+/// other often.
 const BATCH_STEPS: usize = 128;
-/// A batch ends when it has so many bytes of contents; one file more is what it has at most.
+/// Bytes of contents that end a batch. It may exceed this by one file.
 const BATCH_BYTES: usize = 512 << 10;
-/// And when it has so many open files: those of all batches are open at the same time.
+/// Open files that end a batch. Those of all batches are open at the same time.
 const BATCH_OPEN: usize = 8;
-/// Batches that wait.
+/// Batches that wait at most.
 const BATCHES: usize = 8;
 
 #[derive(Default)]
@@ -22,8 +24,8 @@ struct Batch {
     bytes: Vec<u8>,
 }
 
-/// Calls `each` for every step of the walk, in its order, with the contents that the step refers to. Fails only at the start, when
-/// there can be no thread.
+/// Calls `each` for every step of the walk, in its order, with the contents that the step refers
+/// to. Fails only at the start, if no thread can be started.
 pub(super) fn walk(walk: Walk, mut each: impl FnMut(Step, &[u8])) -> io::Result<()> {
     let (full, batches) = sync_channel::<Batch>(BATCHES);
     let (empty, used) = channel();
@@ -32,7 +34,7 @@ pub(super) fn walk(walk: Walk, mut each: impl FnMut(Step, &[u8])) -> io::Result<
         reader.spawn_scoped(scope, move || read(walk, &full, &used))?;
         for mut batch in batches {
             batch.steps.drain(..).for_each(|step| each(step, &batch.bytes));
-            // The memory is used again; at the end nobody wants it.
+            // The reader uses the memory again. At the end it is gone, and the send fails.
             let _ = empty.send(batch);
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! What is kept of a file besides its contents.
+//! The attributes that a copy keeps of a file, apart from its contents.
 //!
-//! The order matters: a change of owner takes set-id bits and capabilities away, so it comes first; a mode may forbid
-//! what follows, so attributes come before it; an ACL holds the group's bits of the mode, so it comes after; and times
-//! come last, because everything else changes them.
+//! The order matters. A change of owner takes set-id bits and capabilities away, so it comes first.
+//! A mode may forbid later steps, so attributes come before it. An ACL holds the group's bits of
+//! the mode, so it comes after the mode. Times come last, because every other step changes them.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -24,35 +24,36 @@ use crate::text::{counted, quoted};
 const ACCESS: &str = AclKind::Access.xattr_name();
 const DEFAULT: &str = AclKind::Default.xattr_name();
 
-/// What is to be kept.
+/// The attributes to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keep {
     /// Owners, modes, times and ACLs.
     pub(super) attributes: bool,
     /// Extended attributes.
     pub(super) xattrs: bool,
-    /// The destination gives new files an ACL, which has to go where the original has none.
+    /// The destination gives new files an ACL, which the copy removes where the original has none.
     pub(super) inherits_acl: bool,
 }
 
-/// What could not be kept, for one message at the end.
+/// The attributes that could not be kept, for one message at the end.
 #[derive(Default)]
 pub(super) struct Lost {
     owners: u64,
     xattrs: u64,
     first_xattr: Option<(PathBuf, OsString, io::Error)>,
-    /// Something was lost that another user might have kept, and this one should have.
+    /// An attribute was lost that this user should have been able to keep. Losses that only root
+    /// could have prevented count for root alone.
     failed: bool,
 }
 
-/// A file in the volume and all that is known of it.
+/// A file in the volume with everything that is known of it.
 pub(super) struct Original<'a> {
     pub(super) volume: &'a Opened,
     /// The path in the volume, for messages.
     pub(super) path: &'a Path,
-    /// A view that stands in its directory.
+    /// A session whose working directory is the file's directory.
     pub(super) directory: &'a Session,
-    /// The name there. Paths of any depth are so within reach.
+    /// The name in that directory. So paths of any depth can be reached.
     pub(super) name: &'a OsStr,
     pub(super) metadata: &'a Metadata,
 }
@@ -62,12 +63,13 @@ fn is_root() -> bool {
 }
 
 impl Lost {
-    /// The owner of another file is not kept.
+    /// Counts a file whose owner is not kept.
     pub(super) fn owner(&mut self) {
         self.owners += 1;
     }
 
-    /// An attribute of a file is not kept, which whoever is `privileged` might have expected.
+    /// Counts an attribute of a file that is not kept. Only `privileged` callers can set guarded
+    /// ones.
     pub(super) fn xattr(&mut self, path: &Path, name: &OsStr, error: io::Error, privileged: bool) {
         self.xattrs += 1;
         // Only root may set these, as only root may give files away.
@@ -79,7 +81,7 @@ impl Lost {
         self.first_xattr.get_or_insert_with(|| (path.to_owned(), name.to_owned(), error));
     }
 
-    /// Says what was lost, in one message for each kind.
+    /// Reports the losses, with one message for each kind.
     pub(super) fn report(&self, app: &mut App) {
         if self.owners > 0 {
             app.note(format_args!(
@@ -117,7 +119,7 @@ impl Original<'_> {
         }
     }
 
-    /// Gives an open copy what its original has.
+    /// Gives an open copy the attributes of its original.
     pub(super) fn keep(
         &self,
         copy: impl AsFd,
@@ -128,7 +130,7 @@ impl Original<'_> {
         let (uid, gid) = self.owner();
         let mut mode = self.metadata.mode() & 0o7777;
         if keep.attributes && !own(lost, |uid, gid| fchown(copy, uid, gid), uid, gid)? {
-            // A set-id bit for another owner than it was meant for is a hole.
+            // A set-id bit for another owner than the original's is a security hole.
             mode &= !0o6000;
         }
         if keep.xattrs {
@@ -150,7 +152,8 @@ impl Original<'_> {
         Ok(())
     }
 
-    /// Gives a copy that cannot be opened, such as a link or a device node, what its original has.
+    /// Gives a copy that cannot be opened, such as a link or a device node, its original's
+    /// attributes.
     pub(super) fn keep_at(
         &self,
         directory: BorrowedFd<'_>,
@@ -164,7 +167,8 @@ impl Original<'_> {
             own(lost, change, uid, gid)?;
         }
         if keep.xattrs {
-            // There is no call that takes a directory and a name; the directory's entry in /proc is as good as it.
+            // No system call takes a directory and a name here; the directory's entry in /proc
+            // serves as well.
             let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
             for attribute in self.xattr_names()? {
                 let Some(value) = self.directory.lgetxattr(self.name, &attribute)? else { continue };
@@ -180,7 +184,7 @@ impl Original<'_> {
         Ok(())
     }
 
-    /// The names of the attributes that are not ACLs.
+    /// Returns the names of the attributes that are not ACLs.
     fn xattr_names(&self) -> extern4::Result<Vec<OsString>> {
         let mut names = self.directory.llistxattr(self.name)?;
         names.retain(|name| name != ACCESS && name != DEFAULT);
@@ -202,7 +206,7 @@ impl Original<'_> {
                 }
             }
             None if keep.inherits_acl => {
-                // There is none to remove where the file system keeps none.
+                // There is no ACL to remove where the file system keeps none.
                 let _ = fremovexattr(copy, name);
             }
             None => {}
@@ -211,7 +215,7 @@ impl Original<'_> {
     }
 }
 
-/// Changes the owner, or at least the group; tells whether both are right.
+/// Changes the owner, or at least the group. Returns whether both are right.
 fn own(
     lost: &mut Lost,
     change: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
@@ -221,7 +225,7 @@ fn own(
     match change(Some(uid), Some(gid)) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) if !is_root() => {
-            // A user may give a file to a group of his own.
+            // A user may give a file to one of its own groups.
             let _ = change(None, Some(gid));
             lost.owner();
             Ok(false)

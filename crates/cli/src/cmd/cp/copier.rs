@@ -1,4 +1,4 @@
-//! A copy, from its first file to its last.
+//! A copy out of a volume, from its first file to its last.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,31 +23,32 @@ use super::links::Links;
 use super::progress::Progress;
 use super::tree::{self, Tree};
 
-/// Where a copy goes.
+/// The destination of a copy.
 pub(super) struct Spot {
     base: Rc<OwnedFd>,
-    /// The name it gets there; nothing if the directory itself takes the place of the one that is copied.
+    /// The name of the copy there; `None` if the directory itself takes the place of the directory
+    /// that is copied.
     name: Option<OsString>,
     /// The path of the base, for messages.
     path: PathBuf,
-    /// The file the user named, which is there already: it is written, not replaced.
+    /// The existing file that the user named: the copy writes to it and does not replace it.
     existing: Option<PathBuf>,
-    /// What may go there.
+    /// The kinds of files that may go there.
     pub(super) only: Only,
 }
 
-/// What may go where a copy goes.
+/// The kinds of files that may go to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Only {
     Anything,
-    /// The name has a slash behind it, and nothing is there.
+    /// The name ends in a slash, and nothing is there.
     Directories,
-    /// A link is there that leads nowhere: it is replaced, but no file is made where it says.
+    /// A dangling link is there. A copy replaces the link, and makes no file where the link points.
     NoContents,
 }
 
 impl Only {
-    /// Why a file does not go there.
+    /// Returns the reason why a file must not go there.
     fn refusal(self, found: &Metadata) -> Option<&'static str> {
         match self {
             Self::Directories if !found.is_dir() => Some("there is no directory of this name"),
@@ -58,23 +59,24 @@ impl Only {
 }
 
 impl Spot {
-    /// Called `name` in `directory`.
+    /// Returns the destination `name` in `directory`.
     pub(super) fn inside(directory: &Path, name: OsString) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = openat(CWD, directory, flags, Mode::empty())?;
-        // Messages name files here as the user does.
+        // Messages name files as the user does.
         let shown = if directory == Path::new(".") { Path::new("") } else { directory };
         let (path, only) = (shown.to_owned(), Only::Anything);
         Ok(Self { base: Rc::new(base), name: Some(name), path, existing: None, only })
     }
 
-    /// The contents into `directory`.
+    /// Returns the destination for the contents of a directory: `directory` itself.
     pub(super) fn itself(directory: &Path) -> io::Result<Self> {
         let path = directory.to_owned();
         Ok(Self { name: None, path, ..Self::inside(directory, OsString::new())? })
     }
 
-    /// Into the file `name` of `directory`, which is there: `path` as the user wrote it.
+    /// Returns the destination for writing to `name` in `directory`, which exists. `path` is its
+    /// path as the user wrote it.
     pub(super) fn existing(directory: &Path, name: OsString, path: &Path) -> io::Result<Self> {
         Ok(Self { existing: Some(path.to_owned()), ..Self::inside(directory, name)? })
     }
@@ -88,18 +90,18 @@ pub(super) struct Copier<'a> {
     progress: Progress,
     buffer: Vec<u8>,
     sources: Vec<Source>,
-    /// Files with several names: which source, and the inode there; and their copies.
+    /// Files with several names, by source and inode number there, and their copies.
     links: Links<(usize, u64), tree::Id, tree::Spot>,
 }
 
-/// A volume that is copied from.
+/// A volume that files are copied from.
 struct Source {
     image: Image,
-    /// The image file, for data that stands in it as it is.
+    /// The image file, for data that stands in it unchanged.
     raw: Option<Raw>,
 }
 
-/// A directory that is being filled: its attributes are given to it when it is left.
+/// A directory that the copy is filling. It gets its attributes when the copy leaves it.
 struct Pending {
     entry: DirEntry,
     metadata: Metadata,
@@ -108,8 +110,8 @@ struct Pending {
 
 impl<'a> Copier<'a> {
     pub(super) fn new(args: &'a Args) -> Self {
-        // Modes are given in full where they are made, so that a file never has more rights than it ends with.
-        // A script has several copies, and the first finds the umask.
+        // New files get their modes in full, so that a file never has more rights than it ends
+        // with. A script runs several copies, and the first one reads the umask.
         static UMASK: OnceLock<u32> = OnceLock::new();
         let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
         let progress = Progress::new(args.quiet);
@@ -117,7 +119,7 @@ impl<'a> Copier<'a> {
         Self { args, umask, lost, progress, buffer, sources, links }
     }
 
-    /// Copies one place.
+    /// Copies one file or tree.
     pub(super) fn copy(&mut self, target: &Target, spot: Spot, app: &mut App) {
         self.progress.expect(target, self.args.recursive());
         let session = target.session();
@@ -150,7 +152,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Says what was lost, and takes the progress bar away.
+    /// Reports lost attributes, and removes the progress bar.
     pub(super) fn finish(self, app: &mut App) {
         self.progress.finish();
         self.lost.report(app);
@@ -169,7 +171,8 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// The mode a new file or directory starts with: its own if nothing will change it later, else the owner's part.
+    /// Returns the mode that a new file or directory starts with: its own if no later step changes
+    /// it, else the owner's bits.
     fn first_mode(&self, mode: u32, keep: Keep) -> Mode {
         Mode::from_raw_mode(if keep.attributes { mode & 0o700 } else { mode & 0o777 & !self.umask })
     }
@@ -260,7 +263,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Leaves the directories that are not above depth `depth`, and gives them their attributes.
+    /// Leaves the directories at depth `depth` and below, and gives them their attributes.
     fn leave(
         &mut self,
         target: &Target,
@@ -293,7 +296,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies anything but a directory.
+    /// Copies any file except a directory.
     fn file(
         &mut self,
         original: &Original<'_>,
@@ -368,7 +371,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// The number of a volume that is copied from.
+    /// Returns the index of a volume that files are copied from.
     fn source(&mut self, volume: &Opened) -> usize {
         let at = self.sources.iter().position(|source| source.image == volume.image);
         at.unwrap_or_else(|| {
@@ -416,7 +419,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// The file that a place names.
+/// Returns the file that `target` names.
 fn named<'a>(target: &'a Target, metadata: &'a Metadata) -> Original<'a> {
     Original {
         volume: &target.volume,

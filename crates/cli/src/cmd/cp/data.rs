@@ -1,4 +1,4 @@
-//! Contents of files: only what is data is copied, so that holes stay holes.
+//! Copies contents of files. Only data is copied, so holes stay holes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -10,13 +10,13 @@ use crate::raw::Raw;
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Why a copy of contents failed: on which side.
+/// The reason why a copy of contents failed, by side.
 pub(super) enum Error {
-    /// Reading from the volume.
+    /// Reading from the volume failed.
     Volume(extern4::Error),
-    /// The volume describes a file that cannot be.
+    /// The volume describes an impossible file.
     Map,
-    /// Writing the copy.
+    /// Writing the copy failed.
     Host(std::io::Error),
 }
 
@@ -32,22 +32,22 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// What copies contents.
+/// A copy of the contents of one file.
 pub(super) struct Contents<'a> {
     /// The file in the volume.
     pub(super) from: &'a extern4::File,
-    /// The image, if the data stands in it as it is.
+    /// The image, if the data stands in it unchanged.
     pub(super) raw: Option<&'a mut Raw>,
     /// The copy, empty.
     pub(super) to: &'a File,
-    /// Space to read into.
+    /// The buffer for reading.
     pub(super) buffer: &'a mut Vec<u8>,
-    /// Told of every piece that is copied, in bytes.
+    /// Called with the number of bytes of every piece that is copied.
     pub(super) copied: &'a mut dyn FnMut(u64),
 }
 
 impl Contents<'_> {
-    /// Copies what is data.
+    /// Copies the data and leaves holes.
     pub(super) fn copy(mut self) -> Result<(), Error> {
         let len = self.from.metadata().len();
         let mut offset = 0;
@@ -64,7 +64,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// Writes everything to where `to` stands, holes as zeroes.
+    /// Writes everything from the current position of `to` on, with holes as zeroes.
     pub(super) fn stream(self) -> Result<(), Error> {
         self.buffer.resize(CHUNK_BYTES, 0);
         let mut to = self.to;
@@ -110,7 +110,7 @@ impl Contents<'_> {
     }
 }
 
-/// Where a span ends; nothing if it leads nowhere.
+/// Returns the end of a span; `None` if it overflows or does not go beyond `offset`.
 fn end(span: &Span, offset: u64) -> Option<u64> {
     span.offset.checked_add(span.len).filter(|end| *end > offset)
 }

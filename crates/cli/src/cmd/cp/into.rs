@@ -1,9 +1,9 @@
 //! Copies into a volume: from the host, from another volume, or within one.
 //!
-//! Every step goes by one name from an open directory, so that trees of any depth go and no link on the way is
-//! followed. A file that is there already is replaced, except the one that was typed as the destination: that one is
-//! written. New files belong to the caller and have the modes of their originals without what the umask 022 takes,
-//! unless they are to be kept.
+//! Every step uses one name in an open directory, so that trees of any depth work and the copy
+//! follows no link. A copy replaces an existing file, unless that file is the destination that the
+//! user typed: then it writes to it. New files belong to the caller. They get the modes of their
+//! originals without the bits of umask 022, unless modes are to be kept.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -27,24 +27,24 @@ use super::{Args, is_slashed};
 
 /// Bytes copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
-/// What is taken from the mode of a new file.
+/// The bits that a new file's mode loses.
 const UMASK: u32 = 0o022;
 const ACCESS: &str = AclKind::Access.xattr_name();
 const DEFAULT: &str = AclKind::Default.xattr_name();
 
-/// A file that is to be copied, as the command line gives it.
+/// A file to copy, as the command line names it.
 pub(super) enum Source {
     Host(PathBuf),
     Volume(Target),
 }
 
-/// Why a file was not copied.
+/// The reason why a file was not copied.
 enum Failure {
-    /// It cannot be read.
+    /// The source cannot be read.
     Reading(Fault),
     /// The copy cannot be written.
     To(extern4::Error),
-    /// The copy cannot be, with the reason.
+    /// The copy cannot exist, with the reason.
     Says(&'static str),
     /// There is no place for the copy, with the reason.
     NoPlace(&'static str),
@@ -69,21 +69,21 @@ pub(super) struct IntoVolume<'a> {
     lost: Lost,
     progress: Progress,
     buffer: Vec<u8>,
-    /// Volumes, by the numbers that [`Id`]s have; the one that is written is the first.
+    /// The volumes, by the indexes in [`Id`]s; the first one is written.
     volumes: Vec<Image>,
-    /// Files with several names, and the inodes of their copies.
+    /// Files with several names, and the inode numbers of their copies.
     links: Links<Id, u64, PathBuf>,
     /// The image that is written, if it is a file of the host: it is not copied into itself.
     image: Option<Id>,
 }
 
-/// Where a copy goes.
+/// The destination of a copy.
 struct Spot<'a> {
     directory: &'a Session,
     name: &'a OsStr,
     /// The path in the volume.
     path: &'a Path,
-    /// The file the user named, which is there already: it is written, not replaced.
+    /// The user named this existing file: the copy writes to it and does not replace it.
     existing: bool,
     /// The directory gives new files an ACL.
     gives_acl: bool,
@@ -101,16 +101,16 @@ struct Level {
     to: Session,
     path: PathBuf,
     made: bool,
-    /// It has an ACL that its copy does not need to have.
+    /// The copy may have an ACL that its original lacks.
     has_acl: bool,
     gives_acl: bool,
 }
 
-/// The directories that a walk is in.
+/// The directories that the walk is inside of.
 struct Levels<'a> {
     from: &'a Source,
     stack: Vec<Level>,
-    /// So many inside the last are left out, since it could not be made.
+    /// How many directories inside the last one are left out, because it could not be made.
     left_out: usize,
 }
 
@@ -129,7 +129,8 @@ impl<'a> IntoVolume<'a> {
         }
     }
 
-    /// Copies one file, or a directory with everything below it, to `destination`: into it if it is a directory.
+    /// Copies one file, or a directory with everything below it, to `destination`; into
+    /// `destination` if that is a directory.
     pub(super) fn copy(&mut self, from: &Source, destination: &Place, app: &mut App) {
         let (path, shown) = match from {
             Source::Host(path) => (path.as_path(), path.clone()),
@@ -140,7 +141,7 @@ impl<'a> IntoVolume<'a> {
         self.outcome(copied, from, path, &to, app);
     }
 
-    /// Says what was lost, and takes the progress bar away.
+    /// Reports lost attributes, and removes the progress bar.
     pub(super) fn finish(self, app: &mut App) {
         self.progress.finish();
         self.lost.report(app);
@@ -190,7 +191,7 @@ impl<'a> IntoVolume<'a> {
             existing = false;
             match own_name(path) {
                 Some(name) => to.push(name),
-                // A root or a directory named by its dots: its contents are meant.
+                // The name of a root directory, or one that ends in dots, stands for the contents.
                 None if node.kind == FileType::Directory => existing = true,
                 None => return Err(Failure::Says("the copy needs a name")),
             }
@@ -221,7 +222,7 @@ impl<'a> IntoVolume<'a> {
         Wants { body: true, ahead: true, links: self.args.archive, xattrs: self.keeps_attributes() }
     }
 
-    /// The number of a volume.
+    /// Returns the index of a volume.
     fn volume(&mut self, image: &Image) -> usize {
         self.volumes.iter().position(|known| known.is(image)).unwrap_or_else(|| {
             self.volumes.push(image.clone());
@@ -229,7 +230,7 @@ impl<'a> IntoVolume<'a> {
         })
     }
 
-    /// Counts what there is to copy, if anybody sees it.
+    /// Counts the files and bytes to copy, if the progress bar is visible.
     fn expect(&self, from: &Source, directory: &Directory, path: &Path, node: &Node) {
         match from {
             Source::Volume(target) => self.progress.expect(target, self.args.recursive()),
@@ -250,7 +251,7 @@ impl<'a> IntoVolume<'a> {
         }
     }
 
-    /// Makes a directory, or goes into the one that is there.
+    /// Makes a directory, or enters the existing one.
     fn enter(&self, named: PathBuf, shown: PathBuf, node: Node, spot: &Spot<'_>) -> Result<Level, Failure> {
         let keep = self.keeps_attributes();
         let mode = if keep { 0o700 } else { node.mode & 0o777 & !UMASK | 0o700 };
@@ -288,7 +289,8 @@ impl<'a> IntoVolume<'a> {
         })
     }
 
-    /// Copies what is below a directory. What cannot be copied is reported, and the rest is.
+    /// Copies everything below a directory. It reports files that cannot be copied, and copies the
+    /// rest.
     fn tree(&mut self, mut walk: Walk, mut levels: Levels<'_>, app: &mut App) -> Result<(), Failure> {
         if let Source::Host(_) = levels.from {
             let walked = ahead::walk(walk, |step, bytes| self.step(step, bytes, &mut levels, app));
@@ -340,7 +342,7 @@ impl<'a> IntoVolume<'a> {
         }
     }
 
-    /// Gives a directory what its original has, when everything is in it.
+    /// Gives a directory the attributes of its original, after everything in it was copied.
     fn leave(&mut self, level: &Level, xattrs: Result<Xattrs, Fault>) -> Result<(), Failure> {
         if self.keeps_attributes() {
             let copy = (&level.to_parent, level.to_name.as_os_str());
@@ -358,7 +360,7 @@ impl<'a> IntoVolume<'a> {
         self.args.preserve || self.args.archive
     }
 
-    /// Copies anything but a directory. What was read of it is in `bytes`.
+    /// Copies any file except a directory. `bytes` holds contents that were read ahead.
     fn file(&mut self, found: &mut Found, bytes: &[u8], spot: &Spot<'_>) -> Result<(), Failure> {
         let node = &found.node;
         let linked = self.args.archive && node.links > 1;
@@ -372,7 +374,7 @@ impl<'a> IntoVolume<'a> {
         if linked && let Some(first) = self.links.first(&node.id) {
             let first = first.clone();
             let root = &self.to.session;
-            // Both names from the root: they need not be near each other.
+            // Both names start at the root: they need not be near each other.
             self.make(node, spot, |_, _| root.hard_link(&first, spot.path))?;
             self.progress.file();
             return Ok(());
@@ -417,7 +419,7 @@ impl<'a> IntoVolume<'a> {
         Ok(())
     }
 
-    /// Makes something, in the place of whatever file is there.
+    /// Makes something, and replaces a file that is there.
     fn make<T>(
         &self,
         node: &Node,
@@ -439,7 +441,7 @@ impl<'a> IntoVolume<'a> {
         Ok(make(spot.directory, spot.name)?)
     }
 
-    /// Opens the copy of a regular file, which holds nothing yet.
+    /// Opens the copy of a regular file, which is still empty.
     fn create(&self, node: &Node, spot: &Spot<'_>) -> Result<extern4::File, Failure> {
         if spot.existing {
             if !spot.directory.metadata(spot.name)?.is_file() {
@@ -455,13 +457,13 @@ impl<'a> IntoVolume<'a> {
         self.make(node, spot, |directory, name| directory.open_with(name, flags, mode))
     }
 
-    /// Copies what is data.
+    /// Copies the data and leaves holes.
     fn contents(&mut self, from: &Contents, to: &extern4::File) -> Result<(), Failure> {
         let size = from.size()?;
         let mut end = 0;
         while let Some((start, stop)) = from.data(end, size)? {
             if !self.piece(from, to, start, stop)? {
-                // Somebody has cut it short.
+                // Another process has truncated the file.
                 return Ok(());
             }
             end = stop;
@@ -469,12 +471,12 @@ impl<'a> IntoVolume<'a> {
         if end < size {
             to.set_len(size)?;
         }
-        // It may have grown, and files of /proc do not say how much is in them.
+        // The file may have grown, and files of /proc do not tell their size.
         self.piece(from, to, size, u64::MAX)?;
         Ok(())
     }
 
-    /// Copies from `start` to `stop`; tells whether there is as much.
+    /// Copies from `start` to `stop`. Returns false if the file ends before `stop`.
     fn piece(&mut self, from: &Contents, to: &extern4::File, start: u64, stop: u64) -> Result<bool, Failure> {
         let mut at = start;
         while at < stop {
@@ -490,7 +492,7 @@ impl<'a> IntoVolume<'a> {
         Ok(true)
     }
 
-    /// Gives a copy what its original has, in one step where nothing is in the way of it.
+    /// Gives a copy the attributes of its original, in one step where nothing prevents that.
     fn keep(
         &mut self,
         named: &Path,
@@ -516,8 +518,9 @@ impl<'a> IntoVolume<'a> {
         self.keep_by_steps(named, node, xattrs, directory, name)
     }
 
-    /// Gives a copy what its original has. A change of owner takes set-id bits and capabilities away, so it comes first;
-    /// an ACL holds the group's bits of the mode, so it comes after; everything changes the times, so they come last.
+    /// Gives a copy the attributes of its original, one by one. A change of owner takes set-id bits
+    /// and capabilities away, so it comes first. An ACL holds the group's bits of the mode, so it
+    /// comes after the mode. Every step changes the times, so they come last.
     fn keep_by_steps(
         &mut self,
         named: &Path,
@@ -527,7 +530,7 @@ impl<'a> IntoVolume<'a> {
         name: &OsStr,
     ) -> Result<(), Failure> {
         let link = node.kind == FileType::Symlink;
-        // A name that was typed may be a link to the file that was written.
+        // A destination that the user typed may be a link to the file that was written.
         let name = crate::resolve::followed(directory, Path::new(name)).map_or_else(
             |_| Path::new(name).to_owned(),
             |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
@@ -536,10 +539,10 @@ impl<'a> IntoVolume<'a> {
         match directory.lchown(&name, Some(node.uid), Some(node.gid)) {
             Ok(()) => {}
             Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
-                // A user may give a file to a group of his own.
+                // A user may give a file to one of its own groups.
                 let _ = directory.lchown(&name, None, Some(node.gid));
                 self.lost.owner();
-                // A set-id bit for another owner than it was meant for is a hole.
+                // A set-id bit for another owner than the original's is a security hole.
                 mode &= !0o6000;
             }
             Err(error) => return Err(error.into()),
@@ -578,7 +581,7 @@ impl<'a> IntoVolume<'a> {
         Ok(())
     }
 
-    /// Says why a file was not copied.
+    /// Reports why a file was not copied.
     fn outcome(&self, copied: Result<(), Failure>, from: &Source, shown: &Path, to: &Path, app: &mut App) {
         let source = || match from {
             Source::Host(_) => escape(std::os::unix::ffi::OsStrExt::as_bytes(shown.as_os_str())).into_owned(),
@@ -617,7 +620,7 @@ impl Level {
     }
 }
 
-/// Whether the files that are made in a directory get an ACL, as far as is known.
+/// Returns whether new files in a directory get an ACL, as far as that is known.
 fn gives_acl(directory: &Session) -> bool {
     directory.acl(".", AclKind::Default).map_or(true, |acl| acl.is_some())
 }

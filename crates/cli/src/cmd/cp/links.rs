@@ -1,10 +1,11 @@
-//! Files with several names, whose copies get as many.
+//! Tracks files with several names, so that their copies get as many.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Where the first name of every such file went: `Place` of `Copy`. Sources may hold names in common, and the last of them has
-/// the name, so a first name may come to be another file's.
+/// A map from each such file to its `Copy` and the `Place` of the copy's first name. Sources may
+/// hold the same names, and the last source gets the name. So a first name may come to belong to
+/// another file.
 pub(super) struct Links<File, Copy, Place> {
     copies: HashMap<File, (Copy, Place)>,
     files: HashMap<Copy, File>,
@@ -15,24 +16,25 @@ impl<File: Clone + Eq + Hash, Copy: Clone + Eq + Hash, Place> Links<File, Copy, 
         Self { copies: HashMap::new(), files: HashMap::new() }
     }
 
-    /// Whether there is nothing to link to.
+    /// Returns whether there is nothing to link to.
     pub(super) fn is_empty(&self) -> bool {
         self.copies.is_empty()
     }
 
-    /// The first name of `file`'s copy.
+    /// Returns the first name of the copy of `file`.
     pub(super) fn first(&self, file: &File) -> Option<&Place> {
         self.copies.get(file).map(|(_, first)| first)
     }
 
-    /// `file` has got its first name.
+    /// Records the first name of the copy of `file`.
     pub(super) fn add(&mut self, file: File, copy: Copy, first: Place) {
         self.files.insert(copy.clone(), file.clone());
         self.copies.insert(file, (copy, first));
     }
 
-    /// `file` is going to get a name that `there` has. Tells whether that is its copy already. If it is another's, no more
-    /// links to it are made: that may have been its first name.
+    /// Notes that `file` is about to get a name that `there` has. Returns whether `there` is its
+    /// copy already. If `there` is another file's copy, that file gets no more links: the name may
+    /// have been its first.
     pub(super) fn has_name(&mut self, file: &File, there: &Copy) -> bool {
         let Some(other) = self.files.get(there) else { return false };
         if other == file {

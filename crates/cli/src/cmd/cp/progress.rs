@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::app::Target;
 use crate::text::counted;
 
-/// How far a copy has come.
+/// The progress of a copy.
 pub(super) struct Progress {
     bar: ProgressBar,
     files: u64,
 }
 
 impl Progress {
-    /// A bar on standard error if that is a terminal, else nothing.
+    /// Returns a bar on standard error if that is a terminal, else a hidden one.
     pub(super) fn new(quiet: bool) -> Self {
         if quiet || !std::io::IsTerminal::is_terminal(&std::io::stderr()) {
             return Self { bar: ProgressBar::hidden(), files: 0 };
@@ -27,7 +27,7 @@ impl Progress {
         Self { bar, files: 0 }
     }
 
-    /// Counts what there is to copy, if anybody sees it.
+    /// Counts the files and bytes to copy, if the bar is visible.
     pub(super) fn expect(&self, target: &Target, recursive: bool) {
         if self.bar.is_hidden() {
             return;
@@ -43,22 +43,22 @@ impl Progress {
         self.expect_bytes(bytes);
     }
 
-    /// So many bytes more are to be copied.
+    /// Adds `bytes` to the bytes to copy.
     pub(super) fn expect_bytes(&self, bytes: u64) {
         self.bar.inc_length(bytes);
     }
 
-    /// Whether nobody sees it.
+    /// Returns whether the bar is hidden.
     pub(super) fn is_hidden(&self) -> bool {
         self.bar.is_hidden()
     }
 
-    /// Another piece is copied.
+    /// Counts `bytes` as copied.
     pub(super) fn bytes(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    /// Another file is copied.
+    /// Counts one more copied file.
     pub(super) fn file(&mut self) {
         self.files += 1;
         if !self.bar.is_hidden() {
@@ -66,18 +66,18 @@ impl Progress {
         }
     }
 
-    /// Runs something that writes to standard error, with the bar out of its way.
+    /// Runs `write`, which writes to standard error, while the bar is out of its way.
     pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The bytes of a file that are not holes, about.
+/// Returns about how many bytes of a file are not holes.
 pub(super) fn stored_bytes(metadata: &extern4::Metadata) -> u64 {
     metadata.len().min(metadata.blocks().saturating_mul(512).max(metadata.len() % 4096))
 }

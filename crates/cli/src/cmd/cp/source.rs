@@ -1,4 +1,4 @@
-//! What is copied into a volume: files of the host, or of a volume.
+//! The sources of copies into a volume: files of the host or of a volume.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io::{self, Read as _};
@@ -17,16 +17,16 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread};
 
-/// Files of more bytes than this are not read ahead.
+/// The largest file, in bytes, that is read ahead.
 const AHEAD_BYTES: u64 = 4 << 20;
 
-/// Why a source cannot be read.
+/// The reason why a source cannot be read.
 pub(super) enum Fault {
     Volume(extern4::Error),
     Host(io::Error),
-    /// The name is none that a file can have.
+    /// No file can have this name.
     Name,
-    /// Another directory has taken the place of one that is being copied.
+    /// Another directory has taken the place of the directory that is being copied.
     Moved,
 }
 
@@ -48,16 +48,16 @@ impl From<Errno> for Fault {
     }
 }
 
-/// Which file it is, whatever its names.
+/// The identity of a file, whatever its names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Id {
-    /// Device and inode of the host.
+    /// Device and inode number on the host.
     Host(u64, u64),
-    /// Which of the open volumes, and the inode.
+    /// Index of the open volume, and inode number.
     Volume(usize, u64),
 }
 
-/// What is known of a file before it is read.
+/// The facts about a file that are known before it is read.
 pub(super) struct Node {
     pub(super) id: Id,
     pub(super) kind: FileType,
@@ -67,44 +67,44 @@ pub(super) struct Node {
     pub(super) links: u64,
     pub(super) rdev: Rdev,
     pub(super) size: u64,
-    /// Bytes that are not holes, about.
+    /// About how many bytes are not holes.
     pub(super) stored: u64,
     pub(super) atime: Timespec,
     pub(super) mtime: Timespec,
 }
 
-/// A directory that is open, in which names are looked up.
+/// An open directory, in which names are looked up.
 #[derive(Clone)]
 pub(super) enum Directory {
     Host(Arc<OwnedFd>),
-    /// And which of the open volumes it is in.
+    /// A directory of a volume, and the index of that volume.
     Volume(Session, usize),
 }
 
 /// An open file.
 pub(super) enum Contents {
     Host(std::fs::File),
-    /// What a pipe or a device of the host says, which is read from where it stands.
+    /// A pipe or a device of the host, which is read from its current position.
     Stream(std::fs::File),
     Volume(extern4::File),
 }
 
-/// Extended attributes, ACLs among them in the form that the kernel gives them.
+/// Extended attributes, with ACLs in the form that the kernel gives them.
 pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
 
-/// What there is in a file that is no directory.
+/// The contents of a file that is not a directory.
 pub(super) enum Body {
     /// Nothing that can be copied.
     Nothing,
     /// The target of a symbolic link.
     Link(OsString),
-    /// Contents without holes, which have been read: where they are in what was read with them.
+    /// Contents without holes that have been read: their range in the bytes read with them.
     Read(Range<usize>),
     /// Contents that are still to be read.
     Open(Contents),
 }
 
-/// A file that is no directory, and what its copy needs.
+/// A file that is not a directory, with everything that its copy needs.
 pub(super) struct Found {
     pub(super) name: PathBuf,
     pub(super) node: Node,
@@ -112,13 +112,13 @@ pub(super) struct Found {
     pub(super) xattrs: Result<Xattrs, Fault>,
 }
 
-/// What is wanted of files besides their attributes.
+/// The parts of files that a copy needs, apart from their attributes.
 #[derive(Clone, Copy)]
 pub(super) struct Wants {
     pub(super) body: bool,
     /// Contents of short files are read at once.
     pub(super) ahead: bool,
-    /// A file with several names may not be wanted each time.
+    /// A copy may not need the contents under every name of a file with several names.
     pub(super) links: bool,
     pub(super) xattrs: bool,
 }
@@ -130,13 +130,13 @@ impl Node {
 }
 
 impl Directory {
-    /// The directory that this process works in.
+    /// Returns this process's working directory.
     pub(super) fn of_host() -> Result<Self, Fault> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self::Host(Arc::new(openat(CWD, ".", flags, Mode::empty())?)))
     }
 
-    /// What `name` is; a symbolic link itself unless `follow`.
+    /// Returns the facts about `name`; about a symbolic link itself unless `follow` is true.
     pub(super) fn node(&self, name: &Path, follow: bool) -> Result<Node, Fault> {
         match self {
             Self::Host(fd) => {
@@ -162,7 +162,7 @@ impl Directory {
         }
     }
 
-    /// Directory `name`, which is no link.
+    /// Opens directory `name`, which must not be a link.
     pub(super) fn inside(&self, name: &Path) -> Result<Self, Fault> {
         Ok(match self {
             Self::Host(fd) => {
@@ -173,7 +173,7 @@ impl Directory {
         })
     }
 
-    /// The names in it, in its own order.
+    /// Returns the names in the directory, in its own order.
     pub(super) fn entries(&self) -> Result<Vec<OsString>, Fault> {
         let mut names = Vec::new();
         match self {
@@ -195,7 +195,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// The target of link `name`.
+    /// Returns the target of link `name`.
     fn read_link(&self, name: &Path) -> Result<OsString, Fault> {
         Ok(match self {
             Self::Host(fd) => OsString::from_vec(readlinkat(fd, name, Vec::new())?.into_bytes()),
@@ -203,7 +203,8 @@ impl Directory {
         })
     }
 
-    /// What the copy of `name`, which is `node` and no directory, needs.
+    /// Gathers everything that the copy of `name` needs. `node` is the file, which is not a
+    /// directory.
     pub(super) fn find(
         &self,
         name: &Path,
@@ -216,7 +217,7 @@ impl Directory {
             _ if !wants.body => Ok(Body::Nothing),
             FileType::Regular => self.open(name, follow).map(Body::Open),
             FileType::Symlink => self.read_link(name).map(Body::Link),
-            // Who copies single files means what is in them.
+            // A user that copies single files means their contents.
             _ if follow => self.stream(name),
             _ => Ok(Body::Nothing),
         };
@@ -224,7 +225,7 @@ impl Directory {
             Ok(_) if !wants.xattrs => Ok(Vec::new()),
             Ok(Body::Open(Contents::Host(file) | Contents::Stream(file))) => file_xattrs(file),
             Ok(_) => self.xattrs(name, follow),
-            // Without contents there is no copy that could have them.
+            // Without contents there is no copy that could have the attributes.
             Err(_) => Ok(Vec::new()),
         };
         let mut body = body;
@@ -238,7 +239,8 @@ impl Directory {
         Found { name: name.to_owned(), node, body, xattrs }
     }
 
-    /// The extended attributes of `name`; of a symbolic link itself unless `follow`.
+    /// Returns the extended attributes of `name`; those of a symbolic link itself unless `follow`
+    /// is true.
     fn xattrs(&self, name: &Path, follow: bool) -> Result<Xattrs, Fault> {
         let Self::Volume(session, _) = self else { return self.host_xattrs(name) };
         let names = if follow { session.listxattr(name)? } else { session.llistxattr(name)? };
@@ -254,7 +256,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// The extended attributes of the directory itself.
+    /// Returns the extended attributes of the directory itself.
     pub(super) fn own_xattrs(&self) -> Result<Xattrs, Fault> {
         match self {
             Self::Host(fd) => file_xattrs(fd),
@@ -262,10 +264,12 @@ impl Directory {
         }
     }
 
-    /// Those of a file of the host that cannot be opened, such as a symbolic link, itself.
+    /// Returns the extended attributes of a file of the host that cannot be opened, such as a
+    /// symbolic link.
     fn host_xattrs(&self, name: &Path) -> Result<Xattrs, Fault> {
         let path: PathBuf = match self {
-            // There is no call that takes a directory and a name; the directory's entry in /proc is as good as it.
+            // No system call takes a directory and a name here; the directory's entry in /proc
+            // serves as well.
             Self::Host(fd) if !name.is_absolute() => {
                 Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string()).join(name)
             }
@@ -278,7 +282,8 @@ impl Directory {
     fn open(&self, name: &Path, follow: bool) -> Result<Contents, Fault> {
         Ok(match self {
             Self::Host(fd) => {
-                // What was a regular file may be a pipe by now, which nobody waits for.
+                // A file that was regular may be a pipe by now, and opening it must not wait for a
+                // writer.
                 let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
                 if !follow {
                     flags |= OFlags::NOFOLLOW;
@@ -289,7 +294,7 @@ impl Directory {
         })
     }
 
-    /// Opens `name`, which is a pipe, a socket or a device, if somebody may be at its other end.
+    /// Opens `name`, a pipe, a socket or a device. A pipe waits for a writer; a socket fails.
     fn stream(&self, name: &Path) -> Result<Body, Fault> {
         let Self::Host(fd) = self else { return Ok(Body::Nothing) };
         let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -331,7 +336,7 @@ fn host_node(found: &rustix::fs::Stat) -> Result<Node, Fault> {
     })
 }
 
-/// The extended attributes of an open file of the host.
+/// Returns the extended attributes of an open file of the host.
 fn file_xattrs(file: impl AsFd) -> Result<Xattrs, Fault> {
     let file = file.as_fd();
     collect_xattrs(|buffer| flistxattr(file, buffer), |name, buffer| fgetxattr(file, name, buffer))
@@ -350,7 +355,7 @@ fn collect_xattrs(
         names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
     {
         match sized(|buffer| get(name, buffer)) {
-            // It has gone meanwhile, or is for others to read.
+            // The attribute is gone by now, or only other users may read it.
             Err(Errno::NODATA | Errno::NOTSUP) => {}
             value => found.push((OsStr::from_bytes(name.to_bytes()).to_owned(), value?)),
         }
@@ -358,15 +363,15 @@ fn collect_xattrs(
     Ok(found)
 }
 
-/// Reads a short file that has no holes to the end of `bytes`. Nothing if it is another kind of file by now, or cannot be
-/// read: then it is to be read again piece by piece, which shows why.
+/// Appends a short file without holes to `bytes`. Returns `None` if it is another kind of file by
+/// now, or cannot be read. The caller then reads it again piece by piece, which shows why.
 fn read_whole(file: &std::fs::File, size: u64, bytes: &mut Vec<u8>) -> Option<Range<usize>> {
     if size > AHEAD_BYTES || size > 0 && rustix::fs::seek(file, SeekFrom::Hole(0)).ok()? < size {
         return None;
     }
     let len = usize::try_from(size).ok()?;
     let start = bytes.len();
-    // One byte more, which there is only if the file has grown.
+    // One byte more, which is filled only if the file has grown.
     bytes.reserve(len + 1);
     let read = pread(file, spare_capacity(bytes), 0);
     if read != Ok(len) {
@@ -376,7 +381,7 @@ fn read_whole(file: &std::fs::File, size: u64, bytes: &mut Vec<u8>) -> Option<Ra
     Some(start..start + len)
 }
 
-/// What a call gives that fills a buffer, and says so if that is too small.
+/// Calls `read`, which fills a buffer, with larger buffers until it no longer fails with `ERANGE`.
 fn sized(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let mut buffer = vec![0; 256];
     loop {
@@ -392,7 +397,7 @@ fn sized(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::R
 }
 
 impl Contents {
-    /// The size in bytes as it is now, and which file it is where the host knows.
+    /// Returns the current size in bytes, and the identity of the file where the host knows it.
     pub(super) fn size(&self) -> Result<u64, Fault> {
         Ok(match self {
             Self::Host(file) => file.metadata()?.len(),
@@ -401,7 +406,8 @@ impl Contents {
         })
     }
 
-    /// The next piece of data at or behind `offset`, from where to where; nothing if only a hole is left.
+    /// Returns the next range of data at or behind `offset`, as start and end; `None` if only a
+    /// hole is left.
     pub(super) fn data(&self, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Fault> {
         if offset >= size {
             return Ok(None);
@@ -410,7 +416,7 @@ impl Contents {
             Self::Host(file) | Self::Stream(file) => {
                 let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
                     Err(Errno::NXIO) => return Ok(None),
-                    // Nobody knows about holes there.
+                    // The host knows nothing about holes there.
                     Err(Errno::INVAL | Errno::NOTSUP) => return Ok(Some((offset, size))),
                     start => start?,
                 };
@@ -432,7 +438,7 @@ impl Contents {
         Ok((start < size).then(|| (start, end.clamp(start + 1, size))))
     }
 
-    /// Reads at `offset`; nothing at the end.
+    /// Reads at `offset`; returns 0 at the end.
     pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Fault> {
         loop {
             let read = match self {

@@ -1,9 +1,10 @@
-//! The directories a copy is in.
+//! The stack of directories that a copy out of a volume works in.
 //!
-//! A stack of open directories, from the one that holds the copy down to the one that is being filled. Every name is
-//! looked up in its directory's descriptor with `O_NOFOLLOW`, so that no link, whether it came from the volume or
-//! stood in the destination, can lead a copy elsewhere. Only the innermost directories stay open; one further up is
-//! opened again by its names, the same way, when the copy returns to it.
+//! It reaches from the directory that holds the copy down to the one that the copy is filling.
+//! Every name is looked up in its directory's descriptor with `O_NOFOLLOW`. So no link, whether
+//! from the volume or at the destination, can lead a copy elsewhere. Only the innermost directories
+//! stay open. The copy opens one further up again by its names, in the same way, when it returns to
+//! it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,21 +28,21 @@ struct Level {
     fd: Option<OwnedFd>,
 }
 
-/// A file below a directory that is open, by the names that lead to it.
+/// A file below an open directory, by the names that lead to it.
 #[derive(Clone)]
 pub(super) struct Spot {
     base: Rc<OwnedFd>,
     names: Vec<OsString>,
 }
 
-/// Which file it is: its device and inode.
+/// The identity of a file: its device and inode number.
 pub(super) type Id = (u64, u64);
 
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-/// Whether `name` is one step down. Volumes can hold others.
+/// Returns whether `name` is one step down. Names in volumes may be something else.
 pub(super) fn is_step(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
@@ -56,7 +57,7 @@ impl Tree {
         Self { base, levels: Vec::new() }
     }
 
-    /// The directory that is being filled.
+    /// Returns the directory that the copy is filling.
     pub(super) fn current(&mut self) -> io::Result<BorrowedFd<'_>> {
         let open = self.levels.iter().rposition(|level| level.fd.is_some()).map_or(0, |at| at + 1);
         for at in open..self.levels.len() {
@@ -81,7 +82,8 @@ impl Tree {
         }
     }
 
-    /// Goes down into `name`, which is made with `mode` if it is not there; tells whether it was made.
+    /// Goes down into `name`, and makes it with `mode` if it is not there. Returns whether it was
+    /// made.
     pub(super) fn enter(&mut self, name: &OsStr, mode: Mode) -> io::Result<bool> {
         let name = step(name)?;
         let directory = self.current()?;
@@ -103,18 +105,18 @@ impl Tree {
         Ok(())
     }
 
-    /// Goes up.
+    /// Goes up one level.
     pub(super) fn leave(&mut self) {
         self.levels.pop();
     }
 
-    /// Where `name` in the current directory is, to come back to it later.
+    /// Returns the spot of `name` in the current directory, for later use.
     pub(super) fn spot(&self, name: &OsStr) -> Spot {
         let names = self.levels.iter().map(|level| level.name.clone()).chain([name.to_owned()]).collect();
         Spot { base: Rc::clone(&self.base), names }
     }
 
-    /// What is called `name` in the current directory; a link itself.
+    /// Returns the identity of `name` in the current directory; of a link itself.
     #[allow(clippy::useless_conversion, reason = "these fields have other types elsewhere")]
     pub(super) fn find(&mut self, name: &OsStr) -> io::Result<Option<Id>> {
         match statat(self.current()?, step(name)?, AtFlags::SYMLINK_NOFOLLOW) {
@@ -124,7 +126,7 @@ impl Tree {
         }
     }
 
-    /// Makes something called `name` in the current directory, in the place of whatever file is there.
+    /// Makes something called `name` in the current directory, and replaces a file that is there.
     pub(super) fn make<T>(
         &mut self,
         name: &OsStr,
@@ -146,7 +148,7 @@ impl Tree {
 }
 
 impl Spot {
-    /// The directory it is in, and its name there.
+    /// Opens the directory of this spot, and returns it with the name there.
     pub(super) fn open_parent(&self) -> io::Result<(OwnedFd, &OsStr)> {
         let (name, above) = self.names.split_last().expect("a spot has a name");
         let mut directory = self.base.try_clone()?;

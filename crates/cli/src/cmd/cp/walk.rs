@@ -1,4 +1,5 @@
-//! The walk of what is copied into a volume: file by file, each directory before and behind what is in it.
+//! The walk over the files to copy into a volume. It visits each directory before and after the
+//! files in it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,24 +7,25 @@ use std::path::Path;
 use super::source::{Directory, Fault, Found, Id, Node, Wants, Xattrs};
 use super::tree::is_step;
 
-/// Directories that stay open besides the outermost.
+/// Directories that stay open, not counting the outermost one.
 const MAX_OPEN: usize = 64;
 
-/// What a walk comes to.
+/// One step of a walk.
 pub(super) enum Step {
-    /// A file that is no directory.
+    /// A file that is not a directory.
     File(Box<Found>),
-    /// A directory: what is in it follows, and then its [`Leave`](Self::Leave).
+    /// A directory: the files in it follow, and then its [`Leave`](Self::Leave).
     Enter(OsString, Node),
     /// The end of the innermost directory, with its extended attributes.
     Leave(Result<Xattrs, Fault>),
-    /// Something of this name, which cannot be read.
+    /// A file of this name that cannot be read.
     Fault(OsString, Fault),
 }
 
-/// A walk of everything below a directory. A name is looked up in its directory, which is open, so that trees of any
-/// depth go and no link on the way is followed. Only the innermost directories stay open; one further up is opened
-/// again by its names when the walk returns to it, and has to be the same.
+/// A walk over everything below a directory. It looks each name up in its open directory, so that
+/// trees of any depth work and the walk follows no link. Only the innermost directories stay open.
+/// The walk opens a directory further up again by its names when it returns to it, and checks that
+/// it is the same.
 pub(super) struct Walk {
     levels: Vec<Level>,
     wants: Wants,
@@ -35,19 +37,19 @@ struct Level {
     name: OsString,
     id: Id,
     directory: Option<Directory>,
-    /// Names that are left, from the last to the first.
+    /// Names that are left, in reverse order.
     entries: Vec<OsString>,
 }
 
 impl Walk {
-    /// Of what is below `top`, which is `node`; the last step leaves it.
+    /// Returns a walk over everything below `top`, which is `node`. Its last step leaves `top`.
     pub(super) fn new(top: Directory, node: &Node, wants: Wants) -> Result<Self, Fault> {
         let mut walk = Self { levels: Vec::new(), wants, bytes: Vec::new() };
         walk.enter(OsString::new(), top, node)?;
         Ok(walk)
     }
 
-    /// The next step; nothing at the end.
+    /// Returns the next step; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
         let Some(name) = level.entries.pop() else { return Some(self.leave()) };
@@ -57,7 +59,7 @@ impl Walk {
         Some(self.entry(&name).unwrap_or_else(|fault| Step::Fault(name, fault)))
     }
 
-    /// Leaves out what is left of the innermost directory.
+    /// Skips the rest of the innermost directory.
     pub(super) fn skip(&mut self) {
         if let Some(level) = self.levels.last_mut() {
             level.entries.clear();
@@ -92,7 +94,7 @@ impl Walk {
         Step::Leave(xattrs)
     }
 
-    /// The innermost directory.
+    /// Returns the innermost directory.
     fn current(&mut self) -> Result<&Directory, Fault> {
         let open = self.levels.iter().rposition(|level| level.directory.is_some()).unwrap_or(0);
         for at in open + 1..self.levels.len() {
@@ -108,7 +110,8 @@ impl Walk {
         self.levels.last().and_then(|level| level.directory.as_ref()).ok_or(Fault::Moved)
     }
 
-    /// Closes the directory that is too far above level `at` to stay open. The outermost stays: it has no name.
+    /// Closes the directory that is too far above level `at` to stay open. The outermost one stays
+    /// open: it has no name.
     fn close_far(&mut self, at: usize) {
         if let Some(far) = at.checked_sub(MAX_OPEN).filter(|far| *far > 0) {
             self.levels[far].directory = None;

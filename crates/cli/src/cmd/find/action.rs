@@ -1,4 +1,4 @@
-//! What is done with what is found.
+//! The actions on entries that match.
 
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,14 +12,14 @@ use crate::text::{ListTime, ModeText, escape_bytes};
 use super::Search;
 use super::eval::Candidate;
 
-/// Something to do with an entry.
+/// An action on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Prints the path and a line feed.
     Print,
     /// Prints the path and a NUL.
     Print0,
-    /// Prints it as `ls -dils` would.
+    /// Prints the entry as `ls -dils` would.
     Ls,
 }
 
@@ -76,7 +76,7 @@ fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> 
     out.write_all(b"\n")
 }
 
-/// The size, or a device's number.
+/// Returns the size, or a device's number.
 fn size(metadata: &Metadata) -> String {
     match metadata.file_type() {
         FileType::CharDevice | FileType::BlockDevice => {
@@ -86,7 +86,8 @@ fn size(metadata: &Metadata) -> String {
     }
 }
 
-/// A name as `-ls` writes it wherever it goes: C escapes, and a backslash before a space, quote or backslash.
+/// Returns a name as `-ls` writes it to any output: C escapes, and a backslash before a space,
+/// quote or backslash.
 fn escape_ls(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {

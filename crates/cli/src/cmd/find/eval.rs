@@ -1,4 +1,4 @@
-//! Whether an entry is one that is searched for.
+//! Evaluates an expression on an entry.
 
 use std::cell::{Cell, OnceCell};
 use std::io;
@@ -13,23 +13,23 @@ use crate::app::Opened;
 use super::action::Action;
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
 
-/// In nanoseconds.
+/// A second in nanoseconds.
 const SECOND: i128 = 1_000_000_000;
 const MINUTE: i128 = 60 * SECOND;
 
-/// Where the search goes from here.
+/// Where the search goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// Into the directory, if it is one.
+    /// Into the directory, if the entry is one.
     Descend,
-    /// Past it.
+    /// Past the entry.
     Prune,
-    /// Nowhere.
+    /// Nowhere: the search ends.
     Quit,
 }
 
-/// An entry that is looked at. What a test needs of it is read when it is first needed; what cannot be read makes the
-/// test false and is reported.
+/// An entry under test. A test reads attributes when it first needs them. An attribute that cannot
+/// be read makes the test false and is reported.
 pub(super) struct Candidate<'a> {
     pub(super) entry: &'a DirEntry,
     pub(super) volume: &'a Opened,
@@ -42,22 +42,22 @@ impl<'a> Candidate<'a> {
         Self { entry, volume, metadata: OnceCell::new(), error: Cell::new(None) }
     }
 
-    /// What went wrong with it.
+    /// Takes the error that a test met.
     pub(super) fn take_error(&self) -> Option<extern4::Error> {
         self.error.take()
     }
 
-    /// The value, or nothing and the error kept.
+    /// Returns the value; on an error, keeps the error and returns `None`.
     fn kept<T>(&self, result: extern4::Result<T>) -> Option<T> {
         result.map_err(|error| self.error.set(Some(error))).ok()
     }
 
-    /// Its attributes.
+    /// Returns the entry's attributes.
     pub(super) fn metadata(&self) -> Option<&Metadata> {
         self.metadata.get_or_init(|| self.kept(self.entry.metadata())).as_ref()
     }
 
-    /// Its path.
+    /// Returns the entry's path.
     pub(super) fn path(&self) -> &Path {
         self.entry.path()
     }
@@ -103,7 +103,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Evaluates an expression; `act` does what it says to do.
+/// Evaluates an expression; `act` runs its actions.
 pub(super) fn eval(
     expr: &Expr,
     candidate: &Candidate<'_>,
@@ -151,7 +151,7 @@ pub(super) fn eval(
     }
 }
 
-/// Whether a test holds; nothing if the entry could not be read.
+/// Returns whether a test holds; `None` if the entry could not be read.
 fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
     let metadata = || candidate.metadata();
     Some(match test {
@@ -177,14 +177,14 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
         Test::Age { time, count, unit } => is_aged(age(candidate.time(*time)?), *count, *unit),
         Test::Xattr(name) => candidate.has_xattr(name)?,
         Test::SameFile(Reference::Inode(ino)) => *ino == Some(candidate.entry.ino()),
-        // Names are bound to a volume before anything is evaluated.
+        // Names are bound to a volume before any evaluation.
         Test::User(Who::Name(_)) | Test::Group(Who::Name(_)) | Test::Newer { .. } | Test::SameFile(_) => {
             false
         }
     })
 }
 
-/// The name that `-name` looks at: the last one of the place that the search started with, a slash for the root.
+/// Returns the name that `-name` tests: the last name of the starting point, a slash for the root.
 fn name(entry: &DirEntry) -> &[u8] {
     let name = entry.file_name().as_bytes();
     if entry.depth() > 0 {
@@ -194,14 +194,15 @@ fn name(entry: &DirEntry) -> &[u8] {
     name[..=last].rsplit(|byte| *byte == b'/').next().unwrap_or(name)
 }
 
-/// Nanoseconds since `time`; less than none for one to come.
+/// Returns the nanoseconds since `time`; negative for a time in the future.
 fn age(time: Timespec) -> i128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i128::from(now.as_secs()) * SECOND + i128::from(now.subsec_nanos());
     now - (i128::from(time.sec) * SECOND + i128::from(time.nsec))
 }
 
-/// Whether an age is so. As in GNU `find`, days that are not over do not count, and minutes that are not over do.
+/// Returns whether an age matches. As in GNU `find`, days that are not over do not count, and
+/// minutes that are not over do.
 fn is_aged(age: i128, count: Count, unit: Unit) -> bool {
     match (unit, count) {
         (Unit::Days, count) => count.matches(u64::try_from(age / (86_400 * SECOND)).unwrap_or(0)),

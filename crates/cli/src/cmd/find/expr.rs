@@ -1,4 +1,4 @@
-//! What is searched for.
+//! The expressions that `find` evaluates.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use super::action::Action;
 use super::glob::Glob;
 use super::perm::Perm;
 
-/// An expression: tests and actions, and how they hang together.
+/// An expression: tests, actions and the operators between them.
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     /// All of them, until one is false.
@@ -18,11 +18,11 @@ pub(super) enum Expr {
     Or(Vec<Expr>),
     /// All of them; the last one counts.
     List(Vec<Expr>),
-    /// The contrary.
+    /// The negation.
     Not(Box<Expr>),
     /// A test of an entry.
     Test(Test),
-    /// Something to do; true.
+    /// An action; true.
     Action(Action),
     /// Goes no deeper here; true.
     Prune,
@@ -86,7 +86,7 @@ impl Test {
     }
 }
 
-/// Which time of a file.
+/// A time stamp of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     Access,
@@ -94,7 +94,7 @@ pub(super) enum Time {
     Change,
 }
 
-/// What an age is counted in.
+/// A unit of age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Days,
@@ -110,7 +110,7 @@ pub(super) enum Count {
 }
 
 impl Count {
-    /// Whether `value` is so.
+    /// Returns whether `value` matches.
     pub(super) fn matches(self, value: u64) -> bool {
         match self {
             Self::Exactly(count) => value == count,
@@ -120,25 +120,25 @@ impl Count {
     }
 }
 
-/// A user or group; a name until the volume is known whose names count.
+/// A user or group; a name until the volume whose names count is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Id(u32),
     Name(String),
 }
 
-/// A file to compare with; the name of one until the volume is known.
+/// A file to compare with; its name until the volume is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reference {
     Name(OsString),
     /// The time that counts.
     Time(Timespec),
-    /// The inode, if it is in the searched volume.
+    /// The inode number, if the file is in the searched volume.
     Inode(Option<u64>),
 }
 
 impl Expr {
-    /// Whether anything is done with what is found, so that it need not be printed.
+    /// Returns whether the expression has an action, so that matches need not be printed.
     pub(super) fn has_action(&self) -> bool {
         match self {
             Self::And(parts) | Self::Or(parts) | Self::List(parts) => parts.iter().any(Self::has_action),
@@ -148,10 +148,11 @@ impl Expr {
         }
     }
 
-    /// Whether attributes are needed of about everything that is looked at, so that they are best read along.
+    /// Returns whether the expression needs attributes of almost every entry, so that it is best to
+    /// read them along with the entries.
     pub(super) fn reads_attributes(&self) -> bool {
         match self {
-            // What follows the first test is for few.
+            // Only a few entries get past the first test.
             Self::And(parts) => parts.first().is_some_and(Self::reads_attributes),
             Self::Or(parts) | Self::List(parts) => parts.iter().any(Self::reads_attributes),
             Self::Not(part) => part.reads_attributes(),
@@ -161,7 +162,7 @@ impl Expr {
         }
     }
 
-    /// The expression with every test replaced by what `change` makes of it.
+    /// Returns the expression with every test replaced by the result of `change`.
     pub(super) fn try_map<E>(&self, change: &mut impl FnMut(&Test) -> Result<Test, E>) -> Result<Self, E> {
         let mut all =
             |parts: &[Self]| parts.iter().map(|part| part.try_map(change)).collect::<Result<_, E>>();

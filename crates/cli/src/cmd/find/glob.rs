@@ -1,6 +1,7 @@
-//! Patterns of names, as `fnmatch` reads them without flags: `*` and `?` match a slash and a leading dot too.
+//! Patterns of names, as `fnmatch` reads them without flags: `*` and `?` match a slash and a
+//! leading dot too.
 
-/// A pattern, split into what it matches piece by piece.
+/// A pattern, split into the pieces that it matches one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
     pieces: Vec<Piece>,
@@ -28,7 +29,7 @@ enum Member {
     Class(fn(char) -> bool),
 }
 
-/// One unit of a name: a character, or a byte that is none.
+/// One unit of a name: a character, or a byte that is not part of one.
 #[derive(Clone, Copy)]
 enum Unit {
     Char(char),
@@ -36,7 +37,7 @@ enum Unit {
 }
 
 impl Glob {
-    /// Reads a pattern; with `fold` upper and lower case are the same.
+    /// Reads a pattern; with `fold`, upper and lower case are the same.
     pub(super) fn new(pattern: &[u8], fold: bool) -> Self {
         let mut pieces = Vec::new();
         let mut rest = pattern;
@@ -72,10 +73,11 @@ impl Glob {
         Self { pieces, fold, literal }
     }
 
-    /// Whether the whole of `name` matches.
+    /// Returns whether the whole of `name` matches.
     ///
-    /// Only the last star is ever gone back to: what stands before it matches as early as it can, which leaves the
-    /// most to the rest. So time is at most the product of both lengths.
+    /// The match only ever goes back to the last star: everything before it matches as early as
+    /// possible, which leaves the most to the rest. So the time is at most proportional to the
+    /// product of both lengths.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         if let Some(literal) = &self.literal {
             return literal == name;
@@ -137,7 +139,7 @@ fn piece(unit: Unit, fold: bool) -> Piece {
     }
 }
 
-/// The lower case of a character where it is one character too.
+/// Returns the lower case of a character where that is one character too.
 fn lower(c: char, fold: bool) -> char {
     let mut lower = c.to_lowercase();
     match (fold, lower.next(), lower.next()) {
@@ -146,7 +148,7 @@ fn lower(c: char, fold: bool) -> char {
     }
 }
 
-/// The first unit of `bytes` and the rest.
+/// Returns the first unit of `bytes` and the rest.
 fn next(bytes: &[u8]) -> Option<(Unit, &[u8])> {
     let first = *bytes.first()?;
     if first.is_ascii() {
@@ -165,7 +167,7 @@ fn next(bytes: &[u8]) -> Option<(Unit, &[u8])> {
     })
 }
 
-/// Reads a set behind its `[`; `None` if it has no end, and the bracket is only a bracket.
+/// Reads a set after its `[`; `None` if it has no end, and the bracket is only a bracket.
 fn set(pattern: &[u8], fold: bool) -> Option<(Piece, &[u8])> {
     let (negated, mut rest) = match pattern {
         [b'!' | b'^', rest @ ..] => (true, rest),

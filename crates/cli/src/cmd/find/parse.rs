@@ -20,7 +20,7 @@ use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
 use super::glob::Glob;
 use super::perm::Perm;
 
-/// Deepest nesting of parentheses and negations.
+/// The deepest nesting of parentheses and negations.
 const MAX_NESTING: usize = 200;
 
 /// A whole command line.
@@ -28,17 +28,17 @@ const MAX_NESTING: usize = 200;
 pub(super) struct Query {
     /// Where to search.
     pub(super) places: Vec<Place>,
-    /// What to search for.
+    /// The expression to search for.
     pub(super) expr: Expr,
     /// Entries above this depth are passed over.
     pub(super) min_depth: usize,
-    /// Entries below this depth are not looked at.
+    /// Entries below this depth are not visited.
     pub(super) max_depth: usize,
     /// `--json` stood among the words.
     pub(super) json: bool,
 }
 
-/// Reads the words behind the options; an error says what is wrong with them.
+/// Reads the words after the options; an error describes their fault.
 pub(super) fn parse(words: &[OsString]) -> Result<Query, String> {
     let starts_expression = |word: &OsString| {
         let bytes = word.as_bytes();
@@ -64,8 +64,9 @@ pub(super) fn parse(words: &[OsString]) -> Result<Query, String> {
 }
 
 impl Query {
-    /// The query with names of users and files looked up in the searched volume. The error is what is wrong with the
-    /// query, or nothing if a file's attributes could not be read, which is reported already.
+    /// Returns the query with names of users and files looked up in the searched volume. The error
+    /// is a fault of the query. It is `None` if a file's attributes could not be read, which is
+    /// already reported.
     pub(super) fn bind(&self, target: &Target, app: &mut App) -> Result<Self, Option<String>> {
         let expr = self.expr.try_map(&mut |test| bind(test, target, app))?;
         Ok(Self { expr, ..self.clone() })
@@ -99,7 +100,7 @@ fn bind(test: &Test, target: &Target, app: &mut App) -> Result<Test, Option<Stri
     })
 }
 
-/// The attributes of a file that a test names, and whether it is in the searched volume.
+/// Returns the attributes of a file that a test names, and whether it is in the searched volume.
 fn look(
     name: &OsString,
     target: &Target,
@@ -225,7 +226,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Options apply to the whole search wherever they stand, and are true.
+    /// Parses an option or a test. Options apply to the whole search wherever they stand, and are
+    /// true.
     fn option_or_test(&mut self, name: &str) -> Result<Expr, String> {
         match name {
             "-maxdepth" => self.max_depth = self.depth(name)?,
@@ -361,7 +363,7 @@ mod tests {
         parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
-    /// The shape of an expression, tests as `t` and actions as `p`.
+    /// Returns the shape of an expression, with tests as `t` and actions as `p`.
     fn shape(expr: &Expr) -> String {
         let join =
             |parts: &[Expr], by: &str| format!("({})", parts.iter().map(shape).collect::<Vec<_>>().join(by));

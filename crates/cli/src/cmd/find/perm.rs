@@ -20,7 +20,8 @@ impl Perm {
         })
     }
 
-    /// Whether the permission bits of `mode` are so. Any bit of none is true, as in GNU `find`.
+    /// Returns whether the permission bits of `mode` match. As in GNU `find`, any bit of none is
+    /// true.
     pub(super) fn matches(self, mode: u32) -> bool {
         let bits = mode & 0o7777;
         match self {
@@ -31,7 +32,7 @@ impl Perm {
     }
 }
 
-/// An octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set.
+/// Reads an octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set.
 fn mode(text: &str) -> Option<u32> {
     Some(ModeChange::parse(text)?.apply(0, false, 0))
 }

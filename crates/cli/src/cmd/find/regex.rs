@@ -1,15 +1,16 @@
-//! Regular expressions in the syntax that GNU `find` has unless told otherwise, that of Emacs, as those of the library that
-//! matches them.
+//! Regular expressions in GNU `find`'s default syntax, that of Emacs, translated to the syntax of
+//! the library that matches them.
 //!
-//! `\(`, `\|` and `\)` are operators, as are `*`, `+` and `?` behind something; a parenthesis, bar or brace alone stands for itself.
-//! `^` is an anchor where an alternative begins, `$` where one ends. In brackets a backslash is one, and there are no classes.
+//! `\(`, `\|` and `\)` are operators, as are `*`, `+` and `?` after an atom. A parenthesis, bar or
+//! brace alone stands for itself. `^` is an anchor where an alternative begins, `$` where one ends.
+//! In brackets a backslash stands for itself, and there are no classes.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// The expression `text`, for the whole of a path.
+/// Returns the expression `text`, for the whole of a path.
 pub(super) fn parse(text: &str, fold: bool) -> Result<Regex, String> {
     let whole = format!("^(?:{})$", translate(text)?);
     let regex = RegexBuilder::new(&whole).case_insensitive(fold).build();
@@ -34,9 +35,9 @@ struct Translation<'a> {
     text: &'a str,
     rest: Peekable<CharIndices<'a>>,
     out: String,
-    /// Where the groups begin that are open.
+    /// The starts of the open groups.
     groups: Vec<usize>,
-    /// Where what an operator would repeat begins; nothing where there is none.
+    /// The start of the atom that an operator would repeat; `None` where there is none.
     atom: Option<usize>,
 }
 
@@ -63,13 +64,14 @@ impl Translation<'_> {
         self.push(&quoted(c));
     }
 
-    /// An operator behind an anchor stands for itself.
+    /// Appends an anchor. An operator after an anchor stands for itself.
     fn anchor(&mut self, anchor: &str) {
         self.out.push_str(anchor);
         self.atom = None;
     }
 
-    /// In a group, for two operators behind each other mean something else to the library.
+    /// Repeats the last atom, in a group: two operators in a row mean something else to the
+    /// library.
     fn repeat(&mut self, operator: char) {
         let Some(atom) = self.atom else { return self.literal(operator) };
         self.out.insert_str(atom, "(?:");
@@ -79,7 +81,7 @@ impl Translation<'_> {
 
     fn begins(&self, at: usize) -> bool {
         let before = &self.text[..at];
-        // The backslash of an operator is not one that another backslash makes plain.
+        // The backslash of an operator is not one that another backslash escapes.
         let operator = before.ends_with("\\(") || before.ends_with("\\|");
         at == 0
             || operator
@@ -152,7 +154,7 @@ impl Translation<'_> {
     }
 }
 
-/// A character that stands for itself, in brackets or not.
+/// Returns a character that stands for itself, in brackets or not.
 fn quoted(c: char) -> String {
     if c.is_alphanumeric() || !c.is_ascii() { c.to_string() } else { format!("\\x{{{:x}}}", u32::from(c)) }
 }

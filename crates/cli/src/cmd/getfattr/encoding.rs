@@ -1,8 +1,8 @@
-//! How values of attributes are written.
+//! The encodings of attribute values.
 
 use clap::ValueEnum;
 
-/// How a value is written.
+/// An encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Encoding {
     /// In quotes, with `\ooo` for what is not printable.
@@ -14,14 +14,14 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// Text where at most one byte of eight is not printable ASCII, else base64.
+    /// Returns `Text` where at most one byte of eight is not printable ASCII, else `Base64`.
     pub(super) fn fitting(value: &[u8]) -> Self {
         let value = without_nul(value);
         let odd = value.iter().filter(|byte| !matches!(byte, b' '..=b'~')).count();
         if odd * 8 <= value.len() { Self::Text } else { Self::Base64 }
     }
 
-    /// Appends `value` so written.
+    /// Appends `value` in this encoding.
     pub(super) fn push(self, out: &mut Vec<u8>, value: &[u8]) {
         match self {
             Self::Text => {
@@ -45,7 +45,7 @@ impl Encoding {
     }
 }
 
-/// The value that is written in one of these ways; what is in none of them is the value itself.
+/// Decodes a value from any of these encodings. Text in none of them is the value itself.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => decode_hex(digits),
@@ -82,7 +82,7 @@ fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// A program that stores a C string with its final NUL means the string.
+/// Strips a final NUL: a program that stores a C string with its NUL means the string.
 fn without_nul(value: &[u8]) -> &[u8] {
     value.strip_suffix(b"\0").unwrap_or(value)
 }

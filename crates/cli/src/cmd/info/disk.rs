@@ -8,16 +8,17 @@ use crate::json;
 use crate::place::{Image, Part};
 use crate::text::{escape, human};
 
-/// A disk that is no volume itself, and what its partitions hold.
+/// A disk that is not itself a volume, and the contents of its partitions.
 pub(super) struct Disk {
     image: Image,
     table: PartitionTable,
-    /// The type and label of the volume in each partition; nothing where there is none that can be read.
+    /// The type and label of the volume in each partition; `None` where no volume can be read.
     volumes: Vec<Option<(&'static str, String)>>,
 }
 
 impl Disk {
-    /// The disk at `image`, which as a volume fails to open with `kind`; nothing if it has no partitions either.
+    /// Returns the disk at `image`, which as a volume fails to open with `kind`; `None` if it has
+    /// no partitions either.
     pub(super) fn of(image: &Image, kind: ErrorKind) -> Option<Self> {
         if kind != ErrorKind::NotExt || image.part != Part::Whole {
             return None;
@@ -42,7 +43,7 @@ impl Disk {
         }
     }
 
-    /// A table of the partitions, each as it is named in a place.
+    /// Returns a table of the partitions, each as an image path names it.
     pub(super) fn people(&self) -> String {
         let mut text = format!("{}: disk with a partition table ({})\n\n", self.image, self.kind());
         let mut rows = vec![["Partition", "Start", "Size", "Kind", "Volume", "Label"].map(str::to_owned)];

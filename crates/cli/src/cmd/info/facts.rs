@@ -1,4 +1,4 @@
-//! What there is to say of a volume.
+//! The facts about a volume that `info` shows.
 
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 use extern4_disk::superblock::{CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock};
@@ -7,11 +7,11 @@ use crate::app::Opened;
 use crate::json::Object;
 use crate::text::{escape, human, iso_time};
 
-/// Something about a volume.
+/// A fact about a volume.
 pub(super) struct Fact {
-    /// What it is called in JSON.
+    /// The key in JSON.
     key: &'static str,
-    /// What people call it; nothing if it is for scripts only.
+    /// The name for people; empty if the fact is for scripts only.
     name: &'static str,
     value: Value,
 }
@@ -30,7 +30,7 @@ enum Value {
     Yes(bool),
 }
 
-/// Everything about a volume, in the order it is shown.
+/// Returns all facts about a volume, in the order they are shown.
 pub(super) fn gather(volume: &Opened) -> extern4::Result<Vec<Fact>> {
     let superblock = volume.volume.ext4().superblock();
     let mut facts = Facts(Vec::new());
@@ -67,7 +67,7 @@ impl Facts {
     }
 }
 
-/// The type of file system that a volume with these features is: the oldest that knows them all.
+/// Returns the oldest file system type that knows all of these features.
 pub(crate) fn type_name(features: Features) -> &'static str {
     let ext3_incompat = Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV;
     let ext3_ro_compat = RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE | RoCompat::BTREE_DIR;
@@ -122,7 +122,8 @@ fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
     }
 }
 
-/// The state in `dumpe2fs`'s words. A copy of the superblock does not say that the journal has to be `replayed`.
+/// Returns the state in `dumpe2fs`'s words. A copy of the superblock does not tell that the journal
+/// has to be `replayed`.
 fn state(superblock: &Superblock, replayed: bool) -> String {
     let state = superblock.state();
     let clean = if state.contains(State::VALID) { "clean" } else { "not clean" };
@@ -257,7 +258,7 @@ fn journal(volume: &Opened, facts: &mut Facts) {
             facts.text("journal", "Journal", format!("on another device, UUID {}", uuid(id)));
         }
     }
-    // What is wrong with a journal is for `check` to say; here it is only left out.
+    // `check` reports faults of a journal; here it is only left out.
     if let Ok(Some(info)) = ext4.journal_info(None) {
         let journal = &info.superblock;
         let bytes = u64::from(journal.len_blocks).saturating_mul(u64::from(journal.block_size));
@@ -280,7 +281,7 @@ fn journal(volume: &Opened, facts: &mut Facts) {
     }
 }
 
-/// A UUID as it is usually written.
+/// Returns a UUID as it is usually written.
 pub(crate) fn uuid(bytes: [u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in bytes.iter().enumerate() {
@@ -292,7 +293,7 @@ pub(crate) fn uuid(bytes: [u8; 16]) -> String {
     text
 }
 
-/// The facts in two columns.
+/// Returns the facts in two columns.
 pub(super) fn people(facts: &[Fact]) -> String {
     let width = facts.iter().map(|fact| fact.name.len()).max().unwrap_or(0) + 1;
     let mut text = String::new();
@@ -320,7 +321,7 @@ impl Value {
     }
 }
 
-/// The facts as members of an object.
+/// Adds the facts as members of an object.
 pub(super) fn json(facts: &[Fact], object: &mut Object<'_>) {
     for fact in facts {
         match &fact.value {

@@ -8,7 +8,7 @@ use extern4_ext4::Ext4;
 use crate::json::Object;
 use crate::report::Out;
 
-/// A table of the groups.
+/// Writes a table of the groups.
 pub(super) fn people(ext4: &Ext4, out: &mut Out) -> io::Result<()> {
     writeln!(
         out,
@@ -51,7 +51,7 @@ pub(super) fn people(ext4: &Ext4, out: &mut Out) -> io::Result<()> {
     Ok(())
 }
 
-/// An array of the groups.
+/// Adds an array of the groups.
 pub(super) fn json(ext4: &Ext4, object: &mut Object<'_>) {
     let geometry = ext4.superblock().geometry();
     object.objects("group_list", 0..geometry.group_count(), |group, item| {

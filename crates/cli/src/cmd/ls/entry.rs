@@ -10,30 +10,30 @@ use crate::app::Opened;
 use crate::color::{Colors, Look};
 use crate::text::{escape_bytes, shell_quote, width};
 
-/// One name in a listing, with what is known of it.
+/// A name in a listing, with everything that is known of it.
 pub(super) struct Entry {
     /// The name as it is shown.
     pub(super) name: OsString,
-    /// Where it is.
+    /// The path of the file.
     pub(super) path: PathBuf,
-    /// Inode number.
+    /// The inode number.
     pub(super) ino: u64,
-    /// Type.
+    /// The file type.
     pub(super) kind: FileType,
-    /// Attributes, where they were asked for and could be read.
+    /// The attributes, where they were requested and could be read.
     pub(super) metadata: Option<Metadata>,
-    /// Why they could not be read.
+    /// The error, where they could not be read.
     pub(super) error: Option<extern4::Error>,
 }
 
 impl Entry {
-    /// A file whose attributes are known.
+    /// Returns an entry for a file whose attributes are known.
     pub(super) fn new(name: OsString, path: PathBuf, metadata: Metadata) -> Self {
         let (ino, kind) = (metadata.ino(), metadata.file_type());
         Self { name, path, ino, kind, metadata: Some(metadata), error: None }
     }
 
-    /// An entry of `directory`.
+    /// Returns an entry of `directory`.
     pub(super) fn found(entry: &DirEntry, directory: &Path, with_metadata: bool) -> Self {
         let mut found = Self {
             name: entry.file_name().to_owned(),
@@ -56,12 +56,12 @@ impl Entry {
         found
     }
 
-    /// Whether `-R` goes into it.
+    /// Returns whether `-R` goes into it.
     pub(super) fn is_subdirectory(&self) -> bool {
         self.kind == FileType::Directory && self.name != "." && self.name != ".."
     }
 
-    /// Appends the name, quoted for a terminal and coloured, and tells its width.
+    /// Appends the name, quoted for a terminal and coloured, and returns its width.
     pub(super) fn write_name(
         &self,
         volume: &Opened,
@@ -80,7 +80,7 @@ impl Entry {
             out.extend_from_slice(name);
             return name.len();
         };
-        // Colours without a terminal are for one that reads the output later.
+        // Without a terminal, colours are for a later reader of the output.
         let quoted = shell_quote(name);
         colors.paint(out, &quoted, name, look);
         width(&quoted)
@@ -101,7 +101,7 @@ impl Entry {
         })
     }
 
-    /// Appends where a symbolic link leads to.
+    /// Appends the target of a symbolic link.
     pub(super) fn write_target(&self, volume: &Opened, terminal: bool, out: &mut Vec<u8>) {
         if let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) {
             out.extend_from_slice(b" -> ");

@@ -7,14 +7,14 @@ use crate::text::{ListTime, ModeText, human};
 
 use super::entry::Entry;
 
-/// How the columns look.
+/// The style of the columns.
 pub(super) struct Style {
     numeric: bool,
     human: bool,
     time: ListTime,
 }
 
-/// One line's columns.
+/// The columns of one line.
 pub(super) struct Row {
     mode: String,
     links: String,
@@ -24,7 +24,7 @@ pub(super) struct Row {
     time: String,
 }
 
-/// What stands in the column of the size.
+/// The contents of the size column.
 enum Size {
     /// A number of bytes.
     Bytes(String),
@@ -32,7 +32,7 @@ enum Size {
     Device { major: String, minor: String },
 }
 
-/// The widest of each column.
+/// The largest width of each column.
 #[derive(Default)]
 pub(super) struct Widths {
     mode: usize,
@@ -50,7 +50,7 @@ impl Style {
         Self { numeric, human, time: ListTime::new() }
     }
 
-    /// The columns for an entry; question marks where its attributes could not be read.
+    /// Returns the columns of an entry, with question marks where its attributes could not be read.
     pub(super) fn row(&self, volume: &Opened, entry: &Entry) -> Row {
         let Some(metadata) = &entry.metadata else {
             let unknown = || "?".to_owned();
@@ -89,7 +89,8 @@ impl Style {
     }
 }
 
-/// Whether there is an ACL beyond the mode bits. A failure shows when the ACL itself is asked for.
+/// Returns whether a file has an ACL beyond the mode bits. On a failure it returns false: the error
+/// shows when a command reads the ACL itself.
 fn has_acl(volume: &Opened, entry: &Entry) -> bool {
     let has = |kind| {
         volume.reach(&entry.path, |session, path| session.acl(path, kind)).is_ok_and(|acl| acl.is_some())
@@ -101,7 +102,7 @@ fn has_acl(volume: &Opened, entry: &Entry) -> bool {
     }
 }
 
-/// Whether there is a security context, that of SELinux.
+/// Returns whether a file has a security context (SELinux).
 fn has_context(volume: &Opened, entry: &Entry) -> bool {
     volume
         .reach(&entry.path, |session, path| session.lgetxattr(path, "security.selinux"))
@@ -140,7 +141,7 @@ impl Row {
             Size::Bytes(size) => size.clone(),
             Size::Device { major, minor } => format!("{major}, {minor:>width$}", width = widths.minor),
         };
-        // A name begins where its column does, a number ends where its column does.
+        // Names are aligned to the left, numbers to the right.
         let owner = |text: &str, width: usize| match text.bytes().all(|byte| byte.is_ascii_digit()) {
             true => format!("{text:>width$}"),
             false => format!("{text:width$}"),

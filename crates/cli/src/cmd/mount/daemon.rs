@@ -1,7 +1,9 @@
-//! Staying in the background: the command starts itself once more, and waits until that says that the volume is mounted.
+//! Moves the mount to the background. The command starts itself once more, and waits until that
+//! process reports that the volume is mounted.
 //!
-//! The second one says so on its standard output, which nobody else reads. Until then it may complain on the terminal, and how it ends is
-//! how the first one ends.
+//! The second process reports on its standard output, which only the first one reads. Until then it
+//! may print errors on the terminal, and its exit status becomes the exit status of the first
+//! process.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -15,10 +17,11 @@ use crate::helper::{self, Line};
 use crate::mount_table::Entry;
 use crate::status::Status;
 
-/// What is said.
+/// The line that reports a finished mount.
 const READY: &[u8] = b"mounted\n";
 
-/// Starts this command line again, in the background, and returns when the volume is mounted or cannot be.
+/// Starts this command line again, in the background. Returns when the volume is mounted or cannot
+/// be.
 pub(super) fn start(dir: &Path, app: &mut App) -> io::Result<()> {
     let was_dead = Entry::dead_at(dir).is_some();
     match try_start() {
@@ -29,7 +32,8 @@ pub(super) fn start(dir: &Path, app: &mut App) -> io::Result<()> {
                 Status::Failed,
                 format_args!("the process in the background has not mounted it: {status}"),
             );
-            // As where memory is too short for it: what it has mounted by then goes with it.
+            // The process may have been killed, as where memory is short: a mount that it had made
+            // goes with it.
             if let Some(mount) = Entry::dead_at(dir).filter(|_| !was_dead) {
                 let _ = extern4_fuse::unmount(&mount.dir, || {});
             }
@@ -41,13 +45,13 @@ pub(super) fn start(dir: &Path, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// What has become of the second process.
+/// The outcome of the second process.
 enum Ended {
-    /// It serves.
+    /// It serves the mount.
     Serving,
-    /// It has ended with this code, and said why.
+    /// It has exited with this code, and printed the reason.
     Code(u8),
-    /// It has ended without a word.
+    /// It has ended without a message.
     Silent(ExitStatus),
 }
 
@@ -71,14 +75,15 @@ fn try_start() -> io::Result<Ended> {
     Ok(code.map_or(Ended::Silent(status), Ended::Code))
 }
 
-/// File descriptors that a mount takes, beside those for further threads, which it can do without.
+/// File descriptors that a mount needs. Those of additional threads do not count: it works without
+/// those threads.
 const DESCRIPTORS: usize = 16;
 
-/// Opens what takes the place of the terminal, and makes sure that there are descriptors for all that comes later: the mount must be able
-/// to end, too.
+/// Opens the file that replaces the terminal. It also makes sure that there are descriptors for
+/// every later step: the mount must be able to end, too.
 pub(super) fn nowhere() -> io::Result<File> {
     let limit = getrlimit(Resource::Nofile);
-    // To ask for more than is allowed would change nothing.
+    // A refusal leaves the limit as it is.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let open = || File::options().read(true).write(true).open("/dev/null");
     let nowhere = open()?;
@@ -86,7 +91,8 @@ pub(super) fn nowhere() -> io::Result<File> {
     all.map(|_| nowhere)
 }
 
-/// Says that the volume is mounted, and leaves the terminal, and the directory that the command was started in.
+/// Reports that the volume is mounted. Then leaves the terminal and the directory in which the
+/// command was started.
 pub(super) fn detach(nowhere: &File) {
     // Without a terminal there is none to leave.
     let _ = rustix::process::setsid();

@@ -1,5 +1,5 @@
-//! What the mount has to tell whoever looks after it: on standard error while it is in the foreground, to the system's log from the
-//! background, or to a file. `EXTERN4_LOG` says what is worth telling.
+//! The log of a mount: on standard error in the foreground, in the system's log from the
+//! background, or in a file. `EXTERN4_LOG` sets the level.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,10 +13,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::text::escape;
 
-/// Says which level is the last to be told.
+/// The environment variable that names the least severe level to log.
 const LEVEL: &str = "EXTERN4_LOG";
 
-/// Where lines go.
+/// The destination of the log.
 #[derive(Clone, Copy)]
 pub(super) enum Log<'a> {
     /// To standard error.
@@ -27,7 +27,7 @@ pub(super) enum Log<'a> {
     File(&'a Path),
 }
 
-/// The level that is asked for; `None` if there is no such level.
+/// Returns the level that the environment asks for; `None` if there is no such level.
 pub(super) fn level() -> Option<Level> {
     match env::var_os(LEVEL) {
         Some(text) => text.to_str()?.parse().ok(),
@@ -36,33 +36,36 @@ pub(super) fn level() -> Option<Level> {
 }
 
 impl Log<'_> {
-    /// Has everything told from now on, up to this level.
+    /// Starts logging, up to this level.
     pub(super) fn start(self, level: Level) -> io::Result<()> {
         let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_ansi(false);
-        // A line that nobody takes any more is lost. To say so on standard error would be a panic where that is what has gone, and who tells of a
-        // signal has a volume to close.
+        // A line that cannot be written is lost. A message about that on standard error would panic
+        // if standard error itself is closed. A thread that logs a signal still has a volume to
+        // close.
         let lines = lines.log_internal_errors(false);
         let started = match self {
-            // Who reads this sees when it comes.
+            // A reader of the terminal sees when the line comes.
             Self::Terminal => lines.without_time().with_writer(|| Escaped(io::stderr())).try_init(),
-            // It says both in its own way.
+            // The system's log adds both in its own form.
             Self::System => lines.without_time().with_level(false).with_writer(Syslog::new()?).try_init(),
             Self::File(path) => {
-                // Opened before anything is mounted, so it is in no mount that would have to be served to write it.
+                // Opened before the mount exists, so the file is in no mount that this process
+                // would have to serve to write it.
                 let file = Arc::new(File::options().append(true).create(true).open(path)?);
                 lines.with_writer(move || Escaped(Arc::clone(&file))).try_init()
             }
         };
         started.map_err(io::Error::other)?;
         if !matches!(self, Self::Terminal) {
-            // What a panic says on standard error would be lost.
+            // A panic message on standard error would be lost.
             panic::set_hook(Box::new(|fault| tracing::error!("{fault}")));
         }
         Ok(())
     }
 }
 
-/// Takes a line, in which names of a volume may be: one that holds a newline cannot pass for a line of its own.
+/// A writer for lines that may hold names of a volume. It escapes them, so a name with a newline
+/// cannot pass for a line of its own.
 struct Escaped<W>(W);
 
 impl<W: Write> Write for Escaped<W> {
@@ -80,20 +83,21 @@ impl<W: Write> Write for Escaped<W> {
     }
 }
 
-/// The system's log, by RFC 3164. Where there is none, lines are lost, as those of every other program.
+/// The system's log, by RFC 3164. Where there is none, lines are lost, as those of every other
+/// program.
 struct Syslog {
     socket: UnixDatagram,
 }
 
 impl Syslog {
-    /// Where it listens.
+    /// The socket that the log listens on.
     const PATH: &str = "/dev/log";
-    /// What the lines are about: daemons.
+    /// The facility of the lines: daemons.
     const FACILITY: u8 = 3;
 
     fn new() -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        // A line is lost, rather than that the mount waits for a log that may itself be in it.
+        // A line is lost rather than that the mount waits for a log that may itself be in it.
         socket.set_nonblocking(true)?;
         Ok(Self { socket })
     }
@@ -111,7 +115,7 @@ impl<'a> MakeWriter<'a> for Syslog {
     }
 }
 
-/// As syslog(3) counts.
+/// Returns the severity as syslog(3) counts.
 fn severity(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -121,7 +125,7 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// Takes a line, which is written in one piece.
+/// A writer that sends each line in one piece.
 struct Line<'a> {
     log: &'a Syslog,
     severity: u8,
@@ -133,7 +137,7 @@ impl Write for Line<'_> {
         let time = jiff::Zoned::now().strftime("%b %e %H:%M:%S");
         let mut message = format!("<{priority}>{time} extern4[{pid}]: ").into_bytes();
         message.extend_from_slice(escape(text.trim_ascii_end()).as_bytes());
-        // It is looked for each time, for it may have been started again.
+        // The socket is looked up each time, because the log may have been restarted.
         let _ = self.log.socket.send_to(&message, Syslog::PATH);
         Ok(text.len())
     }

@@ -1,18 +1,18 @@
 //! Memory for caches, and how it is divided.
 
-/// What a file takes that the kernel knows, or that is remembered beside: its inode, its name, and where they are found. Measured after
-/// a walk of a million files.
+/// Bytes for a file that the kernel knows, or that the server remembers as well: its inode, its
+/// name, and their index entries. Measured after a walk of a million files.
 const FILE_BYTES: u64 = 1400;
 
-/// The least that can be worked with.
+/// The least memory that a mount can work with.
 const LEAST_BYTES: u64 = 4 << 20;
 
-/// How much is kept in memory.
+/// The limits on memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// Blocks of metadata, in bytes.
     pub(super) blocks_bytes: usize,
-    /// Requests under way, in bytes, beside what is cached.
+    /// Requests in progress, in bytes, in addition to the caches.
     pub(super) requests_bytes: usize,
     /// Files that the kernel may know.
     pub(super) known: usize,
@@ -21,11 +21,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// A third for blocks, half for what the kernel knows, a sixth for what it has forgotten; and beside these caches, a quarter as much for
-    /// requests.
+    /// Divides `bytes`: a third for blocks, half for files that the kernel knows, a sixth for files
+    /// that it has forgotten. Requests get a quarter as much in addition.
     ///
     /// # Errors
-    /// The least, if `bytes` are too few.
+    /// The least number of bytes, if `bytes` are too few.
     pub(super) fn of(bytes: u64) -> Result<Self, String> {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes < LEAST_BYTES {

@@ -1,4 +1,4 @@
-//! Opening what is to be mounted, and waiting for an earlier mount of it that is just ending.
+//! Opens the volume to mount, and waits for an earlier mount of it that is just ending.
 
 use std::fs;
 use std::io;
@@ -21,21 +21,23 @@ use crate::place::{Image, Part};
 use crate::status::Status;
 use crate::text::quoted;
 
-/// What the daemon calls itself once its mount has ended, and it closes the volume. At most 15 bytes.
+/// The process name (comm) that the daemon takes once its mount has ended and it closes the volume.
+/// At most 15 bytes.
 const ENDING: &str = "extern4-ending";
-/// How long a mount waits for a process that does not call itself so: it may not know yet that its mount has ended.
+/// How long a mount waits for a process without that name: it may not know yet that its mount has
+/// ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the end of a process takes at most, from when it has unlocked the volume.
+/// The longest time that a process needs to exit after it has unlocked the volume.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// A volume that is open, and its block device where the kernel holds it.
+/// An open volume, and its block device where the kernel holds it.
 pub(super) struct Opened {
     pub(super) volume: Volume,
     pub(super) claim: Option<Claim>,
 }
 
-/// Why it is not open.
+/// The reason why the volume could not be opened.
 enum Failure {
     Claim(io::Error),
     Volume(extern4::Error),
@@ -50,7 +52,8 @@ impl Failure {
     }
 }
 
-/// Opens the volume, or what is write-protected for reading only, as mount(8) does; then the options say so. A failure is reported.
+/// Opens the volume. It opens a write-protected image for reading only, as mount(8) does, and sets
+/// that in the options. It reports a failure.
 pub(super) fn open(
     image: &Image,
     options: &mut Options,
@@ -73,7 +76,7 @@ pub(super) fn open(
     opened.map_err(|error| report(image, &error, options, app)).ok()
 }
 
-/// Says why it is not open; of what is mounted, where.
+/// Reports why the volume could not be opened; for a mounted volume, where it is mounted.
 fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
     let mounts = Entry::of(image).unwrap_or_default();
     let mount = mounts.last().filter(|_| failure.is(Errno::EBUSY));
@@ -98,16 +101,16 @@ fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
     }
 }
 
-/// What there is to say of a mount that no process serves any more.
+/// Returns the message about a mount that no process serves any more.
 pub(super) fn dead(mount: &Entry) -> String {
     let dir = mount.dir.display();
     format!("the process that served the mount on {dir} has ended; take it away first: extern4 umount {dir}")
 }
 
-/// Opens the volume; waits where a process has it whose mount is just ending.
+/// Opens the volume; waits while a process whose mount is ending still has it open.
 fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, Failure> {
     let (start, mut is_said) = (Instant::now(), false);
-    // A process that ends unlocks the volume a moment before it has let go of it.
+    // A process that ends unlocks the volume a moment before it closes its device.
     let mut free_by = start;
     loop {
         let error = match try_open(image, options) {
@@ -128,11 +131,12 @@ fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened,
     }
 }
 
-/// The process that has the image locked, if it is ours and its mount is ending, or may be; with `certainly` only if it is for certain.
+/// Returns the process that has the image locked, if it is ours and its mount is ending or may be.
+/// With `certainly`, it must be ending for certain.
 fn ending(image: &Image, certainly: bool) -> Option<u32> {
     let pid = holder(&image.file)?;
     let process = Path::new("/proc").join(pid.to_string());
-    // Of another user's process nothing is believed but root's.
+    // Of other users' processes, only root's are believed.
     let user = fs::metadata(&process).ok()?.uid();
     let name = fs::read_to_string(process.join("comm")).ok()?;
     let is_ours = [0, geteuid().as_raw()].contains(&user) && name.starts_with("extern4");
@@ -141,7 +145,7 @@ fn ending(image: &Image, certainly: bool) -> Option<u32> {
     (is_ours && ends).then_some(pid)
 }
 
-/// The process that has locked a file: proc_locks(5).
+/// Returns the process that has locked a file, by proc_locks(5).
 fn holder(file: &Path) -> Option<u32> {
     let found = fs::metadata(file).ok()?;
     let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
@@ -154,9 +158,9 @@ fn holder(file: &Path) -> Option<u32> {
     })
 }
 
-/// Lets mounts that wait for the volume know that this process closes it.
+/// Tells mounts that wait for the volume that this process closes it.
 pub(super) fn say_ending() {
-    // They wait for less time if they do not know.
+    // Without this they wait for a shorter time.
     let _ = fs::write("/proc/self/comm", ENDING);
 }
 
@@ -178,7 +182,7 @@ fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
         Err((Some(errno), _)) if errno == OsErrno::ACCESS.raw_os_error() => {
             Err(Failure::Claim(OsErrno::ROFS.into()))
         }
-        // A kernel or a container without these calls: it is mounted as it would be by an ordinary user.
+        // A kernel or a container without these calls: the mount works like an ordinary user's.
         Err((Some(errno), _))
             if [OsErrno::NOSYS, OsErrno::PERM, OsErrno::NODEV]
                 .map(OsErrno::raw_os_error)
@@ -230,7 +234,7 @@ fn open_volume(image: &Image, options: &Options, claimed: bool) -> extern4::Resu
     open.open(&image.file)
 }
 
-/// Whether a volume can be read, and not written.
+/// Returns whether a volume can be read but not written.
 fn is_only_read(error: &extern4::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
     matches!(

@@ -1,4 +1,4 @@
-//! The words behind `-o`.
+//! The words after `-o`.
 
 mod words;
 
@@ -16,89 +16,90 @@ use crate::place::{Image, Part};
 /// The words of one `-o`.
 #[derive(Clone)]
 pub(super) struct Words {
-    /// As they were written.
+    /// The words as they were written.
     text: String,
     effects: Vec<Effect>,
 }
 
-/// What the words say. Later ones override earlier ones.
+/// The options of a mount. Later words override earlier ones.
 #[derive(Debug)]
 pub(super) struct Options {
     /// Nothing may be changed.
     pub(super) read_only: bool,
-    /// An image that does not exist is no failure.
+    /// A missing image is no failure.
     pub(super) nofail: bool,
-    /// The mode of the directory, which is made if it does not exist.
+    /// The mode of the mount directory, which is made if it does not exist.
     pub(super) mkdir: Option<u32>,
-    /// ACLs count.
+    /// ACLs are checked.
     pub(super) acls: bool,
     /// Users may have attributes.
     pub(super) user_xattr: bool,
-    /// Users and groups have 32 bits.
+    /// User and group ids have 32 bits.
     pub(super) uid32: bool,
-    /// The size beyond which no directory grows; 0 for none.
+    /// The size, in KiB, beyond which no directory grows; 0 for none.
     pub(super) max_dir_kib: u32,
-    /// The journal has checksums, if not as the volume says.
+    /// Whether the journal has checksums; `None` leaves it to the volume.
     pub(super) journal_checksum: Option<bool>,
-    /// Contents that cannot be written end all changes.
+    /// A failed write of contents ends all changes.
     pub(super) data_err_abort: bool,
-    /// What is mounted already is to be mounted in another way.
+    /// The word changes an existing mount.
     pub(super) remount: bool,
     /// When reading changes access times.
     pub(super) atime: Atime,
-    /// Times alone are written late.
+    /// Changes of times alone are written late.
     pub(super) lazytime: bool,
-    /// The longest time that a change is in memory only, in seconds, if anything is said of it; 0 for the usual one.
+    /// The longest time that a change is in memory only, in seconds, if a word sets it; 0 for the
+    /// default.
     pub(super) commit: Option<u32>,
-    /// What is done about damage, if not what the volume says.
+    /// The reaction to damage; `None` leaves it to the volume.
     pub(super) errors: Option<ErrorPolicy>,
-    /// How contents of files become durable, if not as the volume says.
+    /// How contents of files become durable; `None` leaves it to the volume.
     pub(super) data: Option<DataMode>,
-    /// New files take their directory's group, if not as the volume says.
+    /// Whether new files take their directory's group; `None` leaves it to the volume.
     pub(super) bsd_groups: Option<bool>,
     /// `df` counts the volume's own structures as blocks, too.
     pub(super) minix_df: bool,
-    /// The user and the group who may use the blocks that are kept back, if not whom the volume says.
+    /// The user and the group that may use the reserved blocks; `None` leaves them to the volume.
     pub(super) reserved_for: (Option<u32>, Option<u32>),
-    /// The device is told of what is freed, if not as the volume says.
+    /// Whether the device learns of freed blocks; `None` leaves it to the volume.
     pub(super) discard: Option<bool>,
-    /// The copy of the superblock by which the volume is read, if not by the superblock itself.
+    /// The copy of the superblock to read the volume by; `None` for the superblock itself.
     pub(super) superblock: Option<Backup>,
     /// Quotas are expected.
     pub(super) quota: bool,
     /// Quotas only count.
     pub(super) noquota: bool,
-    /// What the journal knows better is left aside.
+    /// The journal is not replayed.
     pub(super) noload: bool,
     /// Where the journal is, if not in the volume.
     pub(super) journal: Option<PathBuf>,
-    /// Where in the image the volume starts, in bytes.
+    /// The start of the volume in the image, in bytes.
     pub(super) offset: Option<u64>,
     /// The most bytes that the volume may have.
     pub(super) size_limit: Option<u64>,
     /// The name that the mount table shows in place of the image.
     pub(super) fsname: Option<String>,
-    /// Only the mounting user is served, who acts as root on the volume.
+    /// Only the mounting user is served, and acts as root on the volume.
     pub(super) fakeroot: bool,
     /// Only the mounting user and root are served.
     pub(super) allow_root: bool,
-    /// Whose all files are shown as: user and group.
+    /// The user and the group that all files are shown to belong to.
     pub(super) owner: (Option<u32>, Option<u32>),
     /// Memory for caches.
     pub(super) memory: Memory,
-    /// Whether it has to be the mount of a block device; where it can be, if nothing is said.
+    /// Whether this has to be the mount of a block device; `None` makes it one where possible.
     pub(super) fuseblk: Option<bool>,
-    /// The kernel keeps what is written.
+    /// The kernel caches writes.
     pub(super) writeback: bool,
-    /// The kernel tells of every file that is opened.
+    /// The kernel reports every file that is opened.
     pub(super) opens: bool,
     /// The kernel may map users for mounts of the mount.
     pub(super) idmap: bool,
     /// How long the kernel keeps attributes and names.
     pub(super) lifetime: Duration,
-    /// How the kernel asks.
+    /// How requests come from the kernel.
     pub(super) transport: Transport,
-    /// What the kernel has to know.
+    /// The options that the kernel has to know.
     pub(super) mount: MountOptions,
 }
 
@@ -148,7 +149,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Where the volume is in `image`; `None` if that and the options both say it.
+    /// Returns the volume in `image`; `None` if both that and the options give its location.
     pub(super) fn image(&self, image: &Image) -> Option<Image> {
         let part = match (self.offset, image.part) {
             (None, part) => part,
@@ -158,20 +159,20 @@ impl Options {
         Some(Image { file: image.file.clone(), part })
     }
 
-    /// The user who alone is served, root aside, where the server has to see to that: the kernel knows mounts for one user and
-    /// for all.
+    /// Returns the only user to serve, apart from root, where the server has to enforce that. The
+    /// kernel knows only mounts for one user and mounts for all.
     pub(super) fn only(&self) -> Option<u32> {
         (self.allow_root && !geteuid().is_root()).then(|| geteuid().as_raw())
     }
 
-    /// The longest time that a change is in memory only, if the usual one is not meant.
+    /// Returns the longest time that a change is in memory only; `None` for the default.
     pub(super) fn commit_interval(&self) -> Option<Duration> {
-        // As Linux has it, none means the usual time.
+        // As in Linux, 0 means the default.
         self.commit.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
     }
 
-    /// What is decided when a volume is mounted, and cannot be changed by mounting it in another way: by name, for people to read. How its
-    /// journal is used comes beside it.
+    /// Returns the settings that a mount decides once and a remount cannot change: by name, for
+    /// people to read. The use of the journal is reported next to them.
     pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
         let number = |number: Option<u32>| number.map_or("its own".to_owned(), |number| number.to_string());
         let chosen =
@@ -224,7 +225,7 @@ impl Options {
         ]
     }
 
-    /// What all the lists say together.
+    /// Combines all the lists.
     pub(super) fn of(lists: &[Words]) -> Self {
         let mut options = Self::default();
         lists.iter().flat_map(|words| &words.effects).for_each(|effect| effect(&mut options));
@@ -233,11 +234,12 @@ impl Options {
         options.mount.lazytime = options.lazytime;
         if options.fakeroot {
             (options.mount.unchecked, options.mount.private, options.allow_root) = (true, true, false);
-            // The caller is no privileged user for the kernel, which would run set-id programs by what it is told.
+            // The kernel does not see the caller as a privileged user, and would run set-id
+            // programs by the modes that the server reports.
             (options.mount.nosuid, options.lifetime) = (true, Duration::ZERO);
         }
         if options.allow_root {
-            // The kernel asks for each name then, so that the server knows the caller.
+            // The kernel then asks for each name, so that the server knows the caller.
             options.mount.private = geteuid().is_root();
             options.mount.allow_other = true;
         }
@@ -254,17 +256,17 @@ pub(super) fn parse(text: &str) -> Result<Words, String> {
     Ok(Words { text: text.to_owned(), effects: words.map(words::effect_of).collect::<Result<_, _>>()? })
 }
 
-/// The word for a mount in which nothing can be changed.
+/// Returns the word for a mount in which nothing can be changed.
 pub(super) fn read_only() -> Words {
     parse("ro").expect("it is one")
 }
 
-/// The words as they were written.
+/// Returns the words as they were written.
 pub(super) fn text(lists: &[Words]) -> String {
     lists.iter().map(|words| &*words.text).collect::<Vec<_>>().join(",")
 }
 
-/// An error policy as `errors=` has it; `None` for one that has no meaning.
+/// Returns an error policy as `errors=` spells it; `None` for one that has no meaning.
 pub(super) fn errors_name(errors: ErrorPolicy) -> Option<&'static str> {
     match errors {
         ErrorPolicy::Continue => Some("continue"),
@@ -331,12 +333,12 @@ mod tests {
         }
     }
 
-    /// What comes of a word.
+    /// The fate of a word.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Fate {
         /// It changes how the volume is mounted.
         Means,
-        /// It states what is true anyway, or tells Linux how to work.
+        /// It states a fact that holds anyway, or tells Linux how to work.
         Idle,
         /// It is refused, with this in the reason.
         Refused(&'static str),

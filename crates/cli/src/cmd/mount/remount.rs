@@ -1,8 +1,9 @@
-//! `mount -o remount`: what is mounted already, in another way.
+//! `mount -o remount`: changes the options of an existing mount.
 //!
-//! What was decided when the volume was opened stays as it is. Who asks for something else is refused before anything has changed, but may
-//! say what is so anyway, as `mount(8)` does with all that stands in fstab. A volume that is only read is opened for writing where that is
-//! asked for: the process that serves it does that first, so that no program writes to it before.
+//! Decisions from the opening of the volume stay as they are. A request to change one of them is
+//! refused before anything has changed. Words that repeat them are fine, because `mount(8)` passes
+//! on every word in fstab. A volume that is open for reading only is opened for writing on request.
+//! The process that serves it does that first, so that no program writes to it before.
 
 use std::path::Path;
 
@@ -15,12 +16,12 @@ use crate::control::mounts::Mount;
 use crate::control::{Journaling, data_name, writing};
 use crate::status::Status;
 
-/// Mounts what is mounted on `dir` as the options say. A failure is reported.
+/// Remounts the mount on `dir` with the options, and reports a failure.
 pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
     let (options, shown) = (Options::of(words), dir.display());
     let refused = look(dir, words, &options).and_then(|found| match found {
         Found::Contradiction(why) => Ok(Some(why)),
-        // The kernel lets root alone go on.
+        // The kernel refuses the remount to all users but root.
         Found::OnlyRead(mount) if geteuid().is_root() => writing::ask(&mount),
         Found::OnlyRead(_) | Found::Fitting => Ok(None),
     });
@@ -34,11 +35,11 @@ pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
     }
 }
 
-/// How the options go with what is mounted.
+/// How the options agree with the mount.
 enum Found {
-    /// They want what cannot be changed any more.
+    /// They ask for a change that is no longer possible.
     Contradiction(String),
-    /// They want to write to a volume that is open for reading only.
+    /// They ask to write to a volume that is open for reading only.
     OnlyRead(Mount),
     Fitting,
 }
@@ -51,7 +52,7 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     let asked = client::find(dir).and_then(|mount| client::ask(&mount).map(|report| (mount, report)));
     let (mount, report) = match asked {
         Ok(asked) => asked,
-        // Nobody can be asked, and it is seldom opened for reading only.
+        // No process answers, and mounts are seldom opened for reading only.
         Err(_) if !asks => return Ok(Found::Fitting),
         Err(error) => return Err(error),
     };
@@ -61,7 +62,8 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     {
         return Ok(Found::Contradiction(why));
     }
-    // Without a journal there is neither. The kernel's mount ignores both then, as tried with mount(8).
+    // Without a journal there is neither. The kernel's mount ignores both then, as tests with
+    // mount(8) show.
     if let Some(now) = &report.journaling
         && let Some(why) = data_contradiction(now, options).or_else(|| commit_contradiction(now, options))
     {
@@ -70,11 +72,11 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     Ok(if report.read_only && !options.read_only { Found::OnlyRead(mount) } else { Found::Fitting })
 }
 
-/// Whether anything is said that cannot be changed any more, be it what is so anyway.
+/// Returns whether a word sets something that cannot change any more, even to its current value.
 fn says_fixed(words: &[Words]) -> bool {
     let fixed = Options::default().fixed();
     let is_fixed = |key: &str| {
-        // So noload and norecovery are without theirs below.
+        // So the keys below are `load` and `recovery` for noload and norecovery.
         let key = key.strip_prefix("no").unwrap_or(key);
         matches!(
             key,
@@ -93,7 +95,8 @@ fn says_fixed(words: &[Words]) -> bool {
     options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
 }
 
-/// What the words would change of `before`, the words that it was mounted with.
+/// Returns the change that the words would make to `before`, the words of the original mount;
+/// `None` if there is none.
 fn fixed_contradiction(before: &Words, words: &[Words]) -> Option<String> {
     let now = Options::of(std::slice::from_ref(before)).fixed();
     let all: Vec<_> = [before].into_iter().chain(words).cloned().collect();

@@ -1,4 +1,4 @@
-//! Serving a mount, from the first request to the end of the volume.
+//! Serves a mount, from the first request to the end of the volume.
 
 use std::io;
 use std::process;
@@ -17,11 +17,10 @@ use crate::status::Status;
 use crate::text::counted;
 
 /// The result of closing the volume, once it is closed. The kernel's last request closes it;
-/// without that request, the end of
-/// [`until_unmounted`] does.
+/// without that request, the end of [`until_unmounted`] does.
 type Closed = Arc<OnceLock<extern4::Result<()>>>;
 
-/// Serves the mount until it ends, and closes the volume. Failures are reported.
+/// Serves the mount until it ends, closes the volume, and reports failures.
 pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App) {
     let Made { request: Request { image, lists, options }, volume, dir, device, mount, mounted, ending } =
         made;
@@ -36,7 +35,7 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     let ready = || {
         control = Control::start(&args.dir, &server, &volume, &image, setting, host.metrics, note);
         info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
-        // In the background this is another process than the one that the service manager started.
+        // In the background, the service manager started another process than this one.
         service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
         if args.detach {
             daemon::detach(&host.nowhere);
@@ -44,7 +43,7 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
         is_ready = true;
     };
     let served = extern4_fuse::serve(&server, device, ready);
-    // Serving ends before the last step of a forced unmount.
+    // Serving ends before the last step of a forced unmount: this waits for that step.
     drop(ending.lock());
     service::tell("STOPPING=1");
     let waiting = control.map(Control::end);
@@ -85,7 +84,7 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     }
 }
 
-/// The reason why data was lost, if any was.
+/// Returns the reason why data was lost, if any was.
 fn loss(server: &Server) -> Option<String> {
     if server.is_broken() {
         Some("what was not durable when the fault was met is lost".to_owned())
@@ -96,7 +95,7 @@ fn loss(server: &Server) -> Option<String> {
     }
 }
 
-/// The options that reach the FUSE server.
+/// Returns the configuration of the FUSE server.
 fn config(options: &Options, volume: &Volume, closed: &Closed) -> Config {
     let (last, closing) = (volume.clone(), Arc::clone(closed));
     Config {
@@ -118,13 +117,13 @@ fn config(options: &Options, volume: &Volume, closed: &Closed) -> Config {
     }
 }
 
-/// The settings that `stats` shows and a remount is compared with.
+/// Returns the settings that `stats` shows and a remount is compared with.
 fn setting(lists: &[Words], options: &Options, volume: &Volume) -> Setting {
     let journaling = Journaling::chosen(volume, options.data, options.commit_interval());
     Setting { options: words(lists, options, volume), journaling: journaling.filter(|_| !options.noload) }
 }
 
-/// The options as words; the volume's own error policy is added where they name none.
+/// Returns the options as words. It adds the volume's own error policy where they name none.
 fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
     let usual = volume.ext4().superblock().error_policy();
     match options::errors_name(usual).filter(|_| options.errors.is_none()) {

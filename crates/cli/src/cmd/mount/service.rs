@@ -1,4 +1,5 @@
-//! The service manager that has started the mount, if one has: it is told how the mount is, as sd_notify(3) says.
+//! Reports the state of the mount to the service manager that has started it, if one has, as in
+//! sd_notify(3).
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
@@ -8,10 +9,10 @@ use std::{env, io};
 
 use crate::app::host_reason;
 
-/// Names the manager's socket.
+/// The environment variable that names the manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Tells the manager this, if there is one.
+/// Sends `state` to the manager, if there is one.
 pub(super) fn tell(state: &str) {
     let Some(socket) = env::var_os(SOCKET) else { return };
     if let Err(error) = send(&socket, state) {

@@ -1,10 +1,13 @@
 //! Signals: those that would end the process end the mount instead.
 //!
-//! A signal whose default action ends a process unmounts and closes the volume, so that nothing is lost. Excepted are:
-//! * `KILL`, which no process can handle, and the two that the C library keeps for itself (32 and 33);
-//! * `SEGV`, `BUS`, `ILL`, `FPE` and `ABRT`: the process itself is at fault then, and what its memory holds must not get to the volume.
-//!   The next mount replays the journal, as after a crash;
-//! * `PIPE` and `XFSZ`: the write that met a closed pipe, or a limit (`RLIMIT_FSIZE`), fails, and the process goes on.
+//! A signal whose default action ends a process unmounts and closes the volume, so that nothing is
+//! lost. Excepted are:
+//! * `KILL`, which no process can handle, and the two that the C library keeps for itself (32 and
+//!   33);
+//! * `SEGV`, `BUS`, `ILL`, `FPE` and `ABRT`: the process itself is at fault then, and nothing of
+//!   its memory must get to the volume. The next mount replays the journal, as after a crash;
+//! * `PIPE` and `XFSZ`: the write that met a closed pipe, or a limit (`RLIMIT_FSIZE`), fails, and
+//!   the process goes on.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +21,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 use tracing::{error, info};
 
-/// Those that have a name.
+/// The ending signals that have a name.
 const ENDING: [i32; 15] = [
     SIGHUP,
     libc::SIGINT,
@@ -37,8 +40,9 @@ const ENDING: [i32; 15] = [
     libc::SIGSYS,
 ];
 
-/// Unmounts when the process is told to end; what then ends is the serving. What comes before there is a mount is heeded once there is
-/// one. The lock is held while it unmounts.
+/// Starts a thread that unmounts when a signal tells the process to end, which ends the serving. A
+/// signal that comes before the mount exists takes effect once it does. The thread holds the
+/// returned lock while it unmounts.
 pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc<Mutex<()>>> {
     let all = ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     let mut signals = Signals::new(all.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
@@ -54,7 +58,7 @@ pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc
             );
             match mounted.end() {
                 Ok(()) => return,
-                // The next signal may find it otherwise.
+                // The next signal may find the mount free.
                 Err(error) => error!("cannot unmount: {error}"),
             }
         }
@@ -62,7 +66,7 @@ pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc
     Ok(ending)
 }
 
-/// Whether the process was started by nohup(1), and is to outlive its terminal.
+/// Returns whether nohup(1) started the process, which then outlives its terminal.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -70,8 +74,9 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }
 
-/// Has a write beyond `RLIMIT_FSIZE` fail with `EFBIG`, where the signal would end the process half way through a change.
+/// Has a write beyond `RLIMIT_FSIZE` fail with `EFBIG`. Otherwise the signal would end the process
+/// half way through a change.
 pub(crate) fn outlive_size_limit() {
-    // Where that cannot be, the signal ends the process as it would any other.
+    // If this fails, the signal ends the process as it would any other.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }

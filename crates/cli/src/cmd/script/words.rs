@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-/// Splits a line into words. `'` keeps everything as it is, `"` all but `\`, and `\` keeps the byte behind it.
+/// Splits a line into words. `'` keeps everything as it is, `"` all but `\`, and `\` keeps the byte
+/// after it.
 pub(super) fn words(line: &[u8]) -> Result<Vec<OsString>, String> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

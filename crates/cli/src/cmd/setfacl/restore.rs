@@ -1,4 +1,5 @@
-//! `--restore`: sets what an output of `getfacl` says, so that ACLs can be kept in a file and brought back.
+//! `--restore`: sets the ACLs that an output of `getfacl` lists, so that a file can keep ACLs for
+//! later.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -15,19 +16,19 @@ use crate::status::Status;
 
 use super::spec::{Bound, Spec};
 
-/// One paragraph.
+/// One paragraph of the file.
 #[derive(Debug, Default)]
 struct Record {
     line: usize,
     path: PathBuf,
     owner: Option<Who>,
     group: Option<Who>,
-    /// Set-id bits and sticky bit.
+    /// The set-id bits and the sticky bit.
     flags: u32,
     entries: Vec<Spec>,
 }
 
-/// The same in numbers of a volume.
+/// A paragraph with the numeric ids of a volume.
 struct Restored {
     path: PathBuf,
     owner: Option<u32>,
@@ -37,7 +38,7 @@ struct Restored {
     default: Option<Acl>,
 }
 
-/// Reads all of it before anything is changed.
+/// Restores the ACLs from `file`. It reads the whole file before it changes anything.
 pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
     let [place] = places else {
         app.fail(Status::Usage, "--restore takes one place, which the paths start from");
@@ -115,7 +116,7 @@ fn bind(record: &Record, names: &Names, base: &crate::place::Place) -> Result<Re
     })
 }
 
-/// Reads the paragraphs; an error comes with its line.
+/// Reads the paragraphs; an error comes with its line number.
 fn parse(text: &[u8]) -> Result<Vec<Record>, (usize, String)> {
     let mut records: Vec<Record> = Vec::new();
     for (index, bytes) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -153,7 +154,7 @@ fn flags(text: &str) -> Option<u32> {
     Some(bit(*user, b's', 0o4000)? | bit(*group, b's', 0o2000)? | bit(*sticky, b't', 0o1000)?)
 }
 
-/// A path that leads on from the place.
+/// Returns `path` relative to the place, without leading slashes.
 fn relative(path: &[u8]) -> PathBuf {
     let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
     PathBuf::from(OsStr::from_bytes(&path[start..]))

@@ -1,10 +1,10 @@
-//! Entries as the command line gives them, and what they make of an ACL.
+//! ACL entries as the command line gives them, and the edits that they make to an ACL.
 
 use extern4::{Acl, AclEntry, AclTag};
 
 use crate::names::{Names, Who};
 
-/// An entry that is to be set or removed.
+/// An entry to set or remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     default: bool,
@@ -22,14 +22,15 @@ enum Tag {
     Other,
 }
 
-/// Read, write and execute; `X` is execute only where somebody may execute already, or search.
+/// Read, write and execute. `X` grants execute only on a directory, or where an entry of the ACL
+/// grants it already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rights {
     perm: u8,
     maybe_execute: bool,
 }
 
-/// The same with the numbers of one volume.
+/// An entry with the numeric ids of one volume.
 pub(super) struct Bound {
     /// It is an entry of the default ACL.
     pub(super) default: bool,
@@ -63,7 +64,7 @@ impl Spec {
         let (word, name) = match fields {
             [word] => (*word, ""),
             [word, name] => (*word, *name),
-            // Three fields without rights: an empty last one is nothing.
+            // Three fields without rights: an empty last one counts as absent.
             [word, name, ""] if !with_rights => (*word, *name),
             _ => return None,
         };
@@ -79,12 +80,13 @@ impl Spec {
         Some(Self { default, tag, rights })
     }
 
-    /// Whether a name has to be looked up.
+    /// Returns whether the entry has a name to look up.
     pub(super) fn has_name(&self) -> bool {
         matches!(&self.tag, Tag::User(who) | Tag::Group(who) if who.is_name())
     }
 
-    /// The entry in a volume with these names; `all_default` makes every one an entry of the default ACL.
+    /// Resolves the entry with the names of a volume. `all_default` makes every entry one of the
+    /// default ACL.
     pub(super) fn bind(&self, all_default: bool, names: &Names) -> Result<Bound, String> {
         let tag = match &self.tag {
             Tag::UserObj => AclTag::UserObj,
@@ -99,7 +101,7 @@ impl Spec {
 }
 
 impl Bound {
-    /// The entry as it stands in an ACL.
+    /// Returns the entry in the form that an ACL stores.
     pub(super) fn entry(&self, executable: bool) -> AclEntry {
         let perm = self.rights.perm | u8::from(self.rights.maybe_execute && executable);
         AclEntry { tag: self.tag, perm }
@@ -127,7 +129,8 @@ impl Rights {
     }
 }
 
-/// Takes everything away that permission bits cannot say. What the mask kept from the group stays kept from it.
+/// Removes everything that permission bits cannot express. Rights that the mask took from the group
+/// stay taken from it.
 pub(super) fn remove_extended(entries: &mut Vec<AclEntry>) {
     let mask = entries.iter().find(|entry| entry.tag == AclTag::Mask).map_or(7, |entry| entry.perm);
     entries.retain(|entry| matches!(entry.tag, AclTag::UserObj | AclTag::GroupObj | AclTag::Other));
@@ -146,7 +149,8 @@ pub(super) fn complete(entries: &mut Vec<AclEntry>, access: &Acl) {
     }
 }
 
-/// Removes and sets the entries that are for this ACL, and computes the mask anew unless one of them is the mask.
+/// Removes and sets the entries that are for this ACL. Then it recomputes the mask, unless one of
+/// the entries is the mask.
 pub(super) fn edit(
     entries: &mut Vec<AclEntry>,
     remove: &[Bound],

@@ -5,20 +5,20 @@ use extern4::{Metadata, Timespec};
 use crate::names::Names;
 use crate::text::{ModeText, full_time, shell_quote, type_name};
 
-/// A file that is described.
+/// The file that the format describes.
 pub(super) struct File<'a> {
     /// The name as it is shown.
     pub(super) name: Vec<u8>,
-    /// Where it leads to, if it is a symbolic link.
+    /// The target, if it is a symbolic link.
     pub(super) link: Option<Vec<u8>>,
     /// The image's user and group names.
     pub(super) names: &'a Names,
-    /// Its attributes.
+    /// The file's attributes.
     pub(super) metadata: &'a Metadata,
 }
 
 impl File<'_> {
-    /// The format with every directive replaced, and a line feed.
+    /// Returns the format with every directive replaced, and a line feed.
     pub(super) fn format(&self, format: &str) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = format;

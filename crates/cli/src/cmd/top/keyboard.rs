@@ -1,4 +1,4 @@
-//! Keys on a terminal while the command shows something there: `q` ends it, without Enter.
+//! Keyboard input while the command shows something on a terminal: `q` ends it, without Enter.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal as _, stdin};
@@ -15,20 +15,20 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level::emulate_default_handler;
 
-/// Standard input, if that is a terminal. It is put into its former mode at the end.
+/// Standard input, if that is a terminal. Dropping it restores the terminal's former mode.
 pub(super) struct Keyboard(Option<Terminal>);
 
 struct Terminal {
-    /// The mode that it was found in.
+    /// The terminal's mode before the command changed it.
     before: Termios,
-    /// Readable after a signal that ends the process.
+    /// Becomes readable after a signal that ends the process.
     signals: RefCell<UnixStream>,
-    /// That signal.
+    /// The signal that arrived.
     signal: Arc<AtomicUsize>,
 }
 
 impl Keyboard {
-    /// Looks for a terminal.
+    /// Opens standard input, if that is a terminal.
     pub(super) fn open() -> io::Result<Self> {
         if !stdin().is_terminal() {
             return Ok(Self(None));
@@ -43,7 +43,7 @@ impl Keyboard {
         Ok(Self(Some(Terminal { before: tcgetattr(stdin())?, signals: RefCell::new(signals), signal })))
     }
 
-    /// Waits until then; true if the user wants no more.
+    /// Waits until `then`; returns true if the user ends the command.
     pub(super) fn wait_until(&self, then: Instant) -> io::Result<bool> {
         let Some(terminal) = &self.0 else {
             thread::sleep(then.saturating_duration_since(Instant::now()));
@@ -62,10 +62,10 @@ impl Keyboard {
 }
 
 impl Terminal {
-    /// Waits for a key or a signal; true if the key is `q`, or nothing can be typed any more.
+    /// Waits for a key or a signal. Returns true if the key is `q`, or if no more input can come.
     fn wait(&self, seconds: u64, nanoseconds: u32) -> io::Result<bool> {
         let input = stdin();
-        // A shell may have put the command into the background, or have set a mode since.
+        // A shell may have put the command into the background, or have changed the mode.
         let is_ours = tcgetpgrp(&input).is_ok_and(|group| group == getpgrp());
         if is_ours {
             self.read_keys()?;
@@ -94,7 +94,7 @@ impl Terminal {
         Ok(len == 0 || typed[..len].iter().any(|key| matches!(key, b'q' | b'Q')))
     }
 
-    /// Has keys come one by one, and not shown. Those that raise signals go on doing so.
+    /// Has the terminal deliver single keys without echo. Keys that raise signals still do.
     fn read_keys(&self) -> io::Result<()> {
         let mut mode = self.before.clone();
         mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
@@ -102,7 +102,7 @@ impl Terminal {
     }
 
     fn restore(&self) {
-        // A terminal that has gone needs no mode.
+        // A terminal that is gone needs no mode.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -1,5 +1,6 @@
-//! The kernel's own mount of a volume, which has no place in the tree of directories: it is known by a file descriptor and ends with that,
-//! and so with this process, however it ends.
+//! The kernel's own mount of a volume, detached from the tree of directories. Only a file
+//! descriptor refers to it, so it ends with that descriptor, and with this process, however that
+//! ends.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -16,19 +17,19 @@ use super::side::Source;
 use super::{Failure, Result};
 use crate::app::host_reason;
 
-/// How long the kernel may take to let go of the image.
+/// How long the kernel may take to release the image.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is mounted.
+/// A mount by the kernel.
 pub(super) struct KernelMount {
-    /// Its root, which goes before the mount.
+    /// The root of the mount, which is closed before the mount.
     root: OwnedFd,
     mount: OwnedFd,
-    /// Says what the loop device stands for, as long as it stands for something.
+    /// The file of sysfs that names the loop device's backing file, as long as it has one.
     backing: std::path::PathBuf,
 }
 
-/// Why this cannot be, as far as that is known beforehand.
+/// Returns the reason why there can be no such mount, as far as that is known beforehand.
 pub(super) fn lacks() -> Option<String> {
     if !geteuid().is_root() {
         return Some("only root can mount by the kernel".to_owned());
@@ -38,7 +39,8 @@ pub(super) fn lacks() -> Option<String> {
 }
 
 impl KernelMount {
-    /// Mounts it. What is on it gives nobody rights, and damage ends in an error whatever the volume says.
+    /// Mounts the volume. Its files give no rights, and damage ends in an error whatever the volume
+    /// says.
     pub(super) fn new(source: &Source) -> Result<Self> {
         let (device, path) =
             extern4_fuse::attach_loop_device(&source.image.file, &source.bytes, source.writing)
@@ -47,7 +49,7 @@ impl KernelMount {
             let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_set_string(&context, "source", &*path)?;
             fsconfig_set_string(&context, "errors", "remount-ro")?;
-            // It would be at work on the volume while it is measured.
+            // The kernel's lazy initialization would use the volume during the measurement.
             fsconfig_set_flag(&context, "noinit_itable")?;
             if !source.writing {
                 fsconfig_set_flag(&context, "ro")?;
@@ -62,18 +64,18 @@ impl KernelMount {
         })();
         let (root, mount) =
             mounted.map_err(|error: rustix::io::Errno| because("cannot mount it", &error.into()))?;
-        // From now on the mount keeps it.
+        // From now on the mount keeps the device.
         drop(device);
         let name = path.file_name().unwrap_or_default();
         Ok(Self { root, mount, backing: Path::new("/sys/block").join(name).join("loop/backing_file") })
     }
 
-    /// Its root.
+    /// Returns the root of the mount.
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// Unmounts it, and waits until everything is in the image.
+    /// Unmounts the volume, and waits until everything is in the image.
     pub(super) fn end(self) -> Result<()> {
         rustix::fs::syncfs(&self.root).map_err(|error| because("cannot be synced", &error.into()))?;
         drop((self.root, self.mount));

@@ -1,4 +1,4 @@
-//! What the suite measures.
+//! The measures of the suite.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use super::stop::Stop;
 use super::subjects::Subjects;
 use super::tree::Tree;
 
-/// No walk looks at more files.
+/// The most files that a walk looks at.
 const MOST_WALKED: u64 = 20_000;
-/// Modes and values that files get in turn.
+/// The modes and values that files get in turn.
 const MODES: [u16; 2] = [0o600, 0o644];
 const VALUES: [&[u8]; 2] = [b"one value of it", b"and another one"];
 
-/// Something that is measured.
+/// An operation that the suite measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// Attributes of a file, over and over.
@@ -44,7 +44,7 @@ pub(super) enum Measure {
     Write,
 }
 
-/// What is counted.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Operations a second.
@@ -56,7 +56,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// As scripts get it.
+    /// Returns the name for scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Operations => "operations/s",
@@ -66,7 +66,7 @@ impl Unit {
     }
 }
 
-/// How long something is done, and by how many at once.
+/// The load of a measurement: its duration, and the number of threads.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     pub(super) threads: u32,
@@ -74,7 +74,7 @@ pub(super) struct Load {
 }
 
 impl Measure {
-    /// All of them, in the order they are shown.
+    /// All measures, in the order they are shown.
     pub(super) const ALL: [Self; 11] = [
         Self::Stat,
         Self::OpenClose,
@@ -89,7 +89,7 @@ impl Measure {
         Self::Write,
     ];
 
-    /// As scripts get it.
+    /// Returns the name for scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Stat => "stat",
@@ -106,7 +106,7 @@ impl Measure {
         }
     }
 
-    /// What is counted.
+    /// Returns the unit of the figure.
     pub(super) fn unit(self) -> Unit {
         match self {
             Self::ReadDir | Self::Walk => Unit::Names,
@@ -115,13 +115,13 @@ impl Measure {
         }
     }
 
-    /// Whether it needs a copy of the volume.
+    /// Returns whether the measure needs a copy of the volume.
     pub(super) fn changes(self) -> bool {
         use Measure::*;
         matches!(self, CreateUnlink | Rename | Chmod | SetXattr | Write)
     }
 
-    /// Why it cannot be measured in this volume.
+    /// Returns the reason why this volume does not allow the measure.
     pub(super) fn lacks(self, subjects: &Subjects) -> Option<&'static str> {
         if self.changes() && subjects.work.is_none() {
             return Some("nothing is written");
@@ -136,7 +136,7 @@ impl Measure {
         }
     }
 
-    /// So many of its unit a second, in `tree`.
+    /// Measures `tree`; returns units per second.
     pub(super) fn rate<T: Tree>(self, tree: &T, subjects: &Subjects, load: Load, stop: &Stop) -> Result<f64> {
         let duration = if self == Self::Write { Duration::ZERO } else { load.duration };
         let begin = |thread: usize| Worker { subjects, thread: thread as u32, load };
@@ -153,7 +153,7 @@ impl Measure {
     }
 }
 
-/// When a thread has done enough.
+/// The condition on which a thread stops.
 struct Until<'a> {
     start: Instant,
     duration: Duration,
@@ -161,7 +161,8 @@ struct Until<'a> {
 }
 
 impl Until<'_> {
-    /// Does something until the time is up, so often between two looks at it; `step` says how much each has done.
+    /// Repeats `step` until the time is up, `batch` times between two checks. Each call returns how
+    /// much it has done.
     fn repeat(&self, batch: u64, mut step: impl FnMut(u64) -> Result<u64>) -> Result<u64> {
         let (mut turn, mut count) = (0, 0);
         loop {
@@ -177,7 +178,7 @@ impl Until<'_> {
     }
 }
 
-/// One thread's work.
+/// The work of one thread.
 struct Worker<'a> {
     subjects: &'a Subjects,
     thread: u32,
@@ -185,9 +186,9 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Does it until the time is up; how much it was, in operations, names or bytes.
+    /// Runs the measure until the time is up; returns how many operations, names or bytes it did.
     fn run<T: Tree>(&self, measure: Measure, tree: &T, until: &Until<'_>) -> Result<u64> {
-        // What is not there is not measured: see `Measure::lacks`.
+        // A missing subject is not measured: see `Measure::lacks`.
         let subject = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
         let own = |name| self.subjects.own(self.thread, name);
         let once = |result: Result<()>| result.map(|()| 1);
@@ -217,7 +218,7 @@ impl Worker<'_> {
             }
             Measure::Rename => {
                 let names = [own("file"), own("other")];
-                // An even number of times, so that it has its name again.
+                // An even number of times, so that the file has its name again.
                 until.repeat(16, |turn| {
                     let [from, to] = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
                     once(tree.rename(&names[from], &names[to]))
@@ -239,7 +240,7 @@ impl Worker<'_> {
         }
     }
 
-    /// This thread's part of so many bytes.
+    /// Returns this thread's part of `bytes` bytes.
     fn part(&self, bytes: u64) -> Range<u64> {
         let (thread, threads) = (u64::from(self.thread), u64::from(self.load.threads));
         bytes * thread / threads..bytes * (thread + 1) / threads

@@ -1,11 +1,11 @@
-//! How far the suite has come, on a terminal.
+//! The progress of the suite, on a terminal.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error if that is a terminal, else nothing.
+/// A bar on standard error if that is a terminal, else a hidden one.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
@@ -16,12 +16,12 @@ impl Progress {
         Self(ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(8)))
     }
 
-    /// So many bytes are going to be copied.
+    /// Starts the bar for a copy of `bytes` bytes.
     pub(super) fn begin_copy(&self, bytes: u64) {
         self.begin("copying {bar:30} {bytes}/{total_bytes}", bytes);
     }
 
-    /// So many measurements are going to be made.
+    /// Starts the bar for `steps` measurements.
     pub(super) fn begin_measuring(&self, steps: u64) {
         self.begin("{bar:30} {pos}/{len} eta {eta} {msg}", steps);
         self.0.enable_steady_tick(Duration::from_millis(250));
@@ -36,14 +36,14 @@ impl Progress {
         self.0.set_length(steps);
     }
 
-    /// What is being done.
+    /// Shows the current activity.
     pub(super) fn doing(&self, what: impl FnOnce() -> String) {
         if !self.0.is_hidden() {
             self.0.set_message(what());
         }
     }
 
-    /// So much more is done.
+    /// Counts `steps` more as done.
     pub(super) fn done(&self, steps: u64) {
         self.0.inc(steps);
     }

@@ -1,4 +1,4 @@
-//! What the suite has found out.
+//! The results of the suite.
 
 use extern4_measure::figures::Figures;
 use extern4_measure::machine::Machine;
@@ -10,10 +10,10 @@ use crate::text::counted;
 
 /// Figures that are farther apart than this share of their median say little.
 const NOISE: f64 = 0.1;
-/// So many of them are named.
+/// The most noisy figures that a note names.
 const MOST_NAMED: usize = 5;
 
-/// What was measured, on what, and what there is to know about it.
+/// The figures, the volume they belong to, and notes about them.
 pub(super) struct Report {
     pub(super) image: String,
     pub(super) volume: Facts,
@@ -26,7 +26,7 @@ pub(super) struct Report {
     pub(super) copy: Option<(String, u64)>,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Row>,
-    /// What there is to know beside the figures.
+    /// Notes in addition to the figures.
     pub(super) notes: Vec<String>,
     /// How many faults the copy has in the end.
     pub(super) faults: Option<u64>,
@@ -42,46 +42,46 @@ pub(super) struct Facts {
     pub(super) paths: [(&'static str, Vec<u8>); 3],
 }
 
-/// Where it was measured.
+/// A side that was measured.
 pub(super) struct Column {
     pub(super) side: Side,
-    /// Why it was not, or not to the end.
+    /// The reason why it was not measured, or not to the end.
     pub(super) lacks: Option<String>,
 }
 
-/// What was measured.
+/// A measure and its figures.
 pub(super) struct Row {
     pub(super) measure: Measure,
-    /// For people.
+    /// The name for people.
     pub(super) label: String,
     pub(super) threads: u32,
-    /// Why it was not.
+    /// The reason why it was not measured.
     pub(super) lacks: Option<&'static str>,
-    /// In the order of the columns.
+    /// The cells, in the order of the columns.
     pub(super) cells: Vec<Cell>,
 }
 
-/// What was measured in one place.
+/// The figures of one measure on one side.
 #[derive(Clone, Default)]
 pub(super) struct Cell {
     pub(super) figures: Figures,
-    /// Why no more of it was measured.
+    /// The reason why no more of it was measured.
     pub(super) failure: Option<String>,
 }
 
 impl Report {
-    /// The place of the kernel's column.
+    /// Returns the index of the kernel's column.
     pub(super) fn kernel(&self) -> Option<usize> {
         self.columns.iter().position(|column| column.side == Side::Kernel)
     }
 
-    /// How many times as fast as the kernel a row is in one of its columns.
+    /// Returns how many times as fast as the kernel a row is in one of its columns.
     pub(super) fn ratio(&self, row: &Row, column: usize) -> Option<f64> {
         let kernel = self.kernel().filter(|kernel| *kernel != column)?;
         row.cells[column].figures.ratio(&row.cells[kernel].figures)
     }
 
-    /// What there is to say of the figures, whatever they are.
+    /// Adds the notes that follow from the figures.
     pub(super) fn note_figures(&mut self) {
         let mut noisy = Vec::new();
         for row in &self.rows {
@@ -114,7 +114,7 @@ impl Report {
         ));
     }
 
-    /// For scripts.
+    /// Returns the report for scripts.
     pub(super) fn json(&self) -> String {
         json::line(|object| {
             object.text("image", &self.image);
@@ -169,12 +169,12 @@ impl Facts {
     }
 }
 
-/// So many threads, for people.
+/// Returns a number of threads, for people.
 pub(super) fn threads(count: u32) -> String {
     counted(count, "thread", "threads")
 }
 
-/// A figure of this unit, for people.
+/// Returns a figure of this unit, for people.
 pub(super) fn rate(figure: f64, unit: Unit) -> String {
     match unit {
         Unit::Mebibytes => format!("{} MiB/s", three_digits(figure)),
@@ -184,7 +184,7 @@ pub(super) fn rate(figure: f64, unit: Unit) -> String {
     }
 }
 
-/// As many decimals as make three digits.
+/// Returns a figure with as many decimals as make three digits.
 fn three_digits(figure: f64) -> String {
     match figure {
         100.0.. => format!("{figure:.0}"),

@@ -26,13 +26,13 @@ use crate::place::{Image, Part};
 use crate::status::Status;
 use crate::text::{counted, human};
 
-/// Before each figure, this share of its time is spent with the same, so that what can be cached is.
+/// The share of each figure's time that is spent on the same operation beforehand, to fill caches.
 const WARM_UP: f64 = 0.2;
 
 /// A run.
 pub(super) struct Suite<'a> {
     args: &'a Args,
-    /// With a path that holds wherever this process works.
+    /// The image, with a path that holds in any working directory.
     image: Image,
     shown: String,
     cred: Cred,
@@ -48,7 +48,7 @@ impl<'a> Suite<'a> {
             args,
             image: Image { file: image.file.canonicalize()?, part: image.part },
             shown: image.to_string(),
-            // Who uses the mounts.
+            // The user of the mounts.
             cred: Cred::new(geteuid().as_raw(), getegid().as_raw(), &groups),
             stop: Stop::listen()?,
             progress: Some(Progress::new()),
@@ -56,9 +56,9 @@ impl<'a> Suite<'a> {
         })
     }
 
-    /// What has failed.
+    /// Ends the run; returns the failures.
     pub(super) fn end(mut self) -> Vec<(Status, String)> {
-        // Before anything is said on the terminal.
+        // Before anything is printed on the terminal.
         self.progress = None;
         std::mem::take(&mut self.failures)
     }
@@ -95,7 +95,7 @@ impl<'a> Suite<'a> {
             }
         };
         let facts = facts(&volume, &subjects);
-        // Its memory is not to be in the way.
+        // Its memory must not affect the figures.
         drop(volume);
         let columns = self.columns(faults, &facts, source.writing);
         let mut report = Report {
@@ -148,7 +148,7 @@ impl<'a> Suite<'a> {
         let is_dirty = facts.features.iter().any(|feature| feature == "needs_recovery");
         let column = |side: Side| {
             let lacks = match side {
-                // Damage that somebody has made up could be meant for it.
+                // Damage may be crafted to attack the kernel.
                 Side::Kernel if faults > 0 => {
                     Some(format!("the kernel is not given it: {}", damaged(faults)))
                 }
@@ -200,7 +200,7 @@ impl<'a> Suite<'a> {
                         opened.end().and(measured)
                     }
                     Err(Failure::Because(why)) if side == Side::Kernel => {
-                        // What it does not take is not our failure.
+                        // An image that this side refuses is no failure of ours.
                         report.columns[at].lacks = Some(why);
                         continue;
                     }
@@ -216,7 +216,7 @@ impl<'a> Suite<'a> {
         Ok(())
     }
 
-    /// Measures everything in one place.
+    /// Measures everything on one side.
     fn turn(&mut self, report: &mut Report, at: usize, opened: &Open, subjects: &Subjects) -> Result<()> {
         let title = report.columns[at].side.title();
         for row in report.rows.iter_mut().filter(|row| row.lacks.is_none()) {
@@ -248,7 +248,7 @@ impl<'a> Suite<'a> {
         rate(self.args.seconds)
     }
 
-    /// How many faults a volume has.
+    /// Returns how many faults a volume has.
     fn check(&self, volume: &Volume) -> Result<u64> {
         match check(volume.ext4(), &Options { threads: 0 }, &mut |_| {}) {
             Ok(summary) => Ok(summary.faults),
@@ -256,7 +256,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// What all of them have written to is sound.
+    /// Checks the copy that all sides have written to.
     fn check_copy(&mut self, source: &Source, report: &mut Report) -> Result<()> {
         let faults = self.check(&open(&source.image, false, &Opening::default())?)?;
         report.faults = Some(faults);
@@ -271,7 +271,7 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// What there is to know whatever is measured.
+/// Returns the notes that hold whatever is measured.
 fn first_notes(machine: &Machine) -> Vec<String> {
     let mut notes = vec![
         "caches are warm: each figure comes after a while of the same; what is read has been dropped from the mounts' own page caches, \
@@ -298,7 +298,7 @@ fn count(faults: u64) -> String {
     counted(faults, "fault", "faults")
 }
 
-/// What people call a measure of these.
+/// Returns the name of a measure of these subjects, for people.
 fn label(measure: Measure, subjects: &Subjects) -> String {
     let sized = |what: &str, bytes: u64| match bytes {
         0 => what.to_owned(),

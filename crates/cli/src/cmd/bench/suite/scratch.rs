@@ -1,5 +1,5 @@
-//! The directory that the suite works in: the copy, and where it is mounted. It goes with this, by the names of what is in it: what is
-//! still mounted there is never looked into.
+//! The suite's working directory, with the copy and its mount point. Dropping it removes the files
+//! by their names: it never looks into a mount that is still there.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use crate::app::host_reason;
 use crate::text::escape;
 
-/// A directory of its own, for its owner only.
+/// A new directory that only its owner may enter.
 pub(super) struct Scratch {
     dir: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one in `parent`, or where temporary files are if that cannot be written to.
+    /// Makes a directory in `parent`, or where temporary files are if `parent` cannot be written
+    /// to.
     pub(super) fn new(parent: &Path) -> io::Result<Self> {
         let make = |parent: &Path| -> io::Result<Self> {
-            // What is mounted has no other name in the mount table.
+            // The mount table shows the mount by this path.
             let dir = parent.canonicalize()?.join(format!(".extern4-bench.{}", std::process::id()));
             DirBuilder::new().mode(0o700).create(&dir)?;
             let scratch = Self { dir };
@@ -29,33 +30,33 @@ impl Scratch {
         make(parent).or_else(|error| make(&std::env::temp_dir()).map_err(|_| error))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where the copy is.
+    /// Returns the path of the copy.
     pub(super) fn copy(&self) -> PathBuf {
         self.dir.join("copy.img")
     }
 
-    /// Where it is mounted.
+    /// Returns the path of the mount point.
     pub(super) fn mountpoint(&self) -> PathBuf {
         self.dir.join("mnt")
     }
 
-    /// What whoever serves it has to say.
+    /// Returns the path of the server's log.
     pub(super) fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
 
-    /// How many bytes may be written where it is.
+    /// Returns how many bytes may be written there.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Makes the file of the copy.
+    /// Creates the file of the copy.
     pub(super) fn create_copy(&self) -> io::Result<File> {
         File::options().read(true).write(true).create_new(true).open(self.copy())
     }

@@ -1,4 +1,4 @@
-//! Our own mount of a volume, served by a process of this same program, which ends with this one.
+//! Our own mount of a volume, served by a process of this same program that ends with this one.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,22 +17,22 @@ use super::{Failure, Result};
 use crate::app::host_reason;
 use crate::control::mounts::mount_of;
 
-/// How long it may take to begin, and to end after all has been written.
+/// How long the mount may take to begin, and to end after all has been written.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long it may take to end when it is not wanted any more.
+/// How long the mount may take to end when it is no longer needed.
 const IMPATIENCE: Duration = Duration::from_secs(10);
 
-/// What is mounted.
+/// A mount of ours, and the process that serves it.
 pub(super) struct Served {
     process: Child,
     dir: PathBuf,
-    /// Its root; open while it is measured.
+    /// The root of the mount; open during measurements.
     root: Option<OwnedFd>,
     log: PathBuf,
     ended: bool,
 }
 
-/// Why this cannot be, as far as that is known beforehand.
+/// Returns the reason why there can be no such mount, as far as that is known beforehand.
 pub(super) fn lacks() -> Option<String> {
     if !Path::new("/dev/fuse").exists() {
         return Some("there is no /dev/fuse".to_owned());
@@ -44,7 +44,7 @@ pub(super) fn lacks() -> Option<String> {
 }
 
 impl Served {
-    /// Mounts it, with the usual options.
+    /// Mounts the volume with the default options.
     pub(super) fn new(source: &Source, scratch: &Scratch, stop: &Stop) -> Result<Self> {
         let (dir, log) = (scratch.mountpoint(), scratch.log());
         let start = || {
@@ -58,7 +58,7 @@ impl Served {
             command.arg(format!("{how},offset={}", source.bytes.start));
             command.arg("--").args([&source.image.file, &dir]);
             command.env("EXTERN4_LOG", "error").env_remove("NOTIFY_SOCKET");
-            // What a terminal sends to all who belong to it is for this process to pass on.
+            // This process itself passes on the signals that a terminal sends to its process group.
             command.process_group(0);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn()
         };
@@ -88,12 +88,12 @@ impl Served {
         }
     }
 
-    /// Its root.
+    /// Returns the root of the mount.
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_ref().expect("it is open until the end").as_fd()
     }
 
-    /// Unmounts it, and waits until everything is in the image.
+    /// Unmounts the volume, and waits until everything is in the image.
     pub(super) fn end(mut self) -> Result<()> {
         self.root = None;
         self.tell(Signal::TERM);
@@ -104,7 +104,7 @@ impl Served {
         }
     }
 
-    /// Why it has ended like this.
+    /// Returns the reason for this exit status.
     fn failure(&self, status: ExitStatus) -> Failure {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         match said.lines().last() {
@@ -114,12 +114,13 @@ impl Served {
     }
 
     fn tell(&self, signal: Signal) {
-        // It is waited for only here, so the number is its own. Where it has ended already, there is nothing to tell.
+        // Only this process waits for the server, so the number is still its own. If the server has
+        // ended already, there is no process to signal.
         let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         let _ = pid.map(|pid| kill_process(pid, signal));
     }
 
-    /// Waits until it has ended.
+    /// Waits until the server has ended.
     fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         while start.elapsed() < patience {
@@ -138,7 +139,7 @@ impl Drop for Served {
         if self.ended {
             return;
         }
-        // After a failure, which is what is told.
+        // This comes after a failure, which is reported.
         self.root = None;
         self.tell(Signal::TERM);
         if self.wait(IMPATIENCE).is_some() {

@@ -1,4 +1,5 @@
-//! Where operations are measured: by the library in this process, in our mount, and in the kernel's own.
+//! The sides on which operations are measured: the library in this process, our mount, and the
+//! kernel's own.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use super::{Failure, Result};
 use crate::app::part;
 use crate::place::Image;
 
-/// Where operations are measured.
+/// A side on which operations are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Side {
     /// By the library, in this process
@@ -27,16 +28,16 @@ pub(super) enum Side {
     Kernel,
 }
 
-/// The volume that is measured: the copy, or where nothing is written the image itself.
+/// The volume that is measured: the copy, or the image itself where nothing is written.
 pub(super) struct Source {
     pub(super) image: Image,
-    /// The bytes of it that are the volume.
+    /// The range of the volume in it, in bytes.
     pub(super) bytes: Range<u64>,
     /// It is the copy.
     pub(super) writing: bool,
 }
 
-/// A volume that is open.
+/// An open volume.
 pub(super) enum Open {
     Library(Session, Volume),
     Mount(Box<Served>),
@@ -44,7 +45,7 @@ pub(super) enum Open {
 }
 
 impl Side {
-    /// What people call it.
+    /// Returns the name for people.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Library => "in process",
@@ -53,7 +54,7 @@ impl Side {
         }
     }
 
-    /// As scripts get it.
+    /// Returns the name for scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Library => "library",
@@ -62,7 +63,7 @@ impl Side {
         }
     }
 
-    /// Why nothing can be measured there, as far as that is known beforehand.
+    /// Returns the reason why nothing can be measured there, as far as that is known beforehand.
     pub(super) fn lacks(self) -> Option<String> {
         match self {
             Self::Library => None,
@@ -71,7 +72,7 @@ impl Side {
         }
     }
 
-    /// Opens the volume there, for `cred`, who is the user of this process.
+    /// Opens the volume there, for `cred`, the user of this process.
     pub(super) fn open(self, source: &Source, scratch: &Scratch, cred: &Cred, stop: &Stop) -> Result<Open> {
         Ok(match self {
             Self::Library => {
@@ -88,7 +89,7 @@ impl Side {
 }
 
 impl Open {
-    /// So many of its unit a second.
+    /// Measures there; returns units per second.
     pub(super) fn rate(&self, measure: Measure, subjects: &Subjects, load: Load, stop: &Stop) -> Result<f64> {
         match self {
             Self::Library(session, _) => measure.rate(&Library(session), subjects, load, stop),

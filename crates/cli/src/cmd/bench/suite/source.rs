@@ -1,4 +1,4 @@
-//! What is measured on: a copy of the volume that can be written, or the image itself.
+//! The volume that is measured: a writable copy, or the image itself.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::cmd::bench::copy;
 use crate::place::{Image, Part};
 use crate::text::human;
 
-/// What is changed in the copy beside what is measured: journal, directories, attributes.
+/// Bytes that the copy changes apart from the measured writes: journal, directories, attributes.
 const SLACK_BYTES: u64 = 64 << 20;
 
 /// A copy and how many bytes of the volume are in it.
@@ -26,7 +26,8 @@ pub(super) struct Copied {
     pub(super) bytes: u64,
 }
 
-/// Makes a copy with what is measured in it, for so many threads. Fails with the reason for which nothing can be written.
+/// Makes a copy with the files to measure in it, for `threads` threads. An error is the reason why
+/// nothing can be written.
 pub(super) fn copy_volume(
     image: &Image,
     volume: &Volume,
@@ -41,7 +42,7 @@ pub(super) fn copy_volume(
     let data = copy::data_bytes(&from, &bytes);
     let room = scratch.free_bytes().map_err(|error| lost(&error))?;
     let to = scratch.create_copy().map_err(|error| lost(&error))?;
-    // A large file may be made, and another one be written.
+    // The suite may make a large file and write another one.
     let needed = data + 2 * write_bytes(volume)? + SLACK_BYTES;
     if room < needed {
         return Err(Failure::Because(format!(

@@ -1,4 +1,5 @@
-//! Being told to end. The measuring ends then, and what was mounted and copied is taken away; who says it twice ends at once.
+//! Requests to stop. The first signal ends the measuring, and the suite removes its mounts and
+//! copies. A second signal ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -10,29 +11,29 @@ use signal_hook::flag;
 use super::{Failure, Result};
 use crate::status::Status;
 
-/// Whether the end was asked for.
+/// A flag that a signal sets.
 #[derive(Clone)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Listens from now on.
+    /// Registers the signal handlers.
     pub(super) fn listen() -> io::Result<Self> {
         let told = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // In this order: the first one finds that nobody has said so yet.
+            // The order matters: at the first signal, the first handler finds the flag still unset.
             flag::register_conditional_shutdown(signal, Status::Failed.code().into(), Arc::clone(&told))?;
             flag::register(signal, Arc::clone(&told))?;
         }
         Ok(Self(told))
     }
 
-    /// Whether it was asked for.
+    /// Returns whether a signal has come.
     pub(super) fn is_told(&self) -> bool {
-        // Relaxed: nothing else is known by it.
+        // Relaxed: the flag guards no other data.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Fails once it was asked for.
+    /// Fails once a signal has come.
     pub(super) fn check(&self) -> Result<()> {
         if self.is_told() { Err(Failure::Stopped) } else { Ok(()) }
     }

@@ -1,4 +1,5 @@
-//! What in a volume is measured: a file, a directory and a large file that are there, and what is made beside them in a copy.
+//! The files of a volume that the suite measures: an existing file, directory and large file, and
+//! new files next to them in a copy.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,42 +10,43 @@ use super::stop::Stop;
 use super::tree::{CHUNK_BYTES, Library, Tree as _};
 use super::{Failure, Result};
 
-/// So many files are looked at to find those.
+/// Files that the choice looks at, at most.
 const MOST_LOOKED_AT: usize = 50_000;
-/// The file is not deeper down than this.
+/// The deepest level of the file.
 const MOST_DEEP: usize = 6;
-/// A directory has so many names to be listed.
+/// Names in a directory that the suite makes for listing. It makes one if no directory has a tenth
+/// of them.
 const NAMES: u64 = 1000;
-/// One with more takes too long.
+/// The most names in a directory to list: a larger one takes too long.
 const MOST_NAMES: u64 = 20_000;
-/// A file is large from so many bytes on, and of one that is larger only so many are read.
+/// The least size of a large file, in bytes. Of a larger file, at most `MOST_READ_BYTES` are read.
 const LARGE_BYTES: u64 = 4 << 20;
 const MOST_READ_BYTES: u64 = 256 << 20;
-/// So many bytes are written, where there is room for four times as much.
+/// Bytes to write, where there is room for four times as much.
 const WRITE_BYTES: u64 = 64 << 20;
-/// What is made in a copy is below this.
+/// The directory for new files in a copy.
 const WORK: &str = ".extern4-bench";
 
-/// What is measured. Paths are relative to the root of the volume.
+/// The files to measure. Paths are relative to the root of the volume.
 #[derive(Debug, Default)]
 pub(super) struct Subjects {
-    /// A file to be found and opened.
+    /// A file to find and open.
     pub(super) file: Option<PathBuf>,
-    /// A name beside it that is not there.
+    /// A missing name next to it.
     pub(super) missing: Option<PathBuf>,
-    /// A directory to be listed.
+    /// A directory to list.
     pub(super) dir: PathBuf,
     /// How many names are in it.
     pub(super) dir_names: u64,
-    /// A large file, and how many bytes of it are to be read.
+    /// A large file, and how many bytes of it to read.
     pub(super) large: Option<(PathBuf, u64)>,
-    /// How many bytes are to be written, by all threads together.
+    /// How many bytes to write, by all threads together.
     pub(super) write_bytes: u64,
-    /// The directory for what is made; none where nothing is to be changed.
+    /// The directory for new files; `None` where nothing is to be changed.
     pub(super) work: Option<PathBuf>,
 }
 
-/// How many bytes this volume has room for, of those that are to be written.
+/// Returns how many of the bytes to write this volume has room for.
 pub(super) fn write_bytes(volume: &Volume) -> Result<u64> {
     let stat = volume.stat_fs()?;
     let room = stat.blocks_available.saturating_mul(stat.block_size.into()) / 4;
@@ -53,11 +55,11 @@ pub(super) fn write_bytes(volume: &Volume) -> Result<u64> {
 }
 
 impl Subjects {
-    /// Chooses among what is there, and may be looked at by who measures.
+    /// Chooses among the existing files that the caller may read.
     pub(super) fn choose(session: &Session, stop: &Stop) -> Result<Self> {
         let mut found = Self { dir: PathBuf::from("."), ..Self::default() };
         let (mut deepest, mut names) = (0, HashMap::<PathBuf, u64>::new());
-        // What cannot be read is met by the measures, which name it.
+        // The measures meet entries that cannot be read, and name them.
         for entry in session.walk("/").with_metadata().take(MOST_LOOKED_AT).filter_map(extern4::Result::ok) {
             stop.check()?;
             let path = entry.path().strip_prefix("/").unwrap_or(entry.path());
@@ -103,7 +105,8 @@ impl Subjects {
         self.file = Some(path);
     }
 
-    /// Makes in a copy what is worked with, for `owner` (user and group) and so many threads, and what is not there yet.
+    /// Makes the files that the measures work with in a copy, for `owner` (user and group) and
+    /// `threads` threads. It also makes subjects that the volume lacks.
     pub(super) fn make(&mut self, volume: &Volume, owner: (u32, u32), threads: u32) -> Result<()> {
         let session = volume.superuser();
         let work = new_name(&session)?;
@@ -138,13 +141,13 @@ impl Subjects {
         Ok(())
     }
 
-    /// A thread's own file of this name.
+    /// Returns a thread's own file of this name.
     pub(super) fn own(&self, thread: u32, name: &str) -> PathBuf {
         self.work.clone().unwrap_or_default().join(thread.to_string()).join(name)
     }
 }
 
-/// A name in the root that nothing has.
+/// Returns an unused name in the root.
 fn new_name(session: &Session) -> Result<PathBuf> {
     let names = std::iter::once(WORK.to_owned()).chain((1..100).map(|number| format!("{WORK}-{number}")));
     for name in names {

@@ -1,4 +1,4 @@
-//! The report for people: what was measured, a table, a chart, and what there is to know about them.
+//! The report for people: the volume, a table, a chart, and the notes about them.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::text::{counted, human};
 const BAR: usize = 48;
 
 impl Report {
-    /// For people.
+    /// Returns the report for people.
     pub(super) fn text(&self, colored: bool) -> String {
         let mut text = self.head();
         text += "\n";
@@ -44,7 +44,7 @@ impl Report {
         )
     }
 
-    /// A line each row; times against the kernel's mount behind.
+    /// Adds a line for each row, with its ratio to the kernel's mount at the end.
     fn table(&self, text: &mut String) {
         let is_compared = |at: &usize| self.rows.iter().any(|row| self.ratio(row, *at).is_some());
         let compared: Vec<_> = (0..self.columns.len()).filter(is_compared).collect();
@@ -62,7 +62,7 @@ impl Report {
         *text += &table.text();
     }
 
-    /// A bar each figure of the fewest threads.
+    /// Adds a bar for each figure of the fewest threads.
     fn chart(&self, colored: bool, text: &mut String) {
         let Some(fewest) = self.threads.iter().min() else { return };
         let rows = self.rows.iter().filter(|row| row.threads == *fewest && row.lacks.is_none());
@@ -96,7 +96,7 @@ impl Report {
         }
     }
 
-    /// All there is to know: what was not measured comes first.
+    /// Returns all notes; those about missing figures come first.
     fn all_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (at, column) in self.columns.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Report {
     }
 }
 
-/// A figure, and how far half of the rounds are from it.
+/// Returns a figure, and how far half of the rounds are from it.
 fn cell(row: &Row, column: usize) -> String {
     let cell = &row.cells[column];
     match (cell.figures.median(), cell.figures.spread()) {
@@ -136,7 +136,7 @@ fn cell(row: &Row, column: usize) -> String {
     }
 }
 
-/// The colour of a side's bars, as a terminal has it: green, cyan, yellow.
+/// Returns the colour of a side's bars as a terminal code: green, cyan, yellow.
 fn color(side: Side) -> &'static str {
     match side {
         Side::Library => "32",

@@ -1,4 +1,5 @@
-//! A tree of files that is measured: the library's in this process, or what is mounted. Paths are relative to its root, and the same for all.
+//! A tree of files that is measured: the library's in this process, or a mount. Paths are relative
+//! to its root, and the same for all.
 
 use std::fs::File;
 use std::io;
@@ -17,23 +18,23 @@ use crate::app::host_reason;
 
 /// Bytes read or written at a time.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
-/// The attribute that is set. It has room in an inode.
+/// The attribute that is set. It fits into an inode.
 const ATTRIBUTE: &str = "user.extern4-bench";
 
-/// What can be measured in a tree.
+/// The operations that can be measured in a tree.
 pub(super) trait Tree: Sync {
-    /// Asks for the attributes of a file.
+    /// Gets the attributes of a file.
     fn stat(&self, path: &Path) -> Result<()>;
-    /// Asks for those of one that is not there, which has to be said.
+    /// Gets the attributes of a missing file, which has to fail with that error.
     fn miss(&self, path: &Path) -> Result<()>;
     /// Opens and closes a file.
     fn open(&self, path: &Path) -> Result<()>;
-    /// Reads the names in a directory; says how many there are.
+    /// Reads the names in a directory; returns how many there are.
     fn list(&self, path: &Path) -> Result<u64>;
-    /// Asks for the attributes of everything in the tree, of `most` files at most; says of how many. What the caller may not look into is
-    /// passed over.
+    /// Gets the attributes of everything in the tree, of `most` files at most; returns of how many.
+    /// It passes over directories that the caller may not search.
     fn walk(&self, most: u64) -> Result<u64>;
-    /// Reads these bytes of a file, none of which is in a cache of its mount's own.
+    /// Reads these bytes of a file, past any cache of the mount's own.
     fn read(&self, path: &Path, bytes: &Range<u64>) -> Result<()>;
     /// Makes an empty file and removes it.
     fn create_and_remove(&self, path: &Path) -> Result<()>;
@@ -43,13 +44,14 @@ pub(super) trait Tree: Sync {
     fn chmod(&self, path: &Path, mode: u16) -> Result<()>;
     /// Gives a file an attribute.
     fn setxattr(&self, path: &Path, value: &[u8]) -> Result<()>;
-    /// Makes a file of so many bytes that is durable when this returns.
+    /// Makes a file of `bytes` bytes that is durable when this returns.
     fn write(&self, path: &Path, bytes: u64) -> Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> Result<()>;
 }
 
-/// A path that nothing is at is not a failure of the volume, but of what is known of it.
+/// Returns the failure for a path that should be missing but exists. It is no failure of the
+/// volume.
 fn is_there(path: &Path) -> Failure {
     Failure::Because(format!("{}: it is there", path.display()))
 }
@@ -133,7 +135,8 @@ impl Tree for Library<'_> {
     }
 }
 
-/// What is mounted, as the working directory of this process, so that paths are as long as the library's; left when it is dropped.
+/// A mount, entered as the working directory of this process, so that paths are as long as the
+/// library's. Dropping it leaves the mount.
 pub(super) struct Host {
     before: OwnedFd,
 }
@@ -149,7 +152,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // It was the working directory before, and is open.
+        // It was the working directory before, and is still open.
         let _ = rustix::process::fchdir(&self.before);
     }
 }
@@ -275,7 +278,8 @@ fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// Has these bytes read or written piece by piece, with bytes that are not all zeroes. Ends early where no more are read.
+/// Calls `each` for the pieces of these bytes, with a buffer whose bytes are not all zeroes. Ends
+/// early at the end of the file.
 fn in_chunks(bytes: &Range<u64>, mut each: impl FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<()> {
     let mut chunk = vec![0x5a; CHUNK_BYTES];
     let mut at = bytes.start;

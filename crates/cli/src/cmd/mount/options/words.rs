@@ -1,7 +1,7 @@
-//! The tables of option words, and what each word does.
+//! The tables of option words, and the effect of each word.
 //!
-//! They cover mount(8), ext4(5) and the options of FUSE that users know. Each word is taken with its meaning, taken because it
-//! only tunes Linux, or refused with a reason.
+//! They cover mount(8), ext4(5) and the options of FUSE that users know. Each word is accepted with
+//! its meaning, accepted because it only tunes Linux, or refused with a reason.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,29 +14,30 @@ use super::super::memory::Memory;
 use super::Options;
 use crate::place::offset;
 
-/// What a word does.
+/// The effect of a word.
 pub(super) type Effect = Arc<dyn Fn(&mut Options) + Send + Sync>;
 
 /// The effect of a word without a value.
 type Plain = fn(&mut Options);
 
-/// Reads the value of a word. An error is the form that the value must have, or the reason why it cannot be had.
+/// Reads the value of a word. An error is the form that the value must have, or the reason why it
+/// is not supported.
 type Read = fn(&str) -> Result<Effect, String>;
 
-/// Whether Linux takes a number.
+/// Returns whether Linux accepts a number.
 type Takes = fn(u32) -> bool;
 
 /// The prefixes of words that mount(8) and other programs keep for themselves.
 const FREE: [&str; 6] = ["x-", "X-", "comment=", "helper=", "uhelper=", "loop="];
 
-/// Every word and its effect. Words without an effect state what is true anyway.
+/// Every word and its effect. A word without an effect states a fact that holds anyway.
 const WORDS: &[(&str, Plain)] = &[
     ("defaults", |_| {}),
     ("default_permissions", |_| {}),
     // For mount(8) and the boot.
     ("auto", |_| {}),
     ("noauto", |_| {}),
-    // As mount(8) has it, these come with some of the flags below.
+    // As in mount(8), these imply some of the flags below.
     ("user", |o| (o.mount.nosuid, o.mount.nodev, o.mount.noexec) = (true, true, true)),
     ("users", |o| (o.mount.nosuid, o.mount.nodev, o.mount.noexec) = (true, true, true)),
     ("owner", |o| (o.mount.nosuid, o.mount.nodev) = (true, true)),
@@ -124,8 +125,9 @@ const WORDS: &[(&str, Plain)] = &[
     ("transport=ring", |o| o.transport = Transport::Ring),
 ];
 
-/// Words that tell Linux's ext4 how to work where users of the volume see no difference: when it allocates, what it computes
-/// ahead, how it asks the disk. A word that allows Linux to take less care loses nothing here.
+/// Words that tell Linux's ext4 how to work where users of the volume see no difference. They tune
+/// its allocation, its computations ahead, and its requests to the disk. A word that allows Linux
+/// to take less care loses nothing here.
 const TUNING: &[&str] = &[
     "delalloc",
     "nodelalloc",
@@ -162,12 +164,12 @@ const TUNING: &[&str] = &[
     "check=none",
     "dax=inode",
     "dax=never",
-    // Linux has no mandatory locks any more, and takes these words all the same.
+    // Linux has no mandatory locks any more, and accepts these words all the same.
     "mand",
     "nomand",
 ];
 
-/// Such words with a number each, and the numbers that Linux takes.
+/// Words of this kind that take a number, and the numbers that Linux accepts.
 const TUNING_VALUES: &[(&str, Takes)] = &[
     ("barrier", |_| true),
     ("auto_da_alloc", |_| true),
@@ -185,7 +187,7 @@ const NO_LABELS: &str =
     "a mount has no SELinux label for all files; a file's own label is its attribute security.selinux";
 const BY_MOUNT: &str = "only mount(8) does that: mount -t extern4";
 
-/// Words, or words with any value, that are not done, and why.
+/// Words, with any value or none, that are not supported, and the reasons.
 const REFUSED: &[(&str, &str)] = &[
     (
         "strictatime",
@@ -208,7 +210,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("X-mount.subdir", BY_MOUNT),
 ];
 
-/// Every word that has a value of its own, and how it is read.
+/// Every word that takes a value of its own, and its reader.
 const VALUES: &[(&str, Read)] = &[
     ("commit", |text| {
         let seconds = number(text).ok_or("SECONDS")?;
@@ -228,7 +230,7 @@ const VALUES: &[(&str, Read)] = &[
     }),
     ("sizelimit", |text| {
         let bytes = offset(text).ok_or("BYTES")?;
-        // As for losetup(8), 0 is no limit.
+        // As for losetup(8), 0 means no limit.
         effect(move |o| o.size_limit = Some(bytes).filter(|bytes| *bytes > 0))
     }),
     ("uid", |text| {
@@ -276,13 +278,15 @@ const VALUES: &[(&str, Read)] = &[
     }),
 ];
 
-/// The file of a journaled quota: whatever it is called, what counts is the quota that the volume has. No file is none.
+/// Reads the file name of a journaled quota. The name does not matter, because the quota of the
+/// volume counts; an empty name means none.
 fn quota_file(text: &str) -> Result<Effect, String> {
     let is_given = !text.is_empty();
     effect(move |o| (o.quota, o.noquota) = (o.quota || is_given, o.noquota && !is_given))
 }
 
-/// The block special file with a number as ext4 takes it: 8 bits of the minor number, 12 of the major one, and the minor one's others.
+/// Returns the path of the block special file with a number in ext4's format. The number holds 8
+/// bits of the minor number, 12 of the major one, and then the minor one's others.
 fn device_path(text: &str) -> Option<PathBuf> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok()?,
@@ -301,10 +305,10 @@ fn effect(effect: impl Fn(&mut Options) + Send + Sync + 'static) -> Result<Effec
     Ok(Arc::new(effect))
 }
 
-/// What a word does.
+/// Returns the effect of a word.
 ///
 /// # Errors
-/// The reason why it is not taken.
+/// The reason why the word is refused.
 pub(super) fn effect_of(word: &str) -> Result<Effect, String> {
     if let Some((_, effect)) = WORDS.iter().find(|(known, _)| *known == word) {
         return Ok(Arc::new(effect));
@@ -334,7 +338,7 @@ pub(super) fn effect_of(word: &str) -> Result<Effect, String> {
     })
 }
 
-/// The known word that is spelled most like `wrong`, if one is close.
+/// Returns the known word that is spelled most like `wrong`, if one is close.
 fn nearest(wrong: &str) -> Option<&'static str> {
     let known = WORDS.iter().map(|(word, _)| word.split('=').next().unwrap_or(word));
     let known = known.chain(VALUES.iter().map(|(key, _)| *key)).chain(TUNING.iter().copied());
