@@ -1,4 +1,5 @@
-//! POSIX ACLs, as the disk and as `system.posix_acl_*` hold them: whatever decodes, encodes to the same list again.
+//! POSIX ACLs, as the disk and as `system.posix_acl_*` hold them: whatever decodes, encodes to the
+//! same list again.
 #![no_main]
 
 use extern4::Acl;

@@ -18,7 +18,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 
 fuzz_target!(|data: &[u8]| {
     let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else { return };
-    // What is written goes here, and is gone afterwards.
+    // The overlay takes all writes and goes with them.
     let image = Arc::new(OverlayDevice::new(image, 512).expect("a size that sectors have"));
     let Ok(volume) = Volume::options().cache_size(1 << 20).write(true).open_device(image) else { return };
     let session = volume.superuser();

@@ -5,7 +5,8 @@ use extern4_ext4::check::{self, Options};
 use extern4_ext4::{Ext4, OpenOptions};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
-/// Faults reported at most, beside those of blocks and inodes: an image has no more bytes of metadata.
+/// The most faults that a check reports, apart from those of blocks and inodes: an image has no
+/// more bytes of metadata.
 const MAX_FAULTS: u64 = 1_000_000;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

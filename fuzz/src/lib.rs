@@ -1,11 +1,14 @@
-//! What the fuzz targets share: real images to start from, and mutations that keep most of their structure.
+//! The parts that all fuzz targets share: real images to start from, and mutations that keep most
+//! of their structure.
 //!
-//! Random bytes are refused at the superblock's magic number. So an input is not an image but a recipe: which of the
-//! real images in `fuzz/images` (made by `scripts/fuzz-images`) to take, and a list of small changes to places of it
-//! that hold something. Most changes keep the structures around them valid, so that the deep code is reached; the images
-//! come with and without checksums, for behind a checksum few changes get far.
+//! Random bytes are refused at the superblock's magic number. So an input is not an image but a
+//! recipe: which of the real images in `fuzz/images` (made by `scripts/fuzz-images`) to take, and a
+//! list of small changes to places of it that hold something. Most changes keep the structures
+//! around them valid, so that the deep code is reached; the images come with and without checksums,
+//! for behind a checksum few changes get far.
 //!
-//! The real images are read once and shared: a changed one is an overlay of them, which costs what its changes do.
+//! The real images are read once and shared: a changed one is an overlay of them, which costs what
+//! its changes do.
 
 #![forbid(unsafe_code)]
 
@@ -99,7 +102,8 @@ impl Base {
     }
 }
 
-/// The image that an input asks for, made from one of `bases`; `None` if the bytes are too few to say anything.
+/// The image that an input asks for, made from one of `bases`; `None` if the bytes are too few to
+/// say anything.
 pub fn image(bases: &[Base], data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
     let (&[base, cut], changes) = data.split_first_chunk()?;
     let base = &bases[usize::from(base) % bases.len()];

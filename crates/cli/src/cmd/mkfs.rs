@@ -82,7 +82,7 @@ pub(crate) struct Args {
     /// Per cent of the blocks that only the superuser can take
     #[arg(short = 'm', value_name = "PERCENT")]
     reserved_percent: Option<f64>,
-    /// What the kernel does when it finds an error: continue, remount-ro or panic
+    /// The reaction of the kernel to an error that it finds: continue, remount-ro or panic
     #[arg(short = 'e', value_name = "POLICY", value_parser = ["continue", "remount-ro", "panic"])]
     errors: Option<String>,
     /// The revision of the format: 1, or 0 for very old kernels

@@ -4,7 +4,7 @@ use extern4_mkfs::JournalSize;
 
 use super::{Uuid, uuid};
 
-/// What `-E` can say.
+/// The options of `-E`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extended {
     pub(crate) hash_seed: Option<[u8; 16]>,
@@ -17,7 +17,7 @@ pub(crate) struct Extended {
     pub(crate) mount_options: Option<String>,
 }
 
-/// What `-J` can say.
+/// The options of `-J`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalOptions {
     pub(crate) size: Option<JournalSize>,

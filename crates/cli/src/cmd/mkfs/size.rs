@@ -10,7 +10,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// The size in bytes, with blocks of so many bytes if that was given.
+    /// Returns the size in bytes. A plain number counts blocks if their size was given.
     pub(crate) fn bytes(self, block_size: Option<u32>) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
