@@ -152,8 +152,8 @@ fn table(rows: &[Row], shares: &[(String, [f64; 4])]) -> Table {
 const SHORT_WAY: &str = "answered the short way, %";
 
 const THEIRS: &str = "The patch: stat of `/usr/include/linux/fs.h` in a loop on ext4, on a Sapphire Rapids, and a build of the kernel. Ours are \
-    recorded: a build of zlib, `cargo check` of a crate, and `git status` on 50,000 files. What Linux 6.19 \
-    merged in another form has 5 % for access(2).";
+    recorded: a build of zlib, `cargo check` of a crate, and `git status` on 50,000 files. The form \
+    that Linux 6.19 merged has 5 % for access(2).";
 
 const IDEA: &str = "Whoever looks a name up has to be allowed to search its directory, and nearly every directory lets everybody. So that \
     everybody may stands as one bit in the word that also has what it follows from, the mode and the rights that an ACL refuses to nobody: the word has \

@@ -189,7 +189,7 @@ const NOTES: &[(&str, &str)] = &[
         "From here on the same through `setxattr`, with 512 bytes for a value, on an ext4 volume in memory, with its journal and blocks of \
          1 KiB. The baseline and the patch stand in the place of the cache of production; all else is production's on all three sides, also \
          the word by which blocks are joined and left, so that what the sides differ in is how blocks are found. As in the patch's table, \
-         each thread sets so many attributes (4,000; in a quick run 64), five times, and a counter has the seconds of a run. `make bench` has extern4 \
+         each thread sets 4,000 attributes (64 in a quick run), five times, and a counter has the seconds of a run. `make bench` has extern4 \
          next to the kernel.",
     ),
 ];
@@ -203,7 +203,7 @@ const PUBLISHED: &str = "xattr-bench: P processes set an attribute on F files ea
 
 const THEIRS: &str = "The patch: xattr-bench, seconds, the mean of five: P processes set one attribute on F files each, its value one of V. \
     Upper lines: before / after of the patch, and its gain. Lower lines: baseline / patch / extern4 here, and the gains of the patch and extern4, through `setxattr` \
-    on ext4 in memory; a process of theirs is a thread of ours, since the library lives in one process, and sets so many attributes as the full report says. \
+    on ext4 in memory; a process of theirs is a thread of ours, since the library lives in one process, and the full report says how many attributes it sets. \
     Where there is `-`, the kernel was locked up, or nothing was measured.";
 
 /// The most processes in the patch's table. A volume has no room for the files of more threads.
