@@ -14,11 +14,11 @@ use std::rc::Rc;
 use extern4::{Cred, ErrorKind, PATH_MAX, Session, Volume};
 use extern4_disk::Structure;
 
-use crate::names::Names;
-use crate::place::{Image, Part, Place};
-use crate::status::Status;
+use crate::container_format;
+use crate::exit_status::ExitStatus;
+use crate::id_names::IdNames;
+use crate::image_path::{Image, ImagePath, Part};
 use crate::text::{escape, quoted};
-use crate::wrapping;
 
 /// The blocks that hold the first copy of the superblock in volumes of mke2fs, for blocks of 4, 1,
 /// 2 and 64 KiB.
@@ -32,7 +32,7 @@ pub(crate) struct App {
     open: Vec<Rc<Opened>>,
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
-    status: Status,
+    status: ExitStatus,
     script: Option<Script>,
     /// Whether messages go to the log.
     logs: bool,
@@ -69,22 +69,22 @@ pub(crate) struct Opened {
     pub(crate) session: Session,
     /// Whether it was opened for writing.
     writing: bool,
-    names: OnceCell<Names>,
+    names: OnceCell<IdNames>,
 }
 
 /// A file in an open volume.
 pub(crate) struct Target {
     /// The volume.
     pub(crate) volume: Rc<Opened>,
-    /// The place as given.
-    pub(crate) place: Place,
+    /// The path as given.
+    pub(crate) image_path: ImagePath,
 }
 
 impl App {
     /// Makes the state of one run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred, opening: Opening) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
-        Self { command, cred, opening, open, written, status: Status::Success, script: None, logs: false }
+        Self { command, cred, opening, open, written, status: ExitStatus::Success, script: None, logs: false }
     }
 
     /// Returns how volumes are opened.
@@ -98,27 +98,27 @@ impl App {
         let Opening { journal, superblock } = &self.opening;
         let given = journal.as_ref().map(|_| "--journal").or(superblock.map(|_| "--superblock"));
         if let Some(option) = given {
-            self.fail(Status::Usage, format_args!("{option} has no effect here: {why}"));
+            self.fail(ExitStatus::Usage, format_args!("{option} has no effect here: {why}"));
         }
         given.is_some()
     }
 
-    /// Returns the place that `text` names: a place of the command line, or in a script a path of
-    /// the script's volume.
-    pub(crate) fn place(&self, text: &OsStr) -> Place {
+    /// Returns the image path that `text` is: one of the command line, or in a script a path of the
+    /// script's volume.
+    pub(crate) fn image_path(&self, text: &OsStr) -> ImagePath {
         match &self.script {
-            Some(script) => Place::inside(script.image.clone(), text),
-            None => Place::parse(text),
+            Some(script) => ImagePath::inside(script.image.clone(), text),
+            None => ImagePath::parse(text),
         }
     }
 
-    /// Returns the place that `text` names, which the command is going to write to. The command
-    /// announces all such places before it opens a volume. A volume is opened once only, in the
+    /// Returns the image path that `text` is, to which the command is going to write. The command
+    /// announces all such paths before it opens a volume. A volume is opened once only, in the
     /// mode that all its uses need.
-    pub(crate) fn written_place(&mut self, text: &OsStr) -> Place {
-        let place = self.place(text);
-        self.write_to(&place.image);
-        place
+    pub(crate) fn written_path(&mut self, text: &OsStr) -> ImagePath {
+        let image_path = self.image_path(text);
+        self.write_to(&image_path.image);
+        image_path
     }
 
     /// Announces that the command is going to write to this volume.
@@ -175,21 +175,27 @@ impl App {
     }
 
     /// Returns the status so far.
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> ExitStatus {
         self.status
     }
 
     /// Takes the exit code of another run of the command, which did the work and printed the
     /// messages.
     pub(crate) fn end_as(&mut self, code: u8) {
-        let ends = [Status::Success, Status::Failed, Status::Usage, Status::Refused, Status::Corrupt];
-        self.status = ends.into_iter().find(|status| status.code() == code).unwrap_or(Status::Failed);
+        let ends = [
+            ExitStatus::Success,
+            ExitStatus::Failed,
+            ExitStatus::Usage,
+            ExitStatus::Refused,
+            ExitStatus::Corrupt,
+        ];
+        self.status = ends.into_iter().find(|status| status.code() == code).unwrap_or(ExitStatus::Failed);
     }
 
-    /// Opens the volume of a place, once for all places in it. Reports a failure.
-    pub(crate) fn target(&mut self, place: &Place) -> Option<Target> {
-        let volume = self.volume(&place.image)?;
-        Some(Target { volume, place: place.clone() })
+    /// Opens the volume of an image path, once for all paths in it. Reports a failure.
+    pub(crate) fn target(&mut self, image_path: &ImagePath) -> Option<Target> {
+        let volume = self.volume(&image_path.image)?;
+        Some(Target { volume, image_path: image_path.clone() })
     }
 
     /// Opens a volume, or returns it if it is open. Reports a failure.
@@ -220,13 +226,13 @@ impl App {
 
     /// Returns the user and group names of a volume, before it is opened for writing: a command
     /// line with an unknown name changes nothing. Reports a failure.
-    pub(crate) fn names_of(&mut self, image: &Image) -> Option<Names> {
+    pub(crate) fn names_of(&mut self, image: &Image) -> Option<IdNames> {
         if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
             // An earlier command of a script may have changed them.
-            return Some(Names::read(&volume.volume.superuser()));
+            return Some(IdNames::read(&volume.volume.superuser()));
         }
         match open(image, false, &self.opening) {
-            Ok(volume) => Some(Names::read(&volume.superuser())),
+            Ok(volume) => Some(IdNames::read(&volume.superuser())),
             Err(error) => {
                 self.refused(image, &error);
                 None
@@ -241,15 +247,15 @@ impl App {
             Some(format!("this is a disk with partitions; name one of them: {names}"))
         };
         let is_no_volume = error.kind() == ErrorKind::NotExt && self.opening.superblock.is_none();
-        match is_no_volume.then(|| disk().or_else(|| wrapping::of(image))).flatten() {
-            Some(what) => self.fail_at(Status::Refused, image, &what),
+        match is_no_volume.then(|| disk().or_else(|| container_format::advice(image))).flatten() {
+            Some(what) => self.fail_at(ExitStatus::Refused, image, &what),
             None => {
                 match image.outer() {
                     Some(outer) => {
                         let file = escape(outer.file.as_os_str().as_bytes());
                         let hint = format!("{outer} is a part of an image and has no parts itself");
                         self.fail_at(
-                            Status::Failed,
+                            ExitStatus::Failed,
                             image,
                             format_args!("{hint}; {file}@OFFSET names any byte"),
                         );
@@ -277,45 +283,45 @@ impl App {
     }
 
     /// Records a status that the output has told of already.
-    pub(crate) fn found(&mut self, status: Status) {
+    pub(crate) fn found(&mut self, status: ExitStatus) {
         self.status = self.status.max(status);
     }
 
-    /// Reports an error of the library at `place`.
-    pub(crate) fn error(&mut self, place: impl Display, error: &extern4::Error) {
-        self.fail_at(status_of(error.kind()), place, reason(error));
+    /// Reports an error of the library about `name`.
+    pub(crate) fn error(&mut self, name: impl Display, error: &extern4::Error) {
+        self.fail_at(status_of(error.kind()), name, reason(error));
     }
 
-    /// Reports an error of the library at an attribute of `place`.
-    pub(crate) fn error_about(&mut self, place: impl Display, attribute: &str, error: &extern4::Error) {
-        self.fail_at(status_of(error.kind()), place, format_args!("{attribute}: {}", reason(error)));
+    /// Reports an error of the library about an attribute of `name`.
+    pub(crate) fn error_about(&mut self, name: impl Display, attribute: &str, error: &extern4::Error) {
+        self.fail_at(status_of(error.kind()), name, format_args!("{attribute}: {}", reason(error)));
     }
 
-    /// Reports an error of the ext4 crate at `place`.
-    pub(crate) fn ext4_error(&mut self, place: impl Display, error: &extern4_ext4::Error) {
+    /// Reports an error of the ext4 crate about `name`.
+    pub(crate) fn ext4_error(&mut self, name: impl Display, error: &extern4_ext4::Error) {
         use extern4_ext4::Error as E;
         let status = match error {
-            E::Corrupt(_) => Status::Corrupt,
-            E::NotExt(_) | E::Unsupported(_) => Status::Refused,
-            _ => Status::Failed,
+            E::Corrupt(_) => ExitStatus::Corrupt,
+            E::NotExt(_) | E::Unsupported(_) => ExitStatus::Refused,
+            _ => ExitStatus::Failed,
         };
-        self.fail_at(status, &place, error);
+        self.fail_at(status, &name, error);
     }
 
     /// Reports a failure that is no error of the library.
-    pub(crate) fn fail(&mut self, status: Status, message: impl Display) {
+    pub(crate) fn fail(&mut self, status: ExitStatus, message: impl Display) {
         self.status = self.status.max(status);
         self.say(message);
     }
 
-    /// Reports a failure at `place` that is no error of the library.
-    pub(crate) fn fail_at(&mut self, status: Status, place: impl Display, reason: impl Display) {
-        self.fail(status, format_args!("{}: {reason}", quoted(place)));
+    /// Reports a failure about `name` that is no error of the library.
+    pub(crate) fn fail_at(&mut self, status: ExitStatus, name: impl Display, reason: impl Display) {
+        self.fail(status, format_args!("{}: {reason}", quoted(name)));
     }
 
-    /// Prints a message about `place` to standard error that is no failure.
-    pub(crate) fn note_at(&self, place: impl Display, message: impl Display) {
-        self.say(format_args!("{}: {message}", quoted(place)));
+    /// Prints a message about `name` to standard error that is no failure.
+    pub(crate) fn note_at(&self, name: impl Display, message: impl Display) {
+        self.say(format_args!("{}: {message}", quoted(name)));
     }
 
     /// Prints a message to standard error that is no failure.
@@ -401,15 +407,15 @@ fn blames_superblock(error: &extern4::Error) -> bool {
     }
 }
 
-fn status_of(kind: ErrorKind) -> Status {
+fn status_of(kind: ErrorKind) -> ExitStatus {
     match kind {
-        ErrorKind::NotExt | ErrorKind::Unsupported => Status::Refused,
-        ErrorKind::Corrupt => Status::Corrupt,
-        _ => Status::Failed,
+        ErrorKind::NotExt | ErrorKind::Unsupported => ExitStatus::Refused,
+        ErrorKind::Corrupt => ExitStatus::Corrupt,
+        _ => ExitStatus::Failed,
     }
 }
 
-/// Returns the reason of an error, without the operation and the place: the message names these
+/// Returns the reason of an error, without the operation and the path: the message names these
 /// already.
 fn reason(error: &extern4::Error) -> String {
     let Some(cause) = error.source() else {
@@ -458,20 +464,20 @@ impl Opened {
 
     /// Returns the image's own user and group names. They are read as the superuser: a user that
     /// can read the image may know them.
-    pub(crate) fn names(&self) -> &Names {
-        self.names.get_or_init(|| Names::read(&self.volume.superuser()))
+    pub(crate) fn names(&self) -> &IdNames {
+        self.names.get_or_init(|| IdNames::read(&self.volume.superuser()))
     }
 
     /// Returns a path of this volume as a message writes it.
-    pub(crate) fn place(&self, path: &Path) -> Place {
-        Place { image: self.image.clone(), path: path.to_owned() }
+    pub(crate) fn image_path(&self, path: &Path) -> ImagePath {
+        ImagePath { image: self.image.clone(), path: path.to_owned() }
     }
 }
 
 impl Target {
     /// Returns the path inside the volume.
     pub(crate) fn path(&self) -> &Path {
-        &self.place.path
+        &self.image_path.path
     }
 
     /// Returns the caller's view.
@@ -480,7 +486,7 @@ impl Target {
     }
 }
 
-/// How paths are printed: alone where all places are in one volume, or behind their image where
+/// How paths are printed: alone where all are in one volume, or behind their image where
 /// there are several volumes.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
@@ -490,9 +496,9 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Returns the form for the output of a command about `places`.
-    pub(crate) fn new<'a>(places: impl IntoIterator<Item = &'a Place>) -> Self {
-        let mut images = places.into_iter().map(|place| &place.image);
+    /// Returns the form for the output of a command about `image_paths`.
+    pub(crate) fn new<'a>(image_paths: impl IntoIterator<Item = &'a ImagePath>) -> Self {
+        let mut images = image_paths.into_iter().map(|image_path| &image_path.image);
         let first = images.next();
         let with_image = images.any(|image| Some(image) != first);
         Self { with_image, terminal: io::stdout().is_terminal() }

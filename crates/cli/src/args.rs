@@ -11,9 +11,9 @@ use crate::cmd;
 /// The address of the guide.
 pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
 
-const PLACES: &str = concat!(
+const IMAGE_PATHS: &str = concat!(
     "\
-A place in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2 \
+A file in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2 \
 and IMAGE@1M:/PATH in the volume that starts 1 MiB into the image. Where an image's own name holds ':', '#' or '@', \
 the longest name that exists is taken.
 
@@ -27,7 +27,7 @@ Guide: ",
 
 /// Look into ext2, ext3 and ext4 images and devices, and change them, without mounting them.
 #[derive(Parser)]
-#[command(name = "extern4", version, after_long_help = PLACES, disable_help_subcommand = true)]
+#[command(name = "extern4", version, after_long_help = IMAGE_PATHS, disable_help_subcommand = true)]
 pub(crate) struct Args {
     /// See the volume as this user, group and further groups: UID:GID[,GID...] (default: as root)
     #[arg(long = "as", value_name = "UID:GID[,GID...]", value_parser = caller, global = true)]
@@ -169,8 +169,8 @@ commands! {
     Du = "du" => du;
     /// Show the free space of volumes
     Df = "df" => df;
-    /// Show what it takes to look at everything below a place: hits and misses of every cache; or
-    /// what a mount has done
+    /// Show what it takes to look at everything below a directory: hits and misses of every cache;
+    /// or what a mount has done
     Stats = "stats" => stats;
     /// Show what happens in a mount, live
     Top = "top" => top;

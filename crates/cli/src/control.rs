@@ -18,6 +18,7 @@
 //! members may be added to an answer without a new version. The answer to a request that fails has
 //! a member `error`.
 
+pub(crate) mod activity;
 pub(crate) mod client;
 pub(crate) mod holders;
 mod http;
@@ -27,7 +28,6 @@ pub(crate) mod mounts;
 pub(crate) mod report;
 mod responder;
 mod socket;
-pub(crate) mod table;
 pub(crate) mod waiting;
 pub(crate) mod writing;
 
@@ -46,7 +46,7 @@ use self::report::{Report, error_line};
 use self::responder::{Responder, Service};
 use self::socket::Socket;
 use self::waiting::Waiting;
-use crate::place::Image;
+use crate::image_path::Image;
 
 /// The name and version of the protocol, with which a request begins.
 const PROTOCOL: &str = "extern4/1";
@@ -61,7 +61,7 @@ pub(crate) struct Served {
     pub(crate) server: Arc<Server>,
     /// The volume.
     pub(crate) volume: Volume,
-    /// The place of the volume, for people.
+    /// The name of the image, for people.
     pub(crate) image: String,
     /// The settings of the mount.
     pub(crate) setting: Setting,

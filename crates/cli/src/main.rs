@@ -12,19 +12,20 @@ mod args;
 mod blockmap;
 mod cmd;
 mod color;
+mod container_format;
 mod control;
-mod helper;
+mod counters;
+mod exit_status;
+mod id_names;
+mod image_path;
+mod kernel_copy;
 mod mode_change;
+mod mount_helper;
 mod mount_table;
-mod names;
-mod place;
-mod raw;
-mod report;
-mod resolve;
+mod output;
 mod standard_input;
-mod status;
+mod targets;
 mod text;
-mod wrapping;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ use extern4_measure::json;
 
 use crate::app::{App, Opening, host_reason, message_of, try_help};
 use crate::args::Args;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 use crate::text::escape;
 
 /// `bench` counts allocations.
@@ -44,16 +45,16 @@ static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocation
 
 fn main() -> ExitCode {
     cmd::mount::outlive_size_limit();
-    let args = match helper::read(std::env::args_os()) {
-        helper::Line::Run(line) => match Args::try_parse_from(line) {
+    let args = match mount_helper::read(std::env::args_os()) {
+        mount_helper::Line::Run(line) => match Args::try_parse_from(line) {
             Ok(args) => args,
             Err(says) => return explain(&says),
         },
-        helper::Line::Fake => return ExitCode::SUCCESS,
+        mount_helper::Line::Fake => return ExitCode::SUCCESS,
     };
     let mut app = App::new(args.command.name(), args.cred(), args.opening.clone());
     if let Some(option) = args.useless_option() {
-        app.fail(Status::Usage, format_args!("{option} has no effect on {}", args.command.name()));
+        app.fail(ExitStatus::Usage, format_args!("{option} has no effect on {}", args.command.name()));
         return ExitCode::from(app.status().code());
     }
     let done = args.command.run(&mut app);
@@ -72,14 +73,14 @@ fn explain(says: &clap::Error) -> ExitCode {
         let lines = usage_message(subcommand().as_deref(), error);
         let lines = lines.lines().map(|line| escape(line.as_bytes()).into_owned() + "\n");
         let _ = io::stderr().lock().write_all(lines.collect::<String>().as_bytes());
-        return ExitCode::from(Status::USAGE);
+        return ExitCode::from(ExitStatus::USAGE);
     }
     let printed = says.print().and_then(|()| io::stdout().flush());
     ExitCode::from(match printed {
         Err(error) if !says.use_stderr() => {
             unwritten(&error, &mut App::new("help", Cred::root(), Opening::default()))
         }
-        _ => u8::try_from(says.exit_code()).unwrap_or(Status::USAGE),
+        _ => u8::try_from(says.exit_code()).unwrap_or(ExitStatus::USAGE),
     })
 }
 
@@ -108,8 +109,8 @@ fn usage_message(command: Option<&str>, error: &str) -> String {
 /// Returns the exit code for a failure to write the output.
 fn unwritten(error: &io::Error, app: &mut App) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Status::CLOSED_PIPE;
+        return ExitStatus::CLOSED_PIPE;
     }
-    app.fail(Status::Failed, format_args!("cannot write: {}", host_reason(error)));
+    app.fail(ExitStatus::Failed, format_args!("cannot write: {}", host_reason(error)));
     app.status().code()
 }

@@ -9,14 +9,14 @@ use extern4::Volume;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::place::{Image, Part, same_file};
+use crate::image_path::{Image, Part, same_file};
 
 /// The end of the types of this program's mounts.
 const TYPE: &[u8] = b".extern4";
 
 /// A mount of this program.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct MountEntry {
     /// The directory of the mount.
     pub(crate) dir: PathBuf,
     /// The mounted image or block device.
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     owner: u32,
 }
 
-impl Entry {
+impl MountEntry {
     /// Returns all mounts, the latest last.
     pub(crate) fn all() -> io::Result<Vec<Self>> {
         Ok(Self::read(&std::fs::read("/proc/self/mountinfo")?))
@@ -136,8 +136,9 @@ mod tests {
 41 22 0:52 / /mnt/c rw - fuse.sshfs host: rw,user_id=0,group_id=0
 42 22 7:1 / /mnt/d rw shared:3 master:1 - fuseblk.extern4 /dev/loop1 rw,user_id=0,group_id=0
 ";
-        let entry = |dir: &str, source: &str, owner| Entry { dir: dir.into(), source: source.into(), owner };
+        let entry =
+            |dir: &str, source: &str, owner| MountEntry { dir: dir.into(), source: source.into(), owner };
         let expected = [entry("/mnt/a b", "/my\\disk.img#2", 1000), entry("/mnt/d", "/dev/loop1", 0)];
-        assert_eq!(Entry::read(table), expected);
+        assert_eq!(MountEntry::read(table), expected);
     }
 }

@@ -12,8 +12,8 @@ use clap::Subcommand;
 use extern4_measure::load::Done;
 
 use crate::app::{App, Opening};
+use crate::exit_status::ExitStatus;
 use crate::json::Object;
-use crate::status::Status;
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -34,7 +34,7 @@ enum What {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !matches!(args.what, Some(What::Walk(_))) && *app.opening() != Opening::default() {
-        app.fail(Status::Usage, "what is changed is a copy: --journal and --superblock are for walk");
+        app.fail(ExitStatus::Usage, "what is changed is a copy: --journal and --superblock are for walk");
         return Ok(());
     }
     match &args.what {

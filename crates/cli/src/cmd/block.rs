@@ -7,10 +7,10 @@ use std::io::{self, Write as _};
 use extern4_ext4::Ext4;
 
 use crate::app::App;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{Out, flush, out};
-use crate::status::Status;
+use crate::output::{Out, flush, out};
 use crate::text::escape;
 
 use owner::{Owner, Owners};
@@ -18,8 +18,8 @@ use owner::{Owner, Owners};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The volume
-    #[arg(value_name = "PLACE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// Blocks to look at
     #[arg(value_name = "BLOCK", required = true)]
     blocks: Vec<u64>,
@@ -35,15 +35,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(volume) = app.volume(&args.place.image) else { return Ok(()) };
+    let Some(volume) = app.volume(&args.image_path.image) else { return Ok(()) };
     let ext4 = volume.volume.ext4();
     let mut out = out();
     let blocks_count = ext4.superblock().blocks_count();
     let (blocks, outside): (Vec<u64>, Vec<u64>) =
         args.blocks.iter().partition(|block| **block < blocks_count);
     for block in outside {
-        let image = &args.place.image;
-        app.fail_at(Status::Failed, image, format_args!("there is no block {block}: it has {blocks_count}"));
+        let image = &args.image_path.image;
+        app.fail_at(
+            ExitStatus::Failed,
+            image,
+            format_args!("there is no block {block}: it has {blocks_count}"),
+        );
     }
     if args.raw {
         for block in blocks {
@@ -53,7 +57,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     let mut owners = Owners::of(&volume, &blocks);
     for error in owners.take_errors() {
-        app.ext4_error(&args.place.image, &error);
+        app.ext4_error(&args.image_path.image, &error);
     }
     for block in blocks {
         let owner = owners.owner(block);
@@ -80,7 +84,7 @@ fn contents(
     match ext4.cache().read(block) {
         Ok(buffer) => write(&buffer),
         Err(error) => {
-            app.ext4_error(&args.place.image, &error.into());
+            app.ext4_error(&args.image_path.image, &error.into());
             Ok(())
         }
     }
@@ -126,7 +130,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn json_line(args: &Args, block: u64, in_use: Option<bool>, owner: &Owner) -> String {
     json::line(|object| {
-        object.text("image", &args.place.image.to_string());
+        object.text("image", &args.image_path.image.to_string());
         object.raw("block", block);
         object.maybe("in_use", in_use);
         object.text("use", owner.word());

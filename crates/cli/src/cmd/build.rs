@@ -16,14 +16,14 @@ use self::source::Argument;
 use super::mkfs::{self, Failure};
 use super::tune::{Uuid, random, uuid};
 use crate::app::App;
-use crate::place::{Part, Place};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{ImagePath, Part};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The image file to make, or a device or partition to fill
-    #[arg(value_name = "OUT", value_parser = Place::parser())]
-    out: Place,
+    #[arg(value_name = "OUT", value_parser = ImagePath::parser())]
+    out: ImagePath,
     /// The trees to put into it, each over those before: a directory, a tar archive, - for an
     /// archive on standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
@@ -93,8 +93,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match build(args, app) {
         Ok(volume) if args.quiet => drop(volume),
         Ok(volume) => show(&volume)?,
-        Err(Failure::Usage(reason)) => app.fail(Status::Usage, reason),
-        Err(Failure::Failed(reason)) => app.fail(Status::Failed, reason),
+        Err(Failure::Usage(reason)) => app.fail(ExitStatus::Usage, reason),
+        Err(Failure::Failed(reason)) => app.fail(ExitStatus::Failed, reason),
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
     }
 }
 
-/// The kind of place that the volume goes to.
+/// The kind of file that the volume goes to.
 enum Out {
     /// A new file.
     File,

@@ -6,8 +6,8 @@ use std::io::{self, Write as _};
 use extern4::{File, Span, SpanKind};
 
 use crate::app::{App, Target};
-use crate::place::Place;
-use crate::raw::Raw;
+use crate::image_path::ImagePath;
+use crate::kernel_copy::KernelCopy;
 
 /// Bytes read at a time: few enough to stay in a core's own cache until they are written.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -15,28 +15,28 @@ const CHUNK_BYTES: usize = 256 << 10;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to write
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    write(&args.places, app)
+    write(&args.image_paths, app)
 }
 
 /// Writes files to standard output.
-pub(crate) fn write(places: &[Place], app: &mut App) -> io::Result<()> {
+pub(crate) fn write(image_paths: &[ImagePath], app: &mut App) -> io::Result<()> {
     // The output goes straight to the descriptor: `Stdout` would search all of it for line feeds.
     let mut output =
         Output { out: HostFile::from(rustix::io::dup(io::stdout())?), buffer: vec![0; CHUNK_BYTES] };
-    for place in places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         match target.session().open(target.path()) {
             Ok(file) => match output.file(&file, &target) {
                 Ok(()) => {}
-                Err(Failure::Volume(error)) => app.error(place, &error),
+                Err(Failure::Volume(error)) => app.error(image_path, &error),
                 Err(Failure::Output(error)) => return Err(error),
             },
-            Err(error) => app.error(place, &error),
+            Err(error) => app.error(image_path, &error),
         }
     }
     Ok(())
@@ -67,14 +67,16 @@ struct Output {
 
 impl Output {
     fn file(&mut self, file: &File, target: &Target) -> Result<(), Failure> {
-        let mut raw = Raw::new(&target.volume);
+        let mut kernel_copy = KernelCopy::new(&target.volume);
         let len = file.metadata().len();
         let mut at = 0;
         while at < len {
             let Some(span) = file.span_at(at)? else { break };
             let end = span.offset.saturating_add(span.len).clamp(at + 1, len);
-            match (span.kind, &mut raw) {
-                (SpanKind::Mapped { .. }, Some(raw)) => self.span(file, raw, &span, at, end)?,
+            match (span.kind, &mut kernel_copy) {
+                (SpanKind::Mapped { .. }, Some(kernel_copy)) => {
+                    self.span(file, kernel_copy, &span, at, end)?
+                }
                 _ => self.bytes(file, at, end)?,
             }
             at = end;
@@ -83,10 +85,17 @@ impl Output {
     }
 
     /// Writes data that the image holds unchanged, from `at` to `end`.
-    fn span(&mut self, file: &File, raw: &mut Raw, span: &Span, at: u64, end: u64) -> Result<(), Failure> {
+    fn span(
+        &mut self,
+        file: &File,
+        kernel_copy: &mut KernelCopy,
+        span: &Span,
+        at: u64,
+        end: u64,
+    ) -> Result<(), Failure> {
         let mut at = at;
         while at < end {
-            match raw.send(span, at, end - at, &self.out, None).map_err(io::Error::from)? {
+            match kernel_copy.send(span, at, end - at, &self.out, None).map_err(io::Error::from)? {
                 0 => return self.bytes(file, at, end),
                 sent => at += sent.min(end - at),
             }

@@ -8,17 +8,17 @@ use std::io::{self, Write as _};
 use extern4_ext4::check::{Fault, Options, Summary, check};
 
 use crate::app::App;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath};
 use crate::json;
-use crate::place::{Image, Place};
-use crate::report::{flush, out};
-use crate::status::Status;
+use crate::output::{flush, out};
 use crate::text::{counted, escape};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Volumes to check; nothing is ever changed in them
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Use this many threads (default: as many as there are cores)
     #[arg(short, long, default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -31,8 +31,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for place in &args.places {
-        volume(args, &place.image, app)?;
+    for image_path in &args.image_paths {
+        volume(args, &image_path.image, app)?;
     }
     Ok(())
 }
@@ -58,7 +58,7 @@ fn volume(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
             }
             flush(&mut out)?;
             if summary.faults > 0 {
-                app.found(Status::Corrupt);
+                app.found(ExitStatus::Corrupt);
             }
         }
         Err(error) => {

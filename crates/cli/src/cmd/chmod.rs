@@ -5,7 +5,7 @@ use std::io;
 
 use crate::app::App;
 use crate::mode_change::ModeChange;
-use crate::resolve::{change, written_places};
+use crate::targets::{change, written_paths};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -13,8 +13,8 @@ pub(crate) struct Args {
     #[arg(value_name = "MODE", value_parser = ModeChange::argument, allow_hyphen_values = true)]
     mode: ModeChange,
     /// Files to change
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Change everything below directories too; symbolic links are left alone
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -24,8 +24,8 @@ pub(crate) struct Args {
 const UMASK: u32 = 0o022;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for place in written_places(&args.places, app) {
-        let Some(target) = app.target(&place) else { continue };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(target) = app.target(&image_path) else { continue };
         change(&target, args.recursive, app, |session, path, found| {
             if found.is_symlink() {
                 return Ok(());

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::io;
 
 use crate::app::App;
-use crate::names::{Names, Who};
-use crate::place::{Image, Place};
-use crate::resolve::{change, followed, written_places};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::id_names::{IdNames, NameOrId};
+use crate::image_path::{Image, ImagePath};
+use crate::targets::{change, followed, written_paths};
 use crate::text::quoted;
 
 #[derive(clap::Args)]
@@ -18,8 +18,8 @@ pub(crate) struct Args {
     #[arg(value_name = "OWNER[:GROUP]", value_parser = wanted)]
     owner: Wanted,
     /// Files to change
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Change everything below directories too, symbolic links themselves included
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -34,8 +34,8 @@ pub(crate) struct Args {
 /// An owner and a group; `None` for the one that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
-    owner: Option<Who>,
-    group: Option<Who>,
+    owner: Option<NameOrId>,
+    group: Option<NameOrId>,
 }
 
 fn wanted(text: &str) -> Result<Wanted, String> {
@@ -47,17 +47,17 @@ fn wanted(text: &str) -> Result<Wanted, String> {
     Ok(Wanted { owner: who(owner)?, group: who(group)? })
 }
 
-fn who(text: &str) -> Result<Option<Who>, String> {
-    if text.is_empty() { Ok(None) } else { Who::parse(text).map(Some) }
+fn who(text: &str) -> Result<Option<NameOrId>, String> {
+    if text.is_empty() { Ok(None) } else { NameOrId::parse(text).map(Some) }
 }
 
 impl Wanted {
     fn has_names(&self) -> bool {
-        [&self.owner, &self.group].into_iter().flatten().any(Who::is_name)
+        [&self.owner, &self.group].into_iter().flatten().any(NameOrId::is_name)
     }
 
     /// Returns the numbers of the owner and the group in a volume. An unknown name is an error.
-    fn numbers(&self, names: &Names) -> Result<(Option<u32>, Option<u32>), String> {
+    fn numbers(&self, names: &IdNames) -> Result<(Option<u32>, Option<u32>), String> {
         let owner = self.owner.as_ref().map(|who| who.uid(names)).transpose()?;
         Ok((owner, self.group.as_ref().map(|who| who.gid(names)).transpose()?))
     }
@@ -65,30 +65,31 @@ impl Wanted {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Names first: if one is unknown, nothing is changed anywhere.
-    let places: Vec<Place> = args.places.iter().map(|text| app.place(text)).collect();
+    let image_paths: Vec<ImagePath> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
     let mut known: Vec<(Image, Option<u32>, Option<u32>)> = Vec::new();
-    for place in &places {
-        if known.iter().any(|(image, ..)| *image == place.image) {
+    for image_path in &image_paths {
+        if known.iter().any(|(image, ..)| *image == image_path.image) {
             continue;
         }
-        let names = if args.owner.has_names() { app.names_of(&place.image) } else { Some(Names::default()) };
+        let names =
+            if args.owner.has_names() { app.names_of(&image_path.image) } else { Some(IdNames::default()) };
         let Some(names) = names else { return Ok(()) };
         match args.owner.numbers(&names) {
-            Ok((owner, group)) => known.push((place.image.clone(), owner, group)),
+            Ok((owner, group)) => known.push((image_path.image.clone(), owner, group)),
             Err(message) => {
-                app.fail(Status::Failed, format_args!("{message} {}", quoted(&place.image)));
+                app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(&image_path.image)));
                 return Ok(());
             }
         }
     }
-    for place in written_places(&args.places, app) {
-        let Some((_, owner, group)) = known.iter().find(|(image, ..)| *image == place.image) else {
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some((_, owner, group)) = known.iter().find(|(image, ..)| *image == image_path.image) else {
             continue;
         };
-        let Some(target) = app.target(&place) else { continue };
+        let Some(target) = app.target(&image_path) else { continue };
         if args.no_dereference && !args.recursive {
             if let Err(error) = target.session().lchown(target.path(), *owner, *group) {
-                app.error(&place, &error);
+                app.error(&image_path, &error);
             }
             continue;
         }
@@ -105,17 +106,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, Who, wanted};
+    use super::{NameOrId, Wanted, wanted};
 
     #[test]
     fn owners_are_read() {
-        let check = |text: &str, owner: Option<Who>, group: Option<Who>| {
+        let check = |text: &str, owner: Option<NameOrId>, group: Option<NameOrId>| {
             assert_eq!(wanted(text), Ok(Wanted { owner, group }), "{text}");
         };
-        let name = |name: &str| Some(Who::Name(name.to_owned()));
-        check("0", Some(Who::Number(0)), None);
-        check("1000:50", Some(Who::Number(1000)), Some(Who::Number(50)));
-        check(":50", None, Some(Who::Number(50)));
+        let name = |name: &str| Some(NameOrId::Name(name.to_owned()));
+        check("0", Some(NameOrId::Number(0)), None);
+        check("1000:50", Some(NameOrId::Number(1000)), Some(NameOrId::Number(50)));
+        check(":50", None, Some(NameOrId::Number(50)));
         check("ann:staff", name("ann"), name("staff"));
         for text in ["", ":", "ann:", "4294967295", "0:4294967296"] {
             assert!(wanted(text).is_err(), "{text}");

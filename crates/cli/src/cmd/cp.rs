@@ -22,19 +22,19 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::app::{App, host_reason};
-use crate::place::{Place, same_file};
-use crate::resolve::own_name;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{ImagePath, same_file};
+use crate::targets::own_name;
 use crate::text::quoted;
 
-use copier::{Copier, Only, Spot};
+use copier::{Copier, HostDestination, Only};
 use into::{IntoVolume, Source};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files and directories to copy: in volumes or, for a destination in a volume, of the host
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<OsString>,
     /// Where to: a directory, or the name of the copy, of the host or in a volume
     #[arg(value_name = "DESTINATION", required = true)]
     destination: OsString,
@@ -62,7 +62,7 @@ impl Args {
 /// An operand: a file of the host, or one in a volume.
 enum Side {
     Host(PathBuf),
-    Volume(Place),
+    Volume(ImagePath),
 }
 
 /// The prefix of a path of the host in a script; the other paths of a script are in its volume.
@@ -74,60 +74,60 @@ fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
     if app.in_script() {
         let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
             Some(path) => Side::Host(PathBuf::from(OsStr::from_bytes(path))),
-            None => Side::Volume(app.place(text)),
+            None => Side::Volume(app.image_path(text)),
         };
-        return (args.places.iter().map(side).collect(), side(&args.destination));
+        return (args.sources.iter().map(side).collect(), side(&args.destination));
     }
-    let is_place = |text: &OsString| !Path::new(text).exists() && Place::is_one(text);
+    let is_image_path = |text: &OsString| !Path::new(text).exists() && ImagePath::is_one(text);
     let looks_like_one = args.destination.as_bytes().windows(2).any(|pair| pair == b":/")
         && !Path::new(&args.destination).exists()
-        && !args.places.iter().any(is_place);
-    if is_place(&args.destination) || looks_like_one {
+        && !args.sources.iter().any(is_image_path);
+    if is_image_path(&args.destination) || looks_like_one {
         let side = |text: &OsString| {
-            if is_place(text) { Side::Volume(Place::parse(text)) } else { Side::Host(text.into()) }
+            if is_image_path(text) { Side::Volume(ImagePath::parse(text)) } else { Side::Host(text.into()) }
         };
-        return (args.places.iter().map(side).collect(), Side::Volume(Place::parse(&args.destination)));
+        return (args.sources.iter().map(side).collect(), Side::Volume(ImagePath::parse(&args.destination)));
     }
-    let places = args.places.iter().map(|text| Side::Volume(Place::parse(text)));
-    (places.collect(), Side::Host(PathBuf::from(&args.destination)))
+    let image_paths = args.sources.iter().map(|text| Side::Volume(ImagePath::parse(text)));
+    (image_paths.collect(), Side::Host(PathBuf::from(&args.destination)))
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match sides(args, app) {
         (sources, Side::Volume(destination)) => into(args, &sources, &destination, app),
         (sources, Side::Host(destination)) => {
-            let mut places = Vec::new();
+            let mut image_paths = Vec::new();
             for source in sources {
                 match source {
-                    Side::Volume(place) => places.push(place),
+                    Side::Volume(image_path) => image_paths.push(image_path),
                     Side::Host(path) => {
                         let path = path.display();
-                        app.fail_at(Status::Failed, &path, "neither it nor its copy is in a volume");
+                        app.fail_at(ExitStatus::Failed, &path, "neither it nor its copy is in a volume");
                         return Ok(());
                     }
                 }
             }
-            out(args, &places, &destination, app);
+            out(args, &image_paths, &destination, app);
         }
     }
     Ok(())
 }
 
 /// Copies into a volume.
-fn into(args: &Args, sources: &[Side], destination: &Place, app: &mut App) {
+fn into(args: &Args, sources: &[Side], destination: &ImagePath, app: &mut App) {
     app.write_to(&destination.image);
     // All sources are opened before anything is written.
     let mut from = Vec::new();
     for source in sources {
         match source {
             Side::Host(path) => from.push(Source::Host(path.clone())),
-            Side::Volume(place) => from.extend(app.target(place).map(Source::Volume)),
+            Side::Volume(image_path) => from.extend(app.target(image_path).map(Source::Volume)),
         }
     }
     let Some(target) = app.target(destination) else { return };
     let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
     if sources.len() > 1 && !is_directory {
-        return app.fail_at(Status::Failed, destination, "not a directory");
+        return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
     let mut copy = IntoVolume::new(args, &target.volume);
     for from in &from {
@@ -137,46 +137,52 @@ fn into(args: &Args, sources: &[Side], destination: &Place, app: &mut App) {
 }
 
 /// Copies out of volumes.
-fn out(args: &Args, places: &[Place], destination: &Path, app: &mut App) {
-    if let Some(place) = places.iter().find(|place| same_file(&place.image.file, destination)) {
+fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App) {
+    if let Some(image_path) =
+        image_paths.iter().find(|image_path| same_file(&image_path.image.file, destination))
+    {
         return app.fail_at(
-            Status::Failed,
+            ExitStatus::Failed,
             destination.display(),
             format_args!(
                 "this is the image itself; its root is {}",
-                quoted(format_args!("{}:/", place.image))
+                quoted(format_args!("{}:/", image_path.image))
             ),
         );
     }
     let is_directory = destination.is_dir();
-    if places.len() > 1 && !is_directory {
-        return app.fail_at(Status::Failed, destination.display(), "not a directory");
+    if image_paths.len() > 1 && !is_directory {
+        return app.fail_at(ExitStatus::Failed, destination.display(), "not a directory");
     }
     let mut copier = Copier::new(args);
-    for place in places {
-        let Some(target) = app.target(place) else { continue };
-        match spot(place, destination, is_directory) {
-            Ok(spot) => copier.copy(&target, spot, app),
-            Err(error) => app.fail_at(Status::Failed, destination.display(), host_reason(&error)),
+    for image_path in image_paths {
+        let Some(target) = app.target(image_path) else { continue };
+        match host_destination(image_path, destination, is_directory) {
+            Ok(to) => copier.copy(&target, to, app),
+            Err(error) => app.fail_at(ExitStatus::Failed, destination.display(), host_reason(&error)),
         }
     }
     copier.finish(app);
 }
 
-/// Returns where a place goes: into the destination under its own name, or in the destination's
-/// stead.
-fn spot(place: &Place, destination: &Path, is_directory: bool) -> io::Result<Spot> {
+/// Returns where the copy of `image_path` goes: into the destination under its own name, or in the
+/// destination's stead.
+fn host_destination(
+    image_path: &ImagePath,
+    destination: &Path,
+    is_directory: bool,
+) -> io::Result<HostDestination> {
     if is_directory {
-        return Ok(match own_name(&place.path) {
-            Some(name) => Spot::inside(destination, name)?,
-            None => Spot::itself(destination)?,
+        return Ok(match own_name(&image_path.path) {
+            Some(name) => HostDestination::inside(destination, name)?,
+            None => HostDestination::itself(destination)?,
         });
     }
     let name = destination.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     if destination.exists() {
-        return Spot::existing(parent, name.to_owned(), destination);
+        return HostDestination::existing(parent, name.to_owned(), destination);
     }
     let only = if is_slashed(destination) {
         Only::Directories
@@ -185,9 +191,9 @@ fn spot(place: &Place, destination: &Path, is_directory: bool) -> io::Result<Spo
     } else {
         Only::Anything
     };
-    let mut spot = Spot::inside(parent, name.to_owned())?;
-    spot.only = only;
-    Ok(spot)
+    let mut to = HostDestination::inside(parent, name.to_owned())?;
+    to.only = only;
+    Ok(to)
 }
 
 /// Returns whether a path ends as only those of directories do.

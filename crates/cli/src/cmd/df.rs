@@ -5,17 +5,17 @@ use std::io::{self, Write as _};
 use extern4::StatFs;
 
 use crate::app::App;
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{flush, out};
+use crate::output::{flush, out};
 use crate::text::{human, units};
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// Volumes to show
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Show sizes with a unit, such as 1.5G
     #[arg(short, long)]
     human_readable: bool,
@@ -71,14 +71,14 @@ fn percent(used: u64, available: u64) -> Option<u64> {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut rows = Vec::new();
     let mut out = out();
-    for place in &args.places {
-        let Some(volume) = app.volume(&place.image) else { continue };
+    for image_path in &args.image_paths {
+        let Some(volume) = app.volume(&image_path.image) else { continue };
         match volume.volume.stat_fs() {
             Ok(found) if args.json => {
-                out.write_all(json_line(&place.image.to_string(), &found).as_bytes())?
+                out.write_all(json_line(&image_path.image.to_string(), &found).as_bytes())?
             }
-            Ok(found) => rows.push((place.image.to_string(), found)),
-            Err(error) => app.error(place, &error),
+            Ok(found) => rows.push((image_path.image.to_string(), found)),
+            Err(error) => app.error(image_path, &error),
         }
     }
     if !rows.is_empty() {

@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use extern4::{FileType, Metadata};
 
 use crate::app::{App, Opened, Shown, Target};
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{Out, flush, out};
+use crate::output::{Out, flush, out};
 use crate::text::{human, units};
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// Files and directories to sum up
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
-    /// Show only the sum of each place
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
+    /// Show only the sum of each path
     #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
     summarize: bool,
     /// Show sizes with a unit, such as 1.5M, instead of in units of 1024 bytes
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Show only what is at most this many directories deep; everything counts
     #[arg(short = 'd', long, value_name = "DEPTH")]
     max_depth: Option<usize>,
-    /// Show the sum of all places too
+    /// Show the sum of all paths too
     #[arg(short = 'c', long)]
     total: bool,
     /// Count the bytes in files, not the space they take
@@ -53,7 +53,7 @@ struct Level {
     bytes: u64,
 }
 
-/// Sums over all places of the command line.
+/// Sums over all paths of the command line.
 struct Du<'a> {
     args: &'a Args,
     shown: Shown,
@@ -62,18 +62,18 @@ struct Du<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let mut du = Du { args, shown: Shown::new(&args.places), out: out(), total_bytes: 0 };
+    let mut du = Du { args, shown: Shown::new(&args.image_paths), out: out(), total_bytes: 0 };
     let mut counted = Vec::new();
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
-        let at = match counted.iter().position(|(image, _)| *image == place.image) {
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
+        let at = match counted.iter().position(|(image, _)| *image == image_path.image) {
             Some(at) => at,
             None => {
-                counted.push((place.image.clone(), HashSet::new()));
+                counted.push((image_path.image.clone(), HashSet::new()));
                 counted.len() - 1
             }
         };
-        du.place(&target, &mut counted[at].1, app)?;
+        du.image_path(&target, &mut counted[at].1, app)?;
     }
     if args.total && !args.json {
         let size = du.size(du.total_bytes);
@@ -83,8 +83,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 impl Du<'_> {
-    /// Sums one place up. A file with several names counts once, at the first of them.
-    fn place(&mut self, target: &Target, counted: &mut HashSet<u64>, app: &mut App) -> io::Result<()> {
+    /// Sums one path up. A file with several names counts once, at the first of them.
+    fn image_path(&mut self, target: &Target, counted: &mut HashSet<u64>, app: &mut App) -> io::Result<()> {
         let mut levels: Vec<Level> = Vec::new();
         for entry in target.session().walk(target.path()).with_metadata() {
             let found = entry.and_then(|entry| entry.metadata().map(|metadata| (entry, metadata)));
@@ -93,7 +93,7 @@ impl Du<'_> {
                 Err(error) => {
                     flush(&mut self.out)?;
                     let path = error.path().unwrap_or(target.path()).to_owned();
-                    app.error(target.volume.place(&path), &error);
+                    app.error(target.volume.image_path(&path), &error);
                     continue;
                 }
             };

@@ -11,8 +11,8 @@ use extern4_build::NewFile;
 use extern4_tree::{Contents, Data, Entry, Kind, Piece, TarWriter, Time};
 
 use crate::app::{App, Target, host_reason};
-use crate::place::Place;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 
 /// The directory for files that a check finds without a name.
 const LOST_FOUND: &str = "lost+found";
@@ -22,8 +22,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The directory to write; the whole volume if an image is named alone
-    #[arg(value_name = "PLACE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE:/PATH", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// The archive to make, or - for standard output. It is compressed if its name ends in .zst or
     /// .tzst
     #[arg(short, long, value_name = "FILE")]
@@ -55,18 +55,18 @@ impl From<io::Error> for Failure {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(target) = app.target(&args.place) else { return Ok(()) };
+    let Some(target) = app.target(&args.image_path) else { return Ok(()) };
     match export(args, &target) {
         Ok(sockets) => {
             for path in sockets {
-                app.note_at(target.volume.place(&path), "an archive cannot have sockets; left out");
+                app.note_at(target.volume.image_path(&path), "an archive cannot have sockets; left out");
             }
         }
         Err(Failure::Volume(error)) => {
             let path = error.path().unwrap_or(target.path()).to_owned();
-            app.error(target.volume.place(&path), &error);
+            app.error(target.volume.image_path(&path), &error);
         }
-        Err(Failure::Archive(reason)) => app.fail_at(Status::Failed, args.output.display(), reason),
+        Err(Failure::Archive(reason)) => app.fail_at(ExitStatus::Failed, args.output.display(), reason),
     }
     Ok(())
 }

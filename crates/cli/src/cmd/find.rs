@@ -1,8 +1,8 @@
 //! `extern4 find`: searches a tree with the expressions of GNU `find`.
 //!
-//! The command line is GNU's: options, places, then an expression whose order matters. It is parsed
-//! by hand into an [`expr::Expr`], bound to each volume's user names, and evaluated for each entry
-//! of a walk. Attributes are read only for entries where a test asks for them.
+//! The command line is GNU's: options, image paths, then an expression whose order matters. It is
+//! parsed by hand into an [`expr::Expr`], bound to each volume's user names, and evaluated for each
+//! entry of a walk. Attributes are read only for entries where a test asks for them.
 
 mod action;
 mod eval;
@@ -20,9 +20,9 @@ use std::rc::Rc;
 use extern4::FileType;
 
 use crate::app::{App, Opened, Shown, Target, try_help};
-use crate::place::Place;
-use crate::report::{Out, flush, out};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::output::{Out, flush, out};
 use crate::text::ListTime;
 
 use eval::{Candidate, Flow};
@@ -40,17 +40,17 @@ Expressions, as in GNU find (N means exactly N, +N more and -N less):
   ( EXPR )  ! EXPR  -not EXPR  EXPR -a EXPR  EXPR -o EXPR  EXPR , EXPR
 
 REGEX is for the whole path, in the syntax of Emacs: \\( \\| \\) and * + ? are operators, and ( | ) { } are not.
-FILE is a path in the same volume, or a place in another.";
+FILE is a path in the same volume, or IMAGE:/PATH in another.";
 
 #[derive(clap::Args)]
-#[command(override_usage = "extern4 find [OPTIONS] PLACE... [EXPRESSION]", after_help = EXPRESSION)]
+#[command(override_usage = "extern4 find [OPTIONS] IMAGE:/PATH... [EXPRESSION]", after_help = EXPRESSION)]
 pub(crate) struct Args {
     /// Write one JSON object a line for each file that -print would print
     #[arg(long)]
     json: bool,
-    /// Places to search, and what to search for
+    /// Directories to search, and what to search for
     #[arg(
-        value_name = "PLACE... [EXPRESSION]",
+        value_name = "IMAGE:/PATH... [EXPRESSION]",
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     words: Vec<OsString>,
 }
 
-/// A search through one place.
+/// A search below one image path.
 struct Search<'a> {
     query: &'a Query,
     volume: Rc<Opened>,
@@ -73,10 +73,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Ok(query) => query,
         Err(error) => usage(app, &error),
     };
-    let shown = Shown::new(&query.places);
+    let shown = Shown::new(&query.image_paths);
     let mut out = out();
-    for place in &query.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &query.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         let query = match query.bind(&target, app) {
             Ok(query) => query,
             Err(Some(error)) => usage(app, &error),
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let search = Search {
             query: &query,
             volume: Rc::clone(&target.volume),
-            prefix: shown.prefix(&place.image),
+            prefix: shown.prefix(&image_path.image),
             terminal: shown.terminal,
             json: args.json || query.json,
             time: OnceCell::new(),
@@ -99,9 +99,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Ends the command as clap does: nothing has been searched yet.
 fn usage(app: &mut App, message: &str) -> ! {
-    app.fail(Status::Usage, message);
+    app.fail(ExitStatus::Usage, message);
     eprintln!("{}", try_help("find"));
-    std::process::exit(i32::from(Status::USAGE))
+    std::process::exit(i32::from(ExitStatus::USAGE))
 }
 
 impl Search<'_> {
@@ -158,16 +158,16 @@ impl Search<'_> {
     ) -> io::Result<()> {
         out.flush()?;
         let path = error.path().unwrap_or(target.path());
-        app.error(self.volume.place(path), error);
+        app.error(self.volume.image_path(path), error);
         Ok(())
     }
 }
 
-/// Returns the place that `-newer` or a similar test names: a path of the searched volume unless it
-/// names an image itself.
-fn reference(text: &OsString, target: &Target) -> Place {
-    if Place::is_one(text) {
-        return Place::parse(text);
+/// Returns the image path that `-newer` or a similar test names: a path of the searched volume
+/// unless it names an image itself.
+fn reference(text: &OsString, target: &Target) -> ImagePath {
+    if ImagePath::is_one(text) {
+        return ImagePath::parse(text);
     }
-    target.volume.place(&std::path::Path::new("/").join(text))
+    target.volume.image_path(&std::path::Path::new("/").join(text))
 }

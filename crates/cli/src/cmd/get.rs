@@ -3,15 +3,15 @@
 use std::io;
 
 use crate::app::App;
-use crate::place::Place;
+use crate::image_path::ImagePath;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The file to write
-    #[arg(value_name = "PLACE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE:/PATH", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    super::cat::write(std::slice::from_ref(&args.place), app)
+    super::cat::write(std::slice::from_ref(&args.image_path), app)
 }

@@ -8,16 +8,16 @@ use std::path::Path;
 use extern4::{Acl, AclKind, AclTag, Metadata};
 
 use crate::app::{App, Opened, Shown, Target};
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{Out, flush, out};
+use crate::output::{Out, flush, out};
 use crate::text::{Backslash, push_octal};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to show
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Show only the access ACL
     #[arg(short, long)]
     access: bool,
@@ -54,10 +54,10 @@ struct File<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.places);
+    let shown = Shown::new(&args.image_paths);
     let mut out = out();
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         if args.recursive {
             walk(args, &target, shown, &mut out, app)?;
         } else {
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut out)
 }
 
-/// Shows everything below a place except symbolic links, which have no ACLs.
+/// Shows everything below an image path except symbolic links, which have no ACLs.
 fn walk(args: &Args, target: &Target, shown: Shown, out: &mut Out, app: &mut App) -> io::Result<()> {
     let mut paths = Vec::new();
     for entry in target.session().walk(target.path()) {
@@ -76,7 +76,7 @@ fn walk(args: &Args, target: &Target, shown: Shown, out: &mut Out, app: &mut App
             Ok(entry) => paths.push(entry.path().to_owned()),
             Err(error) => {
                 let path = error.path().unwrap_or(target.path()).to_owned();
-                app.error(target.volume.place(&path), &error);
+                app.error(target.volume.image_path(&path), &error);
             }
         }
     }
@@ -98,7 +98,7 @@ fn one(
         Ok(file) => out.write_all(&file.text(args, shown)),
         Err(error) => {
             flush(out)?;
-            app.error(volume.place(path), &error);
+            app.error(volume.image_path(path), &error);
             Ok(())
         }
     }

@@ -12,10 +12,10 @@ use extern4::{Errno, Session, XattrNamespace};
 use regex_lite::Regex;
 
 use crate::app::{App, Opened, Shown, Target};
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{Out, flush, out};
-use crate::status::Status;
+use crate::output::{Out, flush, out};
 use crate::text::{Backslash, escape, push_octal};
 
 use encoding::Encoding;
@@ -24,8 +24,8 @@ use encoding::Encoding;
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// Files to show
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Show values too
     #[arg(short, long)]
     dump: bool,
@@ -73,10 +73,10 @@ fn pattern(text: &str) -> Result<Pattern, regex_lite::Error> {
 type Attributes = Vec<(OsString, Option<Vec<u8>>)>;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.places);
+    let shown = Shown::new(&args.image_paths);
     let mut out = out();
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         let follow = !args.no_dereference && !args.recursive;
         if args.recursive {
             for path in below(args, &target, app) {
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut out)
 }
 
-/// Returns the paths of everything below a place, sorted. Links are left out unless the command
-/// line asks for links themselves.
+/// Returns the paths of everything below an image path, sorted. Links are left out unless the
+/// command line asks for links themselves.
 fn below(args: &Args, target: &Target, app: &mut App) -> Vec<std::path::PathBuf> {
     let mut paths = Vec::new();
     for entry in target.session().walk(target.path()) {
@@ -103,7 +103,7 @@ fn below(args: &Args, target: &Target, app: &mut App) -> Vec<std::path::PathBuf>
             }
             Err(error) => {
                 let path = error.path().unwrap_or(target.path()).to_owned();
-                app.error(target.volume.place(&path), &error);
+                app.error(target.volume.image_path(&path), &error);
             }
         }
     }
@@ -124,7 +124,7 @@ fn one(
         Ok(found) => match &args.name {
             Some(name) if found.is_empty() => {
                 flush(out)?;
-                attribute_failed(&volume.place(path), name, None, app);
+                attribute_failed(&volume.image_path(path), name, None, app);
                 Ok(())
             }
             _ if args.json => out.write_all(json_line(volume, path, &found).as_bytes()),
@@ -137,10 +137,10 @@ fn one(
         },
         Err(error) => {
             flush(out)?;
-            let place = volume.place(path);
+            let image_path = volume.image_path(path);
             match &args.name {
-                Some(name) => attribute_failed(&place, name, Some(&error), app),
-                None => app.error(place, &error),
+                Some(name) => attribute_failed(&image_path, name, Some(&error), app),
+                None => app.error(image_path, &error),
             }
             Ok(())
         }
@@ -148,24 +148,33 @@ fn one(
 }
 
 /// Reports a failure at an attribute. Without an error, the attribute is missing.
-pub(super) fn attribute_failed(place: &Place, name: &OsStr, error: Option<&extern4::Error>, app: &mut App) {
+pub(super) fn attribute_failed(
+    image_path: &ImagePath,
+    name: &OsStr,
+    error: Option<&extern4::Error>,
+    app: &mut App,
+) {
     let name = escape(name.as_bytes());
     let Some(error) = error else {
-        return app.fail_at(Status::Failed, place, format_args!("{name}: No such attribute"));
+        return app.fail_at(ExitStatus::Failed, image_path, format_args!("{name}: No such attribute"));
     };
     match error.errno() {
-        Errno::ENODATA => app.fail_at(Status::Failed, place, format_args!("{name}: No such attribute")),
+        Errno::ENODATA => {
+            app.fail_at(ExitStatus::Failed, image_path, format_args!("{name}: No such attribute"))
+        }
         Errno::EOPNOTSUPP => {
             let known = "user., trusted., security. and system. are known";
             let reason = format_args!("{name}: there are no attributes of this kind: {known}");
-            app.fail_at(Status::Failed, place, reason);
+            app.fail_at(ExitStatus::Failed, image_path, reason);
         }
-        Errno::E2BIG => app.fail_at(Status::Failed, place, format_args!("{name}: the value is too long")),
+        Errno::E2BIG => {
+            app.fail_at(ExitStatus::Failed, image_path, format_args!("{name}: the value is too long"))
+        }
         Errno::EPERM | Errno::ENOSPC | Errno::EDQUOT | Errno::ERANGE | Errno::EINVAL => {
-            app.error_about(place, &name, error);
+            app.error_about(image_path, &name, error);
         }
         // The file itself cannot be reached.
-        _ => app.error(place, error),
+        _ => app.error(image_path, error),
     }
 }
 

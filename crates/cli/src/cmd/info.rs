@@ -11,15 +11,15 @@ use std::io::{self, Write as _};
 
 pub(crate) use self::facts::type_name;
 use crate::app::{App, Opened};
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{Out, flush, out};
+use crate::output::{Out, flush, out};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Volumes to describe; of a disk with partitions, those are listed
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// List the block groups too
     #[arg(short, long)]
     groups: bool,
@@ -30,19 +30,19 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut out = out();
-    for (index, place) in args.places.iter().enumerate() {
+    for (index, image_path) in args.image_paths.iter().enumerate() {
         if index > 0 && !args.json {
             out.write_all(b"\n")?;
         }
-        match app.try_volume(&place.image) {
+        match app.try_volume(&image_path.image) {
             Ok(opened) => volume(args, &opened, &mut out, app)?,
-            Err(error) => match disk::Disk::of(&place.image, error.kind()) {
+            Err(error) => match disk::Disk::of(&image_path.image, error.kind()) {
                 Some(disk) => {
                     out.write_all(if args.json { disk.json() } else { disk.people() }.as_bytes())?
                 }
                 None => {
                     flush(&mut out)?;
-                    app.refused(&place.image, &error);
+                    app.refused(&image_path.image, &error);
                 }
             },
         }

@@ -9,16 +9,16 @@ use extern4_ext4::Ext4;
 
 use crate::app::{App, Target};
 use crate::blockmap::{Piece, Use, pieces};
+use crate::image_path::ImagePath;
 use crate::json::{self, Object};
-use crate::place::Place;
-use crate::report::{flush, out};
+use crate::output::{flush, out};
 use crate::text::{full_time, octal_mode};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files whose inodes to show; with --number only their volumes count
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Show the inode of this number, also if it is reserved, deleted or one of the volume's own
     #[arg(short, long, value_name = "INODE")]
     number: Option<u32>,
@@ -29,15 +29,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut out = out();
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         let Some(ino) = number(args, &target, app) else { continue };
         let ext4 = target.volume.volume.ext4();
         let inode = match ext4.raw_inode(ino) {
             Ok(inode) => inode,
             Err(error) => {
                 flush(&mut out)?;
-                app.ext4_error(&place.image, &error);
+                app.ext4_error(&image_path.image, &error);
                 continue;
             }
         };
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         out.write_all(text.as_bytes())?;
         if let Err(error) = mapped {
             flush(&mut out)?;
-            app.ext4_error(place, &error);
+            app.ext4_error(image_path, &error);
         }
     }
     flush(&mut out)
@@ -60,7 +60,7 @@ fn number(args: &Args, target: &Target, app: &mut App) -> Option<u32> {
     match target.session().symlink_metadata(target.path()) {
         Ok(found) => u32::try_from(found.ino()).ok(),
         Err(error) => {
-            app.error(&target.place, &error);
+            app.error(&target.image_path, &error);
             None
         }
     }
@@ -146,7 +146,7 @@ fn line(piece: &Piece) -> String {
 
 fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
     json::line(|object| {
-        object.text("image", &target.place.image.to_string());
+        object.text("image", &target.image_path.image.to_string());
         object.raw("ino", inode.ino());
         if let Ok(at) = target.volume.volume.ext4().inode_position(inode.ino()) {
             object.raw("record_block", at.block);

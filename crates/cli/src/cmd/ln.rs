@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 
 use crate::app::{App, Target};
-use crate::place::Place;
-use crate::resolve::{Destination, Names, names, own_name, report_naming};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::targets::{Destination, NameRelation, name_relation, own_name, report_naming};
 use crate::text::quoted;
 
 #[derive(clap::Args)]
@@ -16,8 +16,8 @@ pub(crate) struct Args {
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<OsString>,
     /// The new name, or a directory to make links in
-    #[arg(value_name = "PLACE", required = true)]
-    place: OsString,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_path: OsString,
     /// Make symbolic links
     #[arg(short, long)]
     symbolic: bool,
@@ -27,33 +27,45 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let to = app.written_place(&args.place);
-    let sources: Vec<Place> =
-        if args.symbolic { Vec::new() } else { args.targets.iter().map(|text| app.place(text)).collect() };
-    if let Some(place) = sources.iter().find(|place| !place.image.is(&to.image)) {
-        app.fail_at(Status::Failed, place, format_args!("is in another volume than {}", quoted(&to)));
+    let to = app.written_path(&args.image_path);
+    let sources: Vec<ImagePath> = if args.symbolic {
+        Vec::new()
+    } else {
+        args.targets.iter().map(|text| app.image_path(text)).collect()
+    };
+    if let Some(image_path) = sources.iter().find(|image_path| !image_path.image.is(&to.image)) {
+        app.fail_at(
+            ExitStatus::Failed,
+            image_path,
+            format_args!("is in another volume than {}", quoted(&to)),
+        );
         return Ok(());
     }
     let Some(target) = app.target(&to) else { return Ok(()) };
     let Some(destination) = Destination::new(&target, args.targets.len(), app) else { return Ok(()) };
     for (index, text) in args.targets.iter().enumerate() {
         let source = sources.get(index);
-        let Some(new) = destination.of(own_name(source.map_or(Path::new(text), |place| &place.path))) else {
-            app.fail_at(Status::Failed, &to, "the link needs a name");
+        let Some(new) =
+            destination.of(own_name(source.map_or(Path::new(text), |image_path| &image_path.path)))
+        else {
+            app.fail_at(ExitStatus::Failed, &to, "the link needs a name");
             continue;
         };
-        if let Some(place) = source.filter(|_| args.force)
-            && names(target.session(), &place.path, &new) == Names::Same
+        if let Some(image_path) = source.filter(|_| args.force)
+            && name_relation(target.session(), &image_path.path, &new) == NameRelation::SameName
         {
-            let to = target.volume.place(&new);
-            app.fail(Status::Failed, format_args!("{} and {} are the same file", quoted(place), quoted(to)));
+            let to = target.volume.image_path(&new);
+            app.fail(
+                ExitStatus::Failed,
+                format_args!("{} and {} are the same file", quoted(image_path), quoted(to)),
+            );
             continue;
         }
         let made = link(args, &target, source, text, &new);
         if let Err(error) = made {
             match source {
-                Some(place) => report_naming(&target, place, &new, &error, app),
-                None => app.error(target.volume.place(&new), &error),
+                Some(image_path) => report_naming(&target, image_path, &new, &error, app),
+                None => app.error(target.volume.image_path(&new), &error),
             }
         }
     }
@@ -63,13 +75,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn link(
     args: &Args,
     target: &Target,
-    source: Option<&Place>,
+    source: Option<&ImagePath>,
     text: &OsString,
     new: &Path,
 ) -> extern4::Result<()> {
     let session = target.session();
     let make = |new: &Path| match source {
-        Some(place) => session.hard_link(&place.path, new),
+        Some(image_path) => session.hard_link(&image_path.path, new),
         None => session.symlink(text, new),
     };
     if !args.force {

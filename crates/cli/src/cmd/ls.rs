@@ -13,10 +13,10 @@ use extern4::FileType;
 
 use crate::app::{App, Opened, Shown, Target};
 use crate::color::{Colors, When};
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::report::{Out, flush, out};
-use crate::status::Status;
+use crate::output::{Out, flush, out};
 use crate::text::{columns, human, units};
 
 use entry::Entry;
@@ -24,9 +24,9 @@ use entry::Entry;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// Places to list
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    /// Files and directories to list
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Show type, permissions, links, owner, group, size and time
     #[arg(short)]
     long: bool,
@@ -91,7 +91,7 @@ struct Listing<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.places);
+    let shown = Shown::new(&args.image_paths);
     let mut listing = Listing {
         args,
         colors: if args.json { None } else { Colors::new(args.color) },
@@ -104,16 +104,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let mut directories = Vec::new();
     let mut files: Vec<(Target, Entry)> = Vec::new();
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         match listing.argument(&target) {
             Ok(entry) if entry.kind == FileType::Directory && !args.directory => directories.push(target),
             Ok(entry) => files.push((target, entry)),
-            Err(error) => app.error(place, &error),
+            Err(error) => app.error(image_path, &error),
         }
     }
     listing.files(files, app)?;
-    let headings = args.places.len() > 1 || args.recursive;
+    let headings = args.image_paths.len() > 1 || args.recursive;
     for target in directories {
         listing.tree(&target.volume, target.path(), headings, app)?;
     }
@@ -144,7 +144,7 @@ impl Listing<'_> {
             Some(metadata) => metadata,
             None => session.symlink_metadata(path)?,
         };
-        let name = self.shown.path(&target.place.image, path);
+        let name = self.shown.path(&target.image_path.image, path);
         Ok(Entry::new(OsStr::from_bytes(&name).to_owned(), path.to_owned(), metadata))
     }
 
@@ -153,7 +153,7 @@ impl Listing<'_> {
         let mut rest = files.into_iter().peekable();
         while let Some((target, entry)) = rest.next() {
             let mut entries = vec![entry];
-            let same = |next: &(Target, Entry)| next.0.place.image == target.place.image;
+            let same = |next: &(Target, Entry)| next.0.image_path.image == target.image_path.image;
             while let Some((_, entry)) = rest.next_if(same) {
                 entries.push(entry);
             }
@@ -172,14 +172,18 @@ impl Listing<'_> {
         while let Some((path, ino)) = pending.pop() {
             if ino.is_some_and(|ino: u64| !seen.insert(ino)) {
                 flush(&mut self.out)?;
-                app.fail_at(Status::Corrupt, volume.place(&path), "directory is in another place too");
+                app.fail_at(
+                    ExitStatus::Corrupt,
+                    volume.image_path(&path),
+                    "directory is in another place too",
+                );
                 continue;
             }
             let entries = match self.read(volume, &path) {
                 Ok(entries) => entries,
                 Err(error) => {
                     flush(&mut self.out)?;
-                    app.error(volume.place(&path), &error);
+                    app.error(volume.image_path(&path), &error);
                     continue;
                 }
             };
@@ -261,7 +265,7 @@ impl Listing<'_> {
         for entry in entries {
             if let Some(error) = &entry.error {
                 flush(&mut self.out)?;
-                app.error(volume.place(&entry.path), error);
+                app.error(volume.image_path(&entry.path), error);
             }
         }
         if self.args.json {

@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 
 use crate::app::{App, host_reason};
 use crate::args::GUIDE;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     let written = std::fs::create_dir_all(dir).and_then(|()| write_pages(command, dir));
     if let Err(error) = written {
-        app.fail_at(Status::Failed, dir.display(), host_reason(&error));
+        app.fail_at(ExitStatus::Failed, dir.display(), host_reason(&error));
     }
     Ok(())
 }

@@ -5,13 +5,13 @@ use std::io;
 
 use crate::app::{App, Target};
 use crate::mode_change::ModeChange;
-use crate::resolve::written_places;
+use crate::targets::written_paths;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directories to make
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Make the directories above too, and do not mind those that are there
     #[arg(short, long)]
     parents: bool,
@@ -21,10 +21,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for place in written_places(&args.places, app) {
-        let Some(target) = app.target(&place) else { continue };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(target) = app.target(&image_path) else { continue };
         if let Err(error) = make(args, &target) {
-            app.error(&place, &error);
+            app.error(&image_path, &error);
         }
     }
     Ok(())

@@ -17,8 +17,8 @@ use self::extended::{Extended, JournalOptions};
 use self::size::Size;
 use super::tune::{Uuid, random, uuid};
 use crate::app::{App, host_reason, part};
-use crate::place::{Image, Part, Place};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath, Part};
 
 /// Bytes at the start of a device that tell whether it holds something.
 const HEAD_BYTES: u64 = 128 << 10;
@@ -26,8 +26,8 @@ const HEAD_BYTES: u64 = 128 << 10;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to make the volume: a file, which is made if it is not there, a device or a partition
-    #[arg(value_name = "IMAGE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// The size, with K, M, G or T; a plain number counts blocks with -b, and KiB without it.
     /// Without a size, the volume fills the file or device
     #[arg(value_name = "SIZE", value_parser = size::parse)]
@@ -101,19 +101,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let image = &args.place.image;
-    if args.place.path.as_os_str() != "/" {
-        app.fail_at(Status::Usage, &args.place, "name the image alone");
+    let image = &args.image_path.image;
+    if args.image_path.path.as_os_str() != "/" {
+        app.fail_at(ExitStatus::Usage, &args.image_path, "name the image alone");
         return Ok(());
     }
     let made = match make(args, image) {
         Ok(plan) => plan,
         Err(Failure::Usage(reason)) => {
-            app.fail(Status::Usage, reason);
+            app.fail(ExitStatus::Usage, reason);
             return Ok(());
         }
         Err(Failure::Failed(reason)) => {
-            app.fail_at(Status::Failed, image, reason);
+            app.fail_at(ExitStatus::Failed, image, reason);
             return Ok(());
         }
     };

@@ -30,9 +30,9 @@ use self::open::Opened;
 use self::options::{Options, Words};
 pub(crate) use self::signals::outlive_size_limit;
 use crate::app::{App, host_reason};
-use crate::mount_table::Entry;
-use crate::place::{Image, Place};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath};
+use crate::mount_table::MountEntry;
 use crate::text::escape;
 
 #[derive(clap::Args)]
@@ -61,8 +61,8 @@ pub(crate) struct Args {
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
-    #[arg(value_name = "IMAGE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// Where
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -113,12 +113,12 @@ impl Request {
         let mut options = Options::of(&lists);
         options.journal = options.journal.or_else(|| app.opening().journal.clone());
         options.superblock = options.superblock.or(app.opening().superblock.map(Backup::Block));
-        let Some(image) = options.image(&args.place.image) else {
-            app.fail_at(Status::Usage, &args.place, "it says already where the volume is");
+        let Some(image) = options.image(&args.image_path.image) else {
+            app.fail_at(ExitStatus::Usage, &args.image_path, "it says already where the volume is");
             return None;
         };
-        if args.place.path.as_os_str() != "/" {
-            app.fail_at(Status::Usage, &args.place, "name the image alone");
+        if args.image_path.path.as_os_str() != "/" {
+            app.fail_at(ExitStatus::Usage, &args.image_path, "name the image alone");
             return None;
         }
         if options.remount {
@@ -128,7 +128,7 @@ impl Request {
             return None;
         }
         if options.fsname.is_some() && options.fuseblk == Some(true) {
-            app.fail(Status::Usage, "fsname: the mount table names the block device of a fuseblk mount");
+            app.fail(ExitStatus::Usage, "fsname: the mount table names the block device of a fuseblk mount");
             return None;
         }
         let is_missing = options.nofail && !image.file.exists();
@@ -147,20 +147,23 @@ impl Host {
     /// Checks and makes the directory, and opens the listener, the log and the spare file
     /// descriptors.
     fn prepare(args: &Args, options: &Options, app: &mut App) -> io::Result<Option<Self>> {
-        if let Some(mount) = Entry::dead_at(&args.dir) {
-            app.fail_at(Status::Failed, args.dir.display(), open::dead(&mount));
+        if let Some(mount) = MountEntry::dead_at(&args.dir) {
+            app.fail_at(ExitStatus::Failed, args.dir.display(), open::dead(&mount));
             return Ok(None);
         }
         if let Some(mode) = options.mkdir
             && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
         {
-            app.fail_at(Status::Failed, args.dir.display(), host_reason(&error));
+            app.fail_at(ExitStatus::Failed, args.dir.display(), host_reason(&error));
             return Ok(None);
         }
         if let Some(parent) = args.with_parent
             && !end_with(parent)?
         {
-            app.fail(Status::Failed, format_args!("process {parent}, which was to be waited for, has ended"));
+            app.fail(
+                ExitStatus::Failed,
+                format_args!("process {parent}, which was to be waited for, has ended"),
+            );
             return Ok(None);
         }
         let Ok(metrics) = args.metrics.map(|address| serve_metrics(address, app)).transpose() else {
@@ -174,7 +177,7 @@ impl Host {
             Err(error) => {
                 let reason = host_reason(&error);
                 app.fail(
-                    Status::Failed,
+                    ExitStatus::Failed,
                     format_args!("too few file descriptors for a mount (ulimit -n): {reason}"),
                 );
                 Ok(None)
@@ -204,7 +207,7 @@ impl Made {
         app.warn_of(image, &volume);
         if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
             app.fail_at(
-                Status::Failed,
+                ExitStatus::Failed,
                 image,
                 format_args!("the volume has more than sizelimit={most} bytes"),
             );
@@ -225,7 +228,7 @@ impl Made {
             }
             Err(error) => {
                 let why = format!("cannot mount: {}", host_reason(&error));
-                app.fail_at(Status::Failed, args.dir.display(), why);
+                app.fail_at(ExitStatus::Failed, args.dir.display(), why);
                 if let Err(error) = close(&volume) {
                     app.error(&*image, &error);
                 }
@@ -247,14 +250,14 @@ fn end_with(parent: u32) -> io::Result<bool> {
 fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> {
     TcpListener::bind(address).map_err(|error| {
         let why = host_reason(&error);
-        app.fail_at(Status::Failed, address, format_args!("cannot serve metrics there: {why}"));
+        app.fail_at(ExitStatus::Failed, address, format_args!("cannot serve metrics there: {why}"));
     })
 }
 
 /// Starts the log at the destination that the command line names. Reports a failure.
 fn start_log(args: &Args, app: &mut App) -> bool {
     let Some(level) = log::level() else {
-        app.fail(Status::Usage, "EXTERN4_LOG is error, warn, info or debug");
+        app.fail(ExitStatus::Usage, "EXTERN4_LOG is error, warn, info or debug");
         return false;
     };
     let log = match &args.log {
@@ -265,7 +268,7 @@ fn start_log(args: &Args, app: &mut App) -> bool {
     if let Err(error) = log.start(level) {
         let file = args.log.as_deref().unwrap_or(Path::new("the system's log"));
         app.fail_at(
-            Status::Failed,
+            ExitStatus::Failed,
             file.display(),
             format_args!("cannot keep a log there: {}", host_reason(&error)),
         );

@@ -10,9 +10,9 @@ use std::path::Path;
 use extern4::Session;
 
 use crate::app::{App, host_reason};
-use crate::resolve::own_name;
+use crate::exit_status::ExitStatus;
 use crate::standard_input;
-use crate::status::Status;
+use crate::targets::own_name;
 
 /// Bytes read at a time. Contents no longer than this are written in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -22,15 +22,15 @@ pub(crate) struct Args {
     /// The file to replace or make. Owner, mode, ACL and extended attributes stay as they are, but
     /// for capabilities, and for set-id bits unless the caller may keep them; other names of the
     /// file keep the old contents
-    #[arg(value_name = "PLACE")]
-    place: OsString,
+    #[arg(value_name = "IMAGE:/PATH")]
+    image_path: OsString,
 }
 
 /// The side on which the command failed.
 enum Failure {
     Volume(extern4::Error),
     Input(io::Error),
-    /// The file at the place is not a regular file.
+    /// The file is not a regular file.
     Kind,
 }
 
@@ -41,9 +41,9 @@ impl From<extern4::Error> for Failure {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let place = app.written_place(&args.place);
-    if own_name(&place.path).is_none() {
-        app.fail_at(Status::Failed, &place, "the file needs a name");
+    let image_path = app.written_path(&args.image_path);
+    if own_name(&image_path.path).is_none() {
+        app.fail_at(ExitStatus::Failed, &image_path, "the file needs a name");
         return Ok(());
     }
     // The first piece is read before the volume is opened: a failing input changes nothing.
@@ -52,16 +52,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let done = match first {
         Err(error) => Err(Failure::Input(error)),
         Ok((len, mut input)) => {
-            let Some(target) = app.target(&place) else { return Ok(()) };
+            let Some(target) = app.target(&image_path) else { return Ok(()) };
             put(target.session(), target.path(), &mut input, &mut chunk, len)
         }
     };
     match done {
         Ok(()) => {}
-        Err(Failure::Volume(error)) => app.error(&place, &error),
-        Err(Failure::Kind) => app.fail_at(Status::Failed, &place, "is not a regular file"),
+        Err(Failure::Volume(error)) => app.error(&image_path, &error),
+        Err(Failure::Kind) => app.fail_at(ExitStatus::Failed, &image_path, "is not a regular file"),
         Err(Failure::Input(error)) => {
-            app.fail(Status::Failed, format_args!("standard input: {}", host_reason(&error)));
+            app.fail(ExitStatus::Failed, format_args!("standard input: {}", host_reason(&error)));
         }
     }
     Ok(())

@@ -3,23 +3,23 @@
 use std::io::{self, Write as _};
 
 use crate::app::{App, Opening, open};
+use crate::image_path::{Image, ImagePath};
 use crate::json;
-use crate::place::{Image, Place};
 use crate::text::counted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Volumes to recover; one that is clean is not touched
-    #[arg(value_name = "IMAGE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Write one JSON object a line for each volume
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for place in &args.places {
-        let image = &place.image;
+    for image_path in &args.image_paths {
+        let image = &image_path.image;
         match recover(image, app.opening()) {
             Ok(replayed) => io::stdout().write_all(report(args, image, replayed).as_bytes())?,
             Err(error) => app.refused(image, &error),

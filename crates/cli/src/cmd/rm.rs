@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use extern4::{Errno, Session};
 
 use crate::app::{App, Target};
-use crate::resolve::{own_name, written_places};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::targets::{own_name, written_paths};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to remove
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Remove directories with everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
@@ -38,11 +38,11 @@ struct Level {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for place in written_places(&args.places, app) {
-        let Some(target) = app.target(&place) else { continue };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(target) = app.target(&image_path) else { continue };
         let (session, path) = (target.session(), target.path());
         let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
-            app.fail_at(Status::Failed, &place, "a root or '.' or '..' is not removed");
+            app.fail_at(ExitStatus::Failed, &image_path, "a root or '.' or '..' is not removed");
             continue;
         };
         match session.symlink_metadata(path) {
@@ -50,19 +50,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 let parent = path.parent().unwrap_or(Path::new("/"));
                 match session.at(parent) {
                     Ok(parent) => tree(parent, name, &target, app),
-                    Err(error) => app.error(&place, &error),
+                    Err(error) => app.error(&image_path, &error),
                 }
             }
             Ok(found) if found.is_dir() => {
-                app.fail_at(Status::Failed, &place, "is a directory; remove it with -r");
+                app.fail_at(ExitStatus::Failed, &image_path, "is a directory; remove it with -r");
             }
             Ok(_) => {
                 if let Err(error) = session.remove_file(path) {
-                    app.error(&place, &error);
+                    app.error(&image_path, &error);
                 }
             }
             Err(error) if args.force && matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => {}
-            Err(error) => app.error(&place, &error),
+            Err(error) => app.error(&image_path, &error),
         }
     }
     Ok(())
@@ -75,7 +75,7 @@ fn tree(parent: Session, name: OsString, target: &Target, app: &mut App) {
     let mut levels: Vec<Level> = Vec::new();
     match enter(parent, name, target.path().to_owned()) {
         Ok(level) => levels.push(level),
-        Err(error) => app.error(&target.place, &error),
+        Err(error) => app.error(&target.image_path, &error),
     }
     while let Some(level) = levels.last_mut() {
         if let Some((name, is_directory)) = level.entries.pop() {
@@ -89,7 +89,7 @@ fn tree(parent: Session, name: OsString, target: &Target, app: &mut App) {
                 Ok(next) => levels.extend(next),
                 Err(error) => {
                     level.stays = true;
-                    app.error(target.volume.place(&path), &error);
+                    app.error(target.volume.image_path(&path), &error);
                 }
             }
             continue;
@@ -99,7 +99,7 @@ fn tree(parent: Session, name: OsString, target: &Target, app: &mut App) {
         let removed = stays
             || parent.remove_dir(&name).map_err(|error| (path, error)).map_or_else(
                 |(path, error)| {
-                    app.error(target.volume.place(&path), &error);
+                    app.error(target.volume.image_path(&path), &error);
                     true
                 },
                 |()| false,

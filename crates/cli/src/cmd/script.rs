@@ -1,7 +1,7 @@
 //! `extern4 script`: runs many changes of one volume in one go.
 //!
-//! A line is a command as on the command line, with paths of the volume for places. All lines are
-//! read before the first one runs, so a line that makes no sense changes nothing. All changes
+//! A line is a command as on the command line, with paths of the volume for image paths. All lines
+//! are read before the first one runs, so a line that makes no sense changes nothing. All changes
 //! become durable together, at the end. The first failure ends the script; the changes before it
 //! stay.
 
@@ -15,9 +15,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::{chmod, chown, cp, ln, mkdir, mv, rm, setfacl, setfattr, touch, truncate};
 use crate::app::{App, host_reason};
-use crate::place::Place;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 use crate::standard_input;
-use crate::status::Status;
 
 use words::words;
 
@@ -30,8 +30,8 @@ starts with # begins a comment. The first line that fails ends the script; what 
 #[command(after_help = LINES)]
 pub(crate) struct Args {
     /// The volume to change
-    #[arg(value_name = "IMAGE", value_parser = Place::parser())]
-    image: Place,
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
+    image: ImagePath,
     /// The script ('-' for standard input)
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let standard = file.as_os_str() == "-";
     let shown = if standard { "standard input".to_owned() } else { file.display().to_string() };
     if args.image.path.as_os_str() != "/" {
-        app.fail_at(Status::Usage, &args.image, "name the image alone: paths are in the script");
+        app.fail_at(ExitStatus::Usage, &args.image, "name the image alone: paths are in the script");
         return Ok(());
     }
     let mut text = Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         std::fs::read(file).map(|read| text = read)
     };
     if let Err(error) = read {
-        app.fail_at(Status::Failed, &shown, host_reason(&error));
+        app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
         return Ok(());
     }
     let image = &args.image.image;
@@ -102,10 +102,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         match parse(&mut grammar, line) {
             Ok(None) => {}
             Ok(Some(command)) => lines.push((index + 1, command)),
-            Err(message) => app.fail(Status::Usage, format_args!("{shown}:{}: {message}", index + 1)),
+            Err(message) => app.fail(ExitStatus::Usage, format_args!("{shown}:{}: {message}", index + 1)),
         }
     }
-    if app.status() != Status::Success {
+    if app.status() != ExitStatus::Success {
         return Ok(());
     }
     app.write_to(image);
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for (number, command) in lines {
         app.script_line(format!("{shown}:{number}: "));
         command.run(app)?;
-        if app.status() != Status::Success {
+        if app.status() != ExitStatus::Success {
             break;
         }
     }
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         if let Err(error) = opened.volume.sync() {
             app.error(image, &error);
         }
-        io::stdout().write_all(super::stats::text(&opened.volume.stats()).as_bytes())?;
+        io::stdout().write_all(crate::counters::text(&opened.volume.stats()).as_bytes())?;
     }
     Ok(())
 }

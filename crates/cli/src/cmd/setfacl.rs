@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use extern4::{Acl, AclEntry, AclKind, Metadata, Session};
 
 use crate::app::App;
-use crate::names::Names;
-use crate::place::{Image, Place};
-use crate::resolve::{change, written_places};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::id_names::IdNames;
+use crate::image_path::{Image, ImagePath};
+use crate::targets::{change, written_paths};
 use crate::text::quoted;
 
 use spec::{Bound, Spec};
@@ -22,8 +22,8 @@ use spec::{Bound, Spec};
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 pub(crate) struct Args {
     /// Files to change; with --restore, the directory that its paths start from
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Set these entries: [d:]u:NAME:rwx, g:NAME:rx, m::r, o::-, separated by commas
     #[arg(short, long, value_name = "ENTRIES", value_parser = Spec::with_rights, value_delimiter = ',', group = "what")]
     modify: Vec<Spec>,
@@ -73,31 +73,32 @@ impl From<extern4::Error> for Failure {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Some(file) = &args.restore {
-        restore::run(file, &args.places, app);
+        restore::run(file, &args.image_paths, app);
         return Ok(());
     }
     // Names first: if one is unknown, nothing is changed anywhere.
-    let places: Vec<Place> = args.places.iter().map(|text| app.place(text)).collect();
+    let image_paths: Vec<ImagePath> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
     let mut edits: Vec<Edit> = Vec::new();
-    for place in &places {
-        if edits.iter().any(|edit| edit.image == place.image) {
+    for image_path in &image_paths {
+        if edits.iter().any(|edit| edit.image == image_path.image) {
             continue;
         }
         let named = args.modify.iter().chain(&args.remove).any(Spec::has_name);
-        let Some(names) = (if named { app.names_of(&place.image) } else { Some(Names::default()) }) else {
+        let Some(names) = (if named { app.names_of(&image_path.image) } else { Some(IdNames::default()) })
+        else {
             return Ok(());
         };
-        match edit(args, &place.image, &names) {
+        match edit(args, &image_path.image, &names) {
             Ok(edit) => edits.push(edit),
             Err(message) => {
-                app.fail(Status::Failed, format_args!("{message} {}", quoted(&place.image)));
+                app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(&image_path.image)));
                 return Ok(());
             }
         }
     }
-    for place in written_places(&args.places, app) {
-        let Some(edit) = edits.iter().find(|edit| edit.image == place.image) else { continue };
-        let Some(target) = app.target(&place) else { continue };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(edit) = edits.iter().find(|edit| edit.image == image_path.image) else { continue };
+        let Some(target) = app.target(&image_path) else { continue };
         let mut senseless = Vec::new();
         change(&target, args.recursive, app, |session, path, found| {
             if found.is_symlink() {
@@ -113,13 +114,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
         });
         for (path, message) in senseless {
-            app.fail_at(Status::Failed, target.volume.place(&path), &message);
+            app.fail_at(ExitStatus::Failed, target.volume.image_path(&path), &message);
         }
     }
     Ok(())
 }
 
-fn edit(args: &Args, image: &Image, names: &Names) -> Result<Edit, String> {
+fn edit(args: &Args, image: &Image, names: &IdNames) -> Result<Edit, String> {
     let bind = |specs: &[Spec]| {
         specs.iter().map(|spec| spec.bind(args.default, names)).collect::<Result<Vec<_>, _>>()
     };

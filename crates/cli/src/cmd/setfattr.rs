@@ -10,17 +10,17 @@ use extern4::{Session, XattrFlags};
 use super::getfattr::attribute_failed;
 use super::getfattr::encoding::decode;
 use crate::app::{App, host_reason};
-use crate::resolve::{followed, written_places};
+use crate::exit_status::ExitStatus;
 use crate::standard_input;
-use crate::status::Status;
+use crate::targets::{followed, written_paths};
 use crate::text::unescape;
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, group = clap::ArgGroup::new("what").required(true))]
 pub(crate) struct Args {
     /// Files to change; with --restore, the directory that its paths start from
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Set the attribute of this name
     #[arg(short, long, group = "what")]
     name: Option<OsString>,
@@ -55,11 +55,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         restore(file, args, app);
         return Ok(());
     }
-    for place in written_places(&args.places, app) {
-        let Some(target) = app.target(&place) else { continue };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(target) = app.target(&image_path) else { continue };
         if let Err(error) = set(args, target.session(), target.path()) {
             let name = args.remove.as_deref().or(args.name.as_deref()).unwrap_or_default();
-            attribute_failed(&place, name, Some(&error), app);
+            attribute_failed(&image_path, name, Some(&error), app);
         }
     }
     Ok(())
@@ -82,8 +82,8 @@ struct Record {
 
 /// Restores attributes from `file`. It reads all of the file before it changes anything.
 fn restore(file: &Path, args: &Args, app: &mut App) {
-    if args.places.len() > 1 {
-        return app.fail(Status::Usage, "--restore takes one place, which the paths start from");
+    if args.image_paths.len() > 1 {
+        return app.fail(ExitStatus::Usage, "--restore takes one IMAGE:/PATH, which the paths start from");
     }
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
     let mut text = Vec::new();
@@ -93,19 +93,21 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
         std::fs::read(file).map(|read| text = read)
     };
     if let Err(error) = read {
-        return app.fail_at(Status::Failed, &shown, host_reason(&error));
+        return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
     }
     let records = match parse(&text) {
         Ok(records) => records,
-        Err((line, message)) => return app.fail(Status::Failed, format_args!("{shown}:{line}: {message}")),
+        Err((line, message)) => {
+            return app.fail(ExitStatus::Failed, format_args!("{shown}:{line}: {message}"));
+        }
     };
-    for place in written_places(&args.places, app) {
-        let Some(target) = app.target(&place) else { return };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(target) = app.target(&image_path) else { return };
         for record in &records {
             let path = target.path().join(&record.path);
             for (name, value) in &record.attributes {
                 if let Err(error) = target.session().lsetxattr(&path, name, value, XattrFlags::empty()) {
-                    attribute_failed(&target.volume.place(&path), name, Some(&error), app);
+                    attribute_failed(&target.volume.image_path(&path), name, Some(&error), app);
                 }
             }
         }

@@ -9,16 +9,16 @@ use std::path::Path;
 use extern4::{FileType, Metadata, Timespec};
 
 use crate::app::{App, Opened, Shown, Target};
+use crate::image_path::ImagePath;
 use crate::json::{self, Object};
-use crate::place::Place;
-use crate::report::{flush, out};
+use crate::output::{flush, out};
 use crate::text::{ModeText, escape, full_time, octal_mode, type_name};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to show
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     dereference: bool,
@@ -32,10 +32,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.places);
+    let shown = Shown::new(&args.image_paths);
     let mut out = out();
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         let session = target.session();
         let found = if args.dereference {
             session.metadata(target.path())
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(metadata) => out.write_all(&render(args, &target, shown, &metadata))?,
             Err(error) => {
                 flush(&mut out)?;
-                app.error(place, &error);
+                app.error(image_path, &error);
             }
         }
     }
@@ -59,7 +59,7 @@ fn render(args: &Args, target: &Target, shown: Shown, metadata: &Metadata) -> Ve
         return line.into_bytes();
     }
     let file = format::File {
-        name: shown.path(&target.place.image, target.path()),
+        name: shown.path(&target.image_path.image, target.path()),
         link: link_target(&target.volume, target.path(), metadata),
         names: target.volume.names(),
         metadata,
@@ -102,7 +102,7 @@ fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
         metadata.blocks(),
         metadata.blksize(),
         type_name(kind, metadata.len()),
-        target.place.image,
+        target.image_path.image,
         metadata.ino(),
         metadata.nlink(),
         octal_mode(metadata.mode()),

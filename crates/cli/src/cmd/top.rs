@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use self::keyboard::Keyboard;
 use crate::app::App;
+use crate::control::activity::{Activity, clock, open_files};
 use crate::control::client::{self, Error};
 use crate::control::holders::{self, Holder, holders};
 use crate::control::mounts::Mount;
 use crate::control::report::Report;
-use crate::control::table::{Activity, clock, open_files};
 use crate::json;
-use crate::report::{Out, flush, out};
+use crate::output::{Out, flush, out};
 use crate::text::escape;
 
 /// Lines of the screen other than those of the operations.

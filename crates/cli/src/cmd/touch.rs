@@ -8,13 +8,13 @@ use extern4::{Errno, OpenFlags, Session, SetTime, Timespec};
 use jiff::tz::TimeZone;
 
 use crate::app::App;
-use crate::resolve::{followed, written_places};
+use crate::targets::{followed, written_paths};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to touch
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// Do not make files that are not there
     #[arg(short = 'c', long)]
     no_create: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     date: Option<Timespec>,
     /// The times of this file instead of the present
-    #[arg(short, long, value_name = "PLACE", conflicts_with = "date")]
+    #[arg(short, long, value_name = "PATH", conflicts_with = "date")]
     reference: Option<OsString>,
     /// Set only the time of the last reading
     #[arg(short = 'a')]
@@ -66,18 +66,18 @@ fn calendar(text: &str) -> Option<Timespec> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let places = written_places(&args.places, app);
+    let image_paths = written_paths(&args.image_paths, app);
     let mut times = match args.date {
         Some(time) => (SetTime::At(time), SetTime::At(time)),
         None => (SetTime::Now, SetTime::Now),
     };
     if let Some(reference) = &args.reference {
-        let place = app.place(reference);
-        let Some(target) = app.target(&place) else { return Ok(()) };
+        let image_path = app.image_path(reference);
+        let Some(target) = app.target(&image_path) else { return Ok(()) };
         match target.session().metadata(target.path()) {
             Ok(found) => times = (SetTime::At(found.atime()), SetTime::At(found.mtime())),
             Err(error) => {
-                app.error(&place, &error);
+                app.error(&image_path, &error);
                 return Ok(());
             }
         }
@@ -86,10 +86,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let omitted = if args.access { &mut times.1 } else { &mut times.0 };
         *omitted = SetTime::Omit;
     }
-    for place in &places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         if let Err(error) = touch(target.session(), target.path(), args.no_create, times) {
-            app.error(place, &error);
+            app.error(image_path, &error);
         }
     }
     Ok(())

@@ -9,16 +9,16 @@ use extern4::{DirEntry, FileType};
 
 use crate::app::{App, Opened, Shown};
 use crate::color::{Colors, Look, When};
-use crate::place::Place;
-use crate::report::{Out, flush, out};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::output::{Out, flush, out};
 use crate::text::{counted, escape, escape_bytes};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directories to show
-    #[arg(value_name = "PLACE", required = true, value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
+    image_paths: Vec<ImagePath>,
     /// Show names that start with a dot too
     #[arg(short, long)]
     all: bool,
@@ -55,14 +55,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut tree = Tree {
         args,
         colors: Colors::new(args.color),
-        shown: Shown::new(&args.places),
+        shown: Shown::new(&args.image_paths),
         out: out(),
         directories: 0,
         files: 0,
         seen: HashSet::new(),
     };
-    for place in &args.places {
-        let Some(target) = app.target(place) else { continue };
+    for image_path in &args.image_paths {
+        let Some(target) = app.target(image_path) else { continue };
         tree.seen.clear();
         tree.start(&target.volume, target.path(), app)?;
     }
@@ -108,8 +108,8 @@ impl Tree<'_> {
         let first = self.seen.insert(entry.ino());
         if !first {
             flush(&mut self.out)?;
-            let place = volume.place(path);
-            app.fail_at(Status::Corrupt, &place, "directory is in another place too");
+            let image_path = volume.image_path(path);
+            app.fail_at(ExitStatus::Corrupt, &image_path, "directory is in another place too");
         }
         Ok(first)
     }
@@ -120,7 +120,7 @@ impl Tree<'_> {
             Ok(entries) => Ok(Some(Level { path, entries: entries.into_iter() })),
             Err(error) => {
                 flush(&mut self.out)?;
-                app.error(volume.place(&path), &error);
+                app.error(volume.image_path(&path), &error);
                 Ok(None)
             }
         }

@@ -7,14 +7,14 @@ use std::path::Path;
 use extern4::{Errno, OpenFlags, Session};
 
 use crate::app::App;
-use crate::place;
-use crate::resolve::written_places;
+use crate::image_path;
+use crate::targets::written_paths;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to change, which are made if they are not there
-    #[arg(value_name = "PLACE", required = true)]
-    places: Vec<OsString>,
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
     /// The size in bytes, or with K, M, G or T; with + or - before it, by how much
     #[arg(short, long, value_parser = size, allow_hyphen_values = true)]
     size: Size,
@@ -37,7 +37,7 @@ fn size(text: &str) -> Result<Size, String> {
         Some(b'-') => (Size::Shorter, &text[1..]),
         _ => (Size::Exactly, text),
     };
-    place::offset(number).map(size).ok_or_else(|| "write it as 4096, 16M or +1K".to_owned())
+    image_path::offset(number).map(size).ok_or_else(|| "write it as 4096, 16M or +1K".to_owned())
 }
 
 impl Size {
@@ -51,10 +51,10 @@ impl Size {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    for place in written_places(&args.places, app) {
-        let Some(target) = app.target(&place) else { continue };
+    for image_path in written_paths(&args.image_paths, app) {
+        let Some(target) = app.target(&image_path) else { continue };
         if let Err(error) = truncate(args, target.session(), target.path()) {
-            app.error(&place, &error);
+            app.error(&image_path, &error);
         }
     }
     Ok(())

@@ -11,15 +11,15 @@ use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_in
 use extern4_ext4::tune::{Tune, rename_journal_user};
 
 use crate::app::{App, open, part};
-use crate::place::{Image, Place};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath};
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 pub(crate) struct Args {
     /// The volume to change
-    #[arg(value_name = "IMAGE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// The label: 16 bytes at most
     #[arg(long, value_name = "TEXT", group = "what", value_parser = label)]
     label: Option<String>,
@@ -120,7 +120,7 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
         Ok(summary) => {
             let faults = summary.faults;
             let message = format!("{image}: its checksums are not rewritten: check finds {faults} faults");
-            app.fail(Status::Corrupt, message);
+            app.fail(ExitStatus::Corrupt, message);
             false
         }
         Err(error) => {
@@ -153,13 +153,13 @@ fn rewrite(image: &Image, app: &mut App) -> bool {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let image = &args.place.image;
-    if args.place.path.as_os_str() != "/" {
-        app.fail_at(Status::Usage, &args.place, "name the image alone");
+    let image = &args.image_path.image;
+    if args.image_path.path.as_os_str() != "/" {
+        app.fail_at(ExitStatus::Usage, &args.image_path, "name the image alone");
         return Ok(());
     }
     if !app.is_superuser() {
-        app.fail_at(Status::Failed, image, "only the superuser changes a volume as a whole");
+        app.fail_at(ExitStatus::Failed, image, "only the superuser changes a volume as a whole");
         return Ok(());
     }
     if args.rewrite && !prepare(args, image, app) {
@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Some(wanted) = tune.reserved_blocks.filter(|wanted| *wanted > blocks / 2) {
         let most = blocks / 2;
         app.fail_at(
-            Status::Failed,
+            ExitStatus::Failed,
             image,
             format_args!("{wanted} blocks cannot be reserved; half of them can, {most}"),
         );

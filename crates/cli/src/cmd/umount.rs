@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::app::{App, host_reason};
 use crate::control::mounts::is_dir;
 use crate::control::waiting::Listener;
-use crate::mount_table::Entry;
-use crate::place::Place;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::mount_table::MountEntry;
 use crate::text::escape;
 
 #[derive(clap::Args)]
@@ -23,11 +23,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for name in &args.mounts {
         match directories(name) {
             Ok(dirs) if dirs.is_empty() => {
-                app.fail_at(Status::Failed, name.display(), "not mounted by extern4");
+                app.fail_at(ExitStatus::Failed, name.display(), "not mounted by extern4");
             }
             Ok(dirs) => dirs.iter().for_each(|dir| unmount(dir, app)),
             Err(error) => {
-                app.fail_at(Status::Failed, name.display(), host_reason(&error));
+                app.fail_at(ExitStatus::Failed, name.display(), host_reason(&error));
             }
         }
     }
@@ -40,11 +40,11 @@ fn directories(name: &Path) -> io::Result<Vec<PathBuf>> {
     if is_dir(name) {
         return Ok(vec![name.to_owned()]);
     }
-    let place = Place::parse(name.as_os_str());
-    if place.path.as_os_str() != "/" {
+    let image_path = ImagePath::parse(name.as_os_str());
+    if image_path.path.as_os_str() != "/" {
         return Ok(Vec::new());
     }
-    let mut dirs: Vec<_> = Entry::of(&place.image)?.into_iter().map(|entry| entry.dir).collect();
+    let mut dirs: Vec<_> = MountEntry::of(&image_path.image)?.into_iter().map(|entry| entry.dir).collect();
     dirs.reverse();
     Ok(dirs)
 }
@@ -60,14 +60,18 @@ fn unmount(dir: &Path, app: &mut App) {
         Ok(true) => {
             if let Some(why) = listener.and_then(Listener::lost) {
                 let why = escape(why.as_bytes());
-                app.fail_at(Status::Failed, dir.display(), format_args!("not all is on the volume: {why}"));
+                app.fail_at(
+                    ExitStatus::Failed,
+                    dir.display(),
+                    format_args!("not all is on the volume: {why}"),
+                );
             }
         }
         Ok(false) => app.note_at(dir.display(), "the volume is mounted elsewhere, too"),
         // Source: `extern4_fuse::unmount`.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            app.fail_at(Status::Failed, dir.display(), "not mounted by extern4");
+            app.fail_at(ExitStatus::Failed, dir.display(), "not mounted by extern4");
         }
-        Err(error) => app.fail_at(Status::Failed, dir.display(), host_reason(&error)),
+        Err(error) => app.fail_at(ExitStatus::Failed, dir.display(), host_reason(&error)),
     }
 }

@@ -17,7 +17,7 @@ use super::mounts::{Mount, mount_of};
 use super::report::Report;
 use super::{REPORT, socket};
 use crate::app::host_reason;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 use crate::text::escape;
 
 /// The time limit for the whole exchange.
@@ -44,8 +44,8 @@ pub(crate) enum Error {
 
 impl Error {
     /// Returns the exit code for the error.
-    pub(crate) fn status(&self) -> Status {
-        if matches!(self, Self::NoMount) { Status::Refused } else { Status::Failed }
+    pub(crate) fn status(&self) -> ExitStatus {
+        if matches!(self, Self::NoMount) { ExitStatus::Refused } else { ExitStatus::Failed }
     }
 }
 

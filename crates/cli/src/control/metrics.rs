@@ -194,7 +194,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::stats::counters;
+    use crate::counters;
     use extern4::Stats;
     use extern4_fuse::{Histogram, Operation};
 
@@ -203,7 +203,7 @@ mod tests {
         let mut stats = Stats::default();
         stats.journal = Some(Default::default());
         stats.sharing = Some(Default::default());
-        let names: Vec<_> = counters(&stats).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = counters::of(&stats).into_iter().map(|(name, _)| name).collect();
         let described: Vec<_> = COUNTERS.iter().map(|(name, ..)| *name).collect();
         assert_eq!(names, described);
         for (name, _, help) in COUNTERS {

@@ -6,7 +6,7 @@ use extern4_fuse::{Histogram, Operation};
 use serde_json::Value;
 
 use super::{Journaling, Served};
-use crate::cmd::stats::counters;
+use crate::counters;
 use crate::json;
 
 /// The version of a report. A later one may have more members, but no other meanings of the same
@@ -41,7 +41,7 @@ pub(crate) struct Report {
 impl Report {
     /// Returns the report of the present state.
     pub(super) fn of(served: &Served) -> Self {
-        let counters = counters(&served.volume.stats());
+        let counters = counters::of(&served.volume.stats());
         Self {
             image: served.image.clone(),
             daemon: std::process::id(),

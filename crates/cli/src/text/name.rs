@@ -55,9 +55,9 @@ fn push_escape(text: &mut String, byte: u8) {
     }
 }
 
-/// Returns the name of a place in quotes, as GNU's tools write it in messages: `'a b'`, `"it's"`.
-pub(crate) fn quoted(place: impl Display) -> String {
-    let text = place.to_string();
+/// Returns a name in quotes, as GNU's tools write it in messages: `'a b'`, `"it's"`.
+pub(crate) fn quoted(name: impl Display) -> String {
+    let text = name.to_string();
     match text.contains('\'') {
         false => format!("'{text}'"),
         true if !text.contains(['"', '$', '`', '\\']) => format!("\"{text}\""),
@@ -75,7 +75,7 @@ pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
     if plain && name.contains(&b'\'') && !name.iter().any(|byte| matches!(byte, b'"' | b'$' | b'`' | b'\\')) {
         return Cow::Owned(format!("\"{}\"", String::from_utf8_lossy(name)));
     }
-    let mut quoted = Quoted { text: String::with_capacity(name.len() + 16), state: State::Outside };
+    let mut quoted = Quoted { text: String::with_capacity(name.len() + 16), state: QuoteState::Outside };
     quoted.literal("");
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -121,11 +121,11 @@ fn needs_quotes(name: &[u8]) -> bool {
 
 struct Quoted {
     text: String,
-    state: State,
+    state: QuoteState,
 }
 
 #[derive(PartialEq)]
-enum State {
+enum QuoteState {
     Outside,
     Single,
     Dollar,
@@ -133,23 +133,23 @@ enum State {
 
 impl Quoted {
     fn literal(&mut self, text: &str) {
-        if self.state != State::Single {
-            self.text.push_str(if self.state == State::Dollar { "''" } else { "'" });
-            self.state = State::Single;
+        if self.state != QuoteState::Single {
+            self.text.push_str(if self.state == QuoteState::Dollar { "''" } else { "'" });
+            self.state = QuoteState::Single;
         }
         self.text.push_str(if text == "'" { "'\\''" } else { text });
     }
 
     fn escaped(&mut self, byte: u8) {
-        if self.state != State::Dollar {
-            self.text.push_str(if self.state == State::Single { "'$'" } else { "$'" });
-            self.state = State::Dollar;
+        if self.state != QuoteState::Dollar {
+            self.text.push_str(if self.state == QuoteState::Single { "'$'" } else { "$'" });
+            self.state = QuoteState::Dollar;
         }
         push_escape(&mut self.text, byte);
     }
 
     fn finish(mut self) -> String {
-        if self.state != State::Outside {
+        if self.state != QuoteState::Outside {
             self.text.push('\'');
         }
         self.text
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn places_are_quoted_as_gnu_does() {
-        for (place, shown) in
+        for (name, shown) in
             [("disk.img:/a b", "'disk.img:/a b'"), ("it's", "\"it's\""), ("it's $1", r"'it'\''s $1'")]
         {
-            assert_eq!(quoted(place), shown);
+            assert_eq!(quoted(name), shown);
         }
     }
 

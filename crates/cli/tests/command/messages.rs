@@ -173,7 +173,11 @@ fn wrong_usage_has_the_form_of_all_messages() {
     let image = ground();
     for (args, reason, help) in [
         (&["ls", "--bogus"][..], "extern4: ls: unexpected argument '--bogus' found\n", "ls "),
-        (&["cat"], "extern4: cat: the following required arguments were not provided: <PLACE>...\n", "cat "),
+        (
+            &["cat"],
+            "extern4: cat: the following required arguments were not provided: <IMAGE:/PATH>...\n",
+            "cat ",
+        ),
         (&["mount", "-o", "no", "disk.img", "src"], "extern4: mount: invalid value 'no' for '-o", "mount "),
         (&["find", "disk.img", "-bogus"], "extern4: find: -bogus is not known\n", "find "),
         (&["bogus"], "extern4: unrecognized subcommand 'bogus'\n", ""),

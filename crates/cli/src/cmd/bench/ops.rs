@@ -17,9 +17,9 @@ use extern4_sync::allocations;
 
 use super::copy;
 use crate::app::{App, Opening, host_reason, open};
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath};
 use crate::json;
-use crate::place::{Image, Place};
-use crate::status::Status;
 use crate::text::counted;
 
 /// Operations between two checks of the time.
@@ -50,8 +50,8 @@ pub(super) enum Op {
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A volume, or a directory in it; a copy of the image is changed, never the image itself
-    #[arg(value_name = "PLACE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE:/PATH", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// The operation
     #[arg(long)]
     op: Op,
@@ -73,23 +73,23 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if app.refuses_opening("a copy of the image is measured") {
         return Ok(());
     }
-    let place = &args.place;
-    let copy = match copy(&place.image.file) {
+    let image_path = &args.image_path;
+    let copy = match copy(&image_path.image.file) {
         Ok(copy) => copy,
         Err(error) => {
             app.fail_at(
-                Status::Failed,
-                &place.image,
+                ExitStatus::Failed,
+                &image_path.image,
                 format_args!("cannot be copied: {}", host_reason(&error)),
             );
             return Ok(());
         }
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-    let volume = match open(&Image { file: path, part: place.image.part }, true, &Opening::default()) {
+    let volume = match open(&Image { file: path, part: image_path.image.part }, true, &Opening::default()) {
         Ok(volume) => volume,
         Err(error) => {
-            app.refused(&place.image, &error);
+            app.refused(&image_path.image, &error);
             return Ok(());
         }
     };
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             let text = if args.json { json(&done, args) } else { people(&done, args) };
             io::Write::write_all(&mut io::stdout(), text.as_bytes())?;
         }
-        Err(error) => app.error(place, &error),
+        Err(error) => app.error(image_path, &error),
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ fn copy(image: &Path) -> io::Result<File> {
 }
 
 fn measure(args: &Args, session: &Session) -> extern4::Result<Done> {
-    let base = session.at(&args.place.path)?;
+    let base = session.at(&args.image_path.path)?;
     let top = ".extern4-bench";
     base.create_dir(top)?;
     let mut workers = Vec::new();

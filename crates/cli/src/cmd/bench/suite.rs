@@ -37,8 +37,8 @@ use self::run::Suite;
 use self::side::Side;
 use crate::app::{App, Opening, host_reason, open};
 use crate::color::When;
-use crate::place::Place;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 use crate::text::escape;
 
 #[derive(clap::Args)]
@@ -50,8 +50,8 @@ pub(super) struct Args {
     /// room as the data of the image, and some 200 MiB for the writing measures. Where there is no
     /// room for it, only reading is measured. An image that is called walk or ops is written
     /// ./walk.
-    #[arg(value_name = "IMAGE", value_parser = Place::parser(), required = true)]
-    place: Option<Place>,
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser(), required = true)]
+    image_path: Option<ImagePath>,
     /// Seconds for each figure, of which there are up to 66 in a round
     #[arg(long, default_value_t = 0.1, value_parser = super::seconds)]
     seconds: f64,
@@ -111,22 +111,22 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(place) = &args.place else {
-        app.fail(Status::Usage, "name an image");
+    let Some(image_path) = &args.image_path else {
+        app.fail(ExitStatus::Usage, "name an image");
         return Ok(());
     };
-    if place.path.as_os_str() != "/" {
-        app.fail_at(Status::Usage, place, "name the image alone");
+    if image_path.path.as_os_str() != "/" {
+        app.fail_at(ExitStatus::Usage, image_path, "name the image alone");
         return Ok(());
     }
     if !app.is_superuser() {
-        app.fail(Status::Usage, "mounts are used by who runs this: --as is for walk and ops");
+        app.fail(ExitStatus::Usage, "mounts are used by who runs this: --as is for walk and ops");
         return Ok(());
     }
     if app.refuses_opening("a copy of the image is measured") {
         return Ok(());
     }
-    let image = &place.image;
+    let image = &image_path.image;
     let volume = match open(image, false, &Opening::default()) {
         Ok(volume) => volume,
         Err(error) => {
@@ -137,7 +137,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut suite = match Suite::new(args, image) {
         Ok(suite) => suite,
         Err(error) => {
-            app.fail_at(Status::Failed, image, host_reason(&error));
+            app.fail_at(ExitStatus::Failed, image, host_reason(&error));
             return Ok(());
         }
     };
@@ -149,11 +149,11 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match done {
         Ok(report) => write(&report, args),
         Err(Failure::Stopped) => {
-            app.fail_at(Status::Failed, image, "ended before all was measured");
+            app.fail_at(ExitStatus::Failed, image, "ended before all was measured");
             Ok(())
         }
         Err(Failure::Because(why)) => {
-            app.fail_at(Status::Failed, image, &why);
+            app.fail_at(ExitStatus::Failed, image, &why);
             Ok(())
         }
     }

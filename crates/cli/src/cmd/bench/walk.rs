@@ -8,16 +8,16 @@ use extern4_measure::load::{Done, Load, for_span};
 use extern4_sync::allocations;
 
 use crate::app::{App, Target};
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 use crate::json;
-use crate::place::Place;
-use crate::status::Status;
 use crate::text::counted;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The path
-    #[arg(value_name = "PLACE", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE:/PATH", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
     /// Threads that do it at once
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
@@ -49,24 +49,28 @@ struct Measured {
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Args { place, threads, seconds, missing, json } = args;
-    let Some(target) = app.target(place) else { return Ok(()) };
+    let Args { image_path, threads, seconds, missing, json } = args;
+    let Some(target) = app.target(image_path) else { return Ok(()) };
     // This look-up reads everything from the image before the time runs.
     match look_up(target.session(), target.path(), *missing) {
         Ok(true) => {}
         Ok(false) => {
-            app.fail_at(Status::Failed, place, "the file is there, and --missing says that it is not");
+            app.fail_at(
+                ExitStatus::Failed,
+                image_path,
+                "the file is there, and --missing says that it is not",
+            );
             return Ok(());
         }
         Err(error) => {
-            app.error(place, &error);
+            app.error(image_path, &error);
             return Ok(());
         }
     }
     let measured = match walk(&target, *threads, *missing, Duration::from_secs_f64(*seconds)) {
         Ok(measured) => measured,
         Err(error) => {
-            app.error(place, &error);
+            app.error(image_path, &error);
             return Ok(());
         }
     };

@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::app::{App, Opened, host_reason};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 use crate::text::{counted, quoted};
 
 const ACCESS: &str = AclKind::Access.xattr_name();
@@ -98,7 +98,7 @@ impl Lost {
                 host_reason(error),
             );
             if self.failed {
-                app.fail(Status::Failed, message);
+                app.fail(ExitStatus::Failed, message);
             } else {
                 app.note(format_args!("warning: {message}"));
             }

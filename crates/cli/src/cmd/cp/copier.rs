@@ -11,9 +11,9 @@ use extern4::{AclKind, DirEntry, FileType, Metadata};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
 
 use crate::app::{App, Opened, Target, host_reason};
-use crate::place::Image;
-use crate::raw::Raw;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::Image;
+use crate::kernel_copy::KernelCopy;
 use crate::text::escape;
 
 use super::Args;
@@ -24,7 +24,7 @@ use super::progress::Progress;
 use super::tree::{self, Tree};
 
 /// The destination of a copy.
-pub(super) struct Spot {
+pub(super) struct HostDestination {
     base: Rc<OwnedFd>,
     /// The name of the copy there; `None` if the directory itself takes the place of the directory
     /// that is copied.
@@ -58,7 +58,7 @@ impl Only {
     }
 }
 
-impl Spot {
+impl HostDestination {
     /// Returns the destination `name` in `directory`.
     pub(super) fn inside(directory: &Path, name: OsString) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -91,14 +91,14 @@ pub(super) struct Copier<'a> {
     buffer: Vec<u8>,
     sources: Vec<Source>,
     /// Files with several names, by source and inode number there, and their copies.
-    links: Links<(usize, u64), tree::Id, tree::Spot>,
+    links: Links<(usize, u64), tree::Id, tree::RelativePath>,
 }
 
 /// A volume that files are copied from.
 struct Source {
     image: Image,
     /// The image file, for data that stands in it unchanged.
-    raw: Option<Raw>,
+    kernel_copy: Option<KernelCopy>,
 }
 
 /// A directory that the copy is filling. It gets its attributes when the copy leaves it.
@@ -120,7 +120,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies one file or tree.
-    pub(super) fn copy(&mut self, target: &Target, spot: Spot, app: &mut App) {
+    pub(super) fn copy(&mut self, target: &Target, destination: HostDestination, app: &mut App) {
         self.progress.expect(target, self.args.recursive());
         let session = target.session();
         let found = if self.args.recursive() {
@@ -129,24 +129,28 @@ impl<'a> Copier<'a> {
             session.metadata(target.path())
         };
         match found {
-            Err(error) => self.say(|| app.error(&target.place, &error)),
+            Err(error) => self.say(|| app.error(&target.image_path, &error)),
             Ok(found) if found.is_dir() && !self.args.recursive() => {
-                self.say(|| app.fail_at(Status::Failed, &target.place, "is a directory; copy it with -r"));
+                self.say(|| {
+                    app.fail_at(ExitStatus::Failed, &target.image_path, "is a directory; copy it with -r")
+                });
             }
             Ok(found) => {
-                if let Some(why) = spot.only.refusal(&found) {
-                    let to =
-                        spot.name.as_ref().map_or_else(|| spot.path.clone(), |name| spot.path.join(name));
-                    return self.say(|| app.fail_at(Status::Failed, to.display(), why));
+                if let Some(why) = destination.only.refusal(&found) {
+                    let to = destination
+                        .name
+                        .as_ref()
+                        .map_or_else(|| destination.path.clone(), |name| destination.path.join(name));
+                    return self.say(|| app.fail_at(ExitStatus::Failed, to.display(), why));
                 }
-                let keep = self.keep(&spot);
-                if let Some(path) = spot.existing.as_deref().filter(|_| found.is_file()) {
+                let keep = self.keep(&destination);
+                if let Some(path) = destination.existing.as_deref().filter(|_| found.is_file()) {
                     let copied = self.write_existing(target, &found, path, keep);
                     self.outcome(copied, &target.volume, target.path(), path, app);
                 } else if found.is_dir() {
-                    self.directory(target, spot, keep, app);
+                    self.directory(target, destination, keep, app);
                 } else {
-                    self.single(target, &found, spot, keep, app);
+                    self.single(target, &found, destination, keep, app);
                 }
             }
         }
@@ -162,8 +166,8 @@ impl<'a> Copier<'a> {
         self.progress.suspend(say)
     }
 
-    fn keep(&self, spot: &Spot) -> Keep {
-        let inherited = fgetxattr(&*spot.base, AclKind::Default.xattr_name(), &mut [0_u8; 0][..]);
+    fn keep(&self, destination: &HostDestination) -> Keep {
+        let inherited = fgetxattr(&*destination.base, AclKind::Default.xattr_name(), &mut [0_u8; 0][..]);
         Keep {
             attributes: self.args.preserve || self.args.archive,
             xattrs: self.args.archive,
@@ -193,34 +197,44 @@ impl<'a> Copier<'a> {
         named(target, found).keep(&to, keep, &mut self.lost)
     }
 
-    fn single(&mut self, target: &Target, found: &Metadata, spot: Spot, keep: Keep, app: &mut App) {
-        let Some(name) = spot.name else {
-            let place = &target.place;
-            return self.say(|| app.fail_at(Status::Failed, place, "not a directory"));
+    fn single(
+        &mut self,
+        target: &Target,
+        found: &Metadata,
+        destination: HostDestination,
+        keep: Keep,
+        app: &mut App,
+    ) {
+        let Some(name) = destination.name else {
+            let image_path = &target.image_path;
+            return self.say(|| app.fail_at(ExitStatus::Failed, image_path, "not a directory"));
         };
-        let mut tree = Tree::new(spot.base);
+        let mut tree = Tree::new(destination.base);
         let copied = self.file(&named(target, found), &name, &mut tree, keep);
-        self.outcome(copied, &target.volume, target.path(), &spot.path.join(name), app);
+        self.outcome(copied, &target.volume, target.path(), &destination.path.join(name), app);
     }
 
-    fn directory(&mut self, target: &Target, spot: Spot, keep: Keep, app: &mut App) {
-        let mut tree = Tree::new(Rc::clone(&spot.base));
+    fn directory(&mut self, target: &Target, destination: HostDestination, keep: Keep, app: &mut App) {
+        let mut tree = Tree::new(Rc::clone(&destination.base));
         let mut pending: Vec<Pending> = Vec::new();
         let mut walk = target.session().walk(target.path()).with_metadata();
-        let top = spot.name.as_ref().map_or_else(|| spot.path.clone(), |name| spot.path.join(name));
+        let top = destination
+            .name
+            .as_ref()
+            .map_or_else(|| destination.path.clone(), |name| destination.path.join(name));
         while let Some(entry) = walk.next() {
             let found = entry.and_then(|entry| entry.metadata().map(|found| (entry, found)));
             let (entry, metadata) = match found {
                 Ok(found) => found,
                 Err(error) => {
                     let path = error.path().unwrap_or(target.path()).to_owned();
-                    self.say(|| app.error(target.volume.place(&path), &error));
+                    self.say(|| app.error(target.volume.image_path(&path), &error));
                     continue;
                 }
             };
             let depth = entry.depth();
             self.leave(target, &mut tree, &mut pending, depth, keep, app);
-            let name = if depth == 0 { spot.name.as_deref() } else { Some(entry.file_name()) };
+            let name = if depth == 0 { destination.name.as_deref() } else { Some(entry.file_name()) };
             let copied = if metadata.is_dir() {
                 match self.enter(name, &metadata, &mut tree, keep) {
                     Ok(made) => {
@@ -333,7 +347,7 @@ impl<'a> Copier<'a> {
             }
         }
         if linked && let Some(copy) = tree.find(name)? {
-            self.links.add(id, copy, tree.spot(name));
+            self.links.add(id, copy, tree.relative_path(name));
         }
         self.progress.file();
         Ok(())
@@ -375,7 +389,7 @@ impl<'a> Copier<'a> {
     fn source(&mut self, volume: &Opened) -> usize {
         let at = self.sources.iter().position(|source| source.image == volume.image);
         at.unwrap_or_else(|| {
-            self.sources.push(Source { image: volume.image.clone(), raw: Raw::new(volume) });
+            self.sources.push(Source { image: volume.image.clone(), kernel_copy: KernelCopy::new(volume) });
             self.sources.len() - 1
         })
     }
@@ -389,16 +403,16 @@ impl<'a> Copier<'a> {
     ) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let source = self.source(volume);
-        let mut raw = self.sources[source].raw.take();
+        let mut kernel_copy = self.sources[source].kernel_copy.take();
         let progress = &self.progress;
         let copied = copy(Contents {
             from,
-            raw: raw.as_mut(),
+            kernel_copy: kernel_copy.as_mut(),
             to,
             buffer: &mut buffer,
             copied: &mut |bytes| progress.bytes(bytes),
         });
-        self.sources[source].raw = raw;
+        self.sources[source].kernel_copy = kernel_copy;
         self.buffer = buffer;
         copied
     }
@@ -406,14 +420,16 @@ impl<'a> Copier<'a> {
     fn outcome(&self, copied: Result<(), Error>, volume: &Opened, from: &Path, to: &Path, app: &mut App) {
         match copied {
             Ok(()) => {}
-            Err(Error::Volume(error)) => self.say(|| app.error(volume.place(from), &error)),
+            Err(Error::Volume(error)) => self.say(|| app.error(volume.image_path(from), &error)),
             Err(Error::Map) => {
-                let place = volume.place(from);
-                self.say(|| app.fail_at(Status::Corrupt, &place, "its block map does not go forward"));
+                let image_path = volume.image_path(from);
+                self.say(|| {
+                    app.fail_at(ExitStatus::Corrupt, &image_path, "its block map does not go forward")
+                });
             }
             Err(Error::Host(error)) => {
                 let to = escape(std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str())).into_owned();
-                self.say(|| app.fail_at(Status::Failed, &to, host_reason(&error)));
+                self.say(|| app.fail_at(ExitStatus::Failed, &to, host_reason(&error)));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use extern4::{Span, SpanKind};
 
-use crate::raw::Raw;
+use crate::kernel_copy::KernelCopy;
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Contents<'a> {
     /// The file in the volume.
     pub(super) from: &'a extern4::File,
     /// The image, if the data stands in it unchanged.
-    pub(super) raw: Option<&'a mut Raw>,
+    pub(super) kernel_copy: Option<&'a mut KernelCopy>,
     /// The copy, empty.
     pub(super) to: &'a File,
     /// The buffer for reading.
@@ -81,8 +81,8 @@ impl Contents<'_> {
     }
 
     fn span(&mut self, span: &Span, mut offset: u64, end: u64) -> Result<(), Error> {
-        while let Some(raw) = self.raw.as_mut().filter(|_| offset < end) {
-            let sent = raw.send(span, offset, end - offset, self.to, Some(offset));
+        while let Some(kernel_copy) = self.kernel_copy.as_mut().filter(|_| offset < end) {
+            let sent = kernel_copy.send(span, offset, end - offset, self.to, Some(offset));
             match sent.map_err(std::io::Error::from)?.min(end - offset) {
                 0 => break,
                 sent => {

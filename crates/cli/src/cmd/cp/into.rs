@@ -12,9 +12,9 @@ use std::rc::Rc;
 use extern4::{Acl, AclKind, Attributes, Errno, FileType, NewKind, OpenFlags, Session, SetTime, XattrFlags};
 
 use crate::app::{App, Opened, Target, host_reason};
-use crate::place::{Image, Place};
-use crate::resolve::own_name;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath};
+use crate::targets::own_name;
 use crate::text::escape;
 
 use super::ahead;
@@ -78,7 +78,7 @@ pub(super) struct IntoVolume<'a> {
 }
 
 /// The destination of a copy.
-struct Spot<'a> {
+struct VolumeDestination<'a> {
     directory: &'a Session,
     name: &'a OsStr,
     /// The path in the volume.
@@ -131,7 +131,7 @@ impl<'a> IntoVolume<'a> {
 
     /// Copies one file, or a directory with everything below it, to `destination`; into
     /// `destination` if that is a directory.
-    pub(super) fn copy(&mut self, from: &Source, destination: &Place, app: &mut App) {
+    pub(super) fn copy(&mut self, from: &Source, destination: &ImagePath, app: &mut App) {
         let (path, shown) = match from {
             Source::Host(path) => (path.as_path(), path.clone()),
             Source::Volume(target) => (target.path(), target.path().to_owned()),
@@ -200,8 +200,13 @@ impl<'a> IntoVolume<'a> {
         let parent =
             if to.file_name().is_none() { to.as_path() } else { to.parent().unwrap_or(Path::new("/")) };
         let parent = session.at(parent)?;
-        let spot =
-            Spot { directory: &parent, name: &name, path: to, existing, gives_acl: gives_acl(&parent) };
+        let destination = VolumeDestination {
+            directory: &parent,
+            name: &name,
+            path: to,
+            existing,
+            gives_acl: gives_acl(&parent),
+        };
         if node.is_dir()
             && let Directory::Volume(view, 0) = &directory
             && parent.canonicalize(".")?.join(&name).starts_with(view.canonicalize(path)?)
@@ -211,10 +216,10 @@ impl<'a> IntoVolume<'a> {
         if !node.is_dir() {
             let wants = Wants { ahead: false, ..self.wants() };
             let mut found = directory.find(path, follow, node, wants, &mut Vec::new());
-            return self.file(&mut found, &[], &spot);
+            return self.file(&mut found, &[], &destination);
         }
         let walk = Walk::new(directory.inside(path)?, &node, self.wants())?;
-        let top = self.enter(path.to_owned(), shown, node, &spot)?;
+        let top = self.enter(path.to_owned(), shown, node, &destination)?;
         self.tree(walk, Levels { from, stack: vec![top], left_out: 0 }, app)
     }
 
@@ -252,18 +257,24 @@ impl<'a> IntoVolume<'a> {
     }
 
     /// Makes a directory, or enters the existing one.
-    fn enter(&self, named: PathBuf, shown: PathBuf, node: Node, spot: &Spot<'_>) -> Result<Level, Failure> {
+    fn enter(
+        &self,
+        named: PathBuf,
+        shown: PathBuf,
+        node: Node,
+        destination: &VolumeDestination<'_>,
+    ) -> Result<Level, Failure> {
         let keep = self.keeps_attributes();
         let mode = if keep { 0o700 } else { node.mode & 0o777 & !UMASK | 0o700 };
-        let made = match spot.directory.create_dir_with(spot.name, mode) {
+        let made = match destination.directory.create_dir_with(destination.name, mode) {
             Ok(()) => true,
-            _ if spot.name == "." => false,
+            _ if destination.name == "." => false,
             Err(error) if error.errno() == Errno::EEXIST => {
-                let follow = spot.existing;
+                let follow = destination.existing;
                 let found = if follow {
-                    spot.directory.metadata(spot.name)?
+                    destination.directory.metadata(destination.name)?
                 } else {
-                    spot.directory.symlink_metadata(spot.name)?
+                    destination.directory.symlink_metadata(destination.name)?
                 };
                 if !found.is_dir() {
                     return Err(Failure::NoPlace(
@@ -274,18 +285,18 @@ impl<'a> IntoVolume<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        let to = spot.directory.at(spot.name)?;
+        let to = destination.directory.at(destination.name)?;
         Ok(Level {
             named,
             shown,
             node,
-            to_parent: spot.directory.clone(),
-            to_name: spot.name.to_owned(),
+            to_parent: destination.directory.clone(),
+            to_name: destination.name.to_owned(),
             gives_acl: gives_acl(&to),
             to,
-            path: spot.path.to_owned(),
+            path: destination.path.to_owned(),
             made,
-            has_acl: !made || spot.gives_acl,
+            has_acl: !made || destination.gives_acl,
         })
     }
 
@@ -323,7 +334,8 @@ impl<'a> IntoVolume<'a> {
             Step::Enter(name, node) => {
                 let Some(level) = levels.stack.last() else { return };
                 let (shown, path) = (level.shown.join(&name), level.path.join(&name));
-                match self.enter(PathBuf::from(&name), shown.clone(), node, &level.spot(&name, &path)) {
+                match self.enter(PathBuf::from(&name), shown.clone(), node, &level.destination(&name, &path))
+                {
                     Ok(next) => levels.stack.push(next),
                     Err(failure) => {
                         levels.left_out = 1;
@@ -335,7 +347,9 @@ impl<'a> IntoVolume<'a> {
                 let Some(level) = levels.stack.last() else { return };
                 let path = level.path.join(&found.name);
                 let name = found.name.clone();
-                if let Err(failure) = self.file(&mut found, bytes, &level.spot(name.as_os_str(), &path)) {
+                if let Err(failure) =
+                    self.file(&mut found, bytes, &level.destination(name.as_os_str(), &path))
+                {
                     self.outcome(Err(failure), levels.from, &level.shown.join(&name), &path, app);
                 }
             }
@@ -361,11 +375,16 @@ impl<'a> IntoVolume<'a> {
     }
 
     /// Copies any file except a directory. `bytes` holds contents that were read ahead.
-    fn file(&mut self, found: &mut Found, bytes: &[u8], spot: &Spot<'_>) -> Result<(), Failure> {
+    fn file(
+        &mut self,
+        found: &mut Found,
+        bytes: &[u8],
+        destination: &VolumeDestination<'_>,
+    ) -> Result<(), Failure> {
         let node = &found.node;
         let linked = self.args.archive && node.links > 1;
         if !self.links.is_empty()
-            && let Ok(there) = spot.directory.symlink_metadata(spot.name)
+            && let Ok(there) = destination.directory.symlink_metadata(destination.name)
             && self.links.has_name(&node.id, &there.ino())
         {
             self.progress.file();
@@ -375,7 +394,7 @@ impl<'a> IntoVolume<'a> {
             let first = first.clone();
             let root = &self.to.session;
             // Both names start at the root: they need not be near each other.
-            self.make(node, spot, |_, _| root.hard_link(&first, spot.path))?;
+            self.make(node, destination, |_, _| root.hard_link(&first, destination.path))?;
             self.progress.file();
             return Ok(());
         }
@@ -386,15 +405,15 @@ impl<'a> IntoVolume<'a> {
         match std::mem::replace(&mut found.body, Ok(Body::Nothing))? {
             Body::Read(range) => {
                 let data = bytes.get(range).unwrap_or_default();
-                self.create(node, spot)?.write_all_at(data, 0)?;
+                self.create(node, destination)?.write_all_at(data, 0)?;
                 self.progress.bytes(data.len() as u64);
             }
             Body::Open(from) => {
-                let to = self.create(node, spot)?;
+                let to = self.create(node, destination)?;
                 self.contents(&from, &to)?;
             }
             Body::Link(target) => {
-                self.make(node, spot, |directory, name| directory.symlink(&target, name))?;
+                self.make(node, destination, |directory, name| directory.symlink(&target, name))?;
             }
             Body::Nothing => {
                 let kind = match node.kind {
@@ -403,17 +422,17 @@ impl<'a> IntoVolume<'a> {
                     FileType::Fifo => NewKind::Fifo,
                     _ => NewKind::Socket,
                 };
-                self.make(node, spot, |directory, name| directory.make_node(name, kind, mode))?;
+                self.make(node, destination, |directory, name| directory.make_node(name, kind, mode))?;
             }
         }
         if self.keeps_attributes() {
             let xattrs = std::mem::replace(&mut found.xattrs, Ok(Vec::new()));
-            let has_acl = spot.existing || spot.gives_acl;
-            self.keep(&found.name, &found.node, xattrs, (spot.directory, spot.name), has_acl)?;
+            let has_acl = destination.existing || destination.gives_acl;
+            self.keep(&found.name, &found.node, xattrs, (destination.directory, destination.name), has_acl)?;
         }
         if linked {
-            let copy = spot.directory.symlink_metadata(spot.name)?.ino();
-            self.links.add(found.node.id, copy, spot.path.to_owned());
+            let copy = destination.directory.symlink_metadata(destination.name)?.ino();
+            self.links.add(found.node.id, copy, destination.path.to_owned());
         }
         self.progress.file();
         Ok(())
@@ -423,38 +442,46 @@ impl<'a> IntoVolume<'a> {
     fn make<T>(
         &self,
         node: &Node,
-        spot: &Spot<'_>,
+        destination: &VolumeDestination<'_>,
         make: impl Fn(&Session, &OsStr) -> extern4::Result<T>,
     ) -> Result<T, Failure> {
-        match make(spot.directory, spot.name) {
+        match make(destination.directory, destination.name) {
             Err(error) if error.errno() == Errno::EEXIST => {}
             made => return Ok(made?),
         }
-        let found = spot.directory.symlink_metadata(spot.name)?;
+        let found = destination.directory.symlink_metadata(destination.name)?;
         if found.is_dir() {
             return Err(Failure::NoPlace("there is a directory of this name where the file would go"));
         }
         if node.id == Id::Volume(0, found.ino()) {
             return Err(Failure::Says("the copy would be the same file"));
         }
-        spot.directory.remove_file(spot.name)?;
-        Ok(make(spot.directory, spot.name)?)
+        destination.directory.remove_file(destination.name)?;
+        Ok(make(destination.directory, destination.name)?)
     }
 
     /// Opens the copy of a regular file, which is still empty.
-    fn create(&self, node: &Node, spot: &Spot<'_>) -> Result<extern4::File, Failure> {
-        if spot.existing {
-            if !spot.directory.metadata(spot.name)?.is_file() {
+    fn create(&self, node: &Node, destination: &VolumeDestination<'_>) -> Result<extern4::File, Failure> {
+        if destination.existing {
+            if !destination.directory.metadata(destination.name)?.is_file() {
                 return Err(Failure::NoPlace("the copy would go into a pipe, socket or device"));
             }
-            if spot.directory.metadata(spot.name).is_ok_and(|found| node.id == Id::Volume(0, found.ino())) {
+            if destination
+                .directory
+                .metadata(destination.name)
+                .is_ok_and(|found| node.id == Id::Volume(0, found.ino()))
+            {
                 return Err(Failure::Says("the copy would be the same file"));
             }
-            return Ok(spot.directory.open_with(spot.name, OpenFlags::WRITE | OpenFlags::TRUNC, 0)?);
+            return Ok(destination.directory.open_with(
+                destination.name,
+                OpenFlags::WRITE | OpenFlags::TRUNC,
+                0,
+            )?);
         }
         let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-        self.make(node, spot, |directory, name| directory.open_with(name, flags, mode))
+        self.make(node, destination, |directory, name| directory.open_with(name, flags, mode))
     }
 
     /// Copies the data and leaves holes.
@@ -531,7 +558,7 @@ impl<'a> IntoVolume<'a> {
     ) -> Result<(), Failure> {
         let link = node.kind == FileType::Symlink;
         // A destination that the user typed may be a link to the file that was written.
-        let name = crate::resolve::followed(directory, Path::new(name)).map_or_else(
+        let name = crate::targets::followed(directory, Path::new(name)).map_or_else(
             |_| Path::new(name).to_owned(),
             |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
         );
@@ -585,38 +612,38 @@ impl<'a> IntoVolume<'a> {
     fn outcome(&self, copied: Result<(), Failure>, from: &Source, shown: &Path, to: &Path, app: &mut App) {
         let source = || match from {
             Source::Host(_) => escape(std::os::unix::ffi::OsStrExt::as_bytes(shown.as_os_str())).into_owned(),
-            Source::Volume(target) => target.volume.place(shown).to_string(),
+            Source::Volume(target) => target.volume.image_path(shown).to_string(),
         };
         match copied {
             Ok(()) => {}
             Err(Failure::Reading(Fault::Volume(error))) => self.say(|| app.error(source(), &error)),
             Err(Failure::Reading(Fault::Name)) => {
-                self.say(|| app.fail_at(Status::Failed, source(), "not a file name"));
+                self.say(|| app.fail_at(ExitStatus::Failed, source(), "not a file name"));
             }
             Err(Failure::Reading(Fault::Moved)) => {
                 let message = "another directory has taken the place of its own";
-                self.say(|| app.fail_at(Status::Failed, source(), message));
+                self.say(|| app.fail_at(ExitStatus::Failed, source(), message));
             }
             Err(Failure::Reading(Fault::Host(error))) => {
                 self.say(|| {
-                    app.fail_at(Status::Failed, source(), host_reason(&error));
+                    app.fail_at(ExitStatus::Failed, source(), host_reason(&error));
                 });
             }
-            Err(Failure::To(error)) => self.say(|| app.error(self.to.place(to), &error)),
+            Err(Failure::To(error)) => self.say(|| app.error(self.to.image_path(to), &error)),
             Err(Failure::Says(message)) => {
-                self.say(|| app.fail_at(Status::Failed, source(), message));
+                self.say(|| app.fail_at(ExitStatus::Failed, source(), message));
             }
             Err(Failure::NoPlace(message)) => {
-                let to = self.to.place(to);
-                self.say(|| app.fail_at(Status::Failed, &to, message));
+                let to = self.to.image_path(to);
+                self.say(|| app.fail_at(ExitStatus::Failed, &to, message));
             }
         }
     }
 }
 
 impl Level {
-    fn spot<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> Spot<'a> {
-        Spot { directory: &self.to, name, path, existing: false, gives_acl: self.gives_acl }
+    fn destination<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> VolumeDestination<'a> {
+        VolumeDestination { directory: &self.to, name, path, existing: false, gives_acl: self.gives_acl }
     }
 }
 

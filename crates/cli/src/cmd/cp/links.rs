@@ -6,12 +6,12 @@ use std::hash::Hash;
 /// A map from each such file to its `Copy` and the `Place` of the copy's first name. Sources may
 /// hold the same names, and the last source gets the name. So a first name may come to belong to
 /// another file.
-pub(super) struct Links<File, Copy, Place> {
-    copies: HashMap<File, (Copy, Place)>,
+pub(super) struct Links<File, Copy, ImagePath> {
+    copies: HashMap<File, (Copy, ImagePath)>,
     files: HashMap<Copy, File>,
 }
 
-impl<File: Clone + Eq + Hash, Copy: Clone + Eq + Hash, Place> Links<File, Copy, Place> {
+impl<File: Clone + Eq + Hash, Copy: Clone + Eq + Hash, ImagePath> Links<File, Copy, ImagePath> {
     pub(super) fn new() -> Self {
         Self { copies: HashMap::new(), files: HashMap::new() }
     }
@@ -22,12 +22,12 @@ impl<File: Clone + Eq + Hash, Copy: Clone + Eq + Hash, Place> Links<File, Copy, 
     }
 
     /// Returns the first name of the copy of `file`.
-    pub(super) fn first(&self, file: &File) -> Option<&Place> {
+    pub(super) fn first(&self, file: &File) -> Option<&ImagePath> {
         self.copies.get(file).map(|(_, first)| first)
     }
 
     /// Records the first name of the copy of `file`.
-    pub(super) fn add(&mut self, file: File, copy: Copy, first: Place) {
+    pub(super) fn add(&mut self, file: File, copy: Copy, first: ImagePath) {
         self.files.insert(copy.clone(), file.clone());
         self.copies.insert(file, (copy, first));
     }

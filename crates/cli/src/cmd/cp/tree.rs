@@ -30,7 +30,7 @@ struct Level {
 
 /// A file below an open directory, by the names that lead to it.
 #[derive(Clone)]
-pub(super) struct Spot {
+pub(super) struct RelativePath {
     base: Rc<OwnedFd>,
     names: Vec<OsString>,
 }
@@ -110,10 +110,10 @@ impl Tree {
         self.levels.pop();
     }
 
-    /// Returns the spot of `name` in the current directory, for later use.
-    pub(super) fn spot(&self, name: &OsStr) -> Spot {
+    /// Returns the path of `name` in the current directory, for later use.
+    pub(super) fn relative_path(&self, name: &OsStr) -> RelativePath {
         let names = self.levels.iter().map(|level| level.name.clone()).chain([name.to_owned()]).collect();
-        Spot { base: Rc::clone(&self.base), names }
+        RelativePath { base: Rc::clone(&self.base), names }
     }
 
     /// Returns the identity of `name` in the current directory; of a link itself.
@@ -147,10 +147,10 @@ impl Tree {
     }
 }
 
-impl Spot {
-    /// Opens the directory of this spot, and returns it with the name there.
+impl RelativePath {
+    /// Opens the directory of this path, and returns it with the name there.
     pub(super) fn open_parent(&self) -> io::Result<(OwnedFd, &OsStr)> {
-        let (name, above) = self.names.split_last().expect("a spot has a name");
+        let (name, above) = self.names.split_last().expect("a path has a name");
         let mut directory = self.base.try_clone()?;
         for name in above {
             directory = openat(&directory, name, directory_flags(), Mode::empty())?;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use extern4::{FileType, Metadata};
 
 use crate::json;
-use crate::report::Out;
+use crate::output::Out;
 use crate::text::{ListTime, ModeText, escape_bytes};
 
 use super::Search;

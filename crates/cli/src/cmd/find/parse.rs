@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use extern4::FileType;
 
 use crate::app::{App, Target};
-use crate::place::Place;
+use crate::image_path::ImagePath;
 
 use super::action::Action;
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
@@ -27,7 +27,7 @@ const MAX_NESTING: usize = 200;
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     /// Where to search.
-    pub(super) places: Vec<Place>,
+    pub(super) image_paths: Vec<ImagePath>,
     /// The expression to search for.
     pub(super) expr: Expr,
     /// Entries above this depth are passed over.
@@ -45,11 +45,11 @@ pub(super) fn parse(words: &[OsString]) -> Result<Query, String> {
         (bytes.len() > 1 && bytes[0] == b'-') || matches!(bytes, b"(" | b")" | b"!" | b",")
     };
     let places_end = words.iter().position(starts_expression).unwrap_or(words.len());
-    let (places, expression) = words.split_at(places_end);
-    if places.is_empty() {
-        return Err("name a place to search, such as disk.img:/".to_owned());
+    let (image_paths, expression) = words.split_at(places_end);
+    if image_paths.is_empty() {
+        return Err("name a directory to search, such as disk.img:/".to_owned());
     }
-    let places = places.iter().map(|word| Place::parse(word)).collect();
+    let image_paths = image_paths.iter().map(|word| ImagePath::parse(word)).collect();
     let mut parser =
         Parser { words: expression, min_depth: 0, max_depth: usize::MAX, json: false, nesting: 0 };
     let mut expr = if expression.is_empty() { Expr::Test(Test::True) } else { parser.list()? };
@@ -60,7 +60,7 @@ pub(super) fn parse(words: &[OsString]) -> Result<Query, String> {
         expr = Expr::And(vec![expr, Expr::Action(Action::Print)]);
     }
     let Parser { min_depth, max_depth, json, .. } = parser;
-    Ok(Query { places, expr, min_depth, max_depth, json })
+    Ok(Query { image_paths, expr, min_depth, max_depth, json })
 }
 
 impl Query {
@@ -79,13 +79,13 @@ fn bind(test: &Test, target: &Target, app: &mut App) -> Result<Test, Option<Stri
         Test::User(Who::Name(name)) => {
             let uid = names()
                 .uid(name)
-                .ok_or_else(|| format!("-user: {name} is not a user of {}", target.place.image))?;
+                .ok_or_else(|| format!("-user: {name} is not a user of {}", target.image_path.image))?;
             Test::User(Who::Id(uid))
         }
         Test::Group(Who::Name(name)) => {
             let gid = names()
                 .gid(name)
-                .ok_or_else(|| format!("-group: {name} is not a group of {}", target.place.image))?;
+                .ok_or_else(|| format!("-group: {name} is not a group of {}", target.image_path.image))?;
             Test::Group(Who::Id(gid))
         }
         Test::Newer { time, than: Reference::Name(name) } => {
@@ -106,12 +106,12 @@ fn look(
     target: &Target,
     app: &mut App,
 ) -> Result<(bool, extern4::Metadata), Option<String>> {
-    let place = super::reference(name, target);
-    let file = app.target(&place).ok_or(None)?;
+    let image_path = super::reference(name, target);
+    let file = app.target(&image_path).ok_or(None)?;
     match file.session().symlink_metadata(file.path()) {
-        Ok(metadata) => Ok((file.place.image == target.place.image, metadata)),
+        Ok(metadata) => Ok((file.image_path.image == target.image_path.image, metadata)),
         Err(error) => {
-            app.error(&place, &error);
+            app.error(&image_path, &error);
             Err(None)
         }
     }
@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
             "-mindepth" => self.min_depth = self.depth(name)?,
             "-xdev" | "-mount" | "-noleaf" => {}
             "--json" => self.json = true,
-            "--as" => return Err("--as has to stand before the places".to_owned()),
+            "--as" => return Err("--as has to stand before the paths".to_owned()),
             _ => return Ok(Expr::Test(self.test(name)?)),
         }
         Ok(Expr::Test(Test::True))

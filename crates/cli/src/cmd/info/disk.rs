@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use extern4::{ErrorKind, PartitionTable, Volume};
 
+use crate::image_path::{Image, Part};
 use crate::json;
-use crate::place::{Image, Part};
 use crate::text::{escape, human};
 
 /// A disk that is not itself a volume, and the contents of its partitions.

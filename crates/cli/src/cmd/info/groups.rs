@@ -6,7 +6,7 @@ use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_ext4::Ext4;
 
 use crate::json::Object;
-use crate::report::Out;
+use crate::output::Out;
 
 /// Writes a table of the groups.
 pub(super) fn people(ext4: &Ext4, out: &mut Out) -> io::Result<()> {

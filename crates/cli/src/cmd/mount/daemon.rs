@@ -8,14 +8,14 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{self, Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::app::{App, host_reason};
-use crate::helper::{self, Line};
-use crate::mount_table::Entry;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::mount_helper::{self, Line};
+use crate::mount_table::MountEntry;
 
 /// The line that reports a finished mount.
 const READY: &[u8] = b"mounted\n";
@@ -23,23 +23,26 @@ const READY: &[u8] = b"mounted\n";
 /// Starts this command line again, in the background. Returns when the volume is mounted or cannot
 /// be.
 pub(super) fn start(dir: &Path, app: &mut App) -> io::Result<()> {
-    let was_dead = Entry::dead_at(dir).is_some();
+    let was_dead = MountEntry::dead_at(dir).is_some();
     match try_start() {
         Ok(Ended::Serving) => {}
         Ok(Ended::Code(code)) => app.end_as(code),
         Ok(Ended::Silent(status)) => {
             app.fail(
-                Status::Failed,
+                ExitStatus::Failed,
                 format_args!("the process in the background has not mounted it: {status}"),
             );
             // The process may have been killed, as where memory is short: a mount that it had made
             // goes with it.
-            if let Some(mount) = Entry::dead_at(dir).filter(|_| !was_dead) {
+            if let Some(mount) = MountEntry::dead_at(dir).filter(|_| !was_dead) {
                 let _ = extern4_fuse::unmount(&mount.dir, || {});
             }
         }
         Err(error) => {
-            app.fail(Status::Failed, format_args!("cannot start in the background: {}", host_reason(&error)));
+            app.fail(
+                ExitStatus::Failed,
+                format_args!("cannot start in the background: {}", host_reason(&error)),
+            );
         }
     }
     Ok(())
@@ -52,11 +55,11 @@ enum Ended {
     /// It has exited with this code, and printed the reason.
     Code(u8),
     /// It has ended without a message.
-    Silent(ExitStatus),
+    Silent(process::ExitStatus),
 }
 
 fn try_start() -> io::Result<Ended> {
-    let Line::Run(line) = helper::read(std::env::args_os()) else { return Ok(Ended::Serving) };
+    let Line::Run(line) = mount_helper::read(std::env::args_os()) else { return Ok(Ended::Serving) };
     let mut child = Command::new(std::env::current_exe()?)
         .args(line.into_iter().skip(1))
         .arg("--detach")

@@ -16,9 +16,9 @@ use tracing::error;
 
 use super::options::{self, Options, Words};
 use crate::app::{App, host_reason, part};
-use crate::mount_table::Entry;
-use crate::place::{Image, Part};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, Part};
+use crate::mount_table::MountEntry;
 use crate::text::quoted;
 
 /// The process name (comm) that the daemon takes once its mount has ended and it closes the volume.
@@ -78,19 +78,19 @@ pub(super) fn open(
 
 /// Reports why the volume could not be opened; for a mounted volume, where it is mounted.
 fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
-    let mounts = Entry::of(image).unwrap_or_default();
+    let mounts = MountEntry::of(image).unwrap_or_default();
     let mount = mounts.last().filter(|_| failure.is(Errno::EBUSY));
     match (mount, failure) {
-        (Some(mount), _) if mount.is_dead() => app.fail_at(Status::Failed, image, dead(mount)),
+        (Some(mount), _) if mount.is_dead() => app.fail_at(ExitStatus::Failed, image, dead(mount)),
         (Some(mount), Failure::Claim(_)) => {
             app.fail_at(
-                Status::Failed,
+                ExitStatus::Failed,
                 image,
                 format_args!("it is mounted on {} already", quoted(mount.dir.display())),
             );
         }
         (_, Failure::Claim(error)) => {
-            app.fail_at(Status::Failed, image, format_args!("cannot mount: {}", host_reason(error)));
+            app.fail_at(ExitStatus::Failed, image, format_args!("cannot mount: {}", host_reason(error)));
         }
         (_, Failure::Volume(error)) => {
             app.refused(image, error);
@@ -102,7 +102,7 @@ fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
 }
 
 /// Returns the message about a mount that no process serves any more.
-pub(super) fn dead(mount: &Entry) -> String {
+pub(super) fn dead(mount: &MountEntry) -> String {
     let dir = mount.dir.display();
     format!("the process that served the mount on {dir} has ended; take it away first: extern4 umount {dir}")
 }
@@ -140,7 +140,7 @@ fn ending(image: &Image, certainly: bool) -> Option<u32> {
     let user = fs::metadata(&process).ok()?.uid();
     let name = fs::read_to_string(process.join("comm")).ok()?;
     let is_ours = [0, geteuid().as_raw()].contains(&user) && name.starts_with("extern4");
-    let is_mounted = || Entry::of(image).is_ok_and(|mounts| !mounts.is_empty());
+    let is_mounted = || MountEntry::of(image).is_ok_and(|mounts| !mounts.is_empty());
     let ends = name.trim_end() == ENDING || (!certainly && !is_mounted());
     (is_ours && ends).then_some(pid)
 }

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 
 use self::words::Effect;
 use super::memory::Memory;
-use crate::place::{Image, Part};
+use crate::image_path::{Image, Part};
 
 /// The words of one `-o`.
 #[derive(Clone)]

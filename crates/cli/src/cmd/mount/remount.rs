@@ -14,7 +14,7 @@ use crate::app::{App, host_reason};
 use crate::control::client::{self, Error};
 use crate::control::mounts::Mount;
 use crate::control::{Journaling, data_name, writing};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 
 /// Remounts the mount on `dir` with the options, and reports a failure.
 pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
@@ -27,11 +27,11 @@ pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
     });
     match refused {
         Ok(None) => {}
-        Ok(Some(why)) => return app.fail_at(Status::Failed, &shown, &why),
+        Ok(Some(why)) => return app.fail_at(ExitStatus::Failed, &shown, &why),
         Err(error) => return app.fail_at(error.status(), &shown, &error),
     }
     if let Err(error) = extern4_fuse::remount(dir, &options.mount) {
-        app.fail_at(Status::Failed, &shown, host_reason(&error));
+        app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
     }
 }
 

@@ -13,7 +13,7 @@ use super::options::{self, Options, Words};
 use super::{Args, Host, Made, Request, close, daemon, open, service};
 use crate::app::{App, host_reason};
 use crate::control::{Control, Journaling, Setting};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 use crate::text::counted;
 
 /// The result of closing the volume, once it is closed. The kernel's last request closes it;
@@ -53,13 +53,13 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     }
     let failed = served.is_err();
     if let Err(error) = served {
-        app.fail_at(Status::Failed, &dir, host_reason(&error));
+        app.fail_at(ExitStatus::Failed, &dir, host_reason(&error));
     }
     open::say_ending();
     server.forget_all();
     let mut lost = loss(&server);
     if let Some(why) = &lost {
-        app.fail_at(Status::Failed, &image, why);
+        app.fail_at(ExitStatus::Failed, &image, why);
     }
     for operation in server.operations() {
         let times = counted(operation.times.count(), "time", "times");

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use extern4::{Acl, AclKind, Session};
 
 use crate::app::{App, host_reason};
-use crate::names::{Names, Who};
-use crate::resolve::written_places;
+use crate::exit_status::ExitStatus;
+use crate::id_names::{IdNames, NameOrId};
 use crate::standard_input;
-use crate::status::Status;
+use crate::targets::written_paths;
 
 use super::spec::{Bound, Spec};
 
@@ -21,8 +21,8 @@ use super::spec::{Bound, Spec};
 struct Record {
     line: usize,
     path: PathBuf,
-    owner: Option<Who>,
-    group: Option<Who>,
+    owner: Option<NameOrId>,
+    group: Option<NameOrId>,
     /// The set-id bits and the sticky bit.
     flags: u32,
     entries: Vec<Spec>,
@@ -39,9 +39,9 @@ struct Restored {
 }
 
 /// Restores the ACLs from `file`. It reads the whole file before it changes anything.
-pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
-    let [place] = places else {
-        app.fail(Status::Usage, "--restore takes one place, which the paths start from");
+pub(super) fn run(file: &Path, image_paths: &[OsString], app: &mut App) {
+    let [image_path] = image_paths else {
+        app.fail(ExitStatus::Usage, "--restore takes one IMAGE:/PATH, which the paths start from");
         return;
     };
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
@@ -52,9 +52,9 @@ pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
         std::fs::read(file).map(|read| text = read)
     };
     if let Err(error) = read {
-        return app.fail_at(Status::Failed, &shown, host_reason(&error));
+        return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
     }
-    let base = app.place(place);
+    let base = app.image_path(image_path);
     let Some(names) = app.names_of(&base.image) else { return };
     let records = parse(&text).and_then(|records| {
         let bind = |record: &Record| bind(record, &names, &base).map_err(|message| (record.line, message));
@@ -62,14 +62,16 @@ pub(super) fn run(file: &Path, places: &[OsString], app: &mut App) {
     });
     let records = match records {
         Ok(records) => records,
-        Err((line, message)) => return app.fail(Status::Failed, format_args!("{shown}:{line}: {message}")),
+        Err((line, message)) => {
+            return app.fail(ExitStatus::Failed, format_args!("{shown}:{line}: {message}"));
+        }
     };
-    for place in written_places(places, app) {
-        let Some(target) = app.target(&place) else { return };
+    for image_path in written_paths(image_paths, app) {
+        let Some(target) = app.target(&image_path) else { return };
         for record in &records {
             let path = target.path().join(&record.path);
             if let Err(error) = restore(target.session(), &path, record) {
-                app.error(target.volume.place(&path), &error);
+                app.error(target.volume.image_path(&path), &error);
             }
         }
     }
@@ -88,7 +90,7 @@ fn restore(session: &Session, path: &Path, record: &Restored) -> extern4::Result
     Ok(())
 }
 
-fn bind(record: &Record, names: &Names, base: &crate::place::Place) -> Result<Restored, String> {
+fn bind(record: &Record, names: &IdNames, base: &crate::image_path::ImagePath) -> Result<Restored, String> {
     let in_volume = |message: String| format!("{message} {}", base.image);
     let bound: Vec<Bound> = record
         .entries
@@ -132,9 +134,9 @@ fn parse(text: &[u8]) -> Result<Vec<Record>, (usize, String)> {
         }
         let record = records.last_mut().ok_or_else(|| wrong("there is no '# file:' line before it"))?;
         if let Some(owner) = text.strip_prefix("# owner: ") {
-            record.owner = Some(Who::parse(owner).map_err(|message| (line, message))?);
+            record.owner = Some(NameOrId::parse(owner).map_err(|message| (line, message))?);
         } else if let Some(group) = text.strip_prefix("# group: ") {
-            record.group = Some(Who::parse(group).map_err(|message| (line, message))?);
+            record.group = Some(NameOrId::parse(group).map_err(|message| (line, message))?);
         } else if let Some(flags) = text.strip_prefix("# flags: ") {
             record.flags = self::flags(flags).ok_or_else(|| wrong("flags look like sst or ---"))?;
         } else if !text.starts_with('#') {
@@ -154,7 +156,7 @@ fn flags(text: &str) -> Option<u32> {
     Some(bit(*user, b's', 0o4000)? | bit(*group, b's', 0o2000)? | bit(*sticky, b't', 0o1000)?)
 }
 
-/// Returns `path` relative to the place, without leading slashes.
+/// Returns `path` relative to the image path, without leading slashes.
 fn relative(path: &[u8]) -> PathBuf {
     let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
     PathBuf::from(OsStr::from_bytes(&path[start..]))

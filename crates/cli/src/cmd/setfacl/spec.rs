@@ -2,7 +2,7 @@
 
 use extern4::{Acl, AclEntry, AclTag};
 
-use crate::names::{Names, Who};
+use crate::id_names::{IdNames, NameOrId};
 
 /// An entry to set or remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub(super) struct Spec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tag {
     UserObj,
-    User(Who),
+    User(NameOrId),
     GroupObj,
-    Group(Who),
+    Group(NameOrId),
     Mask,
     Other,
 }
@@ -73,8 +73,8 @@ impl Spec {
             ("g" | "group", "") => Tag::GroupObj,
             ("m" | "mask", "") => Tag::Mask,
             ("o" | "other", "") => Tag::Other,
-            ("u" | "user", name) => Tag::User(Who::parse(name).ok()?),
-            ("g" | "group", name) => Tag::Group(Who::parse(name).ok()?),
+            ("u" | "user", name) => Tag::User(NameOrId::parse(name).ok()?),
+            ("g" | "group", name) => Tag::Group(NameOrId::parse(name).ok()?),
             _ => return None,
         };
         Some(Self { default, tag, rights })
@@ -87,7 +87,7 @@ impl Spec {
 
     /// Resolves the entry with the names of a volume. `all_default` makes every entry one of the
     /// default ACL.
-    pub(super) fn bind(&self, all_default: bool, names: &Names) -> Result<Bound, String> {
+    pub(super) fn bind(&self, all_default: bool, names: &IdNames) -> Result<Bound, String> {
         let tag = match &self.tag {
             Tag::UserObj => AclTag::UserObj,
             Tag::User(who) => AclTag::User(who.uid(names)?),
@@ -184,7 +184,7 @@ pub(super) fn edit(
 #[cfg(test)]
 mod tests {
     use super::{Bound, Rights, Spec, Tag, complete, edit, remove_extended};
-    use crate::names::{Names, Who};
+    use crate::id_names::{IdNames, NameOrId};
     use extern4::{Acl, AclEntry, AclTag};
 
     fn acl(text: &str) -> Vec<AclEntry> {
@@ -194,7 +194,7 @@ mod tests {
     fn bound(text: &str, with_rights: bool) -> Vec<Bound> {
         let one = |text: &str| {
             let spec = if with_rights { Spec::with_rights(text) } else { Spec::without_rights(text) };
-            spec.expect(text).bind(false, &Names::default()).expect(text)
+            spec.expect(text).bind(false, &IdNames::default()).expect(text)
         };
         text.split(',').filter(|text| !text.is_empty()).map(one).collect()
     }
@@ -205,10 +205,10 @@ mod tests {
             let rights = Some(Rights { perm, maybe_execute });
             assert_eq!(Spec::with_rights(text), Ok(Spec { default, tag, rights }), "{text}");
         };
-        check("u:ann:rwx", false, Tag::User(Who::Name("ann".into())), 7, false);
-        check("user:1000:r-x", false, Tag::User(Who::Number(1000)), 5, false);
+        check("u:ann:rwx", false, Tag::User(NameOrId::Name("ann".into())), 7, false);
+        check("user:1000:r-x", false, Tag::User(NameOrId::Number(1000)), 5, false);
         check("user::rw-", false, Tag::UserObj, 6, false);
-        check("d:g:50:rX", true, Tag::Group(Who::Number(50)), 4, true);
+        check("d:g:50:rX", true, Tag::Group(NameOrId::Number(50)), 4, true);
         check("default:group::5", true, Tag::GroupObj, 5, false);
         check("m::r", false, Tag::Mask, 4, false);
         check("mask:r", false, Tag::Mask, 4, false);

@@ -2,7 +2,7 @@
 
 use extern4::{Metadata, Timespec};
 
-use crate::names::Names;
+use crate::id_names::IdNames;
 use crate::text::{ModeText, full_time, shell_quote, type_name};
 
 /// The file that the format describes.
@@ -12,7 +12,7 @@ pub(super) struct File<'a> {
     /// The target, if it is a symbolic link.
     pub(super) link: Option<Vec<u8>>,
     /// The image's user and group names.
-    pub(super) names: &'a Names,
+    pub(super) names: &'a IdNames,
     /// The file's attributes.
     pub(super) metadata: &'a Metadata,
 }

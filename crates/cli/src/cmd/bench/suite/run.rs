@@ -22,8 +22,8 @@ use super::{Args, Failure, Result};
 use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
 use crate::cmd::info;
-use crate::place::{Image, Part};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, Part};
 use crate::text::{counted, human};
 
 /// The share of each figure's time that is spent on the same operation beforehand, to fill caches.
@@ -38,7 +38,7 @@ pub(super) struct Suite<'a> {
     cred: Cred,
     stop: Stop,
     progress: Option<Progress>,
-    failures: Vec<(Status, String)>,
+    failures: Vec<(ExitStatus, String)>,
 }
 
 impl<'a> Suite<'a> {
@@ -57,13 +57,13 @@ impl<'a> Suite<'a> {
     }
 
     /// Ends the run; returns the failures.
-    pub(super) fn end(mut self) -> Vec<(Status, String)> {
+    pub(super) fn end(mut self) -> Vec<(ExitStatus, String)> {
         // Before anything is printed on the terminal.
         self.progress = None;
         std::mem::take(&mut self.failures)
     }
 
-    fn fail(&mut self, status: Status, what: String) {
+    fn fail(&mut self, status: ExitStatus, what: String) {
         self.failures.push((status, what));
     }
 
@@ -79,7 +79,7 @@ impl<'a> Suite<'a> {
         let mut notes = first_notes(&machine);
         let faults = self.check(&volume)?;
         if faults > 0 {
-            self.fail(Status::Corrupt, damaged(faults));
+            self.fail(ExitStatus::Corrupt, damaged(faults));
         }
         let mut subjects = Subjects::choose(&volume.session(self.cred.clone()), &self.stop)?;
         let file = std::fs::File::open(&self.image.file).map_err(lost)?;
@@ -207,7 +207,7 @@ impl<'a> Suite<'a> {
                     Err(failure) => Err(failure),
                 };
                 if let Err(Failure::Because(why)) = done {
-                    self.fail(Status::Failed, format!("{}: {why}", side.title()));
+                    self.fail(ExitStatus::Failed, format!("{}: {why}", side.title()));
                     report.columns[at].lacks = Some(why);
                 }
                 self.stop.check()?;
@@ -227,7 +227,7 @@ impl<'a> Suite<'a> {
                     Err(Failure::Stopped) => return Err(Failure::Stopped),
                     Err(Failure::Because(why)) => {
                         let what = format!("{title}: {}, {}: {why}", row.label, threads(row.threads));
-                        self.fail(Status::Failed, what);
+                        self.fail(ExitStatus::Failed, what);
                         row.cells[at].failure = Some(why);
                     }
                 }
@@ -265,7 +265,7 @@ impl<'a> Suite<'a> {
             faults => format!("the copy is damaged afterwards: {}", count(faults)),
         });
         if faults > 0 {
-            self.fail(Status::Corrupt, format!("the copy is damaged afterwards: {}", count(faults)));
+            self.fail(ExitStatus::Corrupt, format!("the copy is damaged afterwards: {}", count(faults)));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::subjects::Subjects;
 use super::tree::{Host, Library};
 use super::{Failure, Result};
 use crate::app::part;
-use crate::place::Image;
+use crate::image_path::Image;
 
 /// A side on which operations are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

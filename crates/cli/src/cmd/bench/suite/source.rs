@@ -14,7 +14,7 @@ use super::subjects::{Subjects, write_bytes};
 use super::{Failure, Result};
 use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
-use crate::place::{Image, Part};
+use crate::image_path::{Image, Part};
 use crate::text::human;
 
 /// Bytes that the copy changes apart from the measured writes: journal, directories, attributes.

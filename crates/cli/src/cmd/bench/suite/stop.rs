@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::{Failure, Result};
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
 
 /// A flag that a signal sets.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ impl Stop {
         let told = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The order matters: at the first signal, the first handler finds the flag still unset.
-            flag::register_conditional_shutdown(signal, Status::Failed.code().into(), Arc::clone(&told))?;
+            flag::register_conditional_shutdown(signal, ExitStatus::Failed.code().into(), Arc::clone(&told))?;
             flag::register(signal, Arc::clone(&told))?;
         }
         Ok(Self(told))

@@ -12,7 +12,7 @@ use extern4_fuse::Transport;
 
 use super::super::memory::Memory;
 use super::Options;
-use crate::place::offset;
+use crate::image_path::offset;
 
 /// The effect of a word.
 pub(super) type Effect = Arc<dyn Fn(&mut Options) + Send + Sync>;

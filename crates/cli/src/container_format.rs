@@ -1,4 +1,5 @@
-//! Recognizes an image without an ext volume by its first bytes, and gives the user advice on it.
+//! Formats of containers and of other file systems: recognizes an image without an ext volume by
+//! its first bytes, and gives the user advice on it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};
@@ -7,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use extern4::Volume;
 use rustix::fs::OFlags;
 
-use crate::place::{Image, Part};
+use crate::image_path::{Image, Part};
 
 /// The advice for a form of image.
 #[derive(Clone, Copy)]
@@ -103,7 +104,7 @@ const UBERBLOCKS: (u64, u64, u64) = (0x2_0000, 1024, 128);
 const UBERBLOCK_MAGIC: [&[u8]; 2] = [b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c"];
 
 /// Returns the form of the image and the advice for it, if it is known.
-pub(crate) fn of(image: &Image) -> Option<String> {
+pub(crate) fn advice(image: &Image) -> Option<String> {
     // A FIFO may have replaced the file since: opening it does not block.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).ok()?;
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(&image.file).ok()?;

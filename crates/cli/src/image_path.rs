@@ -1,4 +1,4 @@
-//! Places: how a command line names a file inside a volume.
+//! Image paths: how a command line names a file inside a volume.
 //!
 //! ```text
 //! disk.img:/etc/passwd      a path in the volume that fills disk.img
@@ -7,9 +7,9 @@
 //! disk.img@1M:/etc          in the volume that starts 1 MiB into disk.img
 //! ```
 //!
-//! An image's own name may hold `:`, `#` and `@`. Of all the ways to read a place, the parser takes
-//! the one with the longest image that exists. Where no image exists, the first `:/` ends its name,
-//! and opening it reports the error.
+//! An image's own name may hold `:`, `#` and `@`. Of all the ways to read an image path, the parser
+//! takes the one with the longest image that exists. Where no image exists, the first `:/` ends its
+//! name, and opening it reports the error.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::text::escape;
 
 /// A file inside a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ImagePath {
     /// The image that the volume is in.
     pub(crate) image: Image,
     /// The path inside the volume; it starts with `/`.
@@ -50,13 +50,13 @@ pub(crate) enum Part {
     Offset(u64),
 }
 
-impl Place {
-    /// Reads a place as the command line gives it.
+impl ImagePath {
+    /// Reads an image path as the command line gives it.
     pub(crate) fn parse(text: &OsStr) -> Self {
         Self::parse_with(text, |file| std::fs::metadata(file).is_ok_and(|found| !found.is_dir()))
     }
 
-    /// Reads a place. `exists` says whether a file exists.
+    /// Reads an image path. `exists` says whether a file exists.
     fn parse_with(text: &OsStr, exists: impl Fn(&Path) -> bool) -> Self {
         let bytes = text.as_bytes();
         let colons = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
@@ -70,7 +70,7 @@ impl Place {
         Self::new(Image::guess(&bytes[..end]), bytes.get(end + 1..).unwrap_or_default())
     }
 
-    /// Returns the place of path `text` in `image`.
+    /// Returns the image path of path `text` in `image`.
     pub(crate) fn inside(image: Image, text: &OsStr) -> Self {
         Self::new(image, text.as_bytes())
     }
@@ -84,7 +84,7 @@ impl Place {
         Self { image, path: PathBuf::from(OsString::from_vec(absolute)) }
     }
 
-    /// Returns a clap parser for places.
+    /// Returns a clap parser for image paths.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().map(|text| Self::parse(&text))
     }
@@ -92,8 +92,8 @@ impl Place {
     /// Returns whether `text` names an image that exists, and not merely a file of the host that
     /// has such a name.
     pub(crate) fn is_one(text: &OsStr) -> bool {
-        let place = Self::parse(text);
-        place.image.file.as_os_str() != text && place.image.file.exists()
+        let image_path = Self::parse(text);
+        image_path.image.file.as_os_str() != text && image_path.image.file.exists()
     }
 }
 
@@ -175,7 +175,7 @@ impl fmt::Display for Image {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ImagePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.image, escape(self.path.as_os_str().as_bytes()))
     }
@@ -183,15 +183,15 @@ impl fmt::Display for Place {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, Place};
+    use super::{ImagePath, Part};
     use std::ffi::OsStr;
     use std::path::Path;
 
     fn check(text: &str, files: &[&str], file: &str, part: Part, path: &str) {
-        let place =
-            Place::parse_with(OsStr::new(text), |name| files.iter().any(|file| Path::new(file) == name));
+        let image_path =
+            ImagePath::parse_with(OsStr::new(text), |name| files.iter().any(|file| Path::new(file) == name));
         assert_eq!(
-            (place.image.file.to_str(), place.image.part, place.path.to_str()),
+            (image_path.image.file.to_str(), image_path.image.part, image_path.path.to_str()),
             (Some(file), part, Some(path)),
             "{text}"
         );

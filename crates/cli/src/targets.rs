@@ -1,4 +1,4 @@
-//! The code with which the commands that change files find the files to change.
+//! The files that a command changes, and the names that it gives them.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use extern4::{Errno, Metadata, Session};
 
 use crate::app::{App, Target};
-use crate::place::Place;
-use crate::status::Status;
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
 
 /// Returns the file that `path` leads to, for calls that take a symbolic link itself.
 pub(crate) fn followed<'a>(session: &Session, path: &'a Path) -> extern4::Result<Cow<'a, Path>> {
@@ -19,9 +19,9 @@ pub(crate) fn followed<'a>(session: &Session, path: &'a Path) -> extern4::Result
     Ok(Cow::Borrowed(path))
 }
 
-/// Changes the file of a place, or with `recursive` everything below it. The change is to symbolic
-/// links themselves, not to their targets. `change` gets a session in which the path means the
-/// file. Failures are reported, and the rest is done.
+/// Changes the file of an image path, or with `recursive` everything below it. The change is to
+/// symbolic links themselves, not to their targets. `change` gets a session in which the path means
+/// the file. Failures are reported, and the rest is done.
 pub(crate) fn change(
     target: &Target,
     recursive: bool,
@@ -32,7 +32,7 @@ pub(crate) fn change(
         let (session, path) = (target.session(), target.path());
         let changed = session.metadata(path).and_then(|found| change(session, path, &found));
         if let Err(error) = changed {
-            app.error(&target.place, &error);
+            app.error(&target.image_path, &error);
         }
         return;
     }
@@ -43,19 +43,19 @@ pub(crate) fn change(
                 .metadata()
                 .and_then(|found| change(&entry.parent(), Path::new(entry.file_name()), &found));
             changed.map_err(|error| (entry.into_path(), error)).or_else(|(path, error)| {
-                app.error(target.volume.place(&path), &error);
+                app.error(target.volume.image_path(&path), &error);
                 Ok(())
             })
         });
         if let Err(error) = changed {
             let path = error.path().unwrap_or(target.path()).to_owned();
-            app.error(target.volume.place(&path), &error);
+            app.error(target.volume.image_path(&path), &error);
         }
     }
 }
 
-/// The place where a command puts its sources: a directory, where they keep their own names, or a
-/// new name.
+/// The destination of a command's sources: a directory, where they keep their own names, or a new
+/// name.
 pub(crate) struct Destination {
     path: PathBuf,
     is_directory: bool,
@@ -67,7 +67,7 @@ impl Destination {
     pub(crate) fn new(target: &Target, sources: usize, app: &mut App) -> Option<Self> {
         let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
         if sources > 1 && !is_directory {
-            app.fail_at(Status::Failed, &target.place, "not a directory");
+            app.fail_at(ExitStatus::Failed, &target.image_path, "not a directory");
             return None;
         }
         Some(Self { path: target.path().to_owned(), is_directory })
@@ -82,7 +82,13 @@ impl Destination {
 
 /// Reports why a file could not be given another name, with the name that the error is about: the
 /// new one or the old one.
-pub(crate) fn report_naming(target: &Target, old: &Place, new: &Path, error: &extern4::Error, app: &mut App) {
+pub(crate) fn report_naming(
+    target: &Target,
+    old: &ImagePath,
+    new: &Path,
+    error: &extern4::Error,
+    app: &mut App,
+) {
     let session = target.session();
     let is_new = match error.errno() {
         Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG => {
@@ -90,43 +96,43 @@ pub(crate) fn report_naming(target: &Target, old: &Place, new: &Path, error: &ex
         }
         Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOSPC | Errno::EDQUOT => true,
         Errno::EINVAL if new.starts_with(&old.path) => {
-            return app.fail_at(Status::Failed, old, "a directory is not moved into itself");
+            return app.fail_at(ExitStatus::Failed, old, "a directory is not moved into itself");
         }
         _ => false,
     };
-    let place = if is_new { target.volume.place(new) } else { old.clone() };
-    app.error(place, error);
+    let image_path = if is_new { target.volume.image_path(new) } else { old.clone() };
+    app.error(image_path, error);
 }
 
 /// How two names are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Names {
+pub(crate) enum NameRelation {
     /// One name.
-    Same,
+    SameName,
     /// Two names of one file.
-    OfOne,
+    SameFile,
     /// Names of two files. Also two names in one directory that differ only in case: they may be
     /// one entry of a case-insensitive directory, which a rename respells.
-    OfTwo,
+    TwoFiles,
 }
 
 /// Returns how two names of files are related. Links are not followed.
-pub(crate) fn names(session: &Session, one: &Path, other: &Path) -> Names {
+pub(crate) fn name_relation(session: &Session, one: &Path, other: &Path) -> NameRelation {
     let look = |path: &Path| session.symlink_metadata(path).ok().filter(|found| !found.is_dir());
-    let (Some(found), Some(there)) = (look(one), look(other)) else { return Names::OfTwo };
+    let (Some(found), Some(there)) = (look(one), look(other)) else { return NameRelation::TwoFiles };
     if found.ino() != there.ino() {
-        return Names::OfTwo;
+        return NameRelation::TwoFiles;
     }
     let directory =
         |path: &Path| session.metadata(path.parent().unwrap_or(path)).map(|found| found.ino()).ok();
     if directory(one) != directory(other) {
-        return Names::OfOne;
+        return NameRelation::SameFile;
     }
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase());
     match (one.file_name() == other.file_name(), name(one) == name(other)) {
-        (true, _) => Names::Same,
-        (false, true) => Names::OfTwo,
-        (false, false) => Names::OfOne,
+        (true, _) => NameRelation::SameName,
+        (false, true) => NameRelation::TwoFiles,
+        (false, false) => NameRelation::SameFile,
     }
 }
 
@@ -139,9 +145,9 @@ pub(crate) fn own_name(path: &Path) -> Option<OsString> {
     path.file_name().map(ToOwned::to_owned)
 }
 
-/// Returns the places of a command that changes each by itself, all announced as written to.
-pub(crate) fn written_places(texts: &[OsString], app: &mut App) -> Vec<Place> {
-    texts.iter().map(|text| app.written_place(text)).collect()
+/// Returns the image paths of a command that changes each by itself, all announced as written to.
+pub(crate) fn written_paths(texts: &[OsString], app: &mut App) -> Vec<ImagePath> {
+    texts.iter().map(|text| app.written_path(text)).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 /// How a command ended. The worst of all results counts, in the order of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Status {
+pub(crate) enum ExitStatus {
     /// Everything succeeded.
     #[default]
     Success,
@@ -17,7 +17,7 @@ pub(crate) enum Status {
     Corrupt,
 }
 
-impl Status {
+impl ExitStatus {
     /// The command line makes no sense; clap ends with the same code.
     pub(crate) const USAGE: u8 = 2;
     /// The exit code after the reader of the output has closed it: the one that a shell reports for

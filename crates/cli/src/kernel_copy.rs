@@ -18,17 +18,17 @@ use crate::app::Opened;
 const STEP_BYTES: u64 = 64 << 20;
 
 /// The image file of a volume that holds contents unchanged.
-pub(crate) struct Raw {
+pub(crate) struct KernelCopy {
     image: File,
     /// The byte of the file at which the volume starts.
     offset: u64,
     /// The call that the output accepts.
-    way: Way,
+    call: CopyCall,
 }
 
 /// The calls that copy data, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum CopyCall {
     /// copy_file_range(2): to a file, perhaps without copying.
     CopyFileRange,
     /// sendfile(2): to any output, pages as they are.
@@ -37,12 +37,12 @@ enum Way {
     None,
 }
 
-impl Raw {
+impl KernelCopy {
     /// Opens the image for a new output. Returns `None` if the kernel cannot copy from it.
     pub(crate) fn new(volume: &Opened) -> Option<Self> {
         let offset = volume.volume.image_offset()?;
         let image = File::open(&volume.image.file).ok()?;
-        Some(Self { image, offset, way: Way::CopyFileRange })
+        Some(Self { image, offset, call: CopyCall::CopyFileRange })
     }
 
     /// Copies the next bytes of a span, from byte `at` of the file on. They go to the output's
@@ -62,15 +62,15 @@ impl Raw {
         let Ok(step) = usize::try_from(len.min(STEP_BYTES)) else { return Ok(0) };
         loop {
             let mut from = from;
-            let sent = match self.way {
-                Way::CopyFileRange => {
+            let sent = match self.call {
+                CopyCall::CopyFileRange => {
                     let mut to_offset = to_offset;
                     copy_file_range(&self.image, Some(&mut from), to.as_fd(), to_offset.as_mut(), step)
                 }
-                Way::Sendfile if to_offset.is_none() => {
+                CopyCall::Sendfile if to_offset.is_none() => {
                     sendfile(to.as_fd(), &self.image, Some(&mut from), step)
                 }
-                Way::Sendfile | Way::None => return Ok(0),
+                CopyCall::Sendfile | CopyCall::None => return Ok(0),
             };
             match sent {
                 // The library reports a broken image, so an early end is no error here.
@@ -79,13 +79,13 @@ impl Raw {
                 Err(error @ (Errno::PIPE | Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::AGAIN)) => {
                     return Err(error);
                 }
-                Err(_) => self.way = self.way.next(),
+                Err(_) => self.call = self.call.next(),
             }
         }
     }
 }
 
-impl Way {
+impl CopyCall {
     fn next(self) -> Self {
         match self {
             Self::CopyFileRange => Self::Sendfile,

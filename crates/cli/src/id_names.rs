@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// Names by number and numbers by name.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct IdNames {
     users: Table,
     groups: Table,
 }
@@ -24,7 +24,7 @@ struct Table {
     by_name: HashMap<Box<str>, u32>,
 }
 
-impl Names {
+impl IdNames {
     /// Reads both files; one that is missing or unreadable leaves its numbers without names.
     pub(crate) fn read(session: &Session) -> Self {
         Self {
@@ -66,14 +66,14 @@ impl Names {
 
 /// A user or a group on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum NameOrId {
     /// By number.
     Number(u32),
     /// By a name of the volume's own.
     Name(String),
 }
 
-impl Who {
+impl NameOrId {
     /// Reads a number or a name.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -92,12 +92,12 @@ impl Who {
     }
 
     /// Returns the number of the user. The error names a user that does not exist.
-    pub(crate) fn uid(&self, names: &Names) -> Result<u32, String> {
+    pub(crate) fn uid(&self, names: &IdNames) -> Result<u32, String> {
         self.number("user", |name| names.uid(name))
     }
 
     /// Returns the number of the group. The error names a group that does not exist.
-    pub(crate) fn gid(&self, names: &Names) -> Result<u32, String> {
+    pub(crate) fn gid(&self, names: &IdNames) -> Result<u32, String> {
         self.number("group", |name| names.gid(name))
     }
 
