@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use extern4::{
-    Acl, AclEntry, AclKind, AclTag, FallocateMode, OpenFlags, RenameFlags, Session, Volume, XattrFlags,
+    Acl, AclEntry, AclKind, AclTag, FallocateMode, File, OpenFlags, RenameFlags, Session, Volume, XattrFlags,
 };
 use extern4_block::OverlayDevice;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
@@ -50,7 +50,9 @@ fn change(session: &Session, name: &std::path::Path, at: usize) {
     let _ = session.setxattr(name, "user.fuzz", &[7; 300], XattrFlags::empty());
     let _ = session.removexattr(name, "user.a");
     let _ = session.set_acl(name, AclKind::Access, acl());
-    if let Ok(file) = session.open_with(name, OpenFlags::READ | OpenFlags::WRITE | OpenFlags::NOFOLLOW, 0) {
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(OpenFlags::NOFOLLOW);
+    if let Ok(file) = session.open_with(name, &options) {
         let _ = file.write_at(&[1; 5000], 3000);
         let _ = file.write_at(&[2; 100], 1 << 20);
         let _ = file.allocate(FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE, 1000, 9000);

@@ -147,8 +147,8 @@ impl Acl {
     }
 
     /// The list that grants the same rights as the nine permission bits of `mode`.
-    pub fn from_mode(mode: u16) -> Self {
-        let entry = |tag, shift: u16| AclEntry { tag, perm: rights(mode, shift) };
+    pub fn from_mode(mode: u32) -> Self {
+        let entry = |tag, shift| AclEntry { tag, perm: rights(mode, shift) };
         Self {
             entries: [entry(AclTag::UserObj, 6), entry(AclTag::GroupObj, 3), entry(AclTag::Other, 0)].into(),
         }
@@ -163,11 +163,11 @@ impl Acl {
     /// rights.
     ///
     /// The group bits are the mask where there is one.
-    pub fn equiv_mode(&self) -> (u16, bool) {
+    pub fn equiv_mode(&self) -> (u32, bool) {
         let mut mode = 0;
         let mut whole = true;
         for entry in &self.entries {
-            let perm = u16::from(entry.perm);
+            let perm = u32::from(entry.perm);
             match entry.tag {
                 AclTag::UserObj => mode |= perm << 6,
                 AclTag::GroupObj => mode |= perm << 3,
@@ -190,7 +190,7 @@ impl Acl {
 
     /// The list after `chmod` to `mode`. The entries of owner and others take the bits of the mode,
     /// and so does the mask or, without a mask, the group's entry.
-    pub fn with_mode(&self, mode: u16) -> Self {
+    pub fn with_mode(&self, mode: u32) -> Self {
         let mut acl = self.clone();
         let has_mask = acl.entries.iter().any(|entry| entry.tag == AclTag::Mask);
         for entry in &mut acl.entries {
@@ -208,7 +208,7 @@ impl Acl {
     /// The access ACL and the mode of a new file that is made with `mode` in a directory with this
     /// default ACL. There is no ACL if the mode alone grants the same rights. The umask plays no
     /// part.
-    pub fn for_new_file(&self, mode: u16) -> (Option<Self>, u16) {
+    pub fn for_new_file(&self, mode: u32) -> (Option<Self>, u32) {
         let mut acl = self.clone();
         let has_mask = acl.entries.iter().any(|entry| entry.tag == AclTag::Mask);
         for entry in &mut acl.entries {
@@ -282,8 +282,8 @@ impl Acl {
     }
 }
 
-/// The three bits of `mode` above `shift`.
-fn rights(mode: u16, shift: u16) -> u8 {
+/// Returns the three bits of `mode` above `shift`.
+fn rights(mode: u32, shift: u32) -> u8 {
     u8::try_from((mode >> shift) & 7).expect("three bits")
 }
 

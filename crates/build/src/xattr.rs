@@ -70,7 +70,8 @@ impl Sets {
                     let Some(acl) = acl else { continue };
                     if index == NameIndex::POSIX_ACL_ACCESS {
                         let (bits, is_whole) = acl.equiv_mode();
-                        mode = mode & !0o777 | bits;
+                        // OK: nine bits fit.
+                        mode = mode & !0o777 | bits as u16;
                         if is_whole {
                             continue;
                         }

@@ -374,7 +374,7 @@ pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::
 }
 
 /// Tells the options which part of the image the volume fills.
-pub(crate) fn part(options: &mut extern4::OpenOptions, image: &Image) {
+pub(crate) fn part(options: &mut extern4::VolumeOptions, image: &Image) {
     match image.part {
         Part::Whole => {}
         Part::Partition(number) => {

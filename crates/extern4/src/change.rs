@@ -1,7 +1,7 @@
 //! Changes to a volume through a session.
 //!
 //! Every call fails with `EROFS` on a volume that is not open for
-//! [writing](crate::OpenOptions::write). A change is durable after
+//! [writing](crate::VolumeOptions::write). A change is durable after
 //! [`Volume::sync`](crate::Volume::sync) or [`File::sync_all`], or once the journal commits by
 //! itself, a few seconds later.
 
@@ -10,53 +10,66 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use extern4_vfs as vfs;
-use vfs::{
-    Acl, AclKind, Attributes, FileFlags, How, NewKind, OpenFlags, OpenHow, RenameFlags, SetTime, XattrFlags,
-};
+use vfs::attr::permission_bits;
+use vfs::{Acl, AclKind, Attributes, FileFlags, How, NewKind, OpenHow, RenameFlags, SetTime, XattrFlags};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
+use crate::open_options::OpenOptions;
 use crate::session::{Session, bytes};
 
 impl Session {
-    /// Opens a file for reading and writing, truncated to nothing. Creates it, with the mode 0644
+    /// Opens a file for reading and writing, truncated to nothing. Creates it, with the mode 0666
     /// less the umask, if it does not exist.
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
     /// use std::io::Write;
     ///
-    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
-    /// let session = volume.superuser();
-    /// session.create("/etc/motd")?.write_all(b"hello\n").unwrap();
-    /// assert_eq!(session.read("/etc/motd")?, b"hello\n");
-    /// drop(session);
-    /// volume.close()
-    /// # }
+    /// use extern4::Volume;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let session = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?.superuser();
+    ///     session.create("/motd")?.write_all(b"hello\n")?;
+    ///     assert_eq!(session.read("/motd")?, b"hello\n");
+    ///     Ok(())
+    /// }
     /// ```
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
-        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
-        self.open_with(path, flags, 0o644)
+        self.open_with(path, File::options().read(true).write(true).create(true).truncate(true))
     }
 
-    /// Opens a file as `open(2)` does with these flags. A file that the call creates gets `mode`,
-    /// less the umask.
-    pub fn open_with(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u32) -> Result<File> {
+    /// Creates a file with the mode 0666 less the umask, and opens it for reading and writing.
+    /// Fails with `EEXIST` if there is one.
+    pub fn create_new(&self, path: impl AsRef<Path>) -> Result<File> {
+        self.open_with(path, File::options().read(true).write(true).create_new(true))
+    }
+
+    /// Opens a file with options, as [`OpenOptions`] explains.
+    pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
         let path = path.as_ref();
-        let how = OpenHow { flags, mode: permissions(mode), resolve: self.resolve() };
+        let invalid = |why| Error::new(ErrorKind::Os(vfs::Errno::EINVAL), "open").at(path).because(why);
+        let (flags, mode) = (options.flags().map_err(invalid)?, permission_bits(options.mode));
+        let how = OpenHow { flags, mode, resolve: self.resolve() };
         let open = self.vfs().open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))?;
         Ok(File::new(open))
     }
 
-    /// Makes a directory with the mode 0755 less the umask.
+    /// Writes `contents` to a file, in place of all that it has. Creates the file if it does not
+    /// exist. [`write_file`](Self::write_file) replaces contents in one step, even over a crash.
+    pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
+        let file = self.open_with(path, File::options().write(true).create(true).truncate(true))?;
+        file.write_all_at(contents.as_ref(), 0)
+    }
+
+    /// Makes a directory with the mode 0777 less the umask.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.create_dir_with(path, 0o755)
+        self.create_dir_with(path, 0o777)
     }
 
     /// Makes a directory with a mode, less the umask.
     pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        let mode = permissions(mode);
+        let mode = permission_bits(mode);
         self.run("make the directory", path.as_ref(), |path| self.vfs().mkdir(path, mode).map(drop))
     }
 
@@ -87,7 +100,7 @@ impl Session {
 
     /// Makes a device node, pipe or socket with a mode, less the umask.
     pub fn make_node(&self, path: impl AsRef<Path>, kind: NewKind<'_>, mode: u32) -> Result<()> {
-        let mode = permissions(mode);
+        let mode = permission_bits(mode);
         self.run("make", path.as_ref(), |path| self.vfs().mknod(path, kind, mode).map(drop))
     }
 
@@ -123,9 +136,13 @@ impl Session {
         self.run("remove the directory", path.as_ref(), |path| self.vfs().rmdir(path))
     }
 
-    /// Removes a directory with everything below it. Symbolic links are removed, not followed.
+    /// Removes a directory with everything below it. Symbolic links are removed, not followed, even
+    /// if `path` is one.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
+        if self.symlink_metadata(path)?.is_symlink() {
+            return self.remove_file(path);
+        }
         for entry in self.read_dir(path)? {
             let entry = entry?.path().to_owned();
             if self.symlink_metadata(&entry)?.is_dir() {
@@ -139,7 +156,7 @@ impl Session {
 
     /// Sets the permission bits, set-id bits and sticky bit.
     pub fn set_permissions(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        let mode = permissions(mode);
+        let mode = permission_bits(mode);
         self.run("change the mode of", path.as_ref(), |path| self.vfs().chmod(path, mode, How::FOLLOW))
     }
 
@@ -160,20 +177,19 @@ impl Session {
     /// Sets the access time and the modification time, symbolic links followed.
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
     /// use std::time::{Duration, SystemTime};
     ///
-    /// use extern4::SetTime;
+    /// use extern4::{SetTime, Volume};
     ///
-    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
-    /// let session = volume.superuser();
-    /// let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
-    /// session.set_times("/etc/hostname", SetTime::Omit, time)?;
-    /// assert_eq!(session.metadata("/etc/hostname")?.modified(), time);
-    /// # drop(session);
-    /// # volume.close()
-    /// # }
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let session = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?.superuser();
+    ///     session.write("/log", "")?;
+    ///     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+    ///     session.set_times("/log", SetTime::Omit, time)?;
+    ///     assert_eq!(session.metadata("/log")?.modified(), time);
+    ///     Ok(())
+    /// }
     /// ```
     pub fn set_times(
         &self,
@@ -205,19 +221,18 @@ impl Session {
     /// [`lset_times`](Self::lset_times).
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
-    /// use extern4::Attributes;
+    /// use extern4::{Attributes, Volume};
     ///
-    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
-    /// let session = volume.superuser();
-    /// let new = Attributes { uid: Some(1000), mode: Some(0o640), ..Attributes::default() };
-    /// session.set_attributes("/etc/hostname", &new)?;
-    /// let found = session.metadata("/etc/hostname")?;
-    /// assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (1000, 0, 0o640));
-    /// drop(session);
-    /// volume.close()
-    /// # }
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let session = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?.superuser();
+    ///     session.write("/log", "")?;
+    ///     let new = Attributes { uid: Some(1000), mode: Some(0o640), ..Attributes::default() };
+    ///     session.set_attributes("/log", &new)?;
+    ///     let found = session.metadata("/log")?;
+    ///     assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (1000, 0, 0o640));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn set_attributes(&self, path: impl AsRef<Path>, new: &Attributes) -> Result<()> {
         self.run("change the attributes of", path.as_ref(), |path| {
@@ -299,10 +314,4 @@ impl Session {
     ) -> Result<()> {
         operate(bytes(path)).map_err(|e| Error::vfs(action, path, e))
     }
-}
-
-/// Returns the bits of `mode` that a file keeps: permissions, set-id bits and sticky bit.
-fn permissions(mode: u32) -> u16 {
-    // OK: twelve bits fit.
-    (mode & 0o7777) as u16
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,6 +86,16 @@ impl DirEntry {
     /// [`file_name`](Self::file_name) alone leads to the entry, however long its path is.
     pub fn parent(&self) -> crate::Session {
         crate::Session::new(vfs::Session::clone(&self.parent))
+    }
+}
+
+impl fmt::Debug for DirEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirEntry")
+            .field("path", &self.path)
+            .field("ino", &self.ino)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 
@@ -175,6 +186,12 @@ impl ReadDir {
     pub fn with_metadata(mut self) -> Self {
         self.0.with_metadata = true;
         self
+    }
+}
+
+impl fmt::Debug for ReadDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadDir").field("path", &self.0.path).finish_non_exhaustive()
     }
 }
 
@@ -278,6 +295,12 @@ impl Walk {
             });
         }
         Ok(DirEntry { kind: Some(kind), ..entry })
+    }
+}
+
+impl fmt::Debug for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk").field("depth", &self.stack.len()).finish_non_exhaustive()
     }
 }
 

@@ -25,9 +25,24 @@ pub enum ErrorKind {
     Os(Errno),
     /// An argument makes no sense, such as a partition that does not exist.
     Invalid,
+    /// A file ends before the bytes that the caller asks for.
+    UnexpectedEof,
+    /// A file's contents are not what the caller asks for, such as text in UTF-8.
+    InvalidData,
+}
+
+impl ErrorKind {
+    /// Returns the kind for an error number of the system, and [`Io`](Self::Io) without one.
+    pub(crate) fn system(errno: Option<i32>) -> Self {
+        let errno = errno.and_then(|errno| u16::try_from(errno).ok()).map(Errno::from_raw);
+        errno.map_or(Self::Io, Self::Os)
+    }
 }
 
 /// A failure: the operation, its path, and the reason.
+///
+/// It becomes a [`std::io::Error`] with `?` or `into`, whose kind then is that of the same failure
+/// in `std::fs`.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -75,8 +90,8 @@ impl Error {
     /// Returns the Linux error number that fits the failure best.
     pub fn errno(&self) -> Errno {
         match self.kind {
-            ErrorKind::Io => Errno::EIO,
-            ErrorKind::NotExt | ErrorKind::Invalid => Errno::EINVAL,
+            ErrorKind::Io | ErrorKind::UnexpectedEof => Errno::EIO,
+            ErrorKind::NotExt | ErrorKind::Invalid | ErrorKind::InvalidData => Errno::EINVAL,
             ErrorKind::Unsupported => Errno::EOPNOTSUPP,
             ErrorKind::Corrupt => Errno::EUCLEAN,
             ErrorKind::Os(errno) => errno,
@@ -111,7 +126,11 @@ impl std::error::Error for Error {
 
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
-        let kind = std::io::Error::from_raw_os_error(i32::from(error.errno().raw())).kind();
+        let kind = match error.kind {
+            ErrorKind::UnexpectedEof => std::io::ErrorKind::UnexpectedEof,
+            ErrorKind::InvalidData => std::io::ErrorKind::InvalidData,
+            _ => std::io::Error::from_raw_os_error(i32::from(error.errno().raw())).kind(),
+        };
         std::io::Error::new(kind, error)
     }
 }

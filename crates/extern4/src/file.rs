@@ -1,6 +1,7 @@
 //! An open file.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -9,9 +10,10 @@ use extern4_vfs::{Errno, FallocateMode, OpenFile, OpenFlags, Span};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
+use crate::open_options::OpenOptions;
 
 /// An open file. [`Read`], [`Write`] and [`Seek`] move its own position; [`read_at`](File::read_at)
-/// and [`write_at`](File::write_at) do not.
+/// and [`write_at`](File::write_at) do not. Dropping the file closes it.
 pub struct File {
     open: OpenFile,
 }
@@ -19,6 +21,11 @@ pub struct File {
 impl File {
     pub(crate) fn new(open: OpenFile) -> Self {
         Self { open }
+    }
+
+    /// Returns options to open a file with: [`OpenOptions::new`].
+    pub const fn options() -> OpenOptions {
+        OpenOptions::new()
     }
 
     fn path(&self) -> PathBuf {
@@ -37,6 +44,19 @@ impl File {
     /// Reads at `offset` without moving the position. A read is short only at the end of the file.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.open.read_at(buf, offset).map_err(|e| self.failed("read", e))
+    }
+
+    /// Fills `buf` with the bytes at `offset`, without moving the position.
+    ///
+    /// # Errors
+    /// [`ErrorKind::UnexpectedEof`] if the file ends before.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let (wanted, len) = (buf.len(), self.read_at(buf, offset)?);
+        if len == wanted {
+            return Ok(());
+        }
+        let why = format!("the file ends {} bytes too early", wanted - len);
+        Err(Error::new(ErrorKind::UnexpectedEof, "read").at(&self.path()).because(why))
     }
 
     /// Writes at `offset` without moving the position. A write is short only if the volume is full.
@@ -115,7 +135,16 @@ impl File {
     }
 }
 
-impl Read for File {
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File")
+            .field("path", &self.path())
+            .field("flags", &self.open.flags())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let position = self.open.position();
         let len = self.read_at(buf, position)?;
@@ -124,7 +153,7 @@ impl Read for File {
     }
 }
 
-impl Write for File {
+impl Write for &File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let position = self.open.position();
         let written = self.write_at(data, position)?;
@@ -139,7 +168,7 @@ impl Write for File {
     }
 }
 
-impl Seek for File {
+impl Seek for &File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let (base, offset) = match to {
             SeekFrom::Start(offset) => (offset, 0),
@@ -151,5 +180,28 @@ impl Seek for File {
             .ok_or_else(|| Error::new(ErrorKind::Os(Errno::EINVAL), "seek in").at(&self.path()))?;
         self.open.set_position(position);
         Ok(position)
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    /// Does nothing: [`sync_all`](File::sync_all) makes written data durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        (&*self).seek(to)
     }
 }

@@ -8,25 +8,31 @@
 //! family through [`Session::at`]. Every type is `Send + Sync` and cheap to clone.
 //!
 //! ```
-//! # fn main() -> extern4::Result<()> {
-//! # let sample = extern4_testkit::sample::image();
-//! # let image = &sample.path;
 //! use std::io::Read;
 //!
 //! use extern4::Volume;
 //!
-//! let session = Volume::open(image)?.superuser();
-//! let mut text = String::new();
-//! session.open("/etc/hostname")?.read_to_string(&mut text).unwrap();
-//! assert_eq!(text, "sample\n");
-//! # Ok(())
-//! # }
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let dir = tempfile::tempdir()?;
+//!     let image = dir.path().join("disk.img");
+//!     let volume = Volume::create_new(&image, 16 << 20)?;
+//!     volume.superuser().write("/motd", "hello\n")?;
+//!     volume.close()?;
+//!
+//!     let session = Volume::open(&image)?.superuser();
+//!     let mut text = String::new();
+//!     session.open("/motd")?.read_to_string(&mut text)?;
+//!     assert_eq!(text, "hello\n");
+//!     Ok(())
+//! }
 //! ```
 //!
 //! The library never writes to a volume that is opened for reading. If that volume was not
-//! unmounted cleanly, the library replays its journal in memory. [`OpenOptions::write`] opens a
-//! volume for changes. An error names the operation, its path and the reason. If the volume is
-//! damaged, the error also names the damaged structure and its location. See [`ErrorKind`].
+//! unmounted cleanly, the library replays its journal in memory. [`VolumeOptions::write`] opens a
+//! volume for changes, and [`Volume::create_new`] makes one.
+//!
+//! An error names the operation, its path and the reason. If the volume is damaged, the error also
+//! names the damaged structure and its location. See [`ErrorKind`].
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +40,9 @@ mod change;
 mod dir;
 mod error;
 mod file;
+mod make;
 mod metadata;
+mod open_options;
 mod replace;
 mod session;
 mod source;
@@ -44,21 +52,30 @@ pub use dir::{DirEntry, ReadDir, Walk};
 pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
+pub use extern4_ext4 as ext4;
 pub use extern4_ext4::{
     Backup, DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy, Ext4, JournalStats, SharingStats,
 };
+pub use extern4_mkfs as mkfs;
+pub use extern4_vfs as vfs;
 pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{
-    Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attr, Attributes, CacheStats, Caps, Cred, Errno,
-    FallocateMode, FileFlags, FileType, NewKind, OpenFileInfo, OpenFileStats, OpenFlags, Rdev, RenameFlags,
-    Resolve, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags, XattrNamespace,
+    Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attributes, CacheStats, Caps, Cred, Errno,
+    FallocateMode, FileFlags, FileType, Namespace, NewKind, OpenFileInfo, OpenFileStats, OpenFlags, Rdev,
+    RenameFlags, Resolve, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags, XattrNamespace,
 };
 pub use file::File;
 pub use metadata::{Metadata, system_time};
+pub use open_options::OpenOptions;
 pub use session::Session;
-pub use volume::{OpenOptions, Stats, Volume};
+pub use volume::{Stats, Volume, VolumeOptions};
 
 /// The guide's page about the library, so that its examples are compiled with the documentation's.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/library.md")]
 struct Guide;
+
+/// The crate's page, so that its example is run with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;

@@ -126,11 +126,6 @@ impl Metadata {
     pub fn project(&self) -> u32 {
         self.0.project
     }
-
-    /// Returns all attributes as one plain struct.
-    pub fn attr(&self) -> &Attr {
-        &self.0
-    }
 }
 
 /// Returns `time` as the standard library's type.

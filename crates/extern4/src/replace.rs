@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use extern4_vfs as vfs;
-use vfs::{AclKind, Caps, Errno, OpenFlags, XattrFlags, XattrNamespace};
+use vfs::{AclKind, Caps, Errno, XattrFlags, XattrNamespace};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
@@ -61,7 +61,7 @@ impl Session {
         }
         let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
         // Until the new file has the old one's rights, no other user may read it.
-        let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o644 })?;
+        let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o666 })?;
         let written = (|| {
             write(&file)?;
             if is_there {
@@ -78,14 +78,15 @@ impl Session {
 
     /// Creates a file under a name that no other program uses, in the directory of `path`.
     fn create_beside(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
-        let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true).mode(mode);
         for attempt in 0u32.. {
             let mut beside = OsString::from(".");
             // Short enough for a name, however long the original is.
             beside.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
             beside.push(format!(".new{attempt}"));
             let beside = path.with_file_name(beside);
-            match self.open_with(&beside, flags, mode) {
+            match self.open_with(&beside, &options) {
                 Err(error) if error.errno() == Errno::EEXIST => {}
                 // The caller does not know the temporary name.
                 opened => return opened.map(|file| (file, beside)).map_err(|error| error.at(path)),

@@ -1,15 +1,17 @@
 //! A view of a volume with the rights of one caller.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_vfs as vfs;
+use vfs::attr::permission_bits;
 use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, How, OpenFlags, Resolve};
 
 use crate::dir::{ReadDir, Walk};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
 
@@ -20,20 +22,22 @@ use crate::metadata::Metadata;
 /// [`at`](Self::at) returns a session with another one, for the calls of the `...at` family.
 ///
 /// ```
-/// # fn main() -> extern4::Result<()> {
-/// use extern4::{Access, Cred, Volume};
+/// use extern4::{Access, Cred, Errno, Volume};
 ///
-/// # let sample = extern4_testkit::sample::image();
-/// # let image = &sample.path;
-/// let volume = Volume::open(image)?;
-/// let somebody = volume.session(Cred::new(1000, 1000, &[]));
-/// let etc = somebody.at("/etc")?;
-/// assert_eq!(etc.metadata("hostname")?.len(), 7);
-/// assert!(etc.access("hostname", Access::READ).is_ok());
-/// // A home directory of somebody else's, that only its owner may search.
-/// assert!(somebody.metadata("/home/ann/.profile").is_err());
-/// # Ok(())
-/// # }
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let dir = tempfile::tempdir()?;
+///     let volume = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?;
+///     let root = volume.superuser();
+///     root.create_dir("/etc")?;
+///     root.write("/etc/hostname", "sample\n")?;
+///     root.create_dir_with("/etc/secret", 0o700)?;
+///
+///     let etc = volume.session(Cred::new(1000, 1000, &[])).at("/etc")?;
+///     assert_eq!(etc.metadata("hostname")?.len(), 7);
+///     assert!(etc.access("hostname", Access::WRITE).is_err());
+///     assert_eq!(etc.read_dir("secret").unwrap_err().errno(), Errno::EACCES);
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone)]
 pub struct Session {
@@ -62,6 +66,12 @@ impl Session {
         Ok(Self { vfs, resolve: self.resolve })
     }
 
+    /// Returns this session with another umask: the permission bits that a new file does not get.
+    /// The first umask is 022.
+    pub fn with_umask(&self, umask: u32) -> Self {
+        Self { vfs: self.vfs.with_umask(permission_bits(umask)), resolve: self.resolve }
+    }
+
     /// Returns this session with limits on path resolution: those of `openat2(2)`.
     pub fn with_resolve(&self, resolve: Resolve) -> Self {
         Self { vfs: self.vfs.clone(), resolve }
@@ -86,13 +96,17 @@ impl Session {
     /// Returns the attributes of the file that `path` leads to, symbolic links followed.
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
-    /// let session = extern4::Volume::open(&sample.path)?.superuser();
-    /// assert!(session.metadata("/usr/include/fs.h")?.is_file());
-    /// assert!(session.symlink_metadata("/usr/include/fs.h")?.is_symlink());
-    /// # Ok(())
-    /// # }
+    /// use extern4::Volume;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let session = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?.superuser();
+    ///     session.write("/file", "text")?;
+    ///     session.symlink("file", "/link")?;
+    ///     assert!(session.metadata("/link")?.is_file());
+    ///     assert!(session.symlink_metadata("/link")?.is_symlink());
+    ///     Ok(())
+    /// }
     /// ```
     #[inline]
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
@@ -147,17 +161,18 @@ impl Session {
     }
 
     /// Returns the whole contents of a file.
-    ///
-    /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
-    /// let session = extern4::Volume::open(&sample.path)?.superuser();
-    /// assert_eq!(session.read("/etc/hostname")?, b"sample\n");
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         self.open(path)?.read_all()
+    }
+
+    /// Returns the whole contents of a file as text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if the contents are not UTF-8.
+    pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        let text = String::from_utf8(self.read(path)?);
+        text.map_err(|e| Error::new(ErrorKind::InvalidData, "read").at(path).because(e.utf8_error()))
     }
 
     /// Lists a directory, without `.` and `..`, in the directory's own order.
@@ -237,20 +252,23 @@ impl Session {
     /// An entry that the walk cannot read is an error in its place; the walk then goes on.
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
-    /// let session = extern4::Volume::open(&sample.path)?.superuser();
-    /// let mut headers = Vec::new();
-    /// for entry in session.walk("/usr") {
-    ///     let entry = entry?;
-    ///     if entry.path().extension().is_some_and(|extension| extension == "h") {
-    ///         headers.push(entry.into_path());
+    /// use extern4::Volume;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let session = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?.superuser();
+    ///     session.create_dir_all("/usr/include/linux")?;
+    ///     session.write("/usr/include/linux/fs.h", "/* fs */")?;
+    ///     let mut headers = Vec::new();
+    ///     for entry in session.walk("/usr") {
+    ///         let entry = entry?;
+    ///         if entry.path().extension().is_some_and(|extension| extension == "h") {
+    ///             headers.push(entry.into_path());
+    ///         }
     ///     }
+    ///     assert_eq!(headers, [std::path::Path::new("/usr/include/linux/fs.h")]);
+    ///     Ok(())
     /// }
-    /// headers.sort();
-    /// assert_eq!(headers, ["/usr/include/fs.h", "/usr/include/linux/fs.h"].map(std::path::PathBuf::from));
-    /// # Ok(())
-    /// # }
     /// ```
     pub fn walk(&self, path: impl AsRef<Path>) -> Walk {
         Walk::new(&self.vfs, path.as_ref(), self.how(false))
@@ -259,6 +277,12 @@ impl Session {
     /// Returns the type of `path` itself, without following a symbolic link.
     pub fn file_type(&self, path: impl AsRef<Path>) -> Result<FileType> {
         Ok(self.symlink_metadata(path)?.file_type())
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("cred", self.cred()).finish_non_exhaustive()
     }
 }
 

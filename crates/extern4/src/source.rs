@@ -7,11 +7,11 @@ use extern4_disk::superblock::JournalLocation;
 use extern4_vfs::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::volume::{OpenOptions, Volume, explain, not_opened};
+use crate::volume::{Volume, VolumeOptions, explain, not_opened};
 
 /// The files that a volume was opened from, and how.
 pub(crate) struct Source {
-    options: OpenOptions,
+    options: VolumeOptions,
     device: Arc<dyn BlockDevice>,
     /// The image and the journal's device, as far as this library has opened them.
     image: Option<Arc<FileDevice>>,
@@ -23,7 +23,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(
-        options: &OpenOptions,
+        options: &VolumeOptions,
         device: Arc<dyn BlockDevice>,
         image: Option<Arc<FileDevice>>,
         journal: Option<Arc<FileDevice>>,

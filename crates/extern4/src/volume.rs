@@ -1,6 +1,7 @@
 //! An open volume.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -29,24 +30,26 @@ const MANY_INODES: usize = 4096;
 /// A handle is a volume, a [`Session`], a [`File`](crate::File) or a directory listing. When the
 /// last handle is dropped, a volume that is open for writing is [closed](Volume::close): every
 /// change is written and synced. A drop cannot return an error; it reports a failure to
-/// [`on_loss`](OpenOptions::on_loss).
+/// [`on_loss`](VolumeOptions::on_loss).
 ///
 /// A drop writes nothing in a child made by `fork(2)`, after [`shut_down`](Volume::shut_down), or
 /// after an error that ended all changes. A drop during a panic writes and does not panic again.
 ///
 /// ```
-/// # fn main() -> extern4::Result<()> {
-/// # let sample = extern4_testkit::sample::image();
-/// # let image = &sample.path;
 /// use extern4::Volume;
 ///
-/// let volume = Volume::open(image)?;
-/// println!("{:?}", volume.stat_fs()?);
-/// for entry in volume.superuser().read_dir("/etc")? {
-///     println!("{}", entry?.path().display());
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let dir = tempfile::tempdir()?;
+///     let image = dir.path().join("disk.img");
+///     Volume::create_new(&image, 16 << 20)?.close()?;
+///
+///     let volume = Volume::open(&image)?;
+///     println!("{:?}", volume.stat_fs()?);
+///     for entry in volume.superuser().read_dir("/")? {
+///         println!("{}", entry?.path().display()); // /lost+found
+///     }
+///     Ok(())
 /// }
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone)]
 pub struct Volume {
@@ -79,7 +82,7 @@ pub struct Stats {
 
 /// The options with which to open a volume.
 #[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
+pub struct VolumeOptions {
     atime: Option<Atime>,
     dir_atime: Option<bool>,
     partition: Option<u32>,
@@ -92,7 +95,7 @@ pub struct OpenOptions {
     pub(crate) ext4: extern4_ext4::OpenOptions,
 }
 
-impl OpenOptions {
+impl VolumeOptions {
     /// Opens partition `number` of the image's MBR or GPT partition table, counted from 1 as Linux
     /// does.
     pub fn partition(&mut self, number: u32) -> &mut Self {
@@ -470,8 +473,7 @@ pub(crate) fn not_opened(path: &Path, error: block::Error) -> Error {
         block::Error::Busy { .. } => Some(i32::from(Errno::EBUSY.raw())),
         _ => None,
     };
-    let errno = errno.and_then(|errno| u16::try_from(errno).ok()).map(Errno::from_raw);
-    Error::new(errno.map_or(ErrorKind::Io, ErrorKind::Os), "open").at(path).because(error)
+    Error::new(ErrorKind::system(errno), "open").at(path).because(error)
 }
 
 fn read_table(device: &dyn BlockDevice) -> Result<Option<Table>> {
@@ -552,15 +554,21 @@ pub(crate) fn explain(
     }
 }
 
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume").field("label", &self.label()).finish_non_exhaustive()
+    }
+}
+
 impl Volume {
     /// Opens the image or block special file at `path` with the default options.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        OpenOptions::default().open(path)
+        VolumeOptions::default().open(path)
     }
 
     /// Returns options to open a volume with other than the defaults.
-    pub fn options() -> OpenOptions {
-        OpenOptions::default()
+    pub fn options() -> VolumeOptions {
+        VolumeOptions::default()
     }
 
     /// Returns the partition table of the image or block special file at `path`; `None` if it has
@@ -625,17 +633,18 @@ impl Volume {
     /// call are in the list; a file opened or closed meanwhile may be. The list keeps no file open.
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
-    /// let volume = extern4::Volume::open(&sample.path)?;
-    /// let session = volume.session(extern4::Cred::new(1000, 1000, &[]));
-    /// let file = session.open("/etc/hostname")?;
-    /// let [open] = &volume.open_files()[..] else { panic!("one file is open") };
-    /// assert_eq!((&open.path[..], open.uid, open.position), (&b"/etc/hostname"[..], 1000, 0));
-    /// drop(file);
-    /// assert!(volume.open_files().is_empty());
-    /// # Ok(())
-    /// # }
+    /// use extern4::Volume;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let volume = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?;
+    ///     let file = volume.superuser().create("/log")?;
+    ///     let [open] = &volume.open_files()[..] else { panic!("one file is open") };
+    ///     assert_eq!((&open.path[..], open.uid, open.position), (&b"/log"[..], 0, 0));
+    ///     drop(file);
+    ///     assert!(volume.open_files().is_empty());
+    ///     Ok(())
+    /// }
     /// ```
     pub fn open_files(&self) -> Vec<vfs::OpenFileInfo> {
         self.superblock().open_files()
@@ -651,8 +660,8 @@ impl Volume {
     /// and every change is durable.
     ///
     /// If the volume was opened for reading, allowing changes opens it for writing, as
-    /// [`OpenOptions::write`] does. The call replays the journal onto the device and frees orphans.
-    /// Files stay open. If the call fails, the volume is read as before.
+    /// [`VolumeOptions::write`] does. The call replays the journal onto the device and frees
+    /// orphans. Files stay open. If the call fails, the volume is read as before.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         if !read_only {
             self.source.make_writable(self)?;
@@ -681,14 +690,16 @@ impl Volume {
     /// Changes the label; the change is durable on return.
     ///
     /// ```
-    /// # fn main() -> extern4::Result<()> {
-    /// # let sample = extern4_testkit::sample::image();
-    /// let volume = extern4::Volume::options().write(true).open(&sample.path)?;
-    /// volume.set_label("backup")?;
-    /// volume.set_uuid(*b"sixteen bytes of")?;
-    /// assert_eq!((volume.label(), volume.uuid()), ("backup".into(), *b"sixteen bytes of"));
-    /// # volume.close()
-    /// # }
+    /// use extern4::Volume;
+    ///
+    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let dir = tempfile::tempdir()?;
+    ///     let volume = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?;
+    ///     volume.set_label("backup")?;
+    ///     volume.set_uuid(*b"sixteen bytes of")?;
+    ///     assert_eq!((volume.label(), volume.uuid()), ("backup".into(), *b"sixteen bytes of"));
+    ///     Ok(())
+    /// }
     /// ```
     ///
     /// # Errors

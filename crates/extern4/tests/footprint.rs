@@ -10,7 +10,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use extern4::{Access, Atime, Cred, OpenFlags, OpenOptions, Session, Volume, XattrFlags};
+use extern4::{Access, Atime, Cred, File, Session, Volume, VolumeOptions, XattrFlags};
 use extern4_sync::allocations;
 use extern4_sync::audit::{Conflict, conflicts, locked_instructions, record, side_by_side};
 use extern4_testkit::image::{Image, ImageSpec};
@@ -82,7 +82,7 @@ fn empty_volume() -> Option<(Image, Volume)> {
     empty_volume_with(Volume::options().write(true))
 }
 
-fn empty_volume_with(options: &OpenOptions) -> Option<(Image, Volume)> {
+fn empty_volume_with(options: &VolumeOptions) -> Option<(Image, Volume)> {
     let spec = ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "1024"]);
     spec.can_run().then(|| {
         let image = spec.build();
@@ -100,8 +100,8 @@ fn threads_that_read_one_file_share_no_line() {
     const MOMENT: Duration = Duration::from_millis(20);
     let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
-    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
-    let files = [(); 2].map(|()| session.open_with("/file", flags, 0o644).unwrap());
+    let files = [(); 2]
+        .map(|()| session.open_with("/file", File::options().read(true).write(true).create(true)).unwrap());
     files[0].write_at(&[7; 5000], 0).unwrap();
     let read = |who: usize| {
         let mut bytes = [0; 64];
@@ -129,8 +129,7 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
     let options = &mut Volume::options();
     let Some((_image, volume)) = empty_volume_with(options.write(true).atime(Atime::Never)) else { return };
     let session = volume.superuser();
-    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
-    let file = session.open_with("/file", flags, 0o644).unwrap();
+    let file = session.open_with("/file", File::options().read(true).write(true).create(true)).unwrap();
     file.write_at(&[7; 5000], 0).unwrap();
     let read = || {
         let mut bytes = [0; 64];
@@ -186,8 +185,8 @@ fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
 fn threads_that_write_over_blocks_of_one_file_share_no_line() {
     let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
-    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
-    let files = [(); 2].map(|()| session.open_with("/file", flags, 0o644).unwrap());
+    let files = [(); 2]
+        .map(|()| session.open_with("/file", File::options().read(true).write(true).create(true)).unwrap());
     files[0].write_at(&[7; 4 * 4096], 0).unwrap();
     let write = |who: usize| {
         assert_eq!(files[who].write_at(&[8; 4096], who as u64 * 2 * 4096).unwrap(), 4096);
@@ -214,7 +213,7 @@ fn threads_that_write_over_blocks_of_one_file_share_no_line() {
 /// Makes and removes an empty file.
 fn come_and_go(session: &Session, dir: &str, name: u32) {
     let path = format!("{dir}/{name}");
-    drop(session.open_with(&path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap());
+    drop(session.open_with(&path, File::options().write(true).create(true)).unwrap());
     session.remove_file(&path).unwrap();
 }
 
@@ -279,7 +278,7 @@ fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
     let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
     let paths: Vec<_> = (0..FILES).map(|name| format!("/{name}")).collect();
-    let make = |path| drop(session.open_with(path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap());
+    let make = |path| drop(session.open_with(path, File::options().write(true).create(true)).unwrap());
     let remove = |path| session.remove_file(path).unwrap();
     let both = Barrier::new(2);
     std::thread::scope(|scope| {

@@ -10,7 +10,7 @@
 //! use extern4_mkfs::{Config, Options, Plan};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let options = Options { label: Some("root".to_owned()), ..Options::default() };
+//! let options = Options { label: Some("root".to_owned()), ..Options::unique()? };
 //! let plan = Plan::new(&options, &Config::default(), 64 << 20)?;
 //! let writable = FileOptions { write: true, ..FileOptions::default() };
 //! let device = FileDevice::open_with("disk.img", &writable)?;
@@ -43,5 +43,10 @@ pub use config::Config;
 pub use draft::Draft;
 pub use error::{Error, Result};
 pub use files::LOST_FOUND_INO;
-pub use options::{JournalSize, Options};
+pub use options::{JournalSize, Options, random_uuid};
 pub use plan::{Plan, UsedInodes};
+
+/// The crate's page, so that its example is run with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;

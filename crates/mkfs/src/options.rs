@@ -1,5 +1,9 @@
 //! The options of `mke2fs(8)`.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// How large the journal is to be (`-J size=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalSize {
@@ -11,6 +15,9 @@ pub enum JournalSize {
 
 /// The options of `mke2fs(8)`. `None` leaves a choice to the configuration and to the size of the
 /// volume.
+///
+/// The default has no UUID, no hash seed and no time, so that it makes the same volume each time.
+/// [`Options::unique`] sets these three.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The type of file system (`-t`): `ext2`, `ext3`, `ext4` or another one of the configuration.
@@ -71,6 +78,29 @@ pub struct Options {
     pub mount_options: Option<String>,
     /// The time of making, in seconds since 1970.
     pub time: u64,
+}
+
+impl Options {
+    /// Returns the default options with a random UUID, a random hash seed and the present time.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn unique() -> io::Result<Self> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Ok(Self { uuid: random_uuid()?, hash_seed: random_uuid()?, time, ..Self::default() })
+    }
+}
+
+/// Returns a random UUID, of version 4.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub fn random_uuid() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
 }
 
 impl Default for Options {

@@ -1,4 +1,4 @@
-//! A small volume for examples in documentation. Needs `mke2fs`, but no root.
+//! A small volume for tests of the library. Needs `mke2fs`, but no root.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

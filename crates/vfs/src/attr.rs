@@ -49,6 +49,21 @@ impl FileType {
             _ => return None,
         })
     }
+
+    /// Returns whether this is a directory.
+    pub const fn is_dir(self) -> bool {
+        matches!(self, Self::Directory)
+    }
+
+    /// Returns whether this is a regular file.
+    pub const fn is_file(self) -> bool {
+        matches!(self, Self::Regular)
+    }
+
+    /// Returns whether this is a symbolic link.
+    pub const fn is_symlink(self) -> bool {
+        matches!(self, Self::Symlink)
+    }
 }
 
 /// A moment: seconds since 1970-01-01 00:00 UTC, which may be negative, and nanoseconds of that
@@ -115,6 +130,12 @@ bitflags::bitflags! {
         /// Every other bit is kept as the file system has it.
         const _ = !0;
     }
+}
+
+/// Returns the bits of `mode` that `chmod` sets: permissions, set-id bits and sticky bit.
+pub fn permission_bits(mode: u32) -> u16 {
+    // OK: twelve bits fit.
+    (mode & 0o7777) as u16
 }
 
 /// The attributes of a directory that change with the names in it.

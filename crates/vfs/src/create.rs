@@ -5,7 +5,7 @@ use std::sync::Arc;
 use extern4_acl::{Acl, AclKind};
 use extern4_sync::rcu_arc::RcuArc;
 
-use crate::attr::FileType;
+use crate::attr::{FileType, permission_bits};
 use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::dcache::{Expect, LockedName};
@@ -271,9 +271,9 @@ impl InodeInit {
         let new = Self { mode, uid, gid, rights, acl: None, default_acl: None };
         Ok(match default {
             Some(default) => {
-                let (acl, mode) = default.for_new_file(mode);
+                let (acl, mode) = default.for_new_file(mode.into());
                 let default_acl = (kind == NewKind::Directory).then_some(default);
-                Self { mode, acl, default_acl, ..new }
+                Self { mode: permission_bits(mode), acl, default_acl, ..new }
             }
             None if kind.file_type() == FileType::Symlink => new,
             None => Self { mode: mode & !umask, ..new },

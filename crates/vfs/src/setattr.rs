@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use extern4_acl::{Acl, AclError, AclKind, XattrNamespace};
 use extern4_sync::lock_order::Ordered;
 
-use crate::attr::{FileFlags, FileType, Timespec};
+use crate::attr::{FileFlags, FileType, Timespec, permission_bits};
 use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Result};
@@ -50,7 +50,7 @@ impl From<SystemTime> for SetTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits, set-id bits and sticky bit.
-    pub mode: Option<u16>,
+    pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
@@ -104,8 +104,9 @@ impl Session {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
-        let _change = match new {
-            &Attributes { mode: Some(mode), uid: None, gid: None, atime: None, mtime: None, ctime: None } => {
+        let mode = new.mode.map(permission_bits);
+        let _change = match (mode, new) {
+            (Some(mode), Attributes { uid: None, gid: None, atime: None, mtime: None, ctime: None, .. }) => {
                 lock_for_mode(inode, mode)
             }
             _ => inode.lock_all_attributes(),
@@ -116,7 +117,7 @@ impl Session {
         if new.uid.is_some() || new.gid.is_some() {
             plan_owner(&self.cred, inode, new.uid, new.gid, &mut set)?;
         }
-        if let Some(mode) = new.mode {
+        if let Some(mode) = mode {
             plan_mode(&self.cred, sb, inode, mode, &mut set)?;
         }
         if new.atime.is_some() || new.mtime.is_some() {
@@ -293,7 +294,7 @@ fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut S
         && sb.traits().acl
         && let Some(acl) = sb.acl(inode, AclKind::Access)?
     {
-        set.acl = Some(sb.checker.intern(acl.with_mode(mode)));
+        set.acl = Some(sb.checker.intern(acl.with_mode(mode.into())));
     }
     set.mode = Some(mode);
     Ok(())
@@ -408,7 +409,7 @@ fn store_acl(cred: &Cred, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Op
     {
         let (bits, whole) = set.equiv_mode();
         let (_, gid, old) = inode.owner();
-        let mut new = old & 0o7000 | bits;
+        let mut new = old & 0o7000 | permission_bits(bits);
         if !in_group_or_capable(cred, gid) {
             new &= !0o2000;
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use extern4::{OpenFlags, Session, XattrFlags};
+use extern4::{File, Session, XattrFlags};
 use rustix::fs::Mode;
 
 use super::image::Rival;
@@ -112,8 +112,8 @@ impl Change {
             session.create_dir_all(MOVED).map_err(|e| e.to_string())?;
         }
         for (name, _) in files {
-            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-            drop(session.open_with(name, flags, 0o644).map_err(|e| e.to_string())?);
+            let made = session.open_with(name, File::options().write(true).create(true));
+            drop(made.map_err(|e| e.to_string())?);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use super::image::{BIG_BYTES, Rival, must};
 use super::row::{Row, Unit};
 use super::threads::in_threads;
-use super::write::{CHUNK_BYTES, LONG_RUNS, Mounted, NEW, open, remove, write_large_below};
+use super::write::{CHUNK_BYTES, LONG_RUNS, Mounted, make, open, remove, write_large_below};
 use super::{Bench, Result};
 
 /// Interleaved runs of short rows.
@@ -330,7 +330,7 @@ fn make_files(image: &Path) -> Result<()> {
         root.create_dir_all(&dir).map_err(|e| e.to_string())?;
         let dir = root.at(&dir).map_err(|e| e.to_string())?;
         for file in 0..FILES {
-            dir.open_with(file.to_string(), NEW, 0o644).map_err(|e| e.to_string())?;
+            make(&dir, &file.to_string()).map_err(|e| e.to_string())?;
         }
     }
     drop(root);

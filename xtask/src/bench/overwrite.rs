@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use extern4::{File as OpenFile, OpenFlags, Session};
+use extern4::{File as OpenFile, Session};
 
 use super::image::Rival;
 use super::metadata::Change;
@@ -119,9 +119,8 @@ impl Overwrite {
 
 /// A file with all its blocks, which are durable.
 fn filled(session: &Session) -> Result<OpenFile> {
-    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
     let fill = || {
-        let file = session.open_with(FILE, flags, 0o644)?;
+        let file = session.open_with(FILE, OpenFile::options().read(true).write(true).create(true))?;
         (0..BLOCKS).try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
         file.sync_all()?;
         Ok(file)

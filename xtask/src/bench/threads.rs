@@ -10,7 +10,7 @@ use extern4_measure::load::Load;
 
 use super::image::Rival;
 use super::row::{Row, Unit};
-use super::write::{Mounted, NEW, PAIRS, create_and_unlink, directory, open, remove};
+use super::write::{Mounted, PAIRS, create_and_unlink, directory, make, open, remove};
 use super::{Bench, RUNS, Result};
 
 /// Names of a thread that take turns.
@@ -144,7 +144,7 @@ impl Synced {
         let before = stats()?;
         let ns = in_threads(SYNCERS, |thread| {
             let make = |number| {
-                let file = session.open_with(format!("f{thread}-{number}"), NEW, 0o644)?;
+                let file = make(&session, &format!("f{thread}-{number}"))?;
                 file.write_all_at(&BLOCK, 0)?;
                 file.sync_all()
             };

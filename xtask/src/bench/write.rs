@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use extern4::{OpenFlags, Session, Volume};
+use extern4::{Session, Volume};
 use fs_ext4::Filesystem;
 use fs_ext4::block_io::FileDevice;
 
@@ -79,7 +79,7 @@ impl Bench {
                 let start = Instant::now();
                 for number in part * PART..(part + 1) * PART {
                     let name = format!("file-{number}");
-                    session.open_with(name, NEW, 0o644).map_err(|e| e.to_string())?;
+                    make(&session, &name).map_err(|e| e.to_string())?;
                 }
                 times.push(start.elapsed().as_secs_f64());
             }
@@ -185,7 +185,10 @@ impl Bench {
     }
 }
 
-pub(super) const NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::EXCL);
+/// Makes a file and opens it for writing.
+pub(super) fn make(session: &Session, name: &str) -> extern4::Result<extern4::File> {
+    session.open_with(name, extern4::File::options().write(true).create_new(true))
+}
 
 pub(super) fn open(image: &Path) -> Result<Volume> {
     Volume::options().write(true).open(image).map_err(|e| e.to_string())
@@ -198,7 +201,7 @@ pub(super) fn directory(volume: &Volume) -> Result<Session> {
 }
 
 pub(super) fn create_and_unlink(session: &Session, name: &str) -> Result<()> {
-    drop(session.open_with(name, NEW, 0o644).map_err(|e| e.to_string())?);
+    drop(make(session, name).map_err(|e| e.to_string())?);
     session.remove_file(name).map_err(|e| e.to_string())
 }
 
@@ -260,7 +263,7 @@ fn write_large(image: &Path, len: u64) -> Result<Duration> {
     let session = directory(&volume)?;
     let chunk = vec![0x5a; CHUNK_BYTES];
     let start = Instant::now();
-    let file = session.open_with("large", NEW, 0o644).map_err(|e| e.to_string())?;
+    let file = make(&session, "large").map_err(|e| e.to_string())?;
     for offset in (0..len).step_by(CHUNK_BYTES) {
         file.write_all_at(&chunk, offset).map_err(|e| e.to_string())?;
     }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use extern4::{OpenFlags, Volume, XattrFlags};
+use extern4::{File, Volume, XattrFlags};
 use extern4_ext4::mbcache::MbCache;
 
 use super::image::Rival;
@@ -134,8 +134,8 @@ fn set_all(image: &Path, cell: Cell) -> Result<f64> {
     let session = directory(&volume)?;
     let paths = paths(cell);
     for path in paths.iter().flatten() {
-        let create = OpenFlags::WRITE | OpenFlags::CREATE;
-        drop(session.open_with(path, create, 0o644).map_err(|e| e.to_string())?);
+        let made = session.open_with(path, File::options().write(true).create(true));
+        drop(made.map_err(|e| e.to_string())?);
     }
     let nanoseconds = timed(cell, |thread, file, value| {
         let path = &paths[thread as usize][file];

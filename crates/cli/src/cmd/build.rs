@@ -9,12 +9,12 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
-use extern4_mkfs::Options;
+use extern4_mkfs::{Options, random_uuid};
 use extern4_tree::Manifest;
 
 use self::source::Argument;
 use super::mkfs::{self, Failure};
-use super::tune::{Uuid, random, uuid};
+use super::tune::{Uuid, uuid};
 use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::image_path::{ImagePath, Part};
@@ -206,7 +206,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
     let uuid = match args.uuid {
         None => None,
         Some(Uuid::Exactly(uuid)) => Some(uuid),
-        Some(Uuid::Random) => Some(random().map_err(|error| Failure::Failed(error.to_string()))?),
+        Some(Uuid::Random) => Some(random_uuid().map_err(|error| Failure::Failed(error.to_string()))?),
     };
     Ok(BuildOptions {
         volume: Options {

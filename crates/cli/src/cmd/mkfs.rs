@@ -10,12 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use extern4::Volume;
 use extern4::block::BlockDevice;
-use extern4_mkfs::{Config, Error, Options, Plan};
+use extern4_mkfs::{Config, Error, Options, Plan, random_uuid};
 use rustix::fs::FallocateFlags;
 
 use self::extended::{Extended, JournalOptions};
 use self::size::Size;
-use super::tune::{Uuid, random, uuid};
+use super::tune::{Uuid, uuid};
 use crate::app::{App, host_reason, part};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath, Part};
@@ -263,7 +263,7 @@ fn contents(head: &[u8]) -> &'static str {
 fn options(args: &Args) -> Result<Options, Failure> {
     let extended = args.extended.clone().unwrap_or_default();
     let journal = args.journal_options.unwrap_or_default();
-    let random = || random().map_err(failed);
+    let random = || random_uuid().map_err(failed);
     Ok(Options {
         fs_type: args.fs_type.clone(),
         usage: args.usage.clone(),

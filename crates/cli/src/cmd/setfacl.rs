@@ -129,7 +129,7 @@ fn edit(args: &Args, image: &Image, names: &IdNames) -> Result<Edit, String> {
 
 fn apply(args: &Args, edit: &Edit, session: &Session, path: &Path, found: &Metadata) -> Result<(), Failure> {
     let old = session.acl(path, AclKind::Access)?;
-    let bits = Acl::from_mode(u16::try_from(found.mode() & 0o777).unwrap_or_default());
+    let bits = Acl::from_mode(found.mode());
     let mut access = old.as_ref().unwrap_or(&bits).entries().to_vec();
     if args.remove_all {
         spec::remove_extended(&mut access);

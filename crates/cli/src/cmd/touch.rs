@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use extern4::{Errno, OpenFlags, Session, SetTime, Timespec};
+use extern4::{Errno, File, Session, SetTime, Timespec};
 use jiff::tz::TimeZone;
 
 use crate::app::App;
@@ -107,7 +107,7 @@ fn touch(
             if no_create {
                 return Ok(());
             }
-            session.open_with(path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)?;
+            session.open_with(path, File::options().write(true).create(true))?;
         }
         Err(error) => return Err(error),
     }

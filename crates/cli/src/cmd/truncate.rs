@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use extern4::{Errno, OpenFlags, Session};
+use extern4::{Errno, File, Session};
 
 use crate::app::App;
 use crate::image_path;
@@ -61,8 +61,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 fn truncate(args: &Args, session: &Session, path: &Path) -> extern4::Result<()> {
-    let flags = if args.no_create { OpenFlags::WRITE } else { OpenFlags::WRITE | OpenFlags::CREATE };
-    let file = match session.open_with(path, flags, 0o644) {
+    let file = match session.open_with(path, File::options().write(true).create(!args.no_create)) {
         Err(error) if args.no_create && error.errno() == Errno::ENOENT => return Ok(()),
         opened => opened?,
     };

@@ -9,6 +9,7 @@ use extern4_disk::superblock::ErrorPolicy;
 use extern4_ext4::check::{Options, check};
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
 use extern4_ext4::tune::{Tune, rename_journal_user};
+use extern4_mkfs::random_uuid;
 
 use crate::app::{App, open, part};
 use crate::exit_status::ExitStatus;
@@ -83,15 +84,6 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent| (0.0..=50.0).contains(percent));
     percent.ok_or_else(|| "between 0 and 50".to_owned())
-}
-
-/// Returns a random UUID, of version 4.
-pub(super) fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(bytes)
 }
 
 /// Completes an interrupted rewriting of checksums, and checks whether the volume is fit for one.
@@ -174,7 +166,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         label: args.label.as_ref().map(|label| label.clone().into_bytes()),
         uuid: match args.uuid {
             None => None,
-            Some(Uuid::Random) => Some(random()?),
+            Some(Uuid::Random) => Some(random_uuid()?),
             Some(Uuid::Exactly(uuid)) => Some(uuid),
         },
         errors: args.errors.map(|errors| match errors {

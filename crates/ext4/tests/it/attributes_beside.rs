@@ -51,7 +51,7 @@ impl Changer for Rights {
             0 => {
                 let new = acl(random.below(8) as u8);
                 session.set_acl(FILE, AclKind::Access, Some(new.clone()), How::FOLLOW).expect("an ACL");
-                self.mode = self.mode & 0o7000 | new.equiv_mode().0;
+                self.mode = self.mode & 0o7000 | new.equiv_mode().0 as u16;
                 self.acl = Some(new);
             }
             1 => {
@@ -61,7 +61,7 @@ impl Changer for Rights {
             _ => {
                 session.chmod(FILE, mode, How::FOLLOW).expect("a mode");
                 self.mode = mode;
-                self.acl = self.acl.take().map(|acl| acl.with_mode(mode));
+                self.acl = self.acl.take().map(|acl| acl.with_mode(mode.into()));
             }
         }
     }

@@ -7,5 +7,6 @@ mod open_files;
 mod ours;
 mod permissions;
 mod remount;
+mod std_parity;
 mod writing;
 mod zoo;

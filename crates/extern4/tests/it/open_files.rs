@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use extern4::{Cred, Errno, OpenFlags, Session, Shutdown, Volume};
+use extern4::{Cred, Errno, File, OpenFlags, Session, Shutdown, Volume};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
 
@@ -30,7 +30,7 @@ fn open_files_are_listed_with_their_session_path_flags_and_position() {
     root.create("/a").unwrap().write_all(b"0123456789").unwrap();
     let long = format!("/{}", "./".repeat(100) + "a");
     let mut file = user.open("/a").unwrap();
-    let append = root.open_with(&long, OpenFlags::WRITE | OpenFlags::APPEND, 0).unwrap();
+    let append = root.open_with(&long, File::options().append(true)).unwrap();
     file.seek(SeekFrom::Start(3)).unwrap();
     file.read_exact(&mut [0; 4]).unwrap();
     let mut list = volume.open_files();
@@ -99,7 +99,7 @@ fn a_volume_turns_read_only_when_nobody_writes() {
     std::thread::spawn(move || drop(file)).join().unwrap();
     volume.set_read_only(true).unwrap();
     assert_eq!(errno(root.create("/b")), Some(Errno::EROFS));
-    assert_eq!(errno(root.open_with("/a", OpenFlags::WRITE, 0)), Some(Errno::EROFS));
+    assert_eq!(errno(root.open_with("/a", File::options().write(true))), Some(Errno::EROFS));
     assert_eq!(errno(root.remove_file("/a")), Some(Errno::EROFS));
     assert_eq!(reader.read_at(&mut [0; 1], 0).unwrap(), 1);
     volume.set_read_only(false).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use extern4::{Errno, File, OpenFlags, Volume};
+use extern4::{Errno, File, Volume};
 use extern4_block::device::fault::{Effect, Fault};
 use extern4_block::{FaultDevice, MemoryDevice, Op};
 use extern4_testkit::image::{Image, ImageSpec};
@@ -134,7 +134,7 @@ fn orphans_are_freed_and_files_in_use_are_right() {
     assert!(free() > free_before + 2 * (LEN as u64 / 1024) - 8, "{free_before} {}", free());
     assert_eq!(all(&file), contents()[..LEFT]);
     // By the block map of the inode as it was cached, the writes would go to its freed blocks.
-    let writer = root.open_with("/f", OpenFlags::WRITE, 0).expect("it opens");
+    let writer = root.open_with("/f", File::options().write(true)).expect("it opens");
     writer.write_all_at(&contents()[LEFT..], LEFT as u64).expect("there is room");
     root.create("/other").and_then(|new| new.write_all_at(&contents(), 0)).expect("there is room");
     assert_eq!(all(&file), contents());

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use extern4::{
-    Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, NewKind, OpenFlags, Session,
-    SetTime, Shutdown, Timespec, Volume, XattrFlags,
+    Acl, AclKind, Atime, Cred, DataMode, Errno, ErrorKind, FallocateMode, File, NewKind, Session, SetTime,
+    Shutdown, Timespec, Volume, XattrFlags,
 };
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{self, LoopDevice, Need};
@@ -55,8 +55,7 @@ fn files_are_written_as_with_std() {
     assert_eq!(session.metadata("/a/renamed").unwrap().nlink(), 2);
     session.setxattr("/a/renamed", "user.note", b"x", XattrFlags::empty()).unwrap();
     assert_eq!(session.getxattr("/a/b/c/file", "user.note").unwrap().as_deref(), Some(&b"x"[..]));
-    let mut log =
-        session.open_with("/log", OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::APPEND, 0o600).unwrap();
+    let mut log = session.open_with("/log", File::options().append(true).create(true).mode(0o600)).unwrap();
     log.write_all(b"one\n").unwrap();
     log.write_all(b"two\n").unwrap();
     assert_eq!(session.read("/log").unwrap(), b"one\ntwo\n");

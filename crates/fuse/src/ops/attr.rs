@@ -8,7 +8,6 @@ use extern4_vfs::{
 
 use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
 use crate::attributes::{lifetime, timespec, wire_attr, wire_statx};
-use crate::ops::name::low_bits;
 use crate::reply::Body;
 use crate::request::Request;
 use crate::server::Server;
@@ -53,7 +52,7 @@ impl Server {
                 valid.contains(bit).then(|| if valid.contains(now) { present() } else { timespec(sec, nsec) })
             };
             let new = Attributes {
-                mode: valid.contains(SetattrValid::MODE).then(|| low_bits(set.mode) & 0o7777),
+                mode: valid.contains(SetattrValid::MODE).then_some(set.mode & 0o7777),
                 uid: valid.contains(SetattrValid::UID).then_some(set.uid),
                 gid: valid.contains(SetattrValid::GID).then_some(set.gid),
                 atime: time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, set.atime, set.atimensec),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4::{Atime, OpenFlags, Session, Volume};
+use extern4::{Atime, File, Session, Volume};
 use extern4_block::MemoryDevice;
 use extern4_measure::{callgrind, load};
 use extern4_testkit::image::ImageSpec;
@@ -52,8 +52,8 @@ pub(super) fn take(volume: &Volume, plan: &Plan, threads: usize) -> Sample {
     let batch = |(dir, next): &mut (Session, u64)| {
         for _ in 0..BATCH {
             let name = format!("f{}", *next % NAMES);
-            let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-            drop(dir.open_with(&name, flags, 0o644).expect("there is room"));
+            let made = dir.open_with(&name, File::options().write(true).create_new(true));
+            drop(made.expect("there is room"));
             dir.remove_file(&name).expect("it is there");
             *next += 1;
         }

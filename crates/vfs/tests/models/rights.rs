@@ -38,7 +38,7 @@ impl Rights {
     pub(super) fn set(self, session: &Session, path: &str) {
         let acl = match self {
             // An ACL that is no more than a mode sets the mode and leaves none.
-            Self::Mode(mode) => Acl::from_mode(mode),
+            Self::Mode(mode) => Acl::from_mode(mode.into()),
             Self::Acl(user, mask, other) => acl(user, mask, other),
         };
         session.set_acl(path, AclKind::Access, Some(acl), How::FOLLOW).unwrap();

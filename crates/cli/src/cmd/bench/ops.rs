@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use extern4::{OpenFlags, Session, XattrFlags};
+use extern4::{Session, XattrFlags};
 use extern4_measure::load::{Done, Load, for_span};
 use extern4_sync::allocations;
 
@@ -24,7 +24,6 @@ use crate::text::counted;
 
 /// Operations between two checks of the time.
 const BATCH: u64 = 16;
-const NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::EXCL);
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -167,7 +166,7 @@ impl Worker {
         let (directory, file, other) = (&self.directory, &self.file, &self.other);
         match self.op {
             Op::CreateUnlink => {
-                drop(directory.open_with(other, NEW, 0o644)?);
+                drop(directory.open_with(other, extern4::File::options().write(true).create_new(true))?);
                 directory.remove_file(other)
             }
             Op::Rename if odd => directory.rename(other, file),
@@ -187,7 +186,8 @@ impl Worker {
                 self.open.sync_all()
             }
             Op::CreateWriteFsync => {
-                let new = directory.open_with(other, NEW, 0o644)?;
+                let new =
+                    directory.open_with(other, extern4::File::options().write(true).create_new(true))?;
                 new.write_all_at(&[0x5a; 4096], 0)?;
                 new.sync_all()?;
                 directory.remove_file(other)

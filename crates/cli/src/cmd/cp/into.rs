@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use extern4::{Acl, AclKind, Attributes, Errno, FileType, NewKind, OpenFlags, Session, SetTime, XattrFlags};
+use extern4::{Acl, AclKind, Attributes, Errno, FileType, NewKind, Session, SetTime, XattrFlags};
 
 use crate::app::{App, Opened, Target, host_reason};
 use crate::exit_status::ExitStatus;
@@ -473,15 +473,14 @@ impl<'a> IntoVolume<'a> {
             {
                 return Err(Failure::Says("the copy would be the same file"));
             }
-            return Ok(destination.directory.open_with(
-                destination.name,
-                OpenFlags::WRITE | OpenFlags::TRUNC,
-                0,
-            )?);
+            let mut options = extern4::File::options();
+            options.write(true).truncate(true);
+            return Ok(destination.directory.open_with(destination.name, &options)?);
         }
         let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
-        let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-        self.make(node, destination, |directory, name| directory.open_with(name, flags, mode))
+        let mut options = extern4::File::options();
+        options.write(true).create_new(true).mode(mode);
+        self.make(node, destination, |directory, name| directory.open_with(name, &options))
     }
 
     /// Copies the data and leaves holes.
@@ -529,9 +528,8 @@ impl<'a> IntoVolume<'a> {
         has_acl: bool,
     ) -> Result<(), Failure> {
         if !has_acl && xattrs.as_ref().is_ok_and(Vec::is_empty) {
-            let mode = u16::try_from(node.mode & 0o7777).ok();
             let new = Attributes {
-                mode: mode.filter(|_| node.kind != FileType::Symlink),
+                mode: (node.kind != FileType::Symlink).then_some(node.mode),
                 uid: Some(node.uid),
                 gid: Some(node.gid),
                 atime: Some(node.atime),

@@ -81,7 +81,7 @@ fn restore(session: &Session, path: &Path, record: &Restored) -> extern4::Result
     if record.owner.is_some() || record.group.is_some() {
         session.lchown(path, record.owner, record.group)?;
         // The group's bits are the ACL's mask, and are set with it.
-        session.set_permissions(path, record.flags | u32::from(record.access.equiv_mode().0))?;
+        session.set_permissions(path, record.flags | record.access.equiv_mode().0)?;
     }
     session.set_acl(path, AclKind::Access, Some(record.access.clone()))?;
     if session.metadata(path)?.is_dir() {

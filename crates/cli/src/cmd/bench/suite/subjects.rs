@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use extern4::{FileType, OpenFlags, Session, Volume};
+use extern4::{File, FileType, Session, Volume};
 
 use super::stop::Stop;
 use super::tree::{CHUNK_BYTES, Library, Tree as _};
@@ -159,6 +159,6 @@ fn new_name(session: &Session) -> Result<PathBuf> {
 }
 
 fn make_file(session: &Session, path: &Path, owner: (u32, u32)) -> Result<()> {
-    drop(session.open_with(path, OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL, 0o644)?);
+    drop(session.open_with(path, File::options().write(true).create_new(true))?);
     Ok(session.chown(path, Some(owner.0), Some(owner.1))?)
 }

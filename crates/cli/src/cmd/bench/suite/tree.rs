@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::{OpenFlags, Session};
+use extern4::Session;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -103,8 +103,7 @@ impl Tree for Library<'_> {
     }
 
     fn create_and_remove(&self, path: &Path) -> Result<()> {
-        let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-        drop(self.0.open_with(path, flags, 0o644)?);
+        drop(self.0.open_with(path, extern4::File::options().write(true).create_new(true))?);
         self.remove(path)
     }
 
@@ -121,8 +120,8 @@ impl Tree for Library<'_> {
     }
 
     fn write(&self, path: &Path, bytes: u64) -> Result<()> {
-        let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
-        let file = self.0.open_with(path, flags, 0o644)?;
+        let file =
+            self.0.open_with(path, extern4::File::options().write(true).create(true).truncate(true))?;
         in_chunks(&(0..bytes), |at, chunk| {
             file.write_all_at(chunk, at)?;
             Ok(chunk.len())
