@@ -9,6 +9,7 @@ mod circles;
 mod finding;
 mod links;
 mod names;
+mod pages;
 mod prose;
 mod source;
 
@@ -104,6 +105,10 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         check_source(path, text, &mut faults);
     }
     check_map(root, &mut faults);
+    for entry in fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {
+        let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
+        pages::check(&entry.path(), &manifest, &mut faults);
+    }
     let (names, documents) =
         (texts.keys().cloned().collect::<BTreeSet<_>>(), read_all(root, links::documents(root)));
     for (path, text) in &documents {

@@ -29,3 +29,8 @@ pub use device::wrapper::DeviceWrapper;
 pub use device::{BlockDevice, check_range, read_each_at};
 pub use error::{Error, Op, Result, os_reason};
 pub use writer::BlockWriter;
+
+/// The crate's page, so that its example is run with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;
