@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use extern4_block as block;
 use extern4_vfs::Errno;
 
 /// The result of a library call.
@@ -111,7 +112,11 @@ impl fmt::Display for Error {
             write!(f, " {}", path.display())?;
         }
         match (&self.cause, self.kind) {
-            (Some(cause), _) => write!(f, ": {cause}"),
+            (Some(cause), _) => match cause.downcast_ref::<block::Error>() {
+                // Its own text would name the file again.
+                Some(device) if self.path.is_some() => write!(f, ": {}", device.reason()),
+                _ => write!(f, ": {cause}"),
+            },
             (None, ErrorKind::Os(errno)) => write!(f, ": {errno}"),
             (None, _) => Ok(()),
         }
