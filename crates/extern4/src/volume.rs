@@ -109,6 +109,13 @@ impl VolumeOptions {
         self
     }
 
+    /// Sets all options of the ext4 layer, in place of those that earlier calls have set.
+    pub fn ext4(&mut self, options: extern4_ext4::OpenOptions) -> &mut Self {
+        self.shared = options.shared;
+        self.ext4 = options;
+        self
+    }
+
     /// Sets the most bytes of metadata blocks to cache; 64 MiB by default.
     pub fn cache_size(&mut self, bytes: usize) -> &mut Self {
         self.ext4.cache_bytes = bytes;

@@ -16,8 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use rustix::process::{getegid, geteuid};
 
@@ -51,12 +51,14 @@ impl Claim {
         set("group_id", &getegid().as_raw().to_string())?;
         set("max_read", &MAX_READ_BYTES.to_string())?;
         set("blksize", &BLOCK_BYTES.to_string())?;
+        let has = |flag| options.flags.contains(flag);
         let flags = [
             (true, "default_permissions"),
             (true, "allow_other"),
-            (options.read_only, "ro"),
-            (options.sync, "sync"),
-            (options.dirsync, "dirsync"),
+            (has(MountFlags::RDONLY), "ro"),
+            (has(MountFlags::SYNCHRONOUS), "sync"),
+            (has(MountFlags::DIRSYNC), "dirsync"),
+            (has(MountFlags::LAZYTIME), "lazytime"),
         ];
         for (_, flag) in flags.into_iter().filter(|(wanted, _)| *wanted) {
             fsconfig_set_flag(&context, flag)?;
@@ -86,18 +88,19 @@ impl Claim {
     }
 }
 
+/// Returns the flags of the mount itself. Those of the volume go to the kernel before.
 fn attributes(options: &MountOptions) -> MountAttrFlags {
     use MountAttrFlags as Attr;
     let wanted = [
-        (options.read_only, Attr::MOUNT_ATTR_RDONLY),
-        (options.nosuid, Attr::MOUNT_ATTR_NOSUID),
-        (options.nodev, Attr::MOUNT_ATTR_NODEV),
-        (options.noexec, Attr::MOUNT_ATTR_NOEXEC),
-        (options.noatime, Attr::MOUNT_ATTR_NOATIME),
-        (options.nodiratime, Attr::MOUNT_ATTR_NODIRATIME),
-        (options.nosymfollow, Attr::MOUNT_ATTR_NOSYMFOLLOW),
+        (MountFlags::RDONLY, Attr::MOUNT_ATTR_RDONLY),
+        (MountFlags::NOSUID, Attr::MOUNT_ATTR_NOSUID),
+        (MountFlags::NODEV, Attr::MOUNT_ATTR_NODEV),
+        (MountFlags::NOEXEC, Attr::MOUNT_ATTR_NOEXEC),
+        (MountFlags::NOATIME, Attr::MOUNT_ATTR_NOATIME),
+        (MountFlags::NODIRATIME, Attr::MOUNT_ATTR_NODIRATIME),
+        (MountFlags::NOSYMFOLLOW, Attr::MOUNT_ATTR_NOSYMFOLLOW),
     ];
-    wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| flag).collect()
+    wanted.into_iter().filter(|(flag, _)| options.flags.contains(*flag)).map(|(_, flag)| flag).collect()
 }
 
 /// Returns the name of a block device that the mount table shows. Devices of the device mapper have

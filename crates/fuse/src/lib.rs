@@ -45,5 +45,6 @@ pub use histogram::{BUCKETS, Histogram};
 pub use loop_device::attach as attach_loop_device;
 pub use meter::Operation;
 pub use mount::{MountOptions, Mounted, detach, mount, remount, unmount};
-pub use server::{Config, Server, Transport};
+pub use rustix::mount::MountFlags;
+pub use server::{Callbacks, Config, Server, Transport};
 pub use transport::serve;

@@ -28,27 +28,14 @@ const BLOCK_TYPE: &str = "fuseblk.extern4";
 pub(crate) const DAEMON: &str = "extern4.daemon";
 
 /// Options of a mount.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MountOptions {
     /// The source that the mount table shows: the image.
     pub source: OsString,
-    /// Nothing may be changed.
-    pub read_only: bool,
-    /// Set-id bits and file capabilities count for nothing.
-    pub nosuid: bool,
-    /// Device nodes stand for no device.
-    pub nodev: bool,
-    /// Nothing can be executed.
-    pub noexec: bool,
-    /// The mount table says that reading changes no access times. The server has to implement that.
-    pub noatime: bool,
-    /// The mount table says that reading a directory changes no access times, if the mount is
-    /// root's.
-    pub nodiratime: bool,
-    /// Symbolic links are not followed.
-    pub nosymfollow: bool,
-    /// Changes of times alone are written late: the mount table says so, if the mount is root's.
-    pub lazytime: bool,
+    /// The flags of mount(2). The kernel enforces them, apart from those about times: the mount
+    /// table shows these, and the server has to implement them. A mount that root does not make has
+    /// `NOSUID` and `NODEV` in any case, and cannot have `NODIRATIME` and `LAZYTIME`.
+    pub flags: MountFlags,
     /// Other users may use it, too. A mount that root makes serves them in any case, unless it is
     /// `private`.
     pub allow_other: bool,
@@ -56,14 +43,23 @@ pub struct MountOptions {
     pub private: bool,
     /// The kernel leaves permissions to the server ([`Config::fakeroot`](crate::Config::fakeroot)).
     pub unchecked: bool,
-    /// Every change is synchronous.
-    pub sync: bool,
-    /// Changes of names are synchronous.
-    pub dirsync: bool,
     /// The image, and the bytes of it that are the volume, for a mount as one of a block device.
     /// `mount` makes a loop device for it, where it can; see [`Mounted::not_blk`]. The server then
     /// hears of `sync(2)` and of the end of the mount.
     pub blk: Option<(PathBuf, Range<u64>)>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            source: OsString::new(),
+            flags: MountFlags::empty(),
+            allow_other: false,
+            private: false,
+            unchecked: false,
+            blk: None,
+        }
+    }
 }
 
 /// A mount, identified by its directory and device number.
@@ -94,13 +90,13 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     // A mount can only be writable if its device is. A mount that is read-only may become writable
     // later.
     let attach = |(image, bytes): &(PathBuf, _)| match loop_device::attach(image, bytes, true) {
-        Err(_) if options.read_only => loop_device::attach(image, bytes, false),
+        Err(_) if options.flags.contains(MountFlags::RDONLY) => loop_device::attach(image, bytes, false),
         attached => attached,
     };
     let not_blk = match options.blk.as_ref().map(attach) {
         Some(Ok((_attached, path))) => {
             let data = CString::new(format!("{data},blksize={BLOCK_BYTES}")).expect("no zero byte");
-            match rustix::mount::mount(&path, &dir, BLOCK_TYPE, flags(options), &*data) {
+            match rustix::mount::mount(&path, &dir, BLOCK_TYPE, options.flags, &*data) {
                 Ok(()) => {
                     read_far_ahead(&dir);
                     return Ok((device, Mounted::new(dir, None)));
@@ -114,7 +110,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
         None => None,
     };
     let data = CString::new(data).expect("no zero byte");
-    rustix::mount::mount(&options.source, &dir, TYPE, flags(options), &*data)?;
+    rustix::mount::mount(&options.source, &dir, TYPE, options.flags, &*data)?;
     read_far_ahead(&dir);
     Ok((device, Mounted::new(dir, not_blk)))
 }
@@ -197,7 +193,7 @@ pub(crate) const BLOCK_BYTES: usize = 4096;
 pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     let dir = dir.canonicalize()?;
     rustix::fs::getxattr(&dir, DAEMON, &mut [0; 16]).map_err(|_| Errno::INVAL)?;
-    rustix::mount::mount_remount(&dir, flags(options), "")?;
+    rustix::mount::mount_remount(&dir, options.flags, "")?;
     Ok(rustix::fs::fsync(rustix::fs::open(&dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?)
 }
 
@@ -210,33 +206,19 @@ fn words(options: &MountOptions) -> String {
         }
         words.push(char);
     }
+    let has = |flag| options.flags.contains(flag);
     let more = [
         (!options.unchecked, ",default_permissions"),
-        (options.read_only, ",ro"),
-        (options.noexec, ",noexec"),
-        (options.noatime, ",noatime"),
-        (options.nosymfollow, ",nosymfollow"),
-        (options.sync, ",sync"),
-        (options.dirsync, ",dirsync"),
+        (has(MountFlags::RDONLY), ",ro"),
+        (has(MountFlags::NOEXEC), ",noexec"),
+        (has(MountFlags::NOATIME), ",noatime"),
+        (has(MountFlags::NOSYMFOLLOW), ",nosymfollow"),
+        (has(MountFlags::SYNCHRONOUS), ",sync"),
+        (has(MountFlags::DIRSYNC), ",dirsync"),
         (options.allow_other && !options.private, ",allow_other"),
     ];
     words.extend(more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, word)| word));
     words
-}
-
-fn flags(options: &MountOptions) -> MountFlags {
-    let mut flags = MountFlags::empty();
-    flags.set(MountFlags::RDONLY, options.read_only);
-    flags.set(MountFlags::NOSUID, options.nosuid);
-    flags.set(MountFlags::NODEV, options.nodev);
-    flags.set(MountFlags::NOEXEC, options.noexec);
-    flags.set(MountFlags::NOATIME, options.noatime);
-    flags.set(MountFlags::NODIRATIME, options.nodiratime);
-    flags.set(MountFlags::LAZYTIME, options.lazytime);
-    flags.set(MountFlags::NOSYMFOLLOW, options.nosymfollow);
-    flags.set(MountFlags::SYNCHRONOUS, options.sync);
-    flags.set(MountFlags::DIRSYNC, options.dirsync);
-    flags
 }
 
 impl Mounted {

@@ -40,6 +40,7 @@ impl Transport {
 }
 
 /// Options of a server.
+#[derive(Clone, Debug)]
 pub struct Config {
     /// How long the kernel may remember attributes and lookups, failed ones included. As long as
     /// only the kernel changes a volume, that may be for ever. With a lifetime of zero, the kernel
@@ -77,11 +78,6 @@ pub struct Config {
     pub opens: bool,
     /// The transport of requests.
     pub transport: Transport,
-    /// Called at the end of the mount, before the kernel learns that its last request is done,
-    /// which it waits for. No request follows. Only mounts of block devices have this end.
-    pub destroy: Box<dyn Fn(&Server) + Send + Sync>,
-    /// Receives messages for the administrator of the mount.
-    pub log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Default for Config {
@@ -97,9 +93,22 @@ impl Default for Config {
             writeback: false,
             opens: false,
             transport: Transport::default(),
-            destroy: Box::new(|_| {}),
-            log: Box::new(|_| {}),
         }
+    }
+}
+
+/// The functions that a server calls.
+pub struct Callbacks {
+    /// Called at the end of the mount, before the kernel learns that its last request is done,
+    /// which it waits for. No request follows. Only mounts of block devices have this end.
+    pub destroy: Box<dyn Fn(&Server) + Send + Sync>,
+    /// Receives messages for the administrator of the mount.
+    pub log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Default for Callbacks {
+    fn default() -> Self {
+        Self { destroy: Box::new(|_| {}), log: Box::new(|_| {}) }
     }
 }
 
@@ -121,6 +130,7 @@ pub(crate) enum Hear {
 /// Answers the kernel's requests for one mount. Any number of threads may call it at the same time.
 pub struct Server {
     config: Config,
+    callbacks: Callbacks,
     pub(crate) base: Session,
     pub(crate) idle: Idle,
     pub(crate) nodes: Nodes,
@@ -148,7 +158,7 @@ pub struct Server {
 
 impl Server {
     /// Creates a server for the tree at the root of `namespace`.
-    pub fn new(namespace: &Arc<Namespace>, config: Config) -> Self {
+    pub fn new(namespace: &Arc<Namespace>, config: Config, callbacks: Callbacks) -> Self {
         Self {
             base: Session::new(namespace, Cred::root()).with_umask(0),
             idle: Idle::new(),
@@ -165,6 +175,7 @@ impl Server {
             lost: AtomicBool::new(false),
             warned_of_opens: AtomicBool::new(false),
             config,
+            callbacks,
         }
     }
 
@@ -250,7 +261,7 @@ impl Server {
     }
 
     pub(crate) fn log(&self, message: &str) {
-        (self.config.log)(message);
+        (self.callbacks.log)(message);
     }
 
     pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
@@ -409,7 +420,7 @@ impl Server {
             // No request waits in a way that an interrupt could cut short.
             Op::Interrupt => Ok(()),
             Op::Destroy => {
-                (self.config.destroy)(self);
+                (self.callbacks.destroy)(self);
                 Ok(())
             }
             Op::Lookup => self.lookup(request, body),

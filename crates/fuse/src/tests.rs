@@ -15,7 +15,7 @@ use crate::abi::{
 };
 use crate::reply::Answer;
 use crate::request::Request;
-use crate::server::{Config, Server};
+use crate::server::{Callbacks, Config, Server};
 
 /// A server, and the messages that it has logged.
 struct Served {
@@ -35,7 +35,10 @@ impl Served {
             let said = Arc::clone(&said);
             Box::new(move |line: &str| said.lock().expect("a log").push(line.to_owned()))
         };
-        Self { server: Server::new(&Namespace::new(sb), Config { log, ..config }), said }
+        Self {
+            server: Server::new(&Namespace::new(sb), config, Callbacks { log, ..Callbacks::default() }),
+            said,
+        }
     }
 
     fn ask(&self, opcode: Opcode, nodeid: u64, args: &[&[u8]]) -> Result<Vec<u8>, Errno> {

@@ -2,7 +2,6 @@
 
 mod daemon;
 mod log;
-mod memory;
 mod open;
 mod options;
 mod remount;
@@ -10,6 +9,7 @@ mod serve;
 mod service;
 mod signals;
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -36,28 +36,13 @@ use crate::mount_table::MountEntry;
 use crate::text::escape;
 
 #[derive(clap::Args)]
+#[command(after_long_help = options::help())]
 pub(crate) struct Args {
     /// Stay in the foreground until the volume is unmounted
     #[arg(short, long)]
     foreground: bool,
-    /// Options as mount(8) spells them: ro, noatime, nodiratime, lazytime, nosuid, nodev, noexec,
-    /// nosymfollow, sync, dirsync and their opposites, grpid or nogrpid, bsddf or minixdf,
-    /// resuid=NUMBER and resgid=NUMBER for whom blocks are kept back, noload for a clean volume or
-    /// with ro, noacl, nouser_xattr, nouid32, max_dir_size_kb=KIB, data_err=abort, sb=KIB for a
-    /// copy of the superblock (with ro), discard or nodiscard, for whether the image is told of
-    /// what is freed, noquota, so that quotas only count, journal_path=PATH or journal_dev=NUMBER
-    /// where the journal is elsewhere, allow_other, allow_root; fakeroot, so that the user who
-    /// mounts acts as root on the volume, alone; fsname=NAME for the mount table; commit=SECONDS,
-    /// errors=continue or remount-ro, offset=BYTES, data=ordered or journal; uid=NUMBER and
-    /// gid=NUMBER, to have all files shown as theirs; memory=BYTES for caches, 192M by default, and
-    /// a quarter as much for requests through rings; fuseblk or nofuseblk, for whether it is the
-    /// mount of a block device, of a loop device for an image, so that sync and umount wait for the
-    /// volume, which root has where it can be; transport=device or transport=ring, in place of what
-    /// the kernel offers; opens, to be asked whenever a file is opened; writeback_cache, so that
-    /// the kernel keeps what is written for a while; idmap, so that mounts of the mount can have
-    /// users mapped; lifetime=0, to be asked for attributes and names each time. Words of ext4's
-    /// that only say how Linux goes about it, such as delalloc, nobarrier or stripe=NUMBER, are
-    /// taken and have no effect
+    /// Options as mount(8) spells them, with commas between them; a later one overrides an earlier
+    /// one. They are listed below
     #[arg(short, value_name = "OPTIONS", value_parser = options::parse)]
     options: Vec<Words>,
     /// The volume to mount
@@ -112,7 +97,7 @@ impl Request {
         let lists = args.options.clone();
         let mut options = Options::of(&lists);
         options.journal = options.journal.or_else(|| app.opening().journal.clone());
-        options.superblock = options.superblock.or(app.opening().superblock.map(Backup::Block));
+        options.ext4.superblock = options.ext4.superblock.or(app.opening().superblock.map(Backup::Block));
         let Some(image) = options.image(&args.image_path.image) else {
             app.fail_at(ExitStatus::Usage, &args.image_path, "it says already where the volume is");
             return None;
@@ -127,7 +112,7 @@ impl Request {
             }
             return None;
         }
-        if options.fsname.is_some() && options.fuseblk == Some(true) {
+        if options.fsname().is_some() && options.fuseblk == Some(true) {
             app.fail(ExitStatus::Usage, "fsname: the mount table names the block device of a fuseblk mount");
             return None;
         }
@@ -288,11 +273,11 @@ fn mount(
         return claim.attach(dir, &options.mount);
     }
     let file = device_name(&image.file);
-    let wants_blk = options.fuseblk.unwrap_or(!options.read_only && options.fsname.is_none());
+    let wants_blk = options.fuseblk.unwrap_or(!options.is_read_only() && options.fsname().is_none());
     let blk = volume.bytes().filter(|_| wants_blk).map(|bytes| (file.clone(), bytes));
     // The image is named so that readers of the mount table find it.
-    let source =
-        options.fsname.clone().unwrap_or_else(|| Image { file, part: image.part }.to_string()).into();
+    let name = || Image { file, part: image.part }.to_string().into();
+    let source = options.fsname().map_or_else(name, OsStr::to_owned);
     let (device, mounted) = extern4_fuse::mount(dir, &MountOptions { source, blk, ..options.mount.clone() })?;
     let Some(reason) = mounted.not_blk() else { return Ok((device, mounted)) };
     let reason = host_reason(reason);

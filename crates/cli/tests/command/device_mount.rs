@@ -63,11 +63,15 @@ impl Drop for Disk {
 #[test]
 fn a_device_is_the_source_of_its_mount() {
     let Some(disk) = Disk::new() else { return };
-    for options in ["rw", "ro", "noatime,sync"] {
+    for options in ["rw", "ro", "noatime,sync", "nodiratime,dirsync,lazytime"] {
         disk.mount(options);
         let found = tool(&disk.dir, "findmnt", ["-n", "-o", "FSTYPE,TARGET", "-S", disk.node()]);
         let found = String::from_utf8_lossy(&found).into_owned();
         assert!(found.starts_with("fuseblk.extern4 ") && found.contains("/mnt"), "{options}: {found}");
+        let shown = tool(&disk.dir, "findmnt", ["-n", "-o", "OPTIONS", "-S", disk.node()]);
+        let shown = String::from_utf8_lossy(&shown).trim_end().to_owned();
+        let shown: Vec<_> = shown.split(',').collect();
+        assert!(options.split(',').all(|option| shown.contains(&option)), "{options}: {shown:?}");
         let space = String::from_utf8_lossy(&tool(&disk.dir, "df", [disk.node()])).into_owned();
         assert!(space.contains("/mnt"), "{options}: {space}");
         let refused = disk.open_alone().expect_err("the kernel holds it");

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use extern4::{Errno, Volume};
+use extern4::{Atime, Errno, Volume};
 use extern4_ext4::Unsupported;
-use extern4_fuse::Claim;
+use extern4_fuse::{Claim, MountFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::process::geteuid;
 use tracing::error;
@@ -61,10 +61,11 @@ pub(super) fn open(
     app: &mut App,
 ) -> Option<Opened> {
     let opened = match open_when_free(image, options, app) {
-        Err(error) if error.is(Errno::EROFS) && !options.read_only => {
+        Err(error) if error.is(Errno::EROFS) && !options.is_read_only() => {
             lists.push(options::read_only());
-            let (journal, superblock) = (options.journal.take(), options.superblock);
-            *options = Options { journal, superblock, ..Options::of(lists) };
+            let (journal, superblock) = (options.journal.take(), options.ext4.superblock);
+            *options = Options::of(lists);
+            (options.journal, options.ext4.superblock) = (journal, superblock);
             let opened = open_when_free(image, options, app);
             if opened.is_ok() {
                 app.note_at(image, "it is write-protected, and mounted for reading only");
@@ -94,7 +95,7 @@ fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
         }
         (_, Failure::Volume(error)) => {
             app.refused(image, error);
-            if is_only_read(error) && !options.read_only {
+            if is_only_read(error) && !options.is_read_only() {
                 app.note_at(image, "use -o ro to mount it for reading");
             }
         }
@@ -174,7 +175,7 @@ fn try_open(image: &Image, options: &Options) -> Result<Opened, Failure> {
 fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
     let is_device = fs::metadata(&image.file).is_ok_and(|found| found.file_type().is_block_device());
     let can = geteuid().is_root() && is_device && image.part == Part::Whole;
-    if !can || options.fuseblk == Some(false) || options.fsname.is_some() {
+    if !can || options.fuseblk == Some(false) || options.fsname().is_some() {
         return Ok(None);
     }
     match Claim::take(&image.file, &options.mount).map_err(|error| (error.raw_os_error(), error)) {
@@ -197,38 +198,13 @@ fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
 
 fn open_volume(image: &Image, options: &Options, claimed: bool) -> extern4::Result<Volume> {
     let mut open = Volume::options();
-    open.write(!options.read_only).claimed(claimed).atime(options.atime).lazytime(options.lazytime);
-    open.dir_atime(!options.mount.nodiratime).minix_df(options.minix_df);
-    open.reserved_for(options.reserved_for.0, options.reserved_for.1).ignore_journal(options.noload);
-    open.ignore_limits(options.noquota).acls(options.acls).user_attributes(options.user_xattr);
-    open.short_ids(!options.uid32)
-        .max_dir_size(options.max_dir_kib)
-        .abort_on_data_error(options.data_err_abort);
-    open.cache_size(options.memory.blocks_bytes).cached_files(options.memory.remembered);
+    let atime = if options.has(MountFlags::NOATIME) { Atime::Never } else { Atime::Relative };
+    open.ext4(options.ext4.clone()).write(!options.is_read_only()).claimed(claimed).atime(atime);
+    open.dir_atime(!options.has(MountFlags::NODIRATIME)).lazytime(options.has(MountFlags::LAZYTIME));
+    open.cached_files(options.remembered);
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
-    if let Some(interval) = options.commit_interval() {
-        open.commit_interval(interval);
-    }
-    if let Some(errors) = options.errors {
-        open.errors(errors);
-    }
-    if let Some(bsd_groups) = options.bsd_groups {
-        open.bsd_groups(bsd_groups);
-    }
-    if let Some(discard) = options.discard {
-        open.discard(discard);
-    }
-    if let Some(data) = options.data {
-        open.data(data);
-    }
-    if let Some(checksum) = options.journal_checksum {
-        open.journal_checksum(checksum);
-    }
     if let Some(journal) = &options.journal {
         open.journal(journal);
-    }
-    if let Some(backup) = options.superblock {
-        open.superblock(backup);
     }
     part(&mut open, image);
     open.open(&image.file)

@@ -1,154 +1,114 @@
 //! The words after `-o`.
 
-mod words;
+mod help;
+mod spelling;
+mod table;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use extern4::{Atime, Backup, DataMode, ErrorPolicy};
-use extern4_fuse::{Config, MountOptions, Transport};
+use extern4::ErrorPolicy;
+use extern4_fuse::{Config, MountFlags, MountOptions};
 use rustix::process::geteuid;
 
-use self::words::Effect;
-use super::memory::Memory;
+pub(super) use self::help::help;
+use self::table::{Meaning, MountOption, Remount, TABLE};
 use crate::image_path::{Image, Part};
+
+/// Bytes for a file that the kernel knows, or that the server remembers as well: its inode, its
+/// name, and their index entries. Measured after a walk of a million files.
+const FILE_BYTES: u64 = 1400;
+
+/// The memory for caches without the option, and the least that a mount can work with.
+const MEMORY_BYTES: u64 = 192 << 20;
+const MIN_MEMORY_BYTES: u64 = 4 << 20;
 
 /// The words of one `-o`.
 #[derive(Clone)]
 pub(super) struct Words {
     /// The words as they were written.
     text: String,
-    effects: Vec<Effect>,
+    words: Vec<Word>,
 }
 
-/// The options of a mount. Later words override earlier ones.
+/// A word, with its value if it has one.
+#[derive(Clone)]
+struct Word {
+    option: &'static MountOption,
+    meaning: &'static Meaning,
+    value: String,
+}
+
+/// The options of a mount, for the layers that carry them out. Later words override earlier ones.
 #[derive(Debug)]
 pub(super) struct Options {
-    /// Nothing may be changed.
-    pub(super) read_only: bool,
+    /// For the kernel.
+    pub(super) mount: MountOptions,
+    /// For the server.
+    pub(super) server: Config,
+    /// For the ext4 file system.
+    pub(super) ext4: extern4_ext4::OpenOptions,
+    /// Files that the volume remembers although the kernel has forgotten them.
+    pub(super) remembered: usize,
+    /// Where the journal is, if not in the volume.
+    pub(super) journal: Option<PathBuf>,
+    /// The word changes an existing mount.
+    pub(super) remount: bool,
     /// A missing image is no failure.
     pub(super) nofail: bool,
     /// The mode of the mount directory, which is made if it does not exist.
     pub(super) mkdir: Option<u32>,
-    /// ACLs are checked.
-    pub(super) acls: bool,
-    /// Users may have attributes.
-    pub(super) user_xattr: bool,
-    /// User and group ids have 32 bits.
-    pub(super) uid32: bool,
-    /// The size, in KiB, beyond which no directory grows; 0 for none.
-    pub(super) max_dir_kib: u32,
-    /// Whether the journal has checksums; `None` leaves it to the volume.
-    pub(super) journal_checksum: Option<bool>,
-    /// A failed write of contents ends all changes.
-    pub(super) data_err_abort: bool,
-    /// The word changes an existing mount.
-    pub(super) remount: bool,
-    /// When reading changes access times.
-    pub(super) atime: Atime,
-    /// Changes of times alone are written late.
-    pub(super) lazytime: bool,
-    /// The longest time that a change is in memory only, in seconds, if a word sets it; 0 for the
-    /// default.
-    pub(super) commit: Option<u32>,
-    /// The reaction to damage; `None` leaves it to the volume.
-    pub(super) errors: Option<ErrorPolicy>,
-    /// How contents of files become durable; `None` leaves it to the volume.
-    pub(super) data: Option<DataMode>,
-    /// Whether new files take their directory's group; `None` leaves it to the volume.
-    pub(super) bsd_groups: Option<bool>,
-    /// `df` counts the volume's own structures as blocks, too.
-    pub(super) minix_df: bool,
-    /// The user and the group that may use the reserved blocks; `None` leaves them to the volume.
-    pub(super) reserved_for: (Option<u32>, Option<u32>),
-    /// Whether the device learns of freed blocks; `None` leaves it to the volume.
-    pub(super) discard: Option<bool>,
-    /// The copy of the superblock to read the volume by; `None` for the superblock itself.
-    pub(super) superblock: Option<Backup>,
-    /// Quotas are expected.
-    pub(super) quota: bool,
-    /// Quotas only count.
-    pub(super) noquota: bool,
-    /// The journal is not replayed.
-    pub(super) noload: bool,
-    /// Where the journal is, if not in the volume.
-    pub(super) journal: Option<PathBuf>,
     /// The start of the volume in the image, in bytes.
     pub(super) offset: Option<u64>,
     /// The most bytes that the volume may have.
     pub(super) size_limit: Option<u64>,
-    /// The name that the mount table shows in place of the image.
-    pub(super) fsname: Option<String>,
-    /// Only the mounting user is served, and acts as root on the volume.
-    pub(super) fakeroot: bool,
-    /// Only the mounting user and root are served.
-    pub(super) allow_root: bool,
-    /// The user and the group that all files are shown to belong to.
-    pub(super) owner: (Option<u32>, Option<u32>),
-    /// Memory for caches.
-    pub(super) memory: Memory,
     /// Whether this has to be the mount of a block device; `None` makes it one where possible.
     pub(super) fuseblk: Option<bool>,
-    /// The kernel caches writes.
-    pub(super) writeback: bool,
-    /// The kernel reports every file that is opened.
-    pub(super) opens: bool,
-    /// The kernel may map users for mounts of the mount.
-    pub(super) idmap: bool,
-    /// How long the kernel keeps attributes and names.
-    pub(super) lifetime: Duration,
-    /// How requests come from the kernel.
-    pub(super) transport: Transport,
-    /// The options that the kernel has to know.
-    pub(super) mount: MountOptions,
+    /// Quotas are expected.
+    pub(super) quota: bool,
+    /// Only the mounting user and root are served.
+    allow_root: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            read_only: false,
+        let mut options = Self {
+            mount: MountOptions::default(),
+            server: Config::default(),
+            ext4: extern4_ext4::OpenOptions::default(),
+            remembered: 0,
+            journal: None,
+            remount: false,
             nofail: false,
             mkdir: None,
-            acls: true,
-            user_xattr: true,
-            uid32: true,
-            max_dir_kib: 0,
-            journal_checksum: None,
-            data_err_abort: false,
-            remount: false,
-            atime: Atime::Relative,
-            lazytime: false,
-            commit: None,
-            errors: None,
-            data: None,
-            bsd_groups: None,
-            minix_df: false,
-            reserved_for: (None, None),
-            discard: None,
-            superblock: None,
-            quota: false,
-            noquota: false,
-            noload: false,
-            journal: None,
             offset: None,
             size_limit: None,
-            fsname: None,
-            fakeroot: false,
-            allow_root: false,
-            owner: (None, None),
-            memory: Memory::default(),
             fuseblk: None,
-            writeback: false,
-            opens: false,
-            idmap: false,
-            lifetime: Config::default().lifetime,
-            transport: Transport::Auto,
-            mount: MountOptions::default(),
-        }
+            quota: false,
+            allow_root: false,
+        };
+        options.set_memory(MEMORY_BYTES);
+        options
     }
 }
 
 impl Options {
+    /// Returns whether the mount has this flag.
+    pub(super) fn has(&self, flag: MountFlags) -> bool {
+        self.mount.flags.contains(flag)
+    }
+
+    /// Returns whether nothing may be changed.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.has(MountFlags::RDONLY)
+    }
+
+    /// Returns the name that the mount table shows in place of the image, if one is given.
+    pub(super) fn fsname(&self) -> Option<&OsStr> {
+        Some(&*self.mount.source).filter(|name| !name.is_empty())
+    }
+
     /// Returns the volume in `image`; `None` if both that and the options give its location.
     pub(super) fn image(&self, image: &Image) -> Option<Image> {
         let part = match (self.offset, image.part) {
@@ -159,92 +119,53 @@ impl Options {
         Some(Image { file: image.file.clone(), part })
     }
 
-    /// Returns the only user to serve, apart from root, where the server has to enforce that. The
-    /// kernel knows only mounts for one user and mounts for all.
-    pub(super) fn only(&self) -> Option<u32> {
-        (self.allow_root && !geteuid().is_root()).then(|| geteuid().as_raw())
-    }
-
-    /// Returns the longest time that a change is in memory only; `None` for the default.
-    pub(super) fn commit_interval(&self) -> Option<Duration> {
-        // As in Linux, 0 means the default.
-        self.commit.filter(|seconds| *seconds > 0).map(|seconds| Duration::from_secs(seconds.into()))
-    }
-
     /// Returns the settings that a mount decides once and a remount cannot change: by name, for
     /// people to read. The use of the journal is reported next to them.
     pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
-        let number = |number: Option<u32>| number.map_or("its own".to_owned(), |number| number.to_string());
-        let chosen =
-            |chosen: Option<bool>| chosen.map_or("as the volume says".to_owned(), |is| is.to_string());
-        let errors = self.errors.and_then(errors_name).unwrap_or("as the volume says");
-        let transport = match self.transport {
-            Transport::Auto => "auto",
-            Transport::Device => "device",
-            Transport::Ring => "ring",
+        let setting = |option: &MountOption| match option.remount {
+            Remount::Fixed(name, show) => Some((name, show(self))),
+            _ => None,
         };
-        let atime = match self.atime {
-            Atime::Never => "noatime",
-            Atime::Relative => "relatime",
-            Atime::Strict => "strictatime",
-        };
-        vec![
-            ("atime", atime.to_owned()),
-            ("diratime", (!self.mount.nodiratime).to_string()),
-            ("errors", errors.to_owned()),
-            ("grpid", chosen(self.bsd_groups)),
-            ("minixdf", self.minix_df.to_string()),
-            ("acl", self.acls.to_string()),
-            ("user_xattr", self.user_xattr.to_string()),
-            ("uid32", self.uid32.to_string()),
-            ("max_dir_size_kb", self.max_dir_kib.to_string()),
-            ("journal_checksum", chosen(self.journal_checksum)),
-            ("data_err", if self.data_err_abort { "abort" } else { "ignore" }.to_owned()),
-            ("fsname", self.fsname.clone().unwrap_or_else(|| "the image".to_owned())),
-            ("fakeroot", self.fakeroot.to_string()),
-            ("allow_root", self.allow_root.to_string()),
-            ("resuid", number(self.reserved_for.0)),
-            ("resgid", number(self.reserved_for.1)),
-            ("discard", chosen(self.discard)),
-            ("sb", self.superblock.map_or("its own".to_owned(), |backup| format!("{backup:?}"))),
-            ("noquota", self.noquota.to_string()),
-            ("noload", self.noload.to_string()),
-            (
-                "journal",
-                self.journal.as_ref().map_or("not given".to_owned(), |path| path.display().to_string()),
-            ),
-            ("lazytime", self.lazytime.to_string()),
-            ("memory", self.memory.blocks_bytes.to_string()),
-            ("uid", number(self.owner.0)),
-            ("gid", number(self.owner.1)),
-            ("writeback_cache", self.writeback.to_string()),
-            ("opens", self.opens.to_string()),
-            ("idmap", self.idmap.to_string()),
-            ("lifetime", self.lifetime.as_secs().to_string()),
-            ("transport", transport.to_owned()),
-        ]
+        TABLE.iter().filter_map(setting).collect()
+    }
+
+    /// Divides memory: a third for blocks, half for files that the kernel knows, a sixth for files
+    /// that it has forgotten. Requests through rings get a quarter as much in addition.
+    fn set_memory(&mut self, bytes: u64) {
+        let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.ext4.cache_bytes = part(bytes / 3);
+        self.server.max_ring_bytes = part(bytes / 4);
+        self.server.max_known = part(bytes / 2 / FILE_BYTES);
+        self.remembered = part(bytes / 6 / FILE_BYTES);
+    }
+
+    fn expect_quotas(&mut self) {
+        (self.quota, self.ext4.ignore_limits) = (true, false);
     }
 
     /// Combines all the lists.
     pub(super) fn of(lists: &[Words]) -> Self {
         let mut options = Self::default();
-        lists.iter().flat_map(|words| &words.effects).for_each(|effect| effect(&mut options));
-        options.mount.read_only = options.read_only;
-        options.mount.noatime = options.atime == Atime::Never;
-        options.mount.lazytime = options.lazytime;
-        if options.fakeroot {
+        for word in lists.iter().flat_map(|words| &words.words) {
+            word.meaning.apply(&mut options, &word.value).expect("`parse` has tried it");
+        }
+        if options.server.fakeroot.is_some() {
             (options.mount.unchecked, options.mount.private, options.allow_root) = (true, true, false);
             // The kernel does not see the caller as a privileged user, and would run set-id
             // programs by the modes that the server reports.
-            (options.mount.nosuid, options.lifetime) = (true, Duration::ZERO);
+            options.mount.flags |= MountFlags::NOSUID;
+            options.server.lifetime = Duration::ZERO;
         }
         if options.allow_root {
-            // The kernel then asks for each name, so that the server knows the caller.
+            // The kernel knows only mounts for one user and mounts for all. Root's mount for one
+            // user serves just root; elsewhere the server has to check each caller, so the kernel
+            // has to ask for each name.
             options.mount.private = geteuid().is_root();
             options.mount.allow_other = true;
+            options.server.only = (!geteuid().is_root()).then(|| geteuid().as_raw());
         }
-        if options.only().is_some() {
-            (options.opens, options.lifetime) = (true, Duration::ZERO);
+        if options.server.only.is_some() {
+            (options.server.opens, options.server.lifetime) = (true, Duration::ZERO);
         }
         options
     }
@@ -252,8 +173,13 @@ impl Options {
 
 /// Reads a list of words with commas between them.
 pub(super) fn parse(text: &str) -> Result<Words, String> {
+    let word = |word: &str| {
+        let (option, meaning) = spelling::find(word)?;
+        let value = word.split_once('=').map_or("", |(_, value)| value).to_owned();
+        Ok::<_, String>(Word { option, meaning, value })
+    };
     let words = text.split(',').filter(|word| !word.is_empty());
-    Ok(Words { text: text.to_owned(), effects: words.map(words::effect_of).collect::<Result<_, _>>()? })
+    Ok(Words { text: text.to_owned(), words: words.map(word).collect::<Result<_, _>>()? })
 }
 
 /// Returns the word for a mount in which nothing can be changed.
@@ -264,6 +190,11 @@ pub(super) fn read_only() -> Words {
 /// Returns the words as they were written.
 pub(super) fn text(lists: &[Words]) -> String {
     lists.iter().map(|words| &*words.text).collect::<Vec<_>>().join(",")
+}
+
+/// Returns whether a word sets something that a remount cannot change, even to its current value.
+pub(super) fn says_fixed(lists: &[Words]) -> bool {
+    lists.iter().flat_map(|words| &words.words).any(|word| word.option.is_fixed())
 }
 
 /// Returns an error policy as `errors=` spells it; `None` for one that has no meaning.
@@ -278,8 +209,9 @@ pub(super) fn errors_name(errors: ErrorPolicy) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, parse};
-    use extern4::{Atime, DataMode, ErrorPolicy};
+    use super::{MIN_MEMORY_BYTES, Options, parse};
+    use extern4::{DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy};
+    use extern4_fuse::MountFlags;
 
     fn read(lists: &[&str]) -> Options {
         Options::of(&lists.iter().map(|list| parse(list).expect("known words")).collect::<Vec<_>>())
@@ -287,15 +219,19 @@ mod tests {
 
     #[test]
     fn later_words_override_earlier_ones() {
-        assert!(read(&["ro"]).mount.read_only);
-        assert!(!read(&["ro,rw"]).read_only);
-        assert!(!read(&["ro", "rw"]).mount.read_only);
-        assert_eq!(read(&["noatime", "atime"]).atime, Atime::Relative);
-        assert!(read(&["nodiratime"]).mount.nodiratime && !read(&["nodiratime,diratime"]).mount.nodiratime);
-        let options = read(&["nosuid,nodev,lazytime,,defaults", "dev"]);
-        assert!(options.mount.nosuid && !options.mount.nodev && options.lazytime);
-        assert!(read(&["lifetime=0"]).lifetime.is_zero() && !read(&[]).lifetime.is_zero());
-        assert!(read(&["noatime"]).mount.noatime && !read(&[]).mount.noatime);
+        let flags = |lists: &[&str]| read(lists).mount.flags;
+        assert_eq!(flags(&["ro"]), MountFlags::RDONLY);
+        assert_eq!((flags(&["ro,rw"]), flags(&["ro", "rw"])), (MountFlags::empty(), MountFlags::empty()));
+        assert_eq!(
+            (flags(&["noatime"]), flags(&["noatime", "atime"])),
+            (MountFlags::NOATIME, MountFlags::empty())
+        );
+        assert_eq!(flags(&["nodiratime"]), MountFlags::NODIRATIME);
+        assert_eq!(flags(&["nodiratime,diratime"]), MountFlags::empty());
+        let expected = MountFlags::NOSUID | MountFlags::LAZYTIME;
+        assert_eq!(flags(&["nosuid,nodev,lazytime,,defaults", "dev"]), expected);
+        let lifetime = |lists: &[&str]| read(lists).server.lifetime;
+        assert!(lifetime(&["lifetime=0"]).is_zero() && !lifetime(&[]).is_zero());
     }
 
     #[test]
@@ -549,7 +485,9 @@ mod tests {
             let why = parse(few).err().unwrap_or_default();
             assert!(why.contains(few) && why.contains("at least 4M"), "{why}");
         }
-        assert!(parse("memory=4M").is_ok());
+        let least = read(&["memory=4M"]);
+        assert_eq!(least.ext4.cache_bytes as u64, MIN_MEMORY_BYTES / 3);
+        assert_eq!((least.server.max_known, least.remembered), (1497, 499));
     }
 
     #[test]
@@ -558,36 +496,36 @@ mod tests {
             max_batch_time=0,init_itable=10,noinit_itable,init_itable,block_validity,dioread_nolock,journal_ioprio=3,acl,user_xattr,noiversion,data_err=ignore,debug,\
             nostrictatime,usrquota,grpquota,prjquota,quota";
         let options = read(&[table]);
-        assert_eq!((options.fixed(), options.bsd_groups), (read(&[]).fixed(), None));
+        assert_eq!((options.fixed(), options.ext4.bsd_groups), (read(&[]).fixed(), None));
+        let ext4 = |words: &str| read(&[words]).ext4;
         assert_eq!(
-            (read(&["grpid"]).bsd_groups, read(&["grpid,sysvgroups"]).bsd_groups),
+            (ext4("grpid").bsd_groups, ext4("grpid,sysvgroups").bsd_groups),
             (Some(true), Some(false))
         );
-        let quotas = |words: &str| (read(&[words]).quota, read(&[words]).noquota);
+        let quotas = |words: &str| (read(&[words]).quota, ext4(words).ignore_limits);
         assert_eq!((quotas("noquota,prjquota"), quotas("quota,noquota")), ((true, false), (false, true)));
         assert_eq!(
-            (read(&["discard"]).discard, read(&["discard,nodiscard"]).discard, read(&[]).discard),
+            (ext4("discard").discard, ext4("discard,nodiscard").discard, ext4("").discard),
             (Some(true), Some(false), None)
         );
-        assert!(read(&["minixdf"]).minix_df && !read(&["minixdf,bsddf"]).minix_df);
-        assert!(
-            read(&["nosymfollow"]).mount.nosymfollow && !read(&["nosymfollow,symfollow"]).mount.nosymfollow
-        );
+        assert!(ext4("minixdf").minix_df && !ext4("minixdf,bsddf").minix_df);
+        assert!(read(&["nosymfollow"]).has(MountFlags::NOSYMFOLLOW));
+        assert!(!read(&["nosymfollow,symfollow"]).has(MountFlags::NOSYMFOLLOW));
     }
 
     #[test]
     fn words_have_values() {
         let options = read(&["commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered", "uid=8"]);
-        assert_eq!(options.commit_interval().map(|time| time.as_secs()), Some(30));
-        assert_eq!((options.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
-        let reserve = read(&["resuid=7,resgid=50,norecovery"]);
-        assert_eq!((reserve.reserved_for, reserve.noload), ((Some(7), Some(50)), true));
-        assert_eq!((options.errors, options.data), (Some(ErrorPolicy::Continue), Some(DataMode::Ordered)));
-        assert_eq!(read(&["data=journal"]).data, Some(DataMode::Journal));
-        assert_eq!(
-            (read(&["data=journal,data=writeback"]).data, read(&[]).data),
-            (Some(DataMode::Writeback), None)
-        );
+        assert_eq!(options.ext4.commit_interval.map(|time| time.as_secs()), Some(30));
+        assert_eq!((options.server.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
+        assert_eq!(options.ext4.errors, Some(ErrorPolicy::Continue));
+        assert_eq!(options.ext4.data, Some(DataMode::Ordered));
+        let reserve = read(&["resuid=7,resgid=50,norecovery"]).ext4;
+        assert_eq!((reserve.reserved_uid, reserve.reserved_gid), (Some(7), Some(50)));
+        assert!(reserve.ignore_journal);
+        let data = |words: &str| read(&[words]).ext4.data;
+        assert_eq!(data("data=journal"), Some(DataMode::Journal));
+        assert_eq!((data("data=journal,data=writeback"), data("")), (Some(DataMode::Writeback), None));
         let journal = |word: &str| read(&[word]).journal.expect("a path").display().to_string();
         assert_eq!(journal("journal_path=/dev/sdb1"), "/dev/sdb1");
         assert_eq!(
@@ -595,7 +533,7 @@ mod tests {
             ("/dev/block/8:1".into(), "/dev/block/12:257".into())
         );
         let usual = read(&["commit=30,commit=0"]);
-        assert_eq!((usual.commit, usual.commit_interval()), (Some(0), None));
+        assert_eq!(usual.ext4.commit_interval, Some(DEFAULT_COMMIT_INTERVAL));
         let table = "defaults,noauto,nofail,user,_netdev,x-systemd.automount,X-mount.mkdir,comment=mine";
         assert!(parse(table).is_ok());
     }

@@ -45,8 +45,8 @@ enum Found {
 }
 
 fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> {
-    let asks = options.data.is_some() || options.commit.is_some() || says_fixed(words);
-    if !asks && options.read_only {
+    let asks = options::says_fixed(words);
+    if !asks && options.is_read_only() {
         return Ok(Found::Fitting);
     }
     let asked = client::find(dir).and_then(|mount| client::ask(&mount).map(|report| (mount, report)));
@@ -69,30 +69,7 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     {
         return Ok(Found::Contradiction(why));
     }
-    Ok(if report.read_only && !options.read_only { Found::OnlyRead(mount) } else { Found::Fitting })
-}
-
-/// Returns whether a word sets something that cannot change any more, even to its current value.
-fn says_fixed(words: &[Words]) -> bool {
-    let fixed = Options::default().fixed();
-    let is_fixed = |key: &str| {
-        // So the keys below are `load` and `recovery` for noload and norecovery.
-        let key = key.strip_prefix("no").unwrap_or(key);
-        matches!(
-            key,
-            "relatime"
-                | "strictatime"
-                | "bsdgroups"
-                | "sysvgroups"
-                | "bsddf"
-                | "load"
-                | "quota"
-                | "recovery"
-                | "journal_path"
-                | "journal_dev"
-        ) || fixed.iter().any(|(name, _)| key == *name)
-    };
-    options::text(words).split(',').any(|word| is_fixed(word.split('=').next().unwrap_or(word)))
+    Ok(if report.read_only && !options.is_read_only() { Found::OnlyRead(mount) } else { Found::Fitting })
 }
 
 /// Returns the change that the words would make to `before`, the words of the original mount;
@@ -102,24 +79,24 @@ fn fixed_contradiction(before: &Words, words: &[Words]) -> Option<String> {
     let all: Vec<_> = [before].into_iter().chain(words).cloned().collect();
     let mut changes = now.into_iter().zip(Options::of(&all).fixed()).filter(|(now, wanted)| now != wanted);
     changes.next().map(|((name, now), (_, wanted))| {
-        format!("cannot change {name} on remount from {now} to {wanted}; unmount it, and mount it anew")
+        format!("cannot change {name} on remount from {now} to {wanted}; unmount it, and mount it again")
     })
 }
 
 fn data_contradiction(now: &Journaling, options: &Options) -> Option<String> {
-    options.data.filter(|data| data_name(*data) != now.data).map(|_| {
+    options.ext4.data.filter(|data| data_name(*data) != now.data).map(|_| {
         format!(
-            "cannot change the data mode on remount: it is data={}; unmount it, and mount it anew",
+            "cannot change the data mode on remount: it is data={}; unmount it, and mount it again",
             now.data
         )
     })
 }
 
 fn commit_contradiction(now: &Journaling, options: &Options) -> Option<String> {
-    let wanted = options.commit.map(|_| Journaling::seconds(options.commit_interval()));
+    let wanted = options.ext4.commit_interval.map(|interval| interval.as_secs());
     wanted.filter(|seconds| *seconds != now.commit_seconds).map(|_| {
         format!(
-            "cannot change the time between commits on remount: it is commit={}; unmount it, and mount it anew",
+            "cannot change the time between commits on remount: it is commit={}; unmount it, and mount it again",
             now.commit_seconds
         )
     })

@@ -5,8 +5,7 @@ use std::process;
 use std::sync::{Arc, OnceLock};
 
 use extern4::Volume;
-use extern4_fuse::{Config, Server};
-use rustix::process::{getegid, geteuid};
+use extern4_fuse::{Callbacks, Server};
 use tracing::{debug, info, warn};
 
 use super::options::{self, Options, Words};
@@ -26,7 +25,8 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
         made;
     let closed = Closed::default();
     let setting = setting(&lists, &options, &volume);
-    let server = Arc::new(Server::new(volume.namespace(), config(&options, &volume, &closed)));
+    let callbacks = callbacks(&volume, &closed);
+    let server = Arc::new(Server::new(volume.namespace(), options.server, callbacks));
     let mounted = mounted.get_or_init(|| mount);
     let note = |what: &str, error: &io::Error| {
         app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
@@ -95,20 +95,10 @@ fn loss(server: &Server) -> Option<String> {
     }
 }
 
-/// Returns the configuration of the FUSE server.
-fn config(options: &Options, volume: &Volume, closed: &Closed) -> Config {
+/// Returns the functions that the FUSE server calls.
+fn callbacks(volume: &Volume, closed: &Closed) -> Callbacks {
     let (last, closing) = (volume.clone(), Arc::clone(closed));
-    Config {
-        opens: options.opens,
-        writeback: options.writeback,
-        idmap: options.idmap,
-        lifetime: options.lifetime,
-        transport: options.transport,
-        owner: options.owner,
-        only: options.only(),
-        fakeroot: options.fakeroot.then(|| (geteuid().as_raw(), getegid().as_raw())),
-        max_known: options.memory.known,
-        max_ring_bytes: options.memory.requests_bytes,
+    Callbacks {
         destroy: Box::new(move |server: &Server| {
             server.forget_all();
             closing.get_or_init(|| close(&last));
@@ -119,14 +109,17 @@ fn config(options: &Options, volume: &Volume, closed: &Closed) -> Config {
 
 /// Returns the settings that `stats` shows and a remount is compared with.
 fn setting(lists: &[Words], options: &Options, volume: &Volume) -> Setting {
-    let journaling = Journaling::chosen(volume, options.data, options.commit_interval());
-    Setting { options: words(lists, options, volume), journaling: journaling.filter(|_| !options.noload) }
+    let journaling = Journaling::chosen(volume, options.ext4.data, options.ext4.commit_interval);
+    Setting {
+        options: words(lists, options, volume),
+        journaling: journaling.filter(|_| !options.ext4.ignore_journal),
+    }
 }
 
 /// Returns the options as words. It adds the volume's own error policy where they name none.
 fn words(lists: &[Words], options: &Options, volume: &Volume) -> String {
     let usual = volume.ext4().superblock().error_policy();
-    match options::errors_name(usual).filter(|_| options.errors.is_none()) {
+    match options::errors_name(usual).filter(|_| options.ext4.errors.is_none()) {
         Some(errors) => format!("errors={errors},{}", options::text(lists)),
         None => options::text(lists),
     }
