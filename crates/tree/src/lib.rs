@@ -25,6 +25,6 @@ pub use directory::DirectorySource;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};
 pub use manifest::{AmendedKind, Amendment, Manifest};
-pub use oci::{OciSource, Platform, split_reference};
+pub use oci::{Layer, LayerCompression, LayerWriter, OciSource, Platform, split_reference};
 pub use source::{HostFile, Opened, Sink, Source};
 pub use tar::{ReadContents, TarSource, TarWriter};

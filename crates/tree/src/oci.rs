@@ -1,4 +1,4 @@
-//! Images of containers: OCI layouts, and archives that `docker save` writes.
+//! Images of containers: OCI layouts, read and written, and archives that `docker save` writes.
 //!
 //! Sources: the OCI Image Format Specification 1.1 (image layout, index, manifest, layer); the
 //! Docker Image Specification 1.2; and images that umoci and Docker wrote.
@@ -7,6 +7,7 @@ mod digest;
 mod files;
 mod image;
 mod layer;
+mod write;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ use crate::source::{Opened, Sink, Source};
 use crate::stores::Stores;
 
 use files::Files;
-use image::Layer;
+
+pub use write::{Layer, LayerCompression, LayerWriter};
 
 /// The system and the processor that an image is built for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +62,7 @@ pub struct OciSource {
     name: String,
     spool: PathBuf,
     files: Files,
-    layers: Vec<Layer>,
+    layers: Vec<image::Layer>,
     stores: Stores,
 }
 

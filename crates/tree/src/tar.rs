@@ -27,6 +27,8 @@ use crate::source::{Opened, Sink, Source};
 use crate::spool::Spool;
 use crate::stores::Stores;
 
+use header::Header;
+
 pub(crate) use input::{InPlace, Input, Keep};
 pub use write::{ReadContents, TarWriter};
 
@@ -83,6 +85,25 @@ impl TarSource {
     ) -> Self {
         let archive = Archive::Stream(Mutex::new(Some(Box::new(stream))));
         Self { name: name.into(), spool: spool.into(), archive, stores: Stores::default() }
+    }
+
+    /// Says whether a file begins as an archive does: with a header whose checksum is right,
+    /// perhaps compressed.
+    pub fn is_archive(file: &File) -> std::io::Result<bool> {
+        let mut start = [0; BLOCK];
+        match compression(file) {
+            None => {
+                let length = file.read_at(&mut start, 0)?;
+                Ok(length == BLOCK && Header::parse(start).is_some())
+            }
+            Some(compression) => {
+                let whole = InPlace::new(Arc::new(file.try_clone()?), 0, None)?;
+                let whole = BufReader::with_capacity(COMPRESSED_BUFFER, whole);
+                // A stream that cannot be decompressed is no archive.
+                let read = compression.decoder(whole).and_then(|mut stream| stream.read_exact(&mut start));
+                Ok(read.is_ok() && Header::parse(start).is_some())
+            }
+        }
     }
 
     /// Says whether the scan copies contents to a temporary file.

@@ -74,7 +74,12 @@ fn hash<H: sha2::Digest>(mut bytes: impl Read) -> io::Result<String> {
             Err(error) => return Err(error),
         }
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(hash))
+}
+
+/// The hexadecimal digits of a digest.
+pub(super) fn hex<H: sha2::Digest>(hash: H) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

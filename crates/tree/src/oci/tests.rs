@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{OciSource, Platform, split_reference};
 use crate::testing::{Collected, Plain, Raw, archive, is_root, plain, read, run};
-use crate::{DirectorySource, Kind, Source};
+use crate::{DirectorySource, Kind, LayerCompression, LayerWriter, Source};
 
 /// A layout that is being made.
 struct Layout(tempfile::TempDir);
@@ -356,4 +356,44 @@ fn umoci_unpacks_the_same() {
     assert_eq!(format!("{:#?}", without_times(ours)), format!("{:#?}", without_times(theirs)));
     assert_eq!(read(&image, Collected::of(&image).get("a/f")), b"3\n");
     assert!(Path::new(&dir.path().join("l/index.json")).exists());
+}
+
+#[test]
+fn a_written_layer_is_read_again() {
+    let tree = tempfile::tempdir().unwrap();
+    fs::create_dir(tree.path().join("dir")).unwrap();
+    fs::write(tree.path().join("dir/file"), "text").unwrap();
+    fs::write(tree.path().join("dir/.wh.file"), "").unwrap();
+    let source = DirectorySource::new(tree.path()).unwrap();
+    let entries = Collected::of(&source).entries;
+    for compression in [LayerCompression::Gzip, LayerCompression::Zstd] {
+        let write = || {
+            let mut writer = LayerWriter::new(Vec::new(), compression).unwrap();
+            let mut left_out = Vec::new();
+            for entry in &entries {
+                let bytes = if entry.path == b"dir/file" { &b"text"[..] } else { b"" };
+                let mut read = |_: u64, buf: &mut [u8]| {
+                    buf.copy_from_slice(bytes);
+                    Ok(())
+                };
+                let reason = writer.append(entry, &mut read).unwrap();
+                left_out.extend(reason.map(|_| entry.path.clone()));
+            }
+            assert_eq!(left_out, [b"dir/.wh.file".to_vec()]);
+            writer.finish().unwrap()
+        };
+        let (bytes, layer) = write();
+        assert_eq!(write(), (bytes.clone(), layer.clone()));
+        let layout = Layout::new();
+        let platform = Platform::parse("linux/arm/v7").unwrap();
+        fs::write(layout.path(&layer.path()), bytes).unwrap();
+        for (path, contents) in layer.documents("new", &platform) {
+            fs::write(layout.path(&path), contents).unwrap();
+        }
+        let image = layout.open(Some("new"), None).unwrap();
+        let found = Collected::of(&image);
+        assert_eq!(found.paths(), ["", "dir", "dir/file"]);
+        assert_eq!(read(&image, found.get("dir/file")), b"text");
+        assert!(layout.error(Some("old"), None).contains("old"));
+    }
 }

@@ -474,3 +474,21 @@ fn damaged_archives_never_panic() {
         }
     }
 }
+
+#[test]
+fn archives_are_known_by_their_first_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_archive = |bytes: &[u8]| {
+        fs::write(dir.path().join("f"), bytes).unwrap();
+        TarSource::is_archive(&File::open(dir.path().join("f")).unwrap()).unwrap()
+    };
+    let gzip = |bytes: &[u8]| {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    };
+    let whole = archive(&[Raw::new(b'0', "name", b"text")]);
+    assert!(is_archive(&whole) && is_archive(&gzip(&whole)));
+    assert!(!is_archive(&whole[..511]) && !is_archive(&gzip(&whole[..511])));
+    assert!(!is_archive(b"") && !is_archive(&[b'x'; 4096]) && !is_archive(&gzip(b"text")));
+}
