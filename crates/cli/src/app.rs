@@ -33,6 +33,8 @@ pub(crate) struct App {
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
     status: ExitStatus,
+    /// For a command that compares, whether it has found a difference.
+    differs: Option<bool>,
     script: Option<Script>,
     /// Whether messages go to the log.
     logs: bool,
@@ -84,7 +86,8 @@ impl App {
     /// Makes the state of one run of subcommand `command` by `cred`.
     pub(crate) fn new(command: &'static str, cred: Cred, opening: Opening) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
-        Self { command, cred, opening, open, written, status: ExitStatus::Success, script: None, logs: false }
+        let (status, differs) = (ExitStatus::Success, None);
+        Self { command, cred, opening, open, written, status, differs, script: None, logs: false }
     }
 
     /// Returns how volumes are opened.
@@ -177,6 +180,25 @@ impl App {
     /// Returns the status so far.
     pub(crate) fn status(&self) -> ExitStatus {
         self.status
+    }
+
+    /// Makes the exit codes those of diff(1).
+    pub(crate) fn compares(&mut self) {
+        self.differs.get_or_insert(false);
+    }
+
+    /// Notes that a command that compares has found a difference.
+    pub(crate) fn differs(&mut self) {
+        self.differs = Some(true);
+    }
+
+    /// Returns the exit code of the process.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match (self.differs, self.status) {
+            (Some(differs), ExitStatus::Success) => differs.into(),
+            (Some(_), _) => ExitStatus::TROUBLE,
+            (None, status) => status.code(),
+        }
     }
 
     /// Takes the exit code of another run of the command, which did the work and printed the
@@ -442,6 +464,24 @@ pub(crate) fn host_reason(error: &io::Error) -> String {
     extern4::block::os_reason(error)
 }
 
+/// Goes as far along a path of any length as its rest is longer than the system's limit. Returns
+/// the session there, and the rest.
+pub(crate) fn approach<'a>(
+    session: &'a Session,
+    mut path: &'a [u8],
+) -> extern4::Result<(Cow<'a, Session>, &'a [u8])> {
+    let mut session = Cow::Borrowed(session);
+    while let Some(start) = path.get(..=PATH_MAX)
+        && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
+    {
+        session = Cow::Owned(session.at(OsStr::from_bytes(&path[..end]))?);
+        // A rest that begins with a slash would start at the root again.
+        let name = path[end..].iter().position(|byte| *byte != b'/').unwrap_or(path.len() - end);
+        path = &path[end + name..];
+    }
+    Ok((session, path))
+}
+
 impl Opened {
     /// Calls `what` with a path of any length. If the path is longer than the system's limit,
     /// `what` gets the rest of it and a session in a directory on the way.
@@ -450,15 +490,7 @@ impl Opened {
         path: &Path,
         what: impl FnOnce(&Session, &Path) -> extern4::Result<T>,
     ) -> extern4::Result<T> {
-        let (mut session, mut rest) = (Cow::Borrowed(&self.session), path.as_os_str().as_bytes());
-        while let Some(start) = rest.get(..=PATH_MAX)
-            && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
-        {
-            session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
-            // A rest that begins with a slash would start at the root again.
-            let name = rest[end..].iter().position(|byte| *byte != b'/').unwrap_or(rest.len() - end);
-            rest = &rest[end + name..];
-        }
+        let (session, rest) = approach(&self.session, path.as_os_str().as_bytes())?;
         what(&session, Path::new(OsStr::from_bytes(rest)))
     }
 

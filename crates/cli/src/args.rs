@@ -18,7 +18,8 @@ and IMAGE@1M:/PATH in the volume that starts 1 MiB into the image. Where an imag
 the longest name that exists is taken.
 
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
-with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts.
+with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts. Those of diff are \
+0 no difference, 1 some, 2 trouble.
 
 Guide: ",
     env!("CARGO_PKG_REPOSITORY"),
@@ -192,8 +193,10 @@ commands! {
     Mkfs = "mkfs" => mkfs;
     /// Build a volume from directories, tar archives and OCI images
     Build = "build" => build;
-    /// Write a tree of a volume to a tar archive
+    /// Write a tree of a volume to a tar archive, a directory or an OCI image
     Export = "export" => export;
+    /// Compare two trees with their metadata, or the text of two files
+    Diff = "diff" => diff;
     /// Mount a volume on a directory
     Mount = "mount" => mount;
     /// Unmount volumes, and wait until everything is written

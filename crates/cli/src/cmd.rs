@@ -10,6 +10,7 @@ pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod df;
+pub(crate) mod diff;
 pub(crate) mod du;
 pub(crate) mod export;
 pub(crate) mod find;

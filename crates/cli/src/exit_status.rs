@@ -20,6 +20,8 @@ pub(crate) enum ExitStatus {
 impl ExitStatus {
     /// The command line makes no sense; clap ends with the same code.
     pub(crate) const USAGE: u8 = 2;
+    /// A comparison failed; diff(1) ends with the same code, and with 1 for a difference.
+    pub(crate) const TROUBLE: u8 = 2;
     /// The exit code after the reader of the output has closed it: the one that a shell reports for
     /// `SIGPIPE`.
     pub(crate) const CLOSED_PIPE: u8 = 128 + 13;

@@ -26,6 +26,7 @@ mod output;
 mod standard_input;
 mod targets;
 mod text;
+mod volume_tree;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     let done = args.command.run(&mut app);
     app.close();
     ExitCode::from(match done {
-        Ok(()) => app.status().code(),
+        Ok(()) => app.exit_code(),
         Err(error) => unwritten(&error, &mut app),
     })
 }
@@ -112,5 +113,5 @@ fn unwritten(error: &io::Error, app: &mut App) -> u8 {
         return ExitStatus::CLOSED_PIPE;
     }
     app.fail(ExitStatus::Failed, format_args!("cannot write: {}", host_reason(error)));
-    app.status().code()
+    app.exit_code()
 }

@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::app::{App, host_reason};
+use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{ImagePath, same_file};
 use crate::targets::own_name;
@@ -163,6 +163,17 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         }
     }
     copier.finish(app);
+}
+
+/// Copies everything below a directory, and its attributes, to the directory `to`. A user other
+/// than root gets a note about each device, which only root can make.
+pub(crate) fn export(target: &Target, to: &Path, app: &mut App) -> io::Result<()> {
+    let (sources, destination) = (Vec::new(), to.into());
+    let args = Args { sources, destination, recursive: true, archive: true, preserve: false, quiet: false };
+    let mut copier = Copier::exporting(&args);
+    copier.copy(target, HostDestination::itself(to)?, app);
+    copier.finish(app);
+    Ok(())
 }
 
 /// Returns where the copy of `image_path` goes: into the destination under its own name, or in the

@@ -161,7 +161,7 @@ pub(crate) const fn type_word(kind: FileType) -> &'static str {
 }
 
 /// Returns the seconds since 1970 as an exact decimal number.
-fn seconds(time: Timespec) -> String {
+pub(crate) fn seconds(time: Timespec) -> String {
     // Nanoseconds count forward, also before 1970.
     if time.sec < 0 && time.nsec > 0 {
         return format!("-{}.{:09}", (time.sec + 1).unsigned_abs(), 1_000_000_000 - time.nsec);

@@ -283,6 +283,6 @@ fn without_root_owners_are_given_up_once() {
 }
 
 /// Returns whether this test may change its user.
-fn rootly() -> bool {
+pub(crate) fn rootly() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

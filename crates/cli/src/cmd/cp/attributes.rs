@@ -39,6 +39,7 @@ pub(super) struct Keep {
 #[derive(Default)]
 pub(super) struct Lost {
     owners: u64,
+    devices: Vec<PathBuf>,
     xattrs: u64,
     first_xattr: Option<(PathBuf, OsString, io::Error)>,
     /// An attribute was lost that this user should have been able to keep. Losses that only root
@@ -68,6 +69,11 @@ impl Lost {
         self.owners += 1;
     }
 
+    /// Notes a device that is left out.
+    pub(super) fn device(&mut self, path: &Path) {
+        self.devices.push(path.to_owned());
+    }
+
     /// Counts an attribute of a file that is not kept. Only `privileged` callers can set guarded
     /// ones.
     pub(super) fn xattr(&mut self, path: &Path, name: &OsStr, error: io::Error, privileged: bool) {
@@ -88,6 +94,10 @@ impl Lost {
                 "warning: the owners of {} are not kept: only root can do that",
                 counted(self.owners, "file", "files")
             ));
+        }
+        for path in &self.devices {
+            let path = crate::text::escape(path.as_os_str().as_bytes());
+            app.note_at(path, "warning: only root can make devices; left out");
         }
         if let Some((path, name, error)) = &self.first_xattr {
             let message = format!(

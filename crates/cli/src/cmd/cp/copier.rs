@@ -85,6 +85,8 @@ impl HostDestination {
 /// A running copy.
 pub(super) struct Copier<'a> {
     args: &'a Args,
+    /// Whether the copy leaves out what every volume has of its own, and what only root can make.
+    exports: bool,
     umask: u32,
     lost: Lost,
     progress: Progress,
@@ -116,7 +118,12 @@ impl<'a> Copier<'a> {
         let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
         let progress = Progress::new(args.quiet);
         let (lost, buffer, sources, links) = (Lost::default(), Vec::new(), Vec::new(), Links::new());
-        Self { args, umask, lost, progress, buffer, sources, links }
+        Self { args, exports: false, umask, lost, progress, buffer, sources, links }
+    }
+
+    /// Starts a copy of a volume's tree to where no volume is.
+    pub(super) fn exporting(args: &'a Args) -> Self {
+        Self { exports: true, ..Self::new(args) }
     }
 
     /// Copies one file or tree.
@@ -232,6 +239,10 @@ impl<'a> Copier<'a> {
                     continue;
                 }
             };
+            if self.exports && is_own(&entry) {
+                walk.skip_subtree();
+                continue;
+            }
             let depth = entry.depth();
             self.leave(target, &mut tree, &mut pending, depth, keep, app);
             let name = if depth == 0 { destination.name.as_deref() } else { Some(entry.file_name()) };
@@ -342,7 +353,13 @@ impl<'a> Copier<'a> {
                 original.keep_at(tree.current()?, name, keep, &mut self.lost)?;
             }
             kind => {
-                self.node(kind, metadata, name, tree)?;
+                match self.node(kind, metadata, name, tree) {
+                    Err(Error::Host(error)) if self.exports && is_refused(&error) => {
+                        self.lost.device(original.path);
+                        return Ok(());
+                    }
+                    made => made?,
+                }
                 original.keep_at(tree.current()?, name, keep, &mut self.lost)?;
             }
         }
@@ -433,6 +450,17 @@ impl<'a> Copier<'a> {
             }
         }
     }
+}
+
+/// Returns whether an entry is the directory that every volume has of its own.
+fn is_own(entry: &DirEntry) -> bool {
+    let is_there = entry.path() == Path::new("/lost+found") && entry.depth() == 1;
+    is_there && entry.parent().read_dir(entry.file_name()).is_ok_and(|mut files| files.next().is_none())
+}
+
+/// Returns whether only root can do it.
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root()
 }
 
 /// Returns the file that `target` names.

@@ -9,10 +9,11 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
+
+use crate::volume_tree::is_step;
 
 /// Directories that stay open.
 const MAX_OPEN: usize = 64;
@@ -40,12 +41,6 @@ pub(super) type Id = (u64, u64);
 
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
-}
-
-/// Returns whether `name` is one step down. Names in volumes may be something else.
-pub(super) fn is_step(name: &OsStr) -> bool {
-    let bytes = name.as_bytes();
-    !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
 fn step(name: &OsStr) -> io::Result<&OsStr> {
@@ -161,10 +156,9 @@ impl RelativePath {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tree, is_step};
+    use super::Tree;
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
     use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
     use std::path::PathBuf;
     use std::rc::Rc;
 
@@ -186,15 +180,6 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
-    }
-
-    #[test]
-    fn only_plain_names_are_steps() {
-        for name in ["", ".", "..", "a/b", "/", "a\0b"] {
-            assert!(!is_step(OsStr::from_bytes(name.as_bytes())), "{name:?}");
-        }
-        assert!(is_step(OsStr::new("...")));
-        assert!(is_step(OsStr::from_bytes(b"\xff\n")));
     }
 
     #[test]

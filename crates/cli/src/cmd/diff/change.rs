@@ -1,0 +1,131 @@
+//! The attributes in which two files differ.
+
+use std::collections::BTreeMap;
+
+use extern4_tree::{Entry, Kind, Time};
+
+use super::{Args, Both};
+
+/// An attribute in which two files differ, with both values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Type(Both<&'static str>),
+    Mode(Both<u16>),
+    Owner(Both<u32>),
+    Group(Both<u32>),
+    Size(Both<u64>),
+    Time(Both<Time>),
+    Target(Both<Vec<u8>>),
+    /// The major and the minor number of a device.
+    Device(Both<(u32, u32)>),
+    /// An extended attribute or an ACL. `None` if a file does not have it.
+    Xattr(Vec<u8>, Both<Option<Vec<u8>>>),
+    /// The first path of the file's names.
+    Links(Both<Vec<u8>>),
+    Contents,
+}
+
+/// Returns the type as one word, as in the JSON of other subcommands.
+pub(super) fn type_of(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Directory => "directory",
+        Kind::File(_) => "file",
+        Kind::Symlink(_) => "symlink",
+        Kind::CharDevice { .. } => "char",
+        Kind::BlockDevice { .. } => "block",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::HardLink(_) => "hard link",
+    }
+}
+
+/// Returns the changes of attributes. `whole_seconds` says whose times may have lost their
+/// fraction.
+pub(super) fn of_attributes(args: &Args, files: Both<&Entry>, whole_seconds: Both<bool>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let types = files.map(|file| type_of(&file.kind));
+    if types.old != types.new {
+        return vec![Change::Type(types)];
+    }
+    push(&mut changes, files.map(|file| file.mode), Change::Mode);
+    if !args.no_owner {
+        push(&mut changes, files.map(|file| file.uid), Change::Owner);
+        push(&mut changes, files.map(|file| file.gid), Change::Group);
+    }
+    of_kinds(files.map(|file| &file.kind), &mut changes);
+    if !args.no_times && !is_same_time(files.map(|file| file.mtime), whole_seconds) {
+        changes.push(Change::Time(files.map(|file| file.mtime)));
+    }
+    if !args.no_xattrs {
+        of_xattrs(files.map(|file| &file.xattrs[..]), &mut changes);
+    }
+    changes
+}
+
+fn push<T: PartialEq>(changes: &mut Vec<Change>, values: Both<T>, change: fn(Both<T>) -> Change) {
+    if values.old != values.new {
+        changes.push(change(values));
+    }
+}
+
+fn of_kinds(kinds: Both<&Kind>, changes: &mut Vec<Change>) {
+    match (kinds.old, kinds.new) {
+        (Kind::File(old), Kind::File(new)) => {
+            push(changes, Both { old: old.size, new: new.size }, Change::Size);
+        }
+        (Kind::Symlink(old), Kind::Symlink(new)) => {
+            push(changes, Both { old: old.clone(), new: new.clone() }, Change::Target);
+        }
+        _ => {
+            let device = |kind: &Kind| match *kind {
+                Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => (major, minor),
+                _ => (0, 0),
+            };
+            push(changes, kinds.map(device), Change::Device);
+        }
+    }
+}
+
+/// Returns whether two times are the same. A time of a source that may keep whole seconds only
+/// says nothing about a fraction that it does not have.
+fn is_same_time(times: Both<Time>, whole_seconds: Both<bool>) -> bool {
+    let no_fraction = whole_seconds.old && times.old.nanos == 0 || whole_seconds.new && times.new.nanos == 0;
+    times.old == times.new || no_fraction && times.old.secs == times.new.secs
+}
+
+fn of_xattrs(xattrs: Both<&[(Vec<u8>, Vec<u8>)]>, changes: &mut Vec<Change>) {
+    let mut all: BTreeMap<&[u8], Both<Option<&[u8]>>> = BTreeMap::new();
+    const NONE: Both<Option<&[u8]>> = Both { old: None, new: None };
+    for (name, value) in xattrs.old {
+        all.entry(name).or_insert(NONE).old = Some(value);
+    }
+    for (name, value) in xattrs.new {
+        all.entry(name).or_insert(NONE).new = Some(value);
+    }
+    for (name, values) in all.into_iter().filter(|(_, values)| values.old != values.new) {
+        changes.push(Change::Xattr(name.to_vec(), values.map(|value| value.map(<[u8]>::to_vec))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Both, is_same_time};
+    use extern4_tree::Time;
+
+    #[test]
+    fn a_missing_fraction_is_no_difference_where_it_can_be_lost() {
+        let check = |old: (i64, u32), new: (i64, u32), whole_seconds: (bool, bool), same: bool| {
+            let time = |(secs, nanos)| Time { secs, nanos };
+            let times = Both { old: time(old), new: time(new) };
+            let whole_seconds = Both { old: whole_seconds.0, new: whole_seconds.1 };
+            assert_eq!(is_same_time(times, whole_seconds), same, "{times:?} {whole_seconds:?}");
+        };
+        check((7, 5), (7, 5), (false, false), true);
+        check((7, 5), (7, 0), (false, false), false);
+        check((7, 5), (7, 0), (false, true), true);
+        check((7, 0), (7, 5), (true, false), true);
+        check((7, 0), (7, 5), (false, true), false);
+        check((7, 4), (7, 5), (true, true), false);
+        check((7, 0), (8, 0), (true, true), false);
+    }
+}

@@ -1,0 +1,210 @@
+//! The operands of a comparison: which kind of tree or file each one is.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use extern4_tree::{DirectorySource, OciSource, Source, TarSource, split_reference};
+
+use super::Both;
+use super::contents::Opener;
+use crate::app::{App, Target, host_reason};
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::volume_tree::path_below;
+
+/// Where an ext volume has its magic number, and the number.
+const MAGIC: (u64, [u8; 2]) = (1080, [0x53, 0xef]);
+
+/// The size of an inode that has room for whole seconds only.
+const SMALL_INODE: u16 = 128;
+
+/// Two trees or two files.
+pub(super) enum Operands {
+    Trees(Both<Tree>),
+    Files(Both<TextFile>),
+}
+
+/// A tree to compare.
+pub(super) struct Tree {
+    pub(super) root: Root,
+    /// The operand as it was given.
+    name: Vec<u8>,
+}
+
+/// Where a tree is.
+pub(super) enum Root {
+    Volume(Target),
+    Directory(DirectorySource),
+    /// An archive or an image of a container.
+    Archive(Box<dyn Source>),
+}
+
+/// A file to compare.
+pub(super) enum TextFile {
+    Volume(Target),
+    Host(PathBuf),
+}
+
+/// An operand. The kind of a file of the host may depend on the other operand.
+enum Operand {
+    Tree(Root),
+    FileInVolume(Target),
+    HostFile(PathBuf),
+}
+
+impl Operands {
+    /// Finds out what two operands are. Reports a failure.
+    pub(super) fn find(old: &OsStr, new: &OsStr, app: &mut App) -> Option<Self> {
+        let names = Both { old, new };
+        let operands = Both { old: operand(old, app)?, new: operand(new, app)? };
+        let is_file = |operand: &Operand| matches!(operand, Operand::FileInVolume(_));
+        let is_text = |operand: &Operand| match operand {
+            Operand::HostFile(path) => !is_image(path, app) && !is_archive(path),
+            _ => false,
+        };
+        let Both { old, new } = operands.as_ref();
+        if is_file(old) || is_file(new) || is_text(old) && is_text(new) {
+            let file = |operand, name: &OsStr, app: &mut App| match operand {
+                Operand::FileInVolume(target) => Some(TextFile::Volume(target)),
+                Operand::HostFile(path) => Some(TextFile::Host(path)),
+                Operand::Tree(_) => {
+                    let reason = "this is a tree, and the other operand is a file";
+                    app.fail_at(ExitStatus::Failed, name.display(), reason);
+                    None
+                }
+            };
+            let (old, new) = (file(operands.old, names.old, app)?, file(operands.new, names.new, app)?);
+            return Some(Self::Files(Both { old, new }));
+        }
+        let (old, new) = (tree(operands.old, names.old, app)?, tree(operands.new, names.new, app)?);
+        Some(Self::Trees(Both { old, new }))
+    }
+}
+
+/// Returns what an operand is as far as it says alone. Reports a failure.
+fn operand(text: &OsStr, app: &mut App) -> Option<Operand> {
+    let path = Path::new(text);
+    let found = std::fs::metadata(path);
+    let failed = |error: extern4_tree::Error, app: &mut App| app.fail(ExitStatus::Failed, error);
+    match found {
+        Ok(found) if found.is_dir() => match DirectorySource::new(path) {
+            Ok(source) => Some(Operand::Tree(Root::Directory(source))),
+            Err(error) => {
+                failed(error, app);
+                None
+            }
+        },
+        Ok(_) => Some(Operand::HostFile(path.to_owned())),
+        Err(_) if ImagePath::is_one(text) => in_volume(text, app),
+        Err(error) => match text.to_str().and_then(|text| text.strip_prefix("oci:")) {
+            Some(image) => {
+                let (layout, reference) = split_reference(image);
+                match OciSource::open(layout, reference, None, std::env::temp_dir()) {
+                    Ok(source) => Some(Operand::Tree(Root::Archive(Box::new(source)))),
+                    Err(error) => {
+                        failed(error, app);
+                        None
+                    }
+                }
+            }
+            None => {
+                app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
+                None
+            }
+        },
+    }
+}
+
+fn in_volume(text: &OsStr, app: &mut App) -> Option<Operand> {
+    let target = app.target(&ImagePath::parse(text))?;
+    match target.volume.reach(target.path(), |session, path| session.metadata(path)) {
+        Ok(found) if found.is_dir() => Some(Operand::Tree(Root::Volume(target))),
+        Ok(_) => Some(Operand::FileInVolume(target)),
+        Err(error) => {
+            app.error(&target.image_path, &error);
+            None
+        }
+    }
+}
+
+/// Opens an operand that has to be a tree. Reports a failure.
+fn tree(operand: Operand, name: &OsStr, app: &mut App) -> Option<Tree> {
+    let root = match operand {
+        Operand::Tree(root) => root,
+        Operand::FileInVolume(target) => Root::Volume(target),
+        Operand::HostFile(path) if !is_image(&path, app) && is_archive(&path) => {
+            match TarSource::open(&path, std::env::temp_dir()) {
+                Ok(source) => Root::Archive(Box::new(source)),
+                Err(error) => {
+                    app.fail(ExitStatus::Failed, error);
+                    return None;
+                }
+            }
+        }
+        // If it is no volume, its opening says why.
+        Operand::HostFile(_) => Root::Volume(app.target(&ImagePath::parse(name))?),
+    };
+    Some(Tree { root, name: name.as_bytes().to_vec() })
+}
+
+/// Returns whether a file of the host has the mark of a volume.
+fn is_image(path: &Path, app: &App) -> bool {
+    let mut magic = [0; 2];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, MAGIC.0));
+    app.opening().superblock.is_some() || read.is_ok() && magic == MAGIC.1
+}
+
+fn is_archive(path: &Path) -> bool {
+    let file = File::open(path);
+    file.and_then(|file| TarSource::is_archive(&file)).unwrap_or(false)
+}
+
+impl Tree {
+    /// Returns what lists the tree and opens its files.
+    pub(super) fn opener(&self) -> Opener<'_> {
+        match &self.root {
+            Root::Volume(target) => Opener::Volume { session: target.session(), top: &target.image_path },
+            Root::Directory(source) => Opener::Source(source),
+            Root::Archive(source) => Opener::Source(&**source),
+        }
+    }
+
+    /// Returns whether times of the tree may lack their fraction of a second: archives need not
+    /// have it, and small inodes have none.
+    pub(super) fn may_have_whole_seconds(&self) -> bool {
+        match &self.root {
+            Root::Volume(target) => {
+                target.volume.volume.ext4().superblock().geometry().inode_size() == SMALL_INODE
+            }
+            Root::Directory(_) => false,
+            Root::Archive(_) => true,
+        }
+    }
+
+    /// Returns the path of a file of the tree as the output shows it.
+    pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
+        match &self.root {
+            Root::Volume(target) => {
+                let path = path_below(target.path(), path);
+                [target.image_path.image.to_string().as_bytes(), b":", path.as_os_str().as_bytes()].concat()
+            }
+            _ if path.is_empty() => self.name.clone(),
+            Root::Directory(_) if self.name.ends_with(b"/") => [&self.name, path].concat(),
+            Root::Directory(_) => [&self.name, &b"/"[..], path].concat(),
+            Root::Archive(_) => [&self.name, &b":"[..], path].concat(),
+        }
+    }
+}
+
+impl TextFile {
+    /// Returns the name of the file as the output shows it.
+    pub(super) fn name(&self) -> Vec<u8> {
+        match self {
+            Self::Volume(target) => target.image_path.to_string().into_bytes(),
+            Self::Host(path) => path.as_os_str().as_bytes().to_vec(),
+        }
+    }
+}

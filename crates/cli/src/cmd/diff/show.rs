@@ -1,0 +1,155 @@
+//! The differences of two trees, as they are written.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use extern4::Timespec;
+use extern4_tree::{Entry, Time};
+
+use super::change::{self, Change};
+use super::compare::{Difference, Finding};
+use super::operand::Tree;
+use super::{Args, Both};
+use crate::app::App;
+use crate::cmd::stat::seconds;
+use crate::json;
+use crate::output::{flush, out};
+use crate::text::{escape, escape_bytes, full_time, octal_mode};
+
+/// Writes differences, and sets the exit code.
+pub(super) fn differences(
+    args: &Args,
+    trees: &Both<Tree>,
+    differences: &[Difference],
+    app: &mut App,
+) -> io::Result<()> {
+    let mut out = out();
+    let terminal = io::stdout().is_terminal();
+    for difference in differences {
+        app.differs();
+        let Difference { path, finding } = difference;
+        if args.json {
+            out.write_all(json_line(path, finding).as_bytes())?;
+            continue;
+        }
+        let line = match finding {
+            Finding::OnlyInOld(_) => only(&trees.old, path),
+            Finding::OnlyInNew(_) => only(&trees.new, path),
+            Finding::Changed(changes) => changed(trees, path, changes),
+        };
+        out.write_all(&escape_bytes(&line, terminal))?;
+        out.write_all(b"\n")?;
+    }
+    flush(&mut out)
+}
+
+/// Returns the line about a file that only one tree has, in the form of GNU diff.
+fn only(tree: &Tree, path: &[u8]) -> Vec<u8> {
+    let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(cut) => (&path[..cut], &path[cut + 1..]),
+        None => (&path[..0], path),
+    };
+    [b"Only in ", &tree.shown(directory)[..], b": ", name].concat()
+}
+
+fn changed(trees: &Both<Tree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
+    let changes: Vec<_> = changes.iter().map(text).collect();
+    let (old, new) = (trees.old.shown(path), trees.new.shown(path));
+    [b"Files ", &old[..], b" and ", &new, b" differ: ", changes.join(", ").as_bytes()].concat()
+}
+
+fn text(change: &Change) -> String {
+    match change {
+        Change::Type(types) => arrow("type", *types),
+        Change::Mode(modes) => arrow("mode", modes.map(|mode| octal_mode(mode.into()))),
+        Change::Owner(ids) => arrow("owner", *ids),
+        Change::Group(ids) => arrow("group", *ids),
+        Change::Size(sizes) => arrow("size", *sizes),
+        Change::Time(times) => arrow("modified", times.map(|time| full_time(timespec(time)))),
+        Change::Target(targets) => arrow("target", targets.as_ref().map(|target| escape(target))),
+        Change::Device(numbers) => arrow("device", numbers.map(|(major, minor)| format!("{major},{minor}"))),
+        Change::Xattr(name, Both { old, new }) => {
+            let what = match (old, new) {
+                (None, _) => "added",
+                (_, None) => "removed",
+                _ => "changed",
+            };
+            format!("{} {what}", escape(name))
+        }
+        Change::Links(first) => arrow("first of its names", first.as_ref().map(|path| escape(path))),
+        Change::Contents => "contents".to_owned(),
+    }
+}
+
+fn arrow(what: &str, values: Both<impl std::fmt::Display>) -> String {
+    format!("{what} {} -> {}", values.old, values.new)
+}
+
+fn timespec(time: Time) -> Timespec {
+    Timespec { sec: time.secs, nsec: time.nanos }
+}
+
+fn json_line(path: &[u8], finding: &Finding) -> String {
+    json::line(|object| {
+        object.bytes("path", if path.is_empty() { b"." } else { path });
+        match finding {
+            Finding::OnlyInOld(entry) => only_json(object, "old", entry),
+            Finding::OnlyInNew(entry) => only_json(object, "new", entry),
+            Finding::Changed(changes) => {
+                object.texts("differs", changes.iter().map(key));
+                object.object("old", |side| values(side, changes, true));
+                object.object("new", |side| values(side, changes, false));
+            }
+        }
+    })
+}
+
+fn only_json(object: &mut json::Object<'_>, side: &str, entry: &Entry) {
+    object.text("only_in", side);
+    object.text("type", change::type_of(&entry.kind));
+}
+
+/// Returns the name of what differs, as that of the member with its values.
+fn key(change: &Change) -> Cow<'static, str> {
+    Cow::Borrowed(match change {
+        Change::Type(_) => "type",
+        Change::Mode(_) => "mode",
+        Change::Owner(_) => "uid",
+        Change::Group(_) => "gid",
+        Change::Size(_) => "size",
+        Change::Time(_) => "mtime",
+        Change::Target(_) => "target",
+        Change::Device(_) => "rdev",
+        Change::Xattr(name, _) => return Cow::Owned(String::from_utf8_lossy(name).into_owned()),
+        Change::Links(_) => "first_name",
+        Change::Contents => "contents",
+    })
+}
+
+/// Adds the values of one of the files.
+fn values(object: &mut json::Object<'_>, changes: &[Change], is_old: bool) {
+    fn of<T>(both: &Both<T>, is_old: bool) -> &T {
+        if is_old { &both.old } else { &both.new }
+    }
+    for change in changes {
+        let key = key(change);
+        match change {
+            Change::Type(types) => object.text(&key, of::<&str>(types, is_old)),
+            Change::Mode(modes) => object.text(&key, &octal_mode((*of(modes, is_old)).into())),
+            Change::Owner(ids) | Change::Group(ids) => object.raw(&key, of(ids, is_old)),
+            Change::Size(sizes) => object.raw(&key, of(sizes, is_old)),
+            Change::Time(times) => object.text(&key, &seconds(timespec(*of(times, is_old)))),
+            Change::Target(targets) => object.bytes(&key, of::<Vec<u8>>(targets, is_old)),
+            Change::Device(numbers) => {
+                let (major, minor) = of(numbers, is_old);
+                object.numbers(&key, [major, minor]);
+            }
+            Change::Xattr(_, values) => match of(values, is_old) {
+                Some(value) => object.hex(&key, value),
+                None => object.raw(&key, "null"),
+            },
+            Change::Links(first) => object.bytes(&key, of::<Vec<u8>>(first, is_old)),
+            Change::Contents => {}
+        }
+    }
+}

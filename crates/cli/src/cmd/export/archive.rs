@@ -1,0 +1,107 @@
+//! The members of an archive, from a tree of a volume.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use extern4::File;
+use extern4_tree::{Entry, Kind, LayerWriter, ReadContents, TarWriter};
+
+use super::{Failure, LeftOut};
+use crate::app::Target;
+use crate::volume_tree::{LOST_FOUND, TreeFile, TreeWalk, Unreadable, mapped};
+
+/// Bytes that go to the output by one call.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Returns an output that gets much at a time.
+pub(super) fn buffered<W: Write>(out: W) -> BufWriter<W> {
+    BufWriter::with_capacity(BUFFER_BYTES, out)
+}
+
+/// An archive that is being written.
+pub(super) trait Archive {
+    /// Writes an entry. Returns why it is left out, if the archive cannot have it.
+    fn append(&mut self, entry: &Entry, read: ReadContents<'_>)
+    -> extern4_tree::Result<Option<&'static str>>;
+}
+
+impl<W: Write> Archive for TarWriter<W> {
+    fn append(
+        &mut self,
+        entry: &Entry,
+        read: ReadContents<'_>,
+    ) -> extern4_tree::Result<Option<&'static str>> {
+        let written = Self::append(self, entry, read)?;
+        Ok((!written).then_some("an archive cannot have sockets"))
+    }
+}
+
+impl<W: Write> Archive for LayerWriter<W> {
+    fn append(
+        &mut self,
+        entry: &Entry,
+        read: ReadContents<'_>,
+    ) -> extern4_tree::Result<Option<&'static str>> {
+        Self::append(self, entry, read)
+    }
+}
+
+/// Writes everything below a directory, and the directory itself. Returns what is left out.
+pub(super) fn append(target: &Target, archive: &mut impl Archive) -> Result<LeftOut, Failure> {
+    let mut left_out = LeftOut::new();
+    for file in TreeWalk::new(target.session(), target.path())? {
+        let file = file?;
+        if is_own(target, &file) {
+            continue;
+        }
+        if let Some(reason) = member(&file, archive)? {
+            left_out.push((file.entry.path, reason));
+        }
+    }
+    Ok(left_out)
+}
+
+/// Returns whether a file is the directory that every volume has of its own.
+fn is_own(target: &Target, file: &TreeFile) -> bool {
+    file.entry.path == LOST_FOUND && file.is_empty_directory && target.path() == Path::new("/")
+}
+
+fn member(file: &TreeFile, archive: &mut impl Archive) -> Result<Option<&'static str>, Failure> {
+    let unreadable = |error| Failure::Volume(Unreadable::new(file.entry.path.clone(), error));
+    let Kind::File(contents) = &file.entry.kind else {
+        return appended(archive.append(&file.entry, &mut |_, _| Ok(())));
+    };
+    let opened = file.open().map_err(unreadable)?;
+    let kind = Kind::File(mapped(&opened, contents.size).map_err(unreadable)?);
+    let entry = Entry { kind, ..file.entry.clone() };
+    let mut failed = None;
+    let mut read = |offset: u64, buf: &mut [u8]| {
+        read_exact(&opened, buf, offset).map_err(|error| {
+            failed = Some(error);
+            io::Error::other("the volume cannot be read")
+        })
+    };
+    let done = archive.append(&entry, &mut read);
+    failed.map_or_else(|| appended(done), |error| Err(unreadable(error)))
+}
+
+fn appended<T>(done: extern4_tree::Result<T>) -> Result<T, Failure> {
+    done.map_err(|error| match error {
+        extern4_tree::Error::Io { source, .. } => source.into(),
+        error => Failure::Output(error.to_string()),
+    })
+}
+
+fn read_exact(file: &File, mut buf: &mut [u8], mut offset: u64) -> extern4::Result<()> {
+    while !buf.is_empty() {
+        let done = file.read_at(buf, offset)?;
+        if done == 0 {
+            // The file became shorter: an archive that is being written can only be filled up.
+            buf.fill(0);
+            return Ok(());
+        }
+        buf = &mut buf[done..];
+        offset += done as u64;
+    }
+    Ok(())
+}

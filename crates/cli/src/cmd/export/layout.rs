@@ -1,0 +1,38 @@
+//! OCI layouts with an image of one layer.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use extern4_build::NewFile;
+use extern4_tree::{LayerWriter, Platform};
+
+use super::{Args, Failure, LeftOut, archive, exists};
+use crate::app::Target;
+
+/// The file that makes a layout complete.
+const INDEX: &str = "index.json";
+
+/// Writes a tree as an image. The layout has no index before all else is durable.
+pub(super) fn write(args: &Args, target: &Target, layout: &Path, tag: &str) -> Result<LeftOut, Failure> {
+    if !args.force && layout.join(INDEX).symlink_metadata().is_ok() {
+        return Err(exists());
+    }
+    let blobs = layout.join("blobs/sha256");
+    std::fs::create_dir_all(&blobs)?;
+    let file = NewFile::new(&blobs.join("layer"))?;
+    let mut writer = LayerWriter::new(archive::buffered(file.file()), args.compression())?;
+    let left_out = archive::append(target, &mut writer)?;
+    let (out, layer) = writer.finish()?;
+    drop(out);
+    file.file().sync_all()?;
+    file.finish(&layout.join(layer.path()), true)?;
+    let platform = args.platform.clone().unwrap_or_else(Platform::of_this_machine);
+    for (path, contents) in layer.documents(tag, &platform) {
+        let path = layout.join(path);
+        let document = NewFile::new(&path)?;
+        document.file().write_all(&contents)?;
+        document.file().sync_all()?;
+        document.finish(&path, true)?;
+    }
+    Ok(left_out)
+}
