@@ -392,7 +392,7 @@ fn a_written_layer_is_read_again() {
         }
         let image = layout.open(Some("new"), None).unwrap();
         let found = Collected::of(&image);
-        assert_eq!(found.paths(), ["", "dir", "dir/file"]);
+        assert_eq!(found.paths(), [".", "dir", "dir/file"]);
         assert_eq!(read(&image, found.get("dir/file")), b"text");
         assert!(layout.error(Some("old"), None).contains("old"));
     }
