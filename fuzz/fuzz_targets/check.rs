@@ -1,7 +1,7 @@
 //! The check of a damaged volume: it ends, and reports no more than it can have seen.
 #![no_main]
 
-use extern4_ext4::check::{self, Options};
+use extern4_check::{Options, check};
 use extern4_ext4::{Ext4, OpenOptions};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(volume) = Ext4::open(image, &options) else { return };
     let mut said = 0;
     let summary =
-        check::check(&volume, &Options { threads: 1 }, &mut |fault| said += fault.to_string().len());
+        check(&volume, &Options { threads: 1 }, &mut |fault| said += fault.to_string().len());
     if let Ok(summary) = summary {
         let most = MAX_FAULTS + summary.blocks + summary.inodes;
         assert!(summary.faults <= most, "{} faults", summary.faults);

@@ -34,6 +34,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("extern4-mkfs", 2),
     ("extern4-ext4", 3),
     ("extern4-build", 3),
+    ("extern4-check", 4),
     ("extern4", 4),
     ("extern4-fuse", 4),
     ("extern4-cli", 5),

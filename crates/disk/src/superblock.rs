@@ -22,6 +22,7 @@ use crate::checksum::{ChecksumSeed, crc32c, verify};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
+use crate::inode::ROOT_INO;
 
 /// The offset of the primary superblock, in bytes from the start of the volume.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
@@ -747,6 +748,19 @@ impl Superblock {
     /// Returns the inode of the projects' quota file.
     pub fn project_quota_inode(&self) -> Option<u32> {
         nonzero(self.raw.s_prj_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
+    }
+
+    /// Returns whether users do not see inode `ino`: it is reserved, or one of the volume's own
+    /// files. The root directory is the one reserved inode that users see.
+    pub fn is_hidden(&self, ino: u32) -> bool {
+        let own = [
+            self.journal_inode(),
+            self.orphan_file_inode(),
+            self.user_quota_inode(),
+            self.group_quota_inode(),
+            self.project_quota_inode(),
+        ];
+        ino != ROOT_INO && (ino < self.first_ino() || own.contains(&Some(ino)))
     }
 
     /// Returns the block of the multiple mount protection, if the volume has it.

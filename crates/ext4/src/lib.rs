@@ -19,7 +19,6 @@
 //! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
 //! | `mount` | opening a volume, its options and its journal |
 //! | `tune` | changes of the superblock |
-//! | `check` | the checker |
 //!
 //! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`,
 //! `quota::accounts`, `mount::writer` and those below them) do not know `Ext4`. Operations are
@@ -37,7 +36,6 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
-pub mod check;
 mod dir;
 pub mod error;
 mod expert;
@@ -54,12 +52,13 @@ pub mod tune;
 mod volume;
 mod xattr;
 
-pub use dir::htree::read::HtreeEntry;
+pub use dir::htree::read::{HtreeEntry, NameHash};
 pub use error::{Error, InUse, Result, Unsupported};
 pub use extern4_disk::superblock::ErrorPolicy;
-pub use extern4_jbd2::{DEFAULT_COMMIT_INTERVAL, Stats as JournalStats};
+pub use extern4_jbd2::{DEFAULT_COMMIT_INTERVAL, Replayed, Stats as JournalStats};
 pub use fs::Ext4;
 pub use map::run::{Run, RunKind};
+pub use map::walk::{DataRun, MapVisitor};
 pub use mount::data_mode::DataMode;
 pub use mount::journal;
 pub use mount::loss::OnLoss;

@@ -234,6 +234,28 @@ pub fn e2fsck(image: &Path) -> Result<(), String> {
     }
 }
 
+/// Returns the changes that `e2fsck -fn` would make, one sentence a line; its output where it cannot
+/// work at all.
+///
+/// # Panics
+/// If e2fsck is not installed.
+pub fn e2fsck_complaints(path: &Path) -> Vec<String> {
+    let tool = find("e2fsck").expect("e2fsck is installed");
+    let output = Command::new(tool).arg("-fn").arg(path).output().expect("e2fsck runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The question often has a line of its own, or is the first line.
+    let lines: Vec<&str> = std::iter::once("").chain(text.lines()).collect();
+    let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
+    // Times of the far future are a guess of its own.
+    let guesses = |line: &str| line.starts_with("Timestamp(s) on inode");
+    let mut said: Vec<String> =
+        lines.windows(2).filter(|two| asks(two[1]) && !guesses(two[0])).map(|two| two.join(" ")).collect();
+    if output.status.code().is_none_or(|code| code >= 4) {
+        said.push(text);
+    }
+    said
+}
+
 /// Runs a script of debugfs commands, one a line, on an image and returns its output.
 ///
 /// # Panics

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write as _};
 
-use extern4_ext4::check::{Fault, Options, Summary, check};
+use extern4_check::{Fault, Options, Summary, check};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;

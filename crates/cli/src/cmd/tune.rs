@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use extern4::Volume;
 use extern4::block::{BlockDevice, FileDevice, FileOptions};
+use extern4_check::{Options, check};
 use extern4_disk::superblock::ErrorPolicy;
-use extern4_ext4::check::{Options, check};
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
 use extern4_ext4::tune::{Tune, rename_journal_user};
 use extern4_mkfs::random_uuid;

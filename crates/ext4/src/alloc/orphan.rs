@@ -155,7 +155,7 @@ fn check_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
 
 fn check_orphan_number(fs: &Ext4, ino: u32) -> Result<()> {
     let sb = fs.superblock();
-    if ino >= sb.first_ino() && ino <= sb.inodes_count() && !fs.is_hidden(ino) {
+    if ino >= sb.first_ino() && ino <= sb.inodes_count() && !sb.is_hidden(ino) {
         return Ok(());
     }
     let kind = CorruptKind::InodeOutOfRange { field: "orphan list", ino: u64::from(ino) };

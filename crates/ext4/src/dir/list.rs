@@ -190,7 +190,12 @@ fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Opti
         false => HashVersion::from_raw(fs.superblock().default_hash_version()),
     };
     let Some(version) = version else { return Ok(None) };
-    let order = HashOrder { fs, dir, hash: NameHash::new(fs, dir, version), tree: None };
+    let order = HashOrder {
+        fs,
+        dir,
+        hash: NameHash::new(fs.superblock(), dir.fields().flags(), version),
+        tree: None,
+    };
     match order.dots() {
         Err(Error::Corrupt(_)) if starts => Ok(None),
         _ => Ok(Some(order)),

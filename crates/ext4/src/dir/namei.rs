@@ -96,7 +96,7 @@ pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Opt
             let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
             Err(place.corrupt(CorruptKind::Loop { what: "a directory entry" }).into())
         }
-        Some(ino) if fs.is_hidden(ino) => {
+        Some(ino) if fs.superblock().is_hidden(ino) => {
             let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
             Err(Place::new(Structure::DirectoryBlock).ino(dir.ino()).corrupt(kind).into())
         }

@@ -6,7 +6,7 @@
 //! orphan file, and the inodes that hold the values of extended attributes.
 
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{Inode, InodeFlags, ROOT_INO, is_blank};
+use extern4_disk::inode::{Inode, InodeFlags, is_blank};
 use extern4_disk::{Place, Structure, xattr};
 use extern4_sync::slab::new_box;
 use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
@@ -65,7 +65,7 @@ impl Ext4 {
     pub(crate) fn new_inode(&self, ino: u64) -> Result<NewInode> {
         let stale = |why| Error::Stale { ino, why };
         let number = u32::try_from(ino).map_err(|_| stale("is not one of the volume's"))?;
-        if self.is_hidden(number) {
+        if self.superblock().is_hidden(number) {
             return Err(stale("is one of the volume's own"));
         }
         // Before the record is read, since another thread may store them there at this moment.
@@ -83,19 +83,6 @@ impl Ext4 {
         let attr = info.attr(self)?;
         let plain = info.inode.xattr_block().is_none() && !info.has_attributes_in_record(self)?;
         Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(Node::new(info)) })
-    }
-
-    /// Whether `ino` is reserved or one of the volume's own files.
-    pub(crate) fn is_hidden(&self, ino: u32) -> bool {
-        let sb = self.superblock();
-        let own = [
-            sb.journal_inode(),
-            sb.orphan_file_inode(),
-            sb.user_quota_inode(),
-            sb.group_quota_inode(),
-            sb.project_quota_inode(),
-        ];
-        ino != ROOT_INO && (ino < sb.first_ino() || own.contains(&Some(ino)))
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod extents;
 pub(crate) mod indirect;
 pub(crate) mod map_blocks;
 pub(crate) mod run;
+pub(crate) mod walk;
 
 use crate::error::Result;
 use crate::fs::Ext4;

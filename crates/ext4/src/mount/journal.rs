@@ -51,6 +51,8 @@ pub struct JournalInfo {
     pub superblock: JournalSuperblock,
     /// The extent of the replay when the volume was opened; `None` if there was nothing to replay.
     pub replayed: Option<Replayed>,
+    /// It was replayed although the primary superblock says that nothing is to be recovered.
+    pub is_unannounced: bool,
 }
 
 /// Reads the journal of `fs`; `None` if it has none, or an empty one.
@@ -196,6 +198,7 @@ impl Ext4 {
             location,
             superblock: journal.superblock().clone(),
             replayed: self.replayed,
+            is_unannounced: self.unannounced,
         }))
     }
 

@@ -240,7 +240,7 @@ impl Handle<'_> {
     /// the inode is new.
     pub(crate) fn settle(&self, info: &InodeInfo, before: Option<Counted>) -> Result<()> {
         let fields = info.fields();
-        if self.fs.is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
+        if self.fs.superblock().is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
             return Ok(());
         }
         let owners = Owners::of(fields);

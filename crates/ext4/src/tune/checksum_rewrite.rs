@@ -27,11 +27,11 @@ use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure, bitmap, dirent, extent, htree, xattr};
 
-use crate::check::Checker;
-use crate::check::map::{self, DataRun, Visitor};
 use crate::error::{Error, Result, Unsupported};
 use crate::fs::Ext4;
+use crate::map::walk::{DataRun, MapVisitor};
 use crate::mount::options::OpenOptions;
+use crate::volume::Volume;
 use crate::volume::group::to_usize;
 
 /// The feature, which no program has, and the text in place of the function that found the last
@@ -93,7 +93,7 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let seen = OverlayDevice::new(Arc::clone(device), OVERLAY_BYTES)?;
     BlockWriter::write_bytes(&seen, SUPERBLOCK_OFFSET, &new.encode())?;
     let fs = Ext4::open(Arc::new(seen), &OpenOptions::default())?;
-    let rewrite = Rewrite { device: &**device, checker: Checker::without_checksums(&fs), old, new };
+    let rewrite = Rewrite { device: &**device, volume: &fs.volume, old, new };
     if features.metadata_csum() && features.incompat.contains(Incompat::CSUM_SEED) {
         rewrite.note()?;
         rewrite.groups()?;
@@ -125,7 +125,8 @@ fn clear_seed(raw: &mut RawSuperblock) {
 
 struct Rewrite<'a> {
     device: &'a dyn BlockDevice,
-    checker: Checker<'a>,
+    /// The volume as the new superblock describes it, to walk maps.
+    volume: &'a Volume,
     /// The superblock as it is found: its seed is the old one.
     old: Superblock,
     /// The superblock as it becomes.
@@ -321,7 +322,7 @@ impl Rewrite<'_> {
         }
         let mut blocks =
             Blocks { nodes: Vec::new(), runs: Vec::new(), keeps_runs: directory || is_orphan_file };
-        map::walk(&self.checker, inode, &mut blocks);
+        self.volume.walk_map(inode, &mut blocks);
         for node in blocks.nodes.iter().filter(|_| extents) {
             let place = Place::new(Structure::ExtentNode).ino(ino);
             let store = |bytes: &mut [u8], sb: &Superblock| {
@@ -415,7 +416,7 @@ struct Blocks {
     keeps_runs: bool,
 }
 
-impl Visitor for Blocks {
+impl MapVisitor for Blocks {
     fn node(&mut self, block: u64) -> bool {
         self.nodes.push(block);
         true
@@ -427,5 +428,6 @@ impl Visitor for Blocks {
         }
     }
 
-    fn fault(&mut self, _fault: crate::check::Fault) {}
+    // The volume was sound, so the faults are checksums that still have the old seed.
+    fn fault(&mut self, _place: Place, _error: Error) {}
 }

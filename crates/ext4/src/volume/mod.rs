@@ -50,7 +50,7 @@ impl Volume {
             cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
             device,
             groups: Groups::new(&superblock, copy_in),
-            blocks: Blocks { first: geometry.table_end(), end: geometry.blocks_count() },
+            blocks: Blocks::from(geometry),
             // OK: the geometry has checked the block size.
             indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
             inode_read_ahead: ReadAheadWindows::new(geometry.blocks_count()),
@@ -69,8 +69,21 @@ impl Volume {
     }
 
     /// Returns the arithmetic of indirect blocks.
-    pub(crate) fn indirect_map(&self) -> indirect::Map {
+    pub fn indirect_map(&self) -> indirect::Map {
         self.indirect
+    }
+
+    /// Fills `buffer` with the bytes of the volume from `block` on, as the device has them with the
+    /// journal replayed. It goes past the buffer cache, for callers that read all of a volume once.
+    /// Changes of a writer that are not yet on the device are not seen.
+    ///
+    /// # Errors
+    /// A device that fails, or a range that it does not have.
+    pub fn read_from_device(&self, block: u64, buffer: &mut [u8]) -> Result<()> {
+        // OK: the size of the volume in bytes fits 63 bits, and the device refuses what is beyond
+        // its end.
+        let start = block.saturating_mul(self.superblock.block_size().into());
+        Ok(self.device.read_at(buffer, start)?)
     }
 
     /// Returns the buffer cache, for experts: its counters, and blocks as they stand.

@@ -35,7 +35,7 @@ use crate::xattr::sharing::Count;
 
 /// The EA inode that an entry at `place` names.
 pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
-    if ino == 0 || ino > fs.superblock().inodes_count() || fs.is_hidden(ino) {
+    if ino == 0 || ino > fs.superblock().inodes_count() || fs.superblock().is_hidden(ino) {
         let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
         return Err(place.corrupt(kind).into());
     }

@@ -12,11 +12,10 @@ use extern4_ext4::tune::Tune;
 use extern4_ext4::{Ext4, OpenOptions, Unsupported};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::plan;
-use extern4_testkit::tools::{e2fsck, find};
+use extern4_testkit::tools::{e2fsck, e2fsck_complaints, find};
 use extern4_testkit::tree::{Tree, assert_same};
 use extern4_vfs::Errno;
 
-use crate::check::complaints;
 use crate::model::Random;
 use crate::{power, walk};
 
@@ -83,7 +82,7 @@ fn assert_done(what: &str, image: &Image, before: Option<&Tree>) {
     let sb = fs.superblock();
     assert_eq!(sb.uuid(), UUID, "{what}");
     assert!(!sb.features().incompat.contains(Incompat::CSUM_SEED) && !is_rewriting(sb.raw()), "{what}");
-    let complaints = complaints(&image.path);
+    let complaints = e2fsck_complaints(&image.path);
     assert!(complaints.is_empty(), "{what}: {complaints:#?}");
     if let Some(before) = before {
         assert_same(what, &walk::tree(&fs), before);
@@ -97,7 +96,7 @@ fn every_checksum_is_computed_again() {
         let before = walk::tree(&walk::open(&image.path));
         let start = renamed(&image);
         std::fs::write(&image.path, &start).expect("written");
-        assert!(complaints(&image.path).is_empty(), "{}", spec.name);
+        assert!(e2fsck_complaints(&image.path).is_empty(), "{}", spec.name);
         let done = rewritten(start).expect("rewritten");
         std::fs::write(&image.path, &done).expect("written");
         assert_done(spec.name, &image, Some(&before));
@@ -146,7 +145,7 @@ fn it_can_be_killed_at_every_write() {
                 assert!(std::fs::read(&image.path).expect("the image") == bytes, "{what}");
             }
         } else {
-            assert!(complaints(&image.path).is_empty(), "{what}");
+            assert!(e2fsck_complaints(&image.path).is_empty(), "{what}");
         }
         let done = rewritten(bytes).unwrap_or_else(|e| panic!("{what}: {e}"));
         std::fs::write(&image.path, &done).expect("written");

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use extern4_block::{FileDevice, FileOptions};
-use extern4_ext4::{Ext4, OpenOptions, check};
+use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
 use extern4_vfs::{Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, SpaceRights, Timespec};
@@ -145,7 +145,10 @@ fn judge(image: &Image, models: &[Vec<u8>], what: &str) {
     let device = FileDevice::open(&image.path).expect("the image opens as a device");
     let fs = Ext4::open(Arc::new(device), &OpenOptions::default()).unwrap();
     let mut faults = Vec::new();
-    check::check(&fs, &check::Options::default(), &mut |fault| faults.push(fault.to_string())).unwrap();
+    extern4_check::check(&fs, &extern4_check::Options::default(), &mut |fault| {
+        faults.push(fault.to_string())
+    })
+    .unwrap();
     assert!(faults.is_empty(), "{what}: {:?}", &faults[..faults.len().min(9)]);
     if let Err(said) = tools::try_run("e2fsck", ["-fn".as_ref(), image.path.as_os_str()]) {
         let out = std::process::Command::new("e2fsck").arg("-fn").arg(&image.path).output().unwrap();

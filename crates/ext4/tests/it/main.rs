@@ -5,7 +5,6 @@
 mod answers;
 mod attributes;
 mod attributes_beside;
-mod check;
 mod checksum_rewrite;
 mod contents;
 mod crash;
@@ -36,7 +35,6 @@ mod removal;
 mod reserve;
 mod sharing;
 mod side_by_side;
-mod superblock_fields;
 mod synchronous;
 mod threads;
 mod times;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_block::{BlockDevice, MemoryDevice, RecordDevice};
+use extern4_check::{Options, check};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::journal::{BlockHeader, BlockKind, JournalSuperblock};
 use extern4_disk::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{Place, Structure};
-use extern4_ext4::check::{self, check};
 use extern4_ext4::{Backup, Ext4, OpenOptions};
 use extern4_testkit::tools::{self, Need};
 use extern4_vfs::{FileSystem as _, OpenFlags};
@@ -205,8 +205,7 @@ fn the_journal_decides_whether_it_is_replayed() {
         assert_eq!(names(&fs), NAMES, "external: {external}");
         if !external {
             let mut found = Vec::new();
-            check(&fs, &check::Options::default(), &mut |fault| found.push(fault.to_string()))
-                .expect("checked");
+            check(&fs, &Options::default(), &mut |fault| found.push(fault.to_string())).expect("checked");
             assert!(matches!(&found[..], [it] if it.contains("the journal is not empty")), "{found:?}");
         }
         let fs = crashed.write();

@@ -3,8 +3,8 @@
 
 use std::os::unix::fs::FileExt as _;
 
+use extern4_check::{Options, check};
 use extern4_ext4::OpenOptions;
-use extern4_ext4::check::{Options, check};
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools::{self, Need};
 use extern4_vfs::*;

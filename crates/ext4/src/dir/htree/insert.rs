@@ -192,7 +192,7 @@ pub(crate) fn make_tree(
 ) -> Result<()> {
     let mut root = dir_block(handle.fs, dir, 0)?;
     let old = root.clone();
-    let hash = NameHash::new(handle.fs, dir, version);
+    let hash = NameHash::new(handle.fs.superblock(), dir.fields().flags(), version);
     let layout = dir_layout(handle.fs, dir);
     let (_, parent) = dirent::dot_and_dotdot(&old, &layout, names_place(dir, &old))?;
     let hashed = |entry: DirEntry<'_>| hash.of_entry(&entry).major;

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 use extern4_block::Buffer;
 use extern4_disk::dirent::DirEntry;
 use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, Node, Root, verify_checksum};
+use extern4_disk::inode::InodeFlags;
+use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::dir::casefold;
@@ -35,7 +37,7 @@ pub struct HtreeEntry {
 
 /// How the names of one directory are hashed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum NameHash {
+pub enum NameHash {
     /// By a function of the name, or of its folded form.
     Function {
         /// The function.
@@ -48,18 +50,21 @@ pub(crate) enum NameHash {
 }
 
 impl NameHash {
-    /// How `dir` hashes its names if its root says `version`.
-    pub(crate) fn new(fs: &Ext4, dir: &InodeInfo, version: HashVersion) -> Self {
-        let version = if fs.superblock().unsigned_hash() { version.unsigned() } else { version };
-        match Hasher::new(version, fs.superblock().hash_seed()) {
+    /// Returns how a directory with the flags `dir` hashes its names if its root says `version`.
+    pub fn new(superblock: &Superblock, dir: InodeFlags, version: HashVersion) -> Self {
+        let version = if superblock.unsigned_hash() { version.unsigned() } else { version };
+        match Hasher::new(version, superblock.hash_seed()) {
             // The names of an encrypted directory are hashed as they stand on the disk.
-            Some(hasher) => Self::Function { hasher, casefold: dir.is_casefolded() && !dir.is_encrypted() },
+            Some(hasher) => {
+                let casefold = dir.contains(InodeFlags::CASEFOLD) && !dir.contains(InodeFlags::ENCRYPT);
+                Self::Function { hasher, casefold }
+            }
             None => Self::Stored,
         }
     }
 
-    /// The hash of an entry's name.
-    pub(crate) fn of_entry(&self, entry: &DirEntry<'_>) -> Hash {
+    /// Returns the hash of an entry's name.
+    pub fn of_entry(&self, entry: &DirEntry<'_>) -> Hash {
         match self {
             Self::Function { hasher, casefold: true } if !entry.name.is_ascii() || has_upper(entry.name) => {
                 casefold::fold(entry.name)
@@ -100,7 +105,8 @@ impl<'a> Tree<'a> {
         let root = node_block(fs, dir, 0)?;
         let expect = expect(fs, dir);
         let facts = Root::peek(&root, &expect, place(dir, &root))?;
-        let (levels, hash) = (facts.levels, NameHash::new(fs, dir, facts.hash_version));
+        let (levels, hash) =
+            (facts.levels, NameHash::new(fs.superblock(), dir.fields().flags(), facts.hash_version));
         Ok(Self { fs, dir, expect, levels, root, hash })
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use extern4::{Cred, Volume};
-use extern4_ext4::check::{Options, check};
+use extern4_check::{Options, check};
 use extern4_measure::machine::Machine;
 use extern4_measure::rounds::order;
 use rustix::process::{getegid, geteuid, getgroups};

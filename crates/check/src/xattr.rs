@@ -5,21 +5,24 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use extern4_disk::acl;
+use extern4_disk::blocks::Blocks;
 use extern4_disk::feature::Incompat;
 use extern4_disk::geometry::Geometry;
 use extern4_disk::inode::{Inode, InodeFlags};
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, VALUE_SIZE_MAX, Value, hash};
 use extern4_disk::{CorruptKind, Place, Structure, checksum};
 
-use super::Checker;
-use super::claims::ClusterMap;
-use super::fault::{Fault, Wrong};
-use super::map::{self, DataRun, Visitor};
-use super::report::{Report, Sink};
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::claims::ClusterMap;
+use crate::fault::{Fault, Wrong};
+use crate::report::{Report, Sink};
+use crate::to_usize;
+
+/// How many blocks of the map of a value the check follows at most.
+const NODES: u32 = 1 << 10;
 
 /// The blocks and inodes that several inodes may share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// The attribute blocks that have been looked at.
     seen: ClusterMap,
     counts: Mutex<Counts>,
@@ -37,7 +40,7 @@ struct Counts {
 }
 
 impl Shared {
-    pub(super) fn new(geometry: &Geometry) -> Self {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
         Self { seen: ClusterMap::new(geometry), counts: Mutex::default() }
     }
 
@@ -49,9 +52,9 @@ impl Shared {
 impl Checker<'_> {
     /// Checks the attribute block of `inode`, once however many inodes share it. Returns the
     /// clusters that it and the values it names count for.
-    pub(super) fn check_xattr_block(&self, block: u64, inode: &Inode, sink: &mut Sink) -> u64 {
+    pub(crate) fn check_xattr_block(&self, block: u64, inode: &Inode, sink: &mut Sink) -> u64 {
         let place = Place::new(Structure::Xattr).ino(inode.ino()).block(block);
-        if let Err(corrupt) = self.blocks.check("i_file_acl", block, 1, place) {
+        if let Err(corrupt) = Blocks::from(self.geometry).check("i_file_acl", block, 1, place) {
             sink.push(corrupt);
             return 0;
         }
@@ -104,7 +107,7 @@ impl Checker<'_> {
 
     /// The clusters of the values that are in inodes of their own: they count for each inode that
     /// has the attribute.
-    pub(super) fn value_clusters(&self, attrs: &Attrs<'_>, owner: &Inode) -> u64 {
+    pub(crate) fn value_clusters(&self, attrs: &Attrs<'_>, owner: &Inode) -> u64 {
         let cluster = self.sb.cluster_size();
         attrs
             .iter()
@@ -118,7 +121,7 @@ impl Checker<'_> {
 
     /// How many values of an inode's attributes, of which it has some itself, are in inodes of
     /// their own.
-    pub(super) fn value_inodes(&self, own: Option<&Attrs<'_>>, inode: &Inode) -> u64 {
+    pub(crate) fn value_inodes(&self, own: Option<&Attrs<'_>>, inode: &Inode) -> u64 {
         if !self.sb.features().incompat.contains(Incompat::EA_INODE) {
             return 0;
         }
@@ -136,7 +139,7 @@ impl Checker<'_> {
     }
 
     /// Checks the attributes that stand at `place`.
-    pub(super) fn check_attributes(&self, attrs: &Attrs<'_>, inode: &Inode, place: Place, sink: &mut Sink) {
+    pub(crate) fn check_attributes(&self, attrs: &Attrs<'_>, inode: &Inode, place: Place, sink: &mut Sink) {
         for attr in attrs.iter() {
             match attr.value {
                 Value::Here(value) => {
@@ -170,7 +173,7 @@ impl Checker<'_> {
         owner: &Inode,
         place: Place,
     ) -> Result<(), Fault> {
-        if ino > self.sb.inodes_count() || self.fs.is_hidden(ino) {
+        if ino > self.sb.inodes_count() || self.sb.is_hidden(ino) {
             return Err(place
                 .corrupt(CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: ino.into() })
                 .into());
@@ -200,27 +203,26 @@ impl Checker<'_> {
     }
 
     /// Checks an inode that holds a value: its contents against their hash.
-    pub(super) fn check_value_inode(&self, inode: &Inode, place: Place, sink: &mut Sink) {
+    pub(crate) fn check_value_inode(&self, inode: &Inode, place: Place, sink: &mut Sink) {
         self.shared.with(|counts| counts.stored.insert(inode.ino(), inode.ea_refcount()));
         let Some(size) = u32::try_from(inode.size()).ok().filter(|size| *size <= VALUE_SIZE_MAX) else {
             return sink.push(Fault::field(place, "i_size", inode.size()));
         };
         let bits = self.geometry.block_bits();
         let blocks = u64::from(size).div_ceil(1 << bits);
-        let mut runs = Contents { runs: Vec::new(), nodes: 1 << 10 };
-        map::walk(self, inode, &mut runs);
+        let runs = self.runs_of(inode, NODES);
         // Blocks that are another's as well have been found, and are not read over and over.
-        if runs.runs.iter().any(|run| self.twice.touches(run.physical, run.len)) {
+        if runs.iter().any(|run| self.twice.touches(run.physical, run.len)) {
             return;
         }
         let mut value = vec![0; to_usize(size)];
-        for run in runs.runs.iter().filter(|run| run.written && run.logical < blocks) {
+        for run in runs.iter().filter(|run| run.written && run.logical < blocks) {
             let from = to_usize((run.logical << bits) as u32);
             let len = (run.len << bits).min((value.len() - from) as u64);
             // OK: the run is inside the volume, and no longer than the value.
             let target = &mut value[from..from + len as usize];
-            if let Err(error) = self.fs.device.read_at(target, run.physical << bits) {
-                return sink.push(Fault::of_error(place, error.into()));
+            if let Err(error) = self.fs.read_from_device(run.physical, target) {
+                return sink.push(Fault::of_error(place, error));
             }
         }
         let computed = hash::ea_value(&value, self.sb.checksum_seed());
@@ -236,7 +238,7 @@ impl Checker<'_> {
 
     /// Compares the stored counts of sharing inodes with the counted ones, after the pass over all
     /// inodes.
-    pub(super) fn check_shared(&self, report: &mut Report<'_>) {
+    pub(crate) fn check_shared(&self, report: &mut Report<'_>) {
         self.shared.with(|counts| {
             for (&block, &(stored, more)) in &counts.blocks {
                 let counted = u64::from(more) + 1;
@@ -256,23 +258,4 @@ impl Checker<'_> {
             }
         });
     }
-}
-
-/// The runs of a value's blocks.
-struct Contents {
-    runs: Vec<DataRun>,
-    nodes: u32,
-}
-
-impl Visitor for Contents {
-    fn node(&mut self, _block: u64) -> bool {
-        self.nodes = self.nodes.saturating_sub(1);
-        self.nodes > 0
-    }
-
-    fn run(&mut self, run: DataRun) {
-        self.runs.push(run);
-    }
-
-    fn fault(&mut self, _fault: Fault) {}
 }

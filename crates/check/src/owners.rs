@@ -6,12 +6,12 @@
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::inode::{BAD_BLOCKS_INO, FileKind, Inode, InodeFlags};
 use extern4_disk::{Place, Structure};
+use extern4_ext4::{DataRun, Error, MapVisitor};
 
-use super::Checker;
-use super::claims::ClusterMap;
-use super::fault::{Fault, Owner, Wrong};
-use super::map::{self, DataRun, Visitor};
-use super::report::Report;
+use crate::Checker;
+use crate::claims::ClusterMap;
+use crate::fault::{Fault, Owner, Wrong};
+use crate::report::Report;
 
 /// How many claims are kept at most.
 const CLAIMS: usize = 1 << 20;
@@ -26,7 +26,7 @@ struct Claim {
 
 impl Checker<'_> {
     /// Reports the blocks that have several owners.
-    pub(super) fn check_owners(&self, report: &mut Report<'_>) {
+    pub(crate) fn check_owners(&self, report: &mut Report<'_>) {
         let in_fixed = || self.fixed.iter().any(|piece| self.twice.touches(piece.start, piece.len));
         if self.twice.is_empty() || self.may_share() && !in_fixed() {
             return;
@@ -100,7 +100,7 @@ impl Search<'_> {
             _ => false,
         };
         if has_map && !inode.flags().contains(InodeFlags::INLINE_DATA) {
-            map::walk(self.checker, &inode, self);
+            self.checker.fs.walk_map(&inode, self);
         }
         if let Some(block) = inode.xattr_block()
             && self.nodes.first_visit(block)
@@ -136,7 +136,7 @@ impl Search<'_> {
     }
 }
 
-impl Visitor for Search<'_> {
+impl MapVisitor for Search<'_> {
     fn node(&mut self, block: u64) -> bool {
         if !self.checker.is_kept_for_resizing(self.ino, block) {
             self.keep(block, 1, Owner::Inode(self.ino));
@@ -150,5 +150,5 @@ impl Visitor for Search<'_> {
         }
     }
 
-    fn fault(&mut self, _fault: Fault) {}
+    fn fault(&mut self, _place: Place, _error: Error) {}
 }

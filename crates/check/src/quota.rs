@@ -10,12 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use extern4_disk::inode::{FileKind, Inode, InodeFlags};
 use extern4_disk::quota::{self, BLOCK_SIZE, DEPTH, Entry, Info, Kind, ROOT, leaf};
 use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_ext4::RunKind;
 
-use super::Checker;
-use super::fault::{Fault, Wrong};
-use super::report::Report;
-use crate::inode::info::InodeInfo;
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::fault::{Fault, Wrong};
+use crate::report::Report;
+use crate::to_usize;
 
 /// The bytes of a sector, which `i_blocks` counts.
 const SECTOR: u64 = 512;
@@ -29,11 +29,11 @@ struct Amount {
 
 /// The amounts that owners have, by kind and id.
 #[derive(Debug, Default)]
-pub(super) struct Owned([HashMap<u32, Amount>; Kind::ALL.len()]);
+pub(crate) struct Owned([HashMap<u32, Amount>; Kind::ALL.len()]);
 
 impl Owned {
     /// Counts an inode, and the inodes that hold values of its attributes.
-    pub(super) fn count(&mut self, inode: &Inode, values: u64) {
+    pub(crate) fn count(&mut self, inode: &Inode, values: u64) {
         let bytes = inode.sectors() * SECTOR;
         for (owners, id) in self.0.iter_mut().zip([inode.uid(), inode.gid(), inode.project()]) {
             owners.entry(id).or_default().add(Amount { bytes, inodes: 1 + values });
@@ -50,7 +50,7 @@ impl Amount {
 
 /// The sums over the inodes of all groups.
 #[derive(Default)]
-pub(super) struct Owners(Mutex<Totals>);
+pub(crate) struct Owners(Mutex<Totals>);
 
 #[derive(Default)]
 struct Totals {
@@ -65,7 +65,7 @@ impl Owners {
     }
 
     /// Adds what the inodes of a group have.
-    pub(super) fn add(&self, more: Owned) {
+    pub(crate) fn add(&self, more: Owned) {
         self.with(|totals| {
             for (all, more) in totals.owned.0.iter_mut().zip(more.0) {
                 more.into_iter().for_each(|(id, amount)| all.entry(id).or_default().add(amount));
@@ -74,22 +74,22 @@ impl Owners {
     }
 
     /// Notes that inodes cannot be counted, so the check does not judge the files.
-    pub(super) fn lack(&self) {
+    pub(crate) fn lack(&self) {
         self.with(|totals| totals.lacks_some = true);
     }
 }
 
 impl Checker<'_> {
     /// Whether what owners have is to be counted.
-    pub(super) fn has_quotas(&self) -> bool {
+    pub(crate) fn has_quotas(&self) -> bool {
         Kind::ALL.into_iter().any(|kind| self.quota_inode(kind).is_some())
     }
 
     /// Whether an inode is counted for its owners: the volume's own are not, nor those of values by
     /// themselves.
-    pub(super) fn counts_for_owners(&self, inode: &Inode) -> bool {
+    pub(crate) fn counts_for_owners(&self, inode: &Inode) -> bool {
         inode.kind() != FileKind::None
-            && !self.fs.is_hidden(inode.ino())
+            && !self.sb.is_hidden(inode.ino())
             && !inode.flags().contains(InodeFlags::EA_INODE)
     }
 
@@ -102,20 +102,12 @@ impl Checker<'_> {
     }
 
     /// Checks the quota files, when all inodes have been looked at.
-    pub(super) fn check_quotas(&self, report: &mut Report<'_>) {
+    pub(crate) fn check_quotas(&self, report: &mut Report<'_>) {
         let Totals { owned, lacks_some } = self.owners.with(std::mem::take);
         let judge = !lacks_some && self.descriptors.iter().all(Option::is_some);
         for (kind, owned) in Kind::ALL.into_iter().zip(owned.0) {
             let Some(ino) = self.quota_inode(kind) else { continue };
-            let place = Place::new(Structure::Quota).ino(ino);
-            let file =
-                self.fs.load_inode(ino).map_err(|error| Fault::of_error(place, error)).and_then(|info| {
-                    let mut file =
-                        File { checker: self, kind, info, head: None, seen: HashSet::new(), owned };
-                    file.open()?;
-                    Ok(file)
-                });
-            match file {
+            match QuotaFile::open(self, kind, ino, owned) {
                 Ok(mut file) => {
                     let is_whole = file.tree(ROOT, 0, 0, judge, report);
                     if judge && is_whole {
@@ -130,45 +122,61 @@ impl Checker<'_> {
 }
 
 /// A quota file that is being looked at.
-struct File<'a> {
+struct QuotaFile<'a> {
     checker: &'a Checker<'a>,
     kind: Kind,
-    info: InodeInfo,
-    head: Option<Info>,
+    ino: u32,
+    header: Info,
     /// The blocks of the tree that have been followed.
     seen: HashSet<u32>,
     /// The amounts of owners that have not been found in the file yet.
     owned: HashMap<u32, Amount>,
 }
 
-impl File<'_> {
-    fn place(&self) -> Place {
-        Place::new(Structure::Quota).ino(self.info.ino())
-    }
-
-    fn open(&mut self) -> Result<(), Fault> {
-        if self.info.fields().kind() != FileKind::Regular || self.info.is_inline() {
-            return Err(Fault::mismatch(self.place(), "a quota file is no regular file"));
-        }
-        let (block, place) = self.block(0)?;
-        self.head = Some(Info::decode(&block, self.kind, place)?);
-        Ok(())
-    }
-
-    /// Block `number` of the file, and where it stands.
-    fn block(&self, number: u32) -> Result<(Vec<u8>, Place), Fault> {
-        let (fs, place) = (self.checker.fs, self.place());
+impl Checker<'_> {
+    /// Block `number` of the quota file `ino`, and where it stands.
+    fn quota_block(&self, ino: u32, number: u32) -> Result<(Vec<u8>, Place), Fault> {
+        let place = Place::new(Structure::Quota).ino(ino);
         let start = u64::from(number) * BLOCK_SIZE as u64;
-        let run = self.info.run_at(fs, start).map_err(|error| Fault::of_error(place, error))?;
-        let Some(blocks) = run.mapped() else {
+        let block_size = u64::from(self.sb.block_size());
+        // OK: a block of the volume holds at least one of the quota file, whose numbers have 32
+        // bits.
+        let run = self.fs.map_block(ino, (start / block_size) as u32);
+        let RunKind::Mapped { physical } = run.map_err(|error| Fault::of_error(place, error))?.kind else {
             return Err(Fault::mismatch(place, "a quota file has a hole"));
         };
-        let place = place.block(blocks.start);
+        let place = place.block(physical);
         let mut bytes = Vec::new();
-        self.checker.read(blocks.start, 1, &mut bytes).map_err(|error| Fault::of_error(place, error))?;
+        self.read(physical, 1, &mut bytes).map_err(|error| Fault::of_error(place, error))?;
         // OK: less than a block of the volume, which has a multiple of these.
-        let offset = to_usize((start % u64::from(self.checker.sb.block_size())) as u32);
+        let offset = to_usize((start % block_size) as u32);
         Ok((bytes[offset..offset + BLOCK_SIZE].to_vec(), place))
+    }
+}
+
+impl<'a> QuotaFile<'a> {
+    fn open(
+        checker: &'a Checker<'a>,
+        kind: Kind,
+        ino: u32,
+        owned: HashMap<u32, Amount>,
+    ) -> Result<Self, Fault> {
+        let inode = checker.inode(ino)?;
+        if inode.kind() != FileKind::Regular || inode.flags().contains(InodeFlags::INLINE_DATA) {
+            let place = Place::new(Structure::Quota).ino(ino);
+            return Err(Fault::mismatch(place, "a quota file is no regular file"));
+        }
+        let (block, place) = checker.quota_block(ino, 0)?;
+        let header = Info::decode(&block, kind, place)?;
+        Ok(Self { checker, kind, ino, header, seen: HashSet::new(), owned })
+    }
+
+    fn place(&self) -> Place {
+        Place::new(Structure::Quota).ino(self.ino)
+    }
+
+    fn block(&self, number: u32) -> Result<(Vec<u8>, Place), Fault> {
+        self.checker.quota_block(self.ino, number)
     }
 
     /// Follows a block of the tree at `level`, which ids lead to that begin as `above` does.
@@ -185,11 +193,10 @@ impl File<'_> {
                 return false;
             }
         };
-        let Some(head) = self.head else { return false };
         let mut is_whole = true;
         for byte in 0..=u32::from(u8::MAX) {
             let id = above | byte << (8 * (DEPTH - 1 - level));
-            match quota::reference(&block, level, id, &head, place) {
+            match quota::reference(&block, level, id, &self.header, place) {
                 Ok(None) => {}
                 Ok(Some(next)) if level + 1 < DEPTH => {
                     is_whole &= self.tree(next, level + 1, id, judge, report);

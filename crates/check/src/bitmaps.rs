@@ -1,27 +1,27 @@
 //! Bitmaps and counts, compared with what was found.
 
 use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::superblock::State;
 use extern4_disk::{Place, Structure};
 
-use super::Checker;
-use super::fault::{Fault, Wrong};
-use super::inode::GroupInodes;
-use super::links::bitmap_of;
-use super::report::{Report, Sink};
-use crate::volume::group::to_usize;
-use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
-use std::sync::OnceLock;
+use crate::Checker;
+use crate::fault::{Fault, Wrong};
+use crate::inode::GroupInodes;
+use crate::links::bitmap_of;
+use crate::report::{Report, Sink};
+use crate::to_usize;
 
 /// The totals of the whole volume.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    pub(super) free_clusters: u64,
-    pub(super) free_inodes: u64,
-    pub(super) directories: u64,
+pub(crate) struct Counted {
+    pub(crate) free_clusters: u64,
+    pub(crate) free_inodes: u64,
+    pub(crate) directories: u64,
 }
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Totals {
 
 impl Checker<'_> {
     /// Checks the bitmaps and counts of all groups and of the superblock.
-    pub(super) fn check_bitmaps(&self, report: &mut Report<'_>) -> Counted {
+    pub(crate) fn check_bitmaps(&self, report: &mut Report<'_>) -> Counted {
         let totals = Totals::default();
         report.each_item(
             self.descriptors.len(),

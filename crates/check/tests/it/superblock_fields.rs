@@ -5,13 +5,11 @@
 use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
+use extern4_check::{Options, check};
 use extern4_disk::checksum::crc32c;
-use extern4_ext4::check::{Options, check};
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec};
-use extern4_testkit::tools::{Need, can_run};
-
-use crate::check::complaints;
+use extern4_testkit::tools::{Need, can_run, e2fsck_complaints};
 
 /// A base, the name of a field, its place in the superblock and its length in bytes, and values.
 type Row = (&'static str, &'static str, usize, usize, &'static [u64]);
@@ -167,7 +165,7 @@ impl Base {
         let mut text = String::new();
         match Ext4::open(device, &OpenOptions::default()) {
             Ok(fs) => {
-                let each = &mut |fault: extern4_ext4::check::Fault| text += &format!("{fault}\n");
+                let each = &mut |fault: extern4_check::Fault| text += &format!("{fault}\n");
                 check(&fs, &Options { threads: 1 }, each).expect("a check");
             }
             Err(error) => text = error.to_string(),
@@ -223,7 +221,7 @@ fn impossible_fields_are_named_and_not_written_with() {
         if found.writing.is_ok() {
             return Some("opened for writing".to_owned());
         }
-        let taken = complaints(&base.image.path).is_empty() && base.mounts();
+        let taken = e2fsck_complaints(&base.image.path).is_empty() && base.mounts();
         taken.then(|| "e2fsck and Linux take it".to_owned())
     });
 }
@@ -234,7 +232,7 @@ fn damaging_fields_are_found_and_not_written_with() {
         if found.check.is_empty() || found.writing.is_ok() {
             return Some("passed".to_owned());
         }
-        let taken = complaints(&base.image.path).is_empty() && base.mounts();
+        let taken = e2fsck_complaints(&base.image.path).is_empty() && base.mounts();
         taken.then(|| "e2fsck and Linux take it".to_owned())
     });
 }
@@ -243,7 +241,7 @@ fn damaging_fields_are_found_and_not_written_with() {
 fn hints_are_named_and_may_be_wrong() {
     judge(HINTS, |base, found, field| {
         let as_expected = found.check.contains(field) && found.writing.is_ok();
-        let theirs = !complaints(&base.image.path).is_empty() && base.mounts();
+        let theirs = !e2fsck_complaints(&base.image.path).is_empty() && base.mounts();
         (!as_expected || !theirs).then(|| format!("theirs: {theirs}"))
     });
 }
@@ -254,7 +252,7 @@ fn odd_fields_are_taken_as_e2fsck_and_linux_take_them() {
         if !found.check.is_empty() || found.writing.is_err() {
             return Some("refused".to_owned());
         }
-        let complaints = complaints(&base.image.path);
+        let complaints = e2fsck_complaints(&base.image.path);
         (!complaints.is_empty() || !base.mounts()).then(|| format!("they do not take it: {complaints:?}"))
     });
 }

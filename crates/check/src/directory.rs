@@ -5,7 +5,7 @@
 //! link of that inode. For `links`, the check keeps which directory names a directory, and where
 //! its own `..` leads.
 
-use extern4_sync::primitive::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Relaxed;
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::dirent::{self, DirEntry, Entries, FileType, Layout, Slots};
@@ -14,14 +14,14 @@ use extern4_disk::inline;
 use extern4_disk::inode::{InodeFlags, MAP_SIZE, ROOT_INO};
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use super::Checker;
-use super::claims::ClusterMap;
-use super::duplicates::Names;
-use super::fault::{Fault, Wrong};
-use super::inode::{DirRecord, DirRun, GroupInodes, Usage};
-use super::report::{Report, Sink};
-use super::tree::{Role, Tree};
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::claims::ClusterMap;
+use crate::duplicates::Names;
+use crate::fault::{Fault, Wrong};
+use crate::inode::{DirRecord, DirRun, GroupInodes, Usage};
+use crate::report::{Report, Sink};
+use crate::to_usize;
+use crate::tree::{Role, Tree};
 
 /// How many bytes of a directory are read at once.
 const READ_BYTES: u32 = 256 << 10;
@@ -30,11 +30,11 @@ const BATCH: usize = 64;
 
 /// Where the blocks of one directory are.
 #[derive(Clone, Copy)]
-pub(super) struct Blocks<'a>(&'a [DirRun]);
+pub(crate) struct Blocks<'a>(&'a [DirRun]);
 
 impl Blocks<'_> {
     /// The block of the volume that holds block `logical`.
-    pub(super) fn physical(&self, logical: u32) -> Option<u64> {
+    pub(crate) fn physical(&self, logical: u32) -> Option<u64> {
         // A map names its blocks in ascending order, and what breaks that has been refused.
         let next = self.0.partition_point(|run| run.logical <= logical);
         let run = self.0[..next].last().filter(|run| logical - run.logical < run.len)?;
@@ -44,7 +44,7 @@ impl Blocks<'_> {
 
 impl DirRecord {
     /// The seed of the checksums of its blocks.
-    pub(super) fn seed(&self) -> ChecksumSeed {
+    pub(crate) fn seed(&self) -> ChecksumSeed {
         ChecksumSeed::new(self.seed)
     }
 
@@ -63,7 +63,7 @@ struct Turn {
 
 impl Checker<'_> {
     /// Checks all directories.
-    pub(super) fn check_directories(&self, report: &mut Report<'_>) {
+    pub(crate) fn check_directories(&self, report: &mut Report<'_>) {
         let turns = self.turns();
         let visited = ClusterMap::new(self.geometry);
         report.each_item(
@@ -331,7 +331,7 @@ impl Look<'_> {
 }
 
 /// That a directory's `..` is not the directory that names it.
-pub(super) fn wrong_parent(dir: &DirRecord) -> Fault {
+pub(crate) fn wrong_parent(dir: &DirRecord) -> Fault {
     let value = u64::from(dir.dotdot.load(Relaxed));
     Place::new(Structure::DirectoryBlock)
         .ino(dir.ino)

@@ -4,46 +4,26 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use extern4_check::{Fault, Options, Owner, Summary, Wrong, check};
 use extern4_disk::Structure;
 use extern4_disk::inode::RESIZE_INO;
-use extern4_ext4::check::{Fault, Options, Owner, Summary, Wrong, check};
 use extern4_testkit::image::{Image, ImageSpec};
-use extern4_testkit::tools::find;
+use extern4_testkit::tools::{e2fsck_complaints, find};
 use extern4_testkit::{crash, plan, zoo};
+use extern4_vfs::{Cred, How, Namespace, Session, SuperBlock, SuperOptions, XattrFlags};
 
-use extern4_vfs::{How, XattrFlags};
-
-use crate::model::{ALL_QUOTAS, open_for_writing, session, try_open_for_writing};
-use crate::walk;
+use crate::{open, open_for_writing};
 
 /// The faults of the volume at `path`, or the reason why it cannot be opened.
 fn faults(path: &Path, threads: usize) -> Result<(Vec<Fault>, Summary), String> {
-    let fs = walk::open_with(path, &extern4_ext4::OpenOptions::default()).map_err(|e| e.to_string())?;
+    let fs = open(path).map_err(|e| e.to_string())?;
     let mut faults = Vec::new();
     let summary =
         check(&fs, &Options { threads }, &mut |fault| faults.push(fault)).map_err(|e| e.to_string())?;
     assert_eq!(summary.faults, faults.len() as u64);
     Ok((faults, summary))
-}
-
-/// The changes that `e2fsck -fn` would make, one sentence a line; its output where it cannot work
-/// at all.
-pub(crate) fn complaints(path: &Path) -> Vec<String> {
-    let tool = find("e2fsck").expect("e2fsck is installed");
-    let output = Command::new(tool).arg("-fn").arg(path).output().expect("e2fsck runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The question often has a line of its own, or is the first line.
-    let lines: Vec<&str> = std::iter::once("").chain(text.lines()).collect();
-    let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
-    // Times of the far future are a guess of its own.
-    let guesses = |line: &str| line.starts_with("Timestamp(s) on inode");
-    let mut said: Vec<String> =
-        lines.windows(2).filter(|two| asks(two[1]) && !guesses(two[0])).map(|two| two.join(" ")).collect();
-    if output.status.code().is_none_or(|code| code >= 4) {
-        said.push(text);
-    }
-    said
 }
 
 #[track_caller]
@@ -92,7 +72,7 @@ fn every_image_is_judged_as_e2fsck_judges_it() {
     for spec in zoo::SPECS.iter().filter(|spec| spec.can_run()) {
         let image = spec.build();
         let ours = faults(&image.path, 0).unwrap_or_else(|e| panic!("{}: {e}", spec.name)).0;
-        let theirs = if OTHERWISE.contains(&spec.name) { Vec::new() } else { complaints(&image.path) };
+        let theirs = if OTHERWISE.contains(&spec.name) { Vec::new() } else { e2fsck_complaints(&image.path) };
         if ours.is_empty() != theirs.is_empty() {
             let shown: Vec<String> = ours.iter().take(8).map(ToString::to_string).collect();
             failed.push(format!("{}: {shown:#?} but e2fsck says {theirs:#?}", spec.name));
@@ -148,14 +128,24 @@ fn quota_files_are_checked() {
     const SPEC: ImageSpec = ImageSpec::new(
         "quota",
         32 << 20,
-        &["-t", "ext4", "-b", "1024", "-O", "quota,project,ea_inode", "-E", ALL_QUOTAS],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "quota,project,ea_inode",
+            "-E",
+            "quotatype=usrquota:grpquota:prjquota",
+        ],
     );
     if !SPEC.can_run() {
         return;
     }
     let image = SPEC.build();
-    let fs = open_for_writing(&image.path);
-    let root = session(std::sync::Arc::clone(&fs) as _);
+    let fs = Arc::new(open_for_writing(&image.path).expect("a volume"));
+    let superblock = SuperBlock::new(Arc::clone(&fs) as _, SuperOptions::default()).expect("a root");
+    let root = Session::new(&Namespace::new(superblock), Cred::root());
     for uid in [0_u32, 7, 1000, 70_000] {
         for number in 0..3 {
             let path = format!("/{uid}.{number}");
@@ -285,7 +275,7 @@ fn what_e2fsck_complains_of_is_reported() {
 }
 
 fn judge(name: &str, broken: &Image, failed: &mut Vec<String>) {
-    let theirs = complaints(&broken.path);
+    let theirs = e2fsck_complaints(&broken.path);
     let ours = faults(&broken.path, 2);
     if !theirs.is_empty() && matches!(&ours, Ok((faults, _)) if faults.is_empty()) {
         failed.push(format!("{name}: nothing, but e2fsck says {theirs:#?}"));
@@ -301,7 +291,7 @@ fn no_byte_under_a_checksum_can_change() {
         return;
     }
     let image = base.build();
-    let fs = walk::open(&image.path);
+    let fs = open(&image.path).expect("a volume");
     let group = fs.group(0).expect("a group");
     let block_size = u64::from(fs.superblock().block_size());
     // Both bitmaps, and the inodes of the root directory and of the journal.
@@ -409,7 +399,7 @@ fn blocks_that_files_may_share_are_no_fault() {
     };
     let (attributes, map) = (field(&of("one"), "File ACL:"), field(&of("one"), "(IND):"));
     let directory = number("bmap dir 0\n");
-    let fs = walk::open(&image.path);
+    let fs = open(&image.path).expect("a volume");
     let table = fs.group(0).expect("a group").inode_table();
     drop(fs);
     // The blocks that `two` shares, and whether that is sound. Linux refuses to read a file that
@@ -428,10 +418,10 @@ fn blocks_that_files_may_share_are_no_fault() {
         // The blocks that `two` had are free now.
         let free = Command::new(find("e2fsck").expect("e2fsck")).arg("-fy").arg(&shared.path).output();
         assert!(free.is_ok());
-        assert!(complaints(&shared.path).is_empty(), "{what}");
+        assert!(e2fsck_complaints(&shared.path).is_empty(), "{what}");
         let found = faults(&shared.path, 2).expect("a volume").0;
         assert_eq!(found.is_empty(), is_sound, "{what}: {found:?}");
-        let refused = try_open_for_writing(&shared.path).map(drop).expect_err("files share blocks");
+        let refused = open_for_writing(&shared.path).map(drop).expect_err("files share blocks");
         assert!(refused.to_string().contains("shared_blocks"), "{what}: {refused}");
         // Without the feature, blocks of two files are a fault.
         toggle_shared_blocks(&shared);
@@ -467,7 +457,7 @@ fn backups_that_were_never_written_are_no_faults() {
     let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
     file.write_all_at(&[0; 2048], 8193 * 1024).expect("written");
     assert_clean("backups of zeroes", &image.path);
-    assert!(complaints(&image.path).is_empty());
+    assert!(e2fsck_complaints(&image.path).is_empty());
     file.write_all_at(&[7; 2048], 8193 * 1024).expect("written");
     assert!(!faults(&image.path, 1).expect("a volume").0.is_empty());
 }
@@ -486,7 +476,7 @@ fn entries_need_not_say_of_what_type_they_are() {
         bytes[entry + 1] = kind;
         std::fs::write(&image.path, &bytes).expect("the image is written");
         assert_eq!(faults(&image.path, 1).expect("a volume").0.is_empty(), is_clean, "type {kind}");
-        let complaints = complaints(&image.path);
+        let complaints = e2fsck_complaints(&image.path);
         assert_eq!(complaints.is_empty(), is_clean, "type {kind}: {complaints:?}");
     }
 }
@@ -505,7 +495,7 @@ fn a_volume_without_a_journal_keeps_nothing_in_its_inode() {
         said,
         ["inode, inode 8: the inode of the journal has contents, but the volume has no journal"]
     );
-    assert!(complaints(&image.path)[0].contains("Journal inode is not in use, but contains data."));
+    assert!(e2fsck_complaints(&image.path)[0].contains("Journal inode is not in use, but contains data."));
 }
 
 #[test]

@@ -5,15 +5,15 @@
 //! cluster has two owners. The claiming thread then sets it in a second map, from which a later
 //! pass finds the owners.
 
-use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use extern4_disk::geometry::Geometry;
 
-use crate::volume::group::to_usize;
+use crate::to_usize;
 
 /// A bit for each cluster of the volume.
-pub(super) struct ClusterMap {
+pub(crate) struct ClusterMap {
     groups: Box<[OnceLock<Box<[AtomicU64]>>]>,
     first_block: u64,
     blocks_per_group: u64,
@@ -30,7 +30,7 @@ struct Span {
 
 impl ClusterMap {
     /// No cluster.
-    pub(super) fn new(geometry: &Geometry) -> Self {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
         Self {
             groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
             first_block: u64::from(geometry.first_data_block()),
@@ -42,7 +42,7 @@ impl ClusterMap {
 
     /// Sets the clusters of `len` blocks from `start` on, which must be blocks of the volume. Sets
     /// those that were set before in `twice` as well, and returns how many those are.
-    pub(super) fn claim(&self, start: u64, len: u64, twice: &Self) -> u64 {
+    pub(crate) fn claim(&self, start: u64, len: u64, twice: &Self) -> u64 {
         let mut clashes = 0;
         self.each_span(start, len, |span| {
             // Relaxed: the words are read only after the threads that set them have ended.
@@ -56,7 +56,7 @@ impl ClusterMap {
     }
 
     /// Sets the cluster of `block`; whether it was clear before.
-    pub(super) fn first_visit(&self, block: u64) -> bool {
+    pub(crate) fn first_visit(&self, block: u64) -> bool {
         let mut first = false;
         self.each_span(block, 1, |span| {
             let before = self.words(span.group)[span.word].fetch_or(span.mask, Relaxed);
@@ -66,7 +66,7 @@ impl ClusterMap {
     }
 
     /// Whether any cluster of the range is set.
-    pub(super) fn touches(&self, start: u64, len: u64) -> bool {
+    pub(crate) fn touches(&self, start: u64, len: u64) -> bool {
         let mut found = false;
         self.each_span(start, len, |span| {
             let word = self.groups[span.group].get().map_or(0, |words| words[span.word].load(Relaxed));
@@ -76,12 +76,12 @@ impl ClusterMap {
     }
 
     /// Whether no cluster is set.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.groups.iter().all(|group| group.get().is_none())
     }
 
     /// Word `index` of the bits of `group`.
-    pub(super) fn word(&self, group: u32, index: usize) -> u64 {
+    pub(crate) fn word(&self, group: u32, index: usize) -> u64 {
         let words = self.groups.get(to_usize(group)).and_then(OnceLock::get);
         words.and_then(|words| words.get(index)).map_or(0, |word| word.load(Relaxed))
     }

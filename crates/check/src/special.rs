@@ -8,19 +8,18 @@ use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::JournalLocation;
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use super::Checker;
-use super::fault::Fault;
-use super::map::{self, DataRun, Visitor};
-use super::report::Report;
+use crate::Checker;
+use crate::fault::Fault;
+use crate::report::Report;
 
 /// The most blocks of the orphan file, and of its map, that the check reads. `mke2fs` makes at most
 /// 512 of the file and none of the map.
 const BLOCKS: usize = 1 << 13;
-const NODES: u64 = 16;
+const NODES: u32 = 16;
 
 impl Checker<'_> {
     /// Checks the structures that the volume has one of, and learns which inodes are orphans.
-    pub(super) fn check_special(&mut self, report: &mut Report<'_>) {
+    pub(crate) fn check_special(&mut self, report: &mut Report<'_>) {
         self.check_journal(report);
         self.check_unused(report);
         self.check_mmp(report);
@@ -36,7 +35,7 @@ impl Checker<'_> {
                     JournalLocation::Inode(ino) => place.ino(ino),
                     JournalLocation::Device { .. } => place,
                 };
-                if self.fs.unannounced {
+                if journal.is_unannounced {
                     let what =
                         "the journal is not empty, but the superblock says that nothing is to be recovered";
                     report.push(Fault::mismatch(place, what));
@@ -125,7 +124,7 @@ impl Checker<'_> {
     }
 
     /// Inode `ino` as its record says.
-    pub(super) fn inode(&self, ino: u32) -> Result<Inode, Fault> {
+    pub(crate) fn inode(&self, ino: u32) -> Result<Inode, Fault> {
         let place = Place::new(Structure::Inode).ino(ino);
         let mut block = Vec::new();
         let read = self.fs.inode_position(ino).and_then(|at| {
@@ -135,8 +134,7 @@ impl Checker<'_> {
         let at = read.map_err(|error| Fault::of_error(place, error))?;
         let place = place.block(at.block).offset(at.offset);
         // OK: an inode starts inside its block.
-        Inode::decode(&block[crate::volume::group::to_usize(at.offset)..], ino, self.sb, place)
-            .map_err(Fault::from)
+        Inode::decode(&block[crate::to_usize(at.offset)..], ino, self.sb, place).map_err(Fault::from)
     }
 
     fn read_orphan_file(&mut self, report: &mut Report<'_>) {
@@ -149,13 +147,12 @@ impl Checker<'_> {
             }
             Err(fault) => return report.push(fault),
         };
-        let mut runs = Runs { runs: Vec::new(), nodes: NODES };
-        map::walk(self, &inode, &mut runs);
+        let runs = self.runs_of(&inode, NODES);
         let seed = inode.checksum_seed(self.sb.checksum_seed());
         let mut found = Vec::new();
         let mut block = Vec::new();
         let end = inode.size() >> self.geometry.block_bits();
-        let blocks = runs.runs.iter().flat_map(|run| {
+        let blocks = runs.iter().flat_map(|run| {
             let len = run.len.min(end.saturating_sub(run.logical));
             run.physical..run.physical + len
         });
@@ -185,25 +182,6 @@ fn noted_error(errno: i32) -> Option<&'static str> {
         0 => None,
         JournalSuperblock::EIO => Some("something could not be read or written"),
         JournalSuperblock::EUCLEAN => Some("damage has been found on the volume"),
-        _ => Some("whoever wrote to the volume met an error"),
+        _ => Some("a writer of the volume met an error"),
     }
-}
-
-/// The runs of a small file. The pass over all inodes reports faults of its map.
-struct Runs {
-    runs: Vec<DataRun>,
-    nodes: u64,
-}
-
-impl Visitor for Runs {
-    fn node(&mut self, _block: u64) -> bool {
-        self.nodes = self.nodes.saturating_sub(1);
-        self.nodes > 0
-    }
-
-    fn run(&mut self, run: DataRun) {
-        self.runs.push(run);
-    }
-
-    fn fault(&mut self, _fault: Fault) {}
 }

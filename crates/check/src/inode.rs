@@ -4,8 +4,8 @@
 //! keeps eight bytes of each inode for later passes. Of a directory it also keeps where the blocks
 //! are, so that it walks each map only once.
 
-use extern4_sync::primitive::{AtomicU32, Ordering::Relaxed};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use extern4_disk::dirent::FileType;
 use extern4_disk::feature::{Compat, Incompat};
@@ -17,13 +17,13 @@ use extern4_disk::inode::{
 use extern4_disk::superblock::CreatorOs;
 use extern4_disk::xattr::Attrs;
 use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_ext4::{DataRun, Error, MapVisitor};
 
-use super::Checker;
-use super::fault::{Fault, Wrong};
-use super::map::{self, DataRun, Visitor};
-use super::quota::Owned;
-use super::report::{Report, Sink};
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::fault::{Fault, Wrong};
+use crate::quota::Owned;
+use crate::report::{Report, Sink};
+use crate::to_usize;
 
 /// How many bytes of an inode table are read at once.
 const READ_BYTES: u32 = 256 << 10;
@@ -33,21 +33,21 @@ const LINKS: Range<usize> = 0x1a..0x1c;
 
 /// The eight bytes kept of each inode.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// `i_links_count`.
-    pub(super) links: u16,
+    pub(crate) links: u16,
     /// The file type, in the numbers of directory entries.
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
     /// The use of the inode.
-    pub(super) usage: Usage,
+    pub(crate) usage: Usage,
     /// How many entries name it; of an inode that holds an attribute's value, how many attributes
     /// do.
-    pub(super) names: AtomicU32,
+    pub(crate) names: AtomicU32,
 }
 
 /// The use of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Usage {
+pub(crate) enum Usage {
     /// Nothing.
     #[default]
     Free,
@@ -63,50 +63,50 @@ pub(super) enum Usage {
 
 /// The inodes of a group.
 #[derive(Debug, Default)]
-pub(super) struct GroupInodes {
+pub(crate) struct GroupInodes {
     /// By index, as far as any has ever been used.
-    pub(super) slots: Box<[Slot]>,
+    pub(crate) slots: Box<[Slot]>,
     /// The directories, by inode number.
-    pub(super) dirs: Box<[DirRecord]>,
+    pub(crate) dirs: Box<[DirRecord]>,
     /// Where the blocks of the directories are.
-    pub(super) runs: Box<[DirRun]>,
+    pub(crate) runs: Box<[DirRun]>,
     /// The contents of directories that live inside their inodes.
-    pub(super) inline: Box<[u8]>,
+    pub(crate) inline: Box<[u8]>,
 }
 
 /// The record kept of each directory.
 #[derive(Debug)]
-pub(super) struct DirRecord {
+pub(crate) struct DirRecord {
     /// Its inode.
-    pub(super) ino: u32,
+    pub(crate) ino: u32,
     /// The inode's flags.
-    pub(super) flags: InodeFlags,
+    pub(crate) flags: InodeFlags,
     /// The seed of its blocks' checksums.
-    pub(super) seed: u32,
+    pub(crate) seed: u32,
     /// How many blocks it has.
-    pub(super) blocks: u32,
+    pub(crate) blocks: u32,
     /// Which of its group's runs are its own; of an inline directory, which bytes.
-    pub(super) parts: Range<u32>,
+    pub(crate) parts: Range<u32>,
     /// The directory that has an entry for it; 0 for none.
-    pub(super) named_in: AtomicU32,
+    pub(crate) named_in: AtomicU32,
     /// The inode that its own `..` names.
-    pub(super) dotdot: AtomicU32,
+    pub(crate) dotdot: AtomicU32,
 }
 
 /// A run of a directory's blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DirRun {
+pub(crate) struct DirRun {
     /// The first block of the directory.
-    pub(super) logical: u32,
+    pub(crate) logical: u32,
     /// How many.
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// The block of the volume that holds the first.
-    pub(super) physical: u64,
+    pub(crate) physical: u64,
 }
 
 impl Checker<'_> {
     /// Checks all inodes.
-    pub(super) fn check_inodes(&mut self, report: &mut Report<'_>) {
+    pub(crate) fn check_inodes(&mut self, report: &mut Report<'_>) {
         let this = &*self;
         report.each_item(
             self.descriptors.len(),
@@ -123,7 +123,7 @@ impl Checker<'_> {
     }
 
     /// How many inodes at the start of a group's table may be in use.
-    pub(super) fn inodes_to_scan(&self, descriptor: &GroupDescriptor) -> u32 {
+    pub(crate) fn inodes_to_scan(&self, descriptor: &GroupDescriptor) -> u32 {
         let all = self.geometry.inodes_per_group();
         match self.has_uninit() {
             true if descriptor.flags().contains(GroupFlags::INODE_UNINIT) => 0,
@@ -225,7 +225,7 @@ impl<'a> Scan<'a> {
         };
         let usage = if orphan && links == 0 {
             Usage::Orphan
-        } else if self.checker.fs.is_hidden(ino) {
+        } else if self.checker.sb.is_hidden(ino) {
             Usage::Reserved
         } else if inode.flags().contains(InodeFlags::EA_INODE) {
             Usage::Value
@@ -387,7 +387,7 @@ impl<'a> Scan<'a> {
             runs: keep.then_some(&mut self.runs),
         };
         if has_map {
-            map::walk(self.checker, inode, &mut claimer);
+            self.checker.fs.walk_map(inode, &mut claimer);
         }
         claimer.mapped
     }
@@ -536,7 +536,7 @@ impl<'a> Scan<'a> {
 
 impl Slot {
     /// Counts one more name, or attribute, that leads here.
-    pub(super) fn add_name(&self) {
+    pub(crate) fn add_name(&self) {
         // Relaxed: the counts are read after the threads that add to them have ended.
         self.names.fetch_add(1, Relaxed);
     }
@@ -591,7 +591,7 @@ impl Claimer<'_> {
     }
 }
 
-impl Visitor for Claimer<'_> {
+impl MapVisitor for Claimer<'_> {
     fn node(&mut self, block: u64) -> bool {
         if self.checker.is_kept_for_resizing(self.inode.ino(), block) {
             self.mapped.clusters += 1;
@@ -632,7 +632,7 @@ impl Visitor for Claimer<'_> {
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
-        self.sink.push(fault);
+    fn fault(&mut self, place: Place, error: Error) {
+        self.sink.push(Fault::of_error(place, error));
     }
 }

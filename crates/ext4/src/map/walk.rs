@@ -1,69 +1,85 @@
-//! Walking everything that an inode's map names: its data, and the blocks of the map itself.
+//! A walk over everything that an inode's map names: its data, and the blocks of the map itself.
 //!
-//! The walk calls a [`Visitor`] with each block of the map and each run of data. It decides whether
-//! to go on below a block of the map. A visitor that never goes on below a block twice visits no
-//! more blocks than the volume has, even on a hostile volume.
+//! The walk reads past the buffer cache and goes on after each fault, for callers that look at a
+//! whole volume: the checker, and the rewrite of all checksums. An operation on one file reads its
+//! map through `InodeInfo::map`.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::extent::{self, Expect, Node};
 use extern4_disk::indirect::{DIRECT, Pointers, ROOTS};
 use extern4_disk::inode::{Inode, InodeFlags};
-use extern4_disk::{Corrupt, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-use super::Checker;
-use super::fault::Fault;
+use crate::error::Error;
+use crate::volume::Volume;
+use crate::volume::group::to_usize;
 
-/// A run of a file's blocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DataRun {
+/// A run of a file's blocks, as [`Volume::walk_map`] reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataRun {
     /// The first block of the file.
-    pub(crate) logical: u64,
+    pub logical: u64,
     /// The block of the volume that holds it.
-    pub(crate) physical: u64,
+    pub physical: u64,
     /// How many blocks.
-    pub(crate) len: u64,
+    pub len: u64,
     /// Whether they have been written.
-    pub(crate) written: bool,
+    pub written: bool,
 }
 
-/// A visitor of the blocks that a map names.
-pub(crate) trait Visitor {
-    /// A block of the map, which is one of the volume; whether to look at what it names.
+/// The caller's part in [`Volume::walk_map`], which calls these methods in the order of the file's
+/// blocks.
+pub trait MapVisitor {
+    /// Takes note of a block of the map, and returns whether to read it and go on below it. The
+    /// block is one of the volume's.
     fn node(&mut self, block: u64) -> bool;
-    /// A run of data; its blocks are the volume's.
+    /// Takes note of a run of data, whose blocks are the volume's.
     fn run(&mut self, run: DataRun);
-    /// Something is wrong with the map.
-    fn fault(&mut self, fault: Fault);
+    /// Takes note of a fault at `place`: a broken rule, or a block of the map that cannot be read.
+    /// The walk leaves out what is below such a block.
+    fn fault(&mut self, place: Place, error: Error);
 }
 
-/// Walks the map of `inode`, which must have one.
-pub(crate) fn walk(checker: &Checker<'_>, inode: &Inode, visitor: &mut impl Visitor) {
-    let walk = Walk { checker, ino: inode.ino(), seed: checker.seed.map(|seed| inode.checksum_seed(seed)) };
-    if inode.flags().contains(InodeFlags::EXTENTS) {
-        let place = Place::new(Structure::ExtentNode).ino(inode.ino());
-        walk.extents(inode.map(), Expect::deep_root(checker.blocks, inode.map()), place, visitor);
-    } else {
-        walk.indirect(inode, visitor);
+impl Volume {
+    /// Calls `visitor` with each block of the map of `inode` and each run of data, in the order of
+    /// the file's blocks. The inode must have a map: its contents or its target must not stand in
+    /// the map's place.
+    ///
+    /// On a hostile volume, blocks of a map can name each other. A visitor that goes on below no
+    /// block twice visits no more of them than the volume has.
+    pub fn walk_map(&self, inode: &Inode, visitor: &mut impl MapVisitor) {
+        let seed = self.superblock().metadata_seed().map(|seed| inode.checksum_seed(seed));
+        let walk = Walk { volume: self, ino: inode.ino(), seed };
+        if inode.flags().contains(InodeFlags::EXTENTS) {
+            let place = Place::new(Structure::ExtentNode).ino(inode.ino());
+            walk.extents(inode.map(), Expect::deep_root(self.blocks(), inode.map()), place, visitor);
+        } else {
+            walk.indirect(inode, visitor);
+        }
     }
 }
 
 struct Walk<'a> {
-    checker: &'a Checker<'a>,
+    volume: &'a Volume,
     ino: u32,
     seed: Option<ChecksumSeed>,
 }
 
+fn report(visitor: &mut impl MapVisitor, corrupt: Corrupt) {
+    visitor.fault(corrupt.place, corrupt.into());
+}
+
 impl Walk<'_> {
-    fn extents(&self, bytes: &[u8], expect: Expect, place: Place, visitor: &mut impl Visitor) {
+    fn extents(&self, bytes: &[u8], expect: Expect, place: Place, visitor: &mut impl MapVisitor) {
         let node = match Node::decode(bytes, expect, place) {
             Ok(node) => node,
-            Err(corrupt) => return visitor.fault(corrupt.into()),
+            Err(corrupt) => return report(visitor, corrupt),
         };
         let first = node.extents().next().map(|first| first.logical);
         let first = first.or_else(|| node.children().next().map(|(first, _)| first.logical));
         if place.block.is_some() && first.is_some_and(|first| first != expect.start) {
             let what = "an extent node does not start where its parent says";
-            visitor.fault(Fault::mismatch(place, what));
+            report(visitor, place.corrupt(CorruptKind::Mismatch { what }));
         }
         for extent in node.extents() {
             visitor.run(DataRun {
@@ -78,21 +94,21 @@ impl Walk<'_> {
             if let Some(child) = self.read(index.child, place, visitor) {
                 if let Some(Err(corrupt)) = self.seed.map(|seed| extent::verify_checksum(&child, seed, place))
                 {
-                    visitor.fault(corrupt.into());
+                    report(visitor, corrupt);
                 }
                 self.extents(&child, expect, place, visitor);
             }
         }
     }
 
-    fn indirect(&self, inode: &Inode, visitor: &mut impl Visitor) {
+    fn indirect(&self, inode: &Inode, visitor: &mut impl MapVisitor) {
         let place = Place::new(Structure::IndirectBlock).ino(self.ino);
-        let roots = match Pointers::decode(inode.map(), self.checker.blocks, place) {
+        let roots = match Pointers::decode(inode.map(), self.volume.blocks(), place) {
             Ok(roots) => roots,
-            Err(corrupt) => return visitor.fault(corrupt.into()),
+            Err(corrupt) => return report(visitor, corrupt),
         };
         self.numbers(&roots, 0..DIRECT as usize, 0, visitor);
-        let arithmetic = self.checker.fs.indirect_map();
+        let arithmetic = self.volume.indirect_map();
         let mut logical = u64::from(DIRECT);
         for (at, levels) in (DIRECT as usize..ROOTS).zip(1..) {
             self.below(roots.get(at), levels, logical, visitor);
@@ -106,21 +122,21 @@ impl Walk<'_> {
         number: Result<Option<std::num::NonZeroU32>, Corrupt>,
         levels: u32,
         logical: u64,
-        visitor: &mut impl Visitor,
+        visitor: &mut impl MapVisitor,
     ) {
         let block = match number {
             Ok(Some(block)) => u64::from(block.get()),
             Ok(None) => return,
-            Err(corrupt) => return visitor.fault(corrupt.into()),
+            Err(corrupt) => return report(visitor, corrupt),
         };
         let place = Place::new(Structure::IndirectBlock).ino(self.ino).block(block);
         let Some(bytes) = self.read(block, place, visitor) else { return };
         // OK: a block is a multiple of 4 bytes long.
-        let Ok(pointers) = Pointers::decode(&bytes, self.checker.blocks, place) else { return };
+        let Ok(pointers) = Pointers::decode(&bytes, self.volume.blocks(), place) else { return };
         if levels == 1 {
             return self.numbers(&pointers, 0..pointers.len(), logical, visitor);
         }
-        let span = self.checker.fs.indirect_map().span_blocks(levels - 1);
+        let span = self.volume.indirect_map().span_blocks(levels - 1);
         for at in 0..pointers.len() {
             self.below(pointers.get(at), levels - 1, logical + at as u64 * span, visitor);
         }
@@ -132,7 +148,7 @@ impl Walk<'_> {
         pointers: &Pointers<'_>,
         range: std::ops::Range<usize>,
         logical: u64,
-        visitor: &mut impl Visitor,
+        visitor: &mut impl MapVisitor,
     ) {
         let mut run: Option<DataRun> = None;
         let start = range.start;
@@ -141,7 +157,7 @@ impl Walk<'_> {
                 Ok(Some(block)) => u64::from(block.get()),
                 Ok(None) => continue,
                 Err(corrupt) => {
-                    visitor.fault(corrupt.into());
+                    report(visitor, corrupt);
                     continue;
                 }
             };
@@ -164,15 +180,15 @@ impl Walk<'_> {
     }
 
     /// The bytes of a block of the map, if the visitor wants to go on below it and it can be read.
-    fn read(&self, block: u64, place: Place, visitor: &mut impl Visitor) -> Option<Vec<u8>> {
+    fn read(&self, block: u64, place: Place, visitor: &mut impl MapVisitor) -> Option<Vec<u8>> {
         if !visitor.node(block) {
             return None;
         }
-        let mut bytes = Vec::new();
-        match self.checker.read(block, 1, &mut bytes) {
+        let mut bytes = vec![0; to_usize(self.volume.superblock().block_size())];
+        match self.volume.read_from_device(block, &mut bytes) {
             Ok(()) => Some(bytes),
             Err(error) => {
-                visitor.fault(Fault::of_error(place, error));
+                visitor.fault(place, error);
                 None
             }
         }

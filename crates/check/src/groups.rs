@@ -10,26 +10,26 @@ use extern4_disk::inode::RESIZE_INO;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use super::Checker;
-use super::fault::{Fault, Owner, Part, Wrong};
-use super::report::Report;
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::fault::{Fault, Owner, Part, Wrong};
+use crate::report::Report;
+use crate::to_usize;
 
 /// A run of blocks that holds fixed metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Fixed {
+pub(crate) struct Fixed {
     /// The first block.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// How many.
-    pub(super) len: u64,
+    pub(crate) len: u64,
     /// The group that it belongs to.
-    pub(super) group: u32,
+    pub(crate) group: u32,
     /// The piece of fixed metadata.
-    pub(super) part: Part,
+    pub(crate) part: Part,
 }
 
 impl Fixed {
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         Owner::Metadata { group: self.group, part: self.part }
     }
 }
@@ -70,7 +70,7 @@ const GEOMETRY: [BackupField; 15] = [
 
 impl Checker<'_> {
     /// Checks descriptors and backups, and claims the blocks of fixed metadata.
-    pub(super) fn check_groups(&mut self, report: &mut Report<'_>) {
+    pub(crate) fn check_groups(&mut self, report: &mut Report<'_>) {
         for corrupt in self.sb.impossible(Place::new(Structure::Superblock)) {
             report.push(corrupt);
         }
@@ -109,7 +109,7 @@ impl Checker<'_> {
     }
 
     /// Whether groups may have parts that are not initialized: descriptors have checksums.
-    pub(super) fn has_uninit(&self) -> bool {
+    pub(crate) fn has_uninit(&self) -> bool {
         let features = self.sb.features();
         features.metadata_csum() || features.ro_compat.contains(RoCompat::GDT_CSUM)
     }
@@ -226,7 +226,7 @@ impl Checker<'_> {
             }
         }
         // Pieces of metadata may share a cluster with each other, though not with files.
-        let ignored = super::ClusterMap::new(self.geometry);
+        let ignored = crate::ClusterMap::new(self.geometry);
         for piece in &fixed {
             self.claims.claim(piece.start, piece.len, &ignored);
         }
@@ -234,19 +234,19 @@ impl Checker<'_> {
     }
 
     /// The fixed metadata in `block`, if there is any.
-    pub(super) fn fixed_at(&self, block: u64) -> Option<&Fixed> {
+    pub(crate) fn fixed_at(&self, block: u64) -> Option<&Fixed> {
         let next = self.fixed.partition_point(|piece| piece.start <= block);
         next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
     }
 
     /// Whether inode `ino` may name `block`, though that is claimed already. The blocks reserved
     /// for the descriptors to grow are in the map of the resize inode.
-    pub(super) fn is_kept_for_resizing(&self, ino: u32, block: u64) -> bool {
+    pub(crate) fn is_kept_for_resizing(&self, ino: u32, block: u64) -> bool {
         ino == RESIZE_INO && self.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
     }
 
     /// The block bitmap of a group as it would be if no file owned a block there.
-    pub(super) fn bitmap_of_fixed(&self, group: u32, descriptor: &GroupDescriptor) -> Option<Vec<u8>> {
+    pub(crate) fn bitmap_of_fixed(&self, group: u32, descriptor: &GroupDescriptor) -> Option<Vec<u8>> {
         let mut bytes = initial_block_bitmap(group, descriptor, self.geometry)?;
         let start = self.geometry.group_start(group)?;
         let end = start + u64::from(self.geometry.group_blocks(group)?);

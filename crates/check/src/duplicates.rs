@@ -10,19 +10,19 @@ const NAME_OFFSET: usize = 8;
 const NAME_LEN_OFFSET: usize = 6;
 
 /// The names of the block at hand.
-pub(super) struct Names {
+pub(crate) struct Names {
     /// Stamp, 16 bits of the hash, and the entry's offset in words.
     cells: Box<[u64]>,
     stamp: u64,
 }
 
 impl Names {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { cells: Box::default(), stamp: 0 }
     }
 
     /// Forgets all names.
-    pub(super) fn start_block(&mut self, block_size: usize) {
+    pub(crate) fn start_block(&mut self, block_size: usize) {
         let cells = (block_size / 12 * 2).next_power_of_two().min(CELLS);
         if self.stamp == u64::from(u32::MAX) || self.cells.len() != cells {
             self.cells = vec![0; cells].into();
@@ -32,7 +32,7 @@ impl Names {
     }
 
     /// Adds the name of the entry at `offset` of `block`; whether it is new.
-    pub(super) fn insert(&mut self, block: &[u8], offset: u32, name: &[u8]) -> bool {
+    pub(crate) fn insert(&mut self, block: &[u8], offset: u32, name: &[u8]) -> bool {
         let hash = hash(name);
         let mask = self.cells.len() - 1;
         let cell = self.stamp << 32 | (hash & 0xffff) << 16 | u64::from(offset / 4);

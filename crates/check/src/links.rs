@@ -1,17 +1,17 @@
 //! Link counts, and the way from the root to every directory.
 
-use extern4_sync::primitive::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Relaxed;
 
 use extern4_disk::dirent::FileType;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use super::Checker;
-use super::directory::wrong_parent;
-use super::fault::{Fault, Wrong};
-use super::inode::{DirRecord, Slot, Usage};
-use super::report::Report;
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::directory::wrong_parent;
+use crate::fault::{Fault, Wrong};
+use crate::inode::{DirRecord, Slot, Usage};
+use crate::report::Report;
+use crate::to_usize;
 
 /// The most links that are counted; a directory with more says 1.
 const LINK_MAX: u32 = 65000;
@@ -28,7 +28,7 @@ enum Way {
 
 impl Checker<'_> {
     /// Checks names against links, and that every directory is reached from the root.
-    pub(super) fn check_links(&self, report: &mut Report<'_>) {
+    pub(crate) fn check_links(&self, report: &mut Report<'_>) {
         self.check_shared(report);
         self.check_ways(report);
         let table = self.geometry.inodes_per_group();
@@ -100,7 +100,7 @@ impl Checker<'_> {
 }
 
 /// The inodes of a group as a bitmap of `bytes` bytes.
-pub(super) fn bitmap_of(slots: &[Slot], reserved: u32, bytes: usize) -> Vec<u8> {
+pub(crate) fn bitmap_of(slots: &[Slot], reserved: u32, bytes: usize) -> Vec<u8> {
     let mut bitmap = vec![0u8; bytes];
     for (byte, slots) in bitmap.iter_mut().zip(slots.chunks(8)) {
         for (bit, slot) in slots.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_block::FileDevice;
-use extern4_ext4::check::{Options, check};
+use extern4_check::{Options, check};
 use extern4_ext4::{Ext4, OpenOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,21 +4,20 @@
 //! block that has one already is not followed again.
 
 use extern4_disk::feature::Incompat;
-use extern4_disk::htree::{self, Expect, Hash, HashVersion, Hasher, Node, Root};
-use extern4_disk::inode::InodeFlags;
+use extern4_disk::htree::{self, Expect, Hash, Node, Root};
 use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_ext4::NameHash;
 
-use super::Checker;
-use super::directory::Blocks;
-use super::fault::Fault;
-use super::inode::DirRecord;
-use super::report::Sink;
-use crate::dir::htree::read::NameHash;
-use crate::volume::group::to_usize;
+use crate::Checker;
+use crate::directory::Blocks;
+use crate::fault::Fault;
+use crate::inode::DirRecord;
+use crate::report::Sink;
+use crate::to_usize;
 
 /// The role of a block of an indexed directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Nothing that the tree knows of.
     Unknown,
     /// The root or an interior node.
@@ -33,16 +32,16 @@ pub(super) enum Role {
 }
 
 /// The check's knowledge of a directory's tree.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// The part of each block.
-    pub(super) roles: Vec<Role>,
+    pub(crate) roles: Vec<Role>,
     /// How names are hashed.
-    pub(super) hash: NameHash,
+    pub(crate) hash: NameHash,
 }
 
 impl Tree {
     /// Walks the tree of `dir`; `None` if its root makes no sense.
-    pub(super) fn walk(
+    pub(crate) fn walk(
         checker: &Checker<'_>,
         dir: &DirRecord,
         blocks: &Blocks<'_>,
@@ -86,7 +85,7 @@ impl Walk<'_> {
             *role = Role::Node;
         }
         self.below(&root.node, 0, (0, Hash::EOF_MAJOR), place);
-        Some(name_hash(self.checker, self.dir, root.hash_version))
+        Some(NameHash::new(self.checker.sb, self.dir.flags, root.hash_version))
     }
 
     /// Walks what the entries of a node name, which is `depth` levels below the root and for hashes
@@ -138,18 +137,5 @@ impl Walk<'_> {
             self.sink.push(corrupt);
         }
         Some((bytes, place))
-    }
-}
-
-/// How the names of `dir` are hashed if its root says `version`.
-fn name_hash(checker: &Checker<'_>, dir: &DirRecord, version: HashVersion) -> NameHash {
-    let version = if checker.sb.unsigned_hash() { version.unsigned() } else { version };
-    match Hasher::new(version, checker.sb.hash_seed()) {
-        Some(hasher) => {
-            let casefold =
-                dir.flags.contains(InodeFlags::CASEFOLD) && !dir.flags.contains(InodeFlags::ENCRYPT);
-            NameHash::Function { hasher, casefold }
-        }
-        None => NameHash::Stored,
     }
 }

@@ -5,10 +5,10 @@
 //! by place before it hands them out, up to [`HELD`] of them. The volume decides how many there
 //! are, so the report bounds the memory for them.
 
-use extern4_sync::primitive::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use super::fault::Fault;
+use crate::fault::Fault;
 
 /// How many faults are kept to be sorted.
 const HELD: usize = 1 << 16;
@@ -16,21 +16,21 @@ const HELD: usize = 1 << 16;
 const QUEUED: usize = 256;
 
 /// Where the faults of a pass go.
-pub(super) struct Report<'a> {
+pub(crate) struct Report<'a> {
     each: &'a mut dyn FnMut(Fault),
     threads: usize,
     held: Vec<Fault>,
     /// How many faults there were.
-    pub(super) faults: u64,
+    pub(crate) faults: u64,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(each: &'a mut dyn FnMut(Fault), threads: usize) -> Self {
+    pub(crate) fn new(each: &'a mut dyn FnMut(Fault), threads: usize) -> Self {
         Self { each, threads, held: Vec::new(), faults: 0 }
     }
 
     /// Keeps a fault until the pass ends.
-    pub(super) fn push(&mut self, fault: impl Into<Fault>) {
+    pub(crate) fn push(&mut self, fault: impl Into<Fault>) {
         self.held.push(fault.into());
         self.faults += 1;
         if self.held.len() >= HELD {
@@ -39,7 +39,7 @@ impl<'a> Report<'a> {
     }
 
     /// Hands out the faults of the pass.
-    pub(super) fn end_pass(&mut self) {
+    pub(crate) fn end_pass(&mut self) {
         self.held.sort_by_key(|fault| {
             let place = &fault.place;
             (place.group.is_none(), place.group, place.ino, place.block, place.offset)
@@ -49,7 +49,7 @@ impl<'a> Report<'a> {
 
     /// Calls `work` with each number below `items`, on all threads, each with a state of its own
     /// that `start` makes.
-    pub(super) fn each_item<S>(
+    pub(crate) fn each_item<S>(
         &mut self,
         items: usize,
         start: impl Fn(Sink) -> S + Sync,
@@ -84,11 +84,11 @@ impl<'a> Report<'a> {
 
 /// Where one thread's faults go.
 #[derive(Clone)]
-pub(super) struct Sink(SyncSender<Fault>);
+pub(crate) struct Sink(SyncSender<Fault>);
 
 impl Sink {
     /// Reports a fault.
-    pub(super) fn push(&mut self, fault: impl Into<Fault>) {
+    pub(crate) fn push(&mut self, fault: impl Into<Fault>) {
         // The other end lives as long as the threads of the pass do.
         let _ = self.0.send(fault.into());
     }

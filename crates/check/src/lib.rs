@@ -1,13 +1,29 @@
-//! Checking a whole volume, without changing it.
+//! The checker of ext2, ext3 and ext4 volumes, which changes nothing.
 //!
 //! [`check`] looks at every structure of a volume and reports each that breaks the format or
-//! disagrees with another, with its place. It goes on after every fault. It looks at these
-//! structures, in this order:
+//! disagrees with another, with its place. It goes on after every fault.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use extern4_block::FileDevice;
+//! use extern4_check::{Options, check};
+//! use extern4_ext4::{Ext4, OpenOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fs = Ext4::open(Arc::new(FileDevice::open("disk.img")?), &OpenOptions::default())?;
+//! let summary = check(&fs, &Options::default(), &mut |fault| println!("{fault}"))?;
+//! println!("{} faults in {} inodes", summary.faults, summary.inodes_used);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It looks at these structures, in this order:
 //!
 //! 1. superblock and descriptors with their backups, the places of fixed metadata, journal,
 //!    orphans, multiple mount protection (`groups`, `special`);
 //! 2. every inode in use: its fields, its map, its attributes, and who owns each block (`inode`,
-//!    `map`, `xattr`, `owners`);
+//!    `xattr`, `owners`);
 //! 3. every directory: blocks, entries, hash tree (`directory`, `tree`);
 //! 4. names against link counts, and the way from the root to each directory (`links`);
 //! 5. bitmaps and counts against what was found (`bitmaps`), and quota files against what owners
@@ -24,6 +40,8 @@
 //! journal would leave. Fast commits on top of that change nothing here: the blocks below them are
 //! consistent by themselves.
 
+#![forbid(unsafe_code)]
+
 mod bitmaps;
 mod claims;
 mod directory;
@@ -32,37 +50,33 @@ mod fault;
 mod groups;
 mod inode;
 mod links;
-pub(crate) mod map;
 mod owners;
 mod quota;
 mod report;
+mod runs;
 mod special;
 mod tree;
 mod xattr;
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use extern4_disk::blocks::Blocks;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::feature::RoCompat;
 use extern4_disk::geometry::Geometry;
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::superblock::Superblock;
-use extern4_jbd2::Replayed;
-use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
+use extern4_ext4::{Ext4, Replayed, Result};
 
-pub use self::fault::{Fault, Owner, Part, Wrong};
+pub use fault::{Fault, Owner, Part, Wrong};
 
-use self::claims::ClusterMap;
-use self::groups::Fixed;
-use self::inode::{DirRecord, GroupInodes, Slot};
-use self::quota::Owners;
-use self::report::Report;
-use self::xattr::Shared;
-use crate::error::Result;
-use crate::fs::Ext4;
-use crate::volume::group::to_usize;
+use claims::ClusterMap;
+use groups::Fixed;
+use inode::{DirRecord, GroupInodes, Slot};
+use quota::Owners;
+use report::Report;
+use xattr::Shared;
 
 /// How to check a volume.
 #[derive(Clone, Debug, Default)]
@@ -131,13 +145,16 @@ pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Resul
     })
 }
 
+/// A `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
+const fn to_usize(number: u32) -> usize {
+    number as usize
+}
+
 /// The check's knowledge of the volume so far.
-pub(crate) struct Checker<'a> {
+struct Checker<'a> {
     fs: &'a Ext4,
     sb: &'a Superblock,
     geometry: &'a Geometry,
-    /// The blocks that files may own.
-    blocks: Blocks,
     seed: Option<ChecksumSeed>,
     /// The descriptors, of the groups whose descriptor makes sense.
     descriptors: Vec<Option<GroupDescriptor>>,
@@ -167,7 +184,6 @@ impl<'a> Checker<'a> {
             fs,
             sb,
             geometry,
-            blocks: fs.blocks(),
             seed: sb.metadata_seed(),
             descriptors: Vec::new(),
             fixed: Vec::new(),
@@ -182,18 +198,10 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A checker that walks maps with any checksums.
-    pub(crate) fn without_checksums(fs: &'a Ext4) -> Self {
-        Self { seed: None, ..Self::new(fs) }
-    }
-
     /// Reads `count` blocks from `block` on into `buffer`, whose length becomes theirs.
     fn read(&self, block: u64, count: u32, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.resize(to_usize(count) << self.geometry.block_bits(), 0);
-        // OK: the size of the volume in bytes fits 63 bits, and a block beyond it is refused by the
-        // device.
-        let offset = block.checked_shl(self.geometry.block_bits()).unwrap_or(u64::MAX);
-        Ok(self.fs.device.read_at(buffer, offset)?)
+        self.fs.read_from_device(block, buffer)
     }
 
     /// The record of inode `ino`; `None` if the volume has no such inode, or none of its neighbours

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
-
-use crate::error::Error;
+use extern4_ext4::Error;
 
 /// Something that is wrong with a volume, and where.
 #[derive(Clone, Debug)]
@@ -22,22 +21,22 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    pub(super) fn new(place: Place, wrong: Wrong) -> Self {
+    pub(crate) fn new(place: Place, wrong: Wrong) -> Self {
         Self { place, wrong }
     }
 
     /// That two things disagree, as a short sentence says.
-    pub(super) fn mismatch(place: Place, what: &'static str) -> Self {
+    pub(crate) fn mismatch(place: Place, what: &'static str) -> Self {
         place.corrupt(CorruptKind::Mismatch { what }).into()
     }
 
     /// That `field` holds a value that cannot be.
-    pub(super) fn field(place: Place, field: &'static str, value: u64) -> Self {
+    pub(crate) fn field(place: Place, field: &'static str, value: u64) -> Self {
         place.corrupt(CorruptKind::Field { field, value }).into()
     }
 
     /// That something at `place` could not be read, or not be understood.
-    pub(super) fn of_error(place: Place, error: Error) -> Self {
+    pub(crate) fn of_error(place: Place, error: Error) -> Self {
         match error {
             Error::Corrupt(corrupt) => corrupt.into(),
             error => Self::new(place, Wrong::Unreadable(Box::new(error))),
@@ -160,7 +159,7 @@ pub enum Part {
 
 impl Part {
     /// The structure that stands there.
-    pub(super) const fn structure(self) -> Structure {
+    pub(crate) const fn structure(self) -> Structure {
         match self {
             Self::Header => Structure::Superblock,
             Self::BlockBitmap => Structure::BlockBitmap,
