@@ -2,7 +2,7 @@
 #![no_main]
 
 use extern4_disk::dirent::{self, Entries, Layout};
-use extern4_disk::htree::{Expect, Node, Root};
+use extern4_disk::htree::{Expect, HtreeNode, Root};
 use extern4_disk::{Place, Structure};
 use libfuzzer_sys::fuzz_target;
 
@@ -38,12 +38,12 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(root) = Root::decode(&block, &expect, PLACE) {
         check(&root.node, &expect);
     }
-    if let Ok(node) = Node::decode(&block, &expect, PLACE) {
+    if let Ok(node) = HtreeNode::decode(&block, &expect, PLACE) {
         check(&node, &expect);
     }
 });
 
-fn check(node: &Node<'_>, expect: &Expect) {
+fn check(node: &HtreeNode<'_>, expect: &Expect) {
     for hash in [0, 2, 0x7fff_fffe, 0xffff_fffe] {
         let index = node.find(hash);
         assert!(node.block(index) < expect.blocks);

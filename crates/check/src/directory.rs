@@ -33,7 +33,7 @@ const BATCH: usize = 64;
 pub(crate) struct Blocks<'a>(&'a [DirRun]);
 
 impl Blocks<'_> {
-    /// The block of the volume that holds block `logical`.
+    /// Returns the block of the volume that holds block `logical`.
     pub(crate) fn physical(&self, logical: u32) -> Option<u64> {
         // A map names its blocks in ascending order, and what breaks that has been refused.
         let next = self.0.partition_point(|run| run.logical <= logical);
@@ -43,7 +43,7 @@ impl Blocks<'_> {
 }
 
 impl DirRecord {
-    /// The seed of the checksums of its blocks.
+    /// Returns the seed of the checksums of its blocks.
     pub(crate) fn seed(&self) -> ChecksumSeed {
         ChecksumSeed::new(self.seed)
     }
@@ -81,7 +81,7 @@ impl Checker<'_> {
         );
     }
 
-    /// All directories in the order of their first blocks.
+    /// Returns all directories in the order of their first blocks.
     fn turns(&self) -> Vec<Turn> {
         let mut turns = Vec::new();
         for (number, group) in self.inodes.iter().enumerate() {

@@ -53,7 +53,8 @@ impl Names {
     }
 }
 
-/// The name of the entry that starts `words` words into the block, which has been decoded before.
+/// Returns the name of the entry that starts `words` words into the block, which has been decoded
+/// before.
 fn name_at(block: &[u8], words: u64) -> &[u8] {
     let start = words as usize * 4;
     let len = block.get(start + NAME_LEN_OFFSET).map_or(0, |len| usize::from(*len));

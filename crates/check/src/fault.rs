@@ -158,7 +158,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The structure that stands there.
+    /// Returns the structure that stands there.
     pub(crate) const fn structure(self) -> Structure {
         match self {
             Self::Header => Structure::Superblock,

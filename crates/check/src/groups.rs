@@ -82,8 +82,8 @@ impl Checker<'_> {
         self.claim_fixed(report);
     }
 
-    /// The descriptor of `group`, as far as it makes sense: a wrong checksum alone keeps nothing
-    /// from being found.
+    /// Returns the descriptor of `group`, as far as it makes sense: a wrong checksum alone keeps
+    /// nothing from being found.
     fn descriptor(&self, group: u32, report: &mut Report<'_>) -> Option<GroupDescriptor> {
         let place = Place::new(Structure::GroupDescriptor).group(group);
         let descriptor = match self.fs.group(group) {
@@ -114,7 +114,7 @@ impl Checker<'_> {
         features.metadata_csum() || features.ro_compat.contains(RoCompat::GDT_CSUM)
     }
 
-    /// The descriptor of `group`, taken as if its checksum were `checksum`.
+    /// Returns the descriptor of `group`, taken as if its checksum were `checksum`.
     fn descriptor_with(&self, group: u32, checksum: u32) -> Option<GroupDescriptor> {
         let at = self.geometry.descriptor_position(group)?;
         let mut block = Vec::new();
@@ -233,7 +233,7 @@ impl Checker<'_> {
         self.fixed = fixed;
     }
 
-    /// The fixed metadata in `block`, if there is any.
+    /// Returns the fixed metadata in `block`, if there is any.
     pub(crate) fn fixed_at(&self, block: u64) -> Option<&Fixed> {
         let next = self.fixed.partition_point(|piece| piece.start <= block);
         next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
@@ -245,7 +245,7 @@ impl Checker<'_> {
         ino == RESIZE_INO && self.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
     }
 
-    /// The block bitmap of a group as it would be if no file owned a block there.
+    /// Returns the block bitmap of a group as it would be if no file owned a block there.
     pub(crate) fn bitmap_of_fixed(&self, group: u32, descriptor: &GroupDescriptor) -> Option<Vec<u8>> {
         let mut bytes = initial_block_bitmap(group, descriptor, self.geometry)?;
         let start = self.geometry.group_start(group)?;
@@ -270,7 +270,7 @@ impl Checker<'_> {
     }
 }
 
-/// The block numbers of bitmaps and inode table in the bytes of a descriptor.
+/// Returns the block numbers of bitmaps and inode table in the bytes of a descriptor.
 fn places(bytes: &[u8]) -> Option<[u64; 3]> {
     let word = |at: usize| bytes.get(at..at + 4)?.first_chunk().map(|word| u32::from_le_bytes(*word));
     let mut places = [0; 3];

@@ -17,7 +17,7 @@ use extern4_disk::inode::{
 use extern4_disk::superblock::CreatorOs;
 use extern4_disk::xattr::Attrs;
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_ext4::{DataRun, Error, MapVisitor};
+use extern4_ext4::{DataRun, Error, MapNode, MapVisitor};
 
 use crate::Checker;
 use crate::fault::{Fault, Wrong};
@@ -122,7 +122,7 @@ impl Checker<'_> {
         );
     }
 
-    /// How many inodes at the start of a group's table may be in use.
+    /// Returns how many inodes at the start of a group's table may be in use.
     pub(crate) fn inodes_to_scan(&self, descriptor: &GroupDescriptor) -> u32 {
         let all = self.geometry.inodes_per_group();
         match self.has_uninit() {
@@ -259,7 +259,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The inode in `record`. A wrong checksum is reported, and the fields taken as they stand.
+    /// Returns the inode in `record`. A wrong checksum is reported, and the fields taken as they
+    /// stand.
     fn decode(&mut self, record: &[u8], ino: u32, place: Place) -> Result<Inode, Fault> {
         let sb = self.checker.sb;
         Inode::decode(record, ino, sb, place).or_else(|corrupt| {
@@ -352,7 +353,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The attributes inside the inode, checked.
+    /// Returns the attributes inside the inode, checked.
     fn own_attributes<'r>(&mut self, inode: &Inode, record: &'r [u8], place: Place) -> Option<Attrs<'r>> {
         let area = inode.xattr_area(record);
         let place = Place { structure: Structure::Xattr, ..place };
@@ -592,7 +593,7 @@ impl Claimer<'_> {
 }
 
 impl MapVisitor for Claimer<'_> {
-    fn node(&mut self, block: u64) -> bool {
+    fn node(&mut self, MapNode { block, .. }: MapNode) -> bool {
         if self.checker.is_kept_for_resizing(self.inode.ino(), block) {
             self.mapped.clusters += 1;
             return true;

@@ -145,7 +145,7 @@ pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Resul
     })
 }
 
-/// A `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
+/// Returns a `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
 const fn to_usize(number: u32) -> usize {
     number as usize
 }
@@ -204,14 +204,14 @@ impl<'a> Checker<'a> {
         self.fs.read_from_device(block, buffer)
     }
 
-    /// The record of inode `ino`; `None` if the volume has no such inode, or none of its neighbours
-    /// is in use.
+    /// Returns the record of inode `ino`; `None` if the volume has no such inode, or none of its
+    /// neighbours is in use.
     fn slot(&self, ino: u32) -> Option<&Slot> {
         let at = self.geometry.inode_slot(ino)?;
         self.inodes.get(to_usize(at.group))?.get()?.slots.get(to_usize(at.index))
     }
 
-    /// The directory `ino`, if it is one.
+    /// Returns the directory `ino`, if it is one.
     fn directory(&self, ino: u32) -> Option<&DirRecord> {
         let at = self.geometry.inode_slot(ino)?;
         let dirs = &self.inodes.get(to_usize(at.group))?.get()?.dirs;

@@ -99,7 +99,7 @@ impl Checker<'_> {
     }
 }
 
-/// The inodes of a group as a bitmap of `bytes` bytes.
+/// Returns the inodes of a group as a bitmap of `bytes` bytes.
 pub(crate) fn bitmap_of(slots: &[Slot], reserved: u32, bytes: usize) -> Vec<u8> {
     let mut bitmap = vec![0u8; bytes];
     for (byte, slots) in bitmap.iter_mut().zip(slots.chunks(8)) {

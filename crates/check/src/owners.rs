@@ -6,7 +6,7 @@
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::inode::{BAD_BLOCKS_INO, FileKind, Inode, InodeFlags};
 use extern4_disk::{Place, Structure};
-use extern4_ext4::{DataRun, Error, MapVisitor};
+use extern4_ext4::{DataRun, Error, MapNode, MapVisitor};
 
 use crate::Checker;
 use crate::claims::ClusterMap;
@@ -137,7 +137,7 @@ impl Search<'_> {
 }
 
 impl MapVisitor for Search<'_> {
-    fn node(&mut self, block: u64) -> bool {
+    fn node(&mut self, MapNode { block, .. }: MapNode) -> bool {
         if !self.checker.is_kept_for_resizing(self.ino, block) {
             self.keep(block, 1, Owner::Inode(self.ino));
         }

@@ -245,7 +245,7 @@ impl<'a> QuotaFile<'a> {
     }
 }
 
-/// The owners of a kind of quota, for a message.
+/// Returns the owners of a kind of quota, for a message.
 fn owner(kind: Kind) -> &'static str {
     match kind {
         Kind::User => "user",

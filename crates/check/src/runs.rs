@@ -2,13 +2,13 @@
 
 use extern4_disk::Place;
 use extern4_disk::inode::Inode;
-use extern4_ext4::{DataRun, Error, MapVisitor};
+use extern4_ext4::{DataRun, Error, MapNode, MapVisitor};
 
 use crate::Checker;
 
 impl Checker<'_> {
-    /// Returns the runs of `inode`. Follows fewer than `most` blocks of its map, since a hostile map
-    /// has no end. The pass over all inodes reports faults of the map.
+    /// Returns the runs of `inode`. Follows fewer than `most` blocks of its map, since a hostile
+    /// map has no end. The pass over all inodes reports faults of the map.
     pub(crate) fn runs_of(&self, inode: &Inode, most: u32) -> Vec<DataRun> {
         let mut found = Runs { runs: Vec::new(), nodes_left: most };
         self.fs.walk_map(inode, &mut found);
@@ -22,7 +22,7 @@ struct Runs {
 }
 
 impl MapVisitor for Runs {
-    fn node(&mut self, _block: u64) -> bool {
+    fn node(&mut self, _node: MapNode) -> bool {
         self.nodes_left = self.nodes_left.saturating_sub(1);
         self.nodes_left > 0
     }

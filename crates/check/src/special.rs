@@ -176,7 +176,7 @@ impl Checker<'_> {
     }
 }
 
-/// The meaning of the error that the journal's superblock notes, if it notes one.
+/// Returns the meaning of the error that the journal's superblock notes, if it notes one.
 fn noted_error(errno: i32) -> Option<&'static str> {
     match errno {
         0 => None,

@@ -4,7 +4,7 @@
 //! block that has one already is not followed again.
 
 use extern4_disk::feature::Incompat;
-use extern4_disk::htree::{self, Expect, Hash, Node, Root};
+use extern4_disk::htree::{self, Expect, Hash, HtreeNode, Root};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_ext4::NameHash;
 
@@ -90,7 +90,7 @@ impl Walk<'_> {
 
     /// Walks what the entries of a node name, which is `depth` levels below the root and for hashes
     /// of this range.
-    fn below(&mut self, node: &Node<'_>, depth: u8, (low, high): (u32, u32), place: Place) {
+    fn below(&mut self, node: &HtreeNode<'_>, depth: u8, (low, high): (u32, u32), place: Place) {
         for (at, (hash, logical)) in node.iter().enumerate() {
             let from = if at == 0 { low } else { hash & !1 };
             // A leaf that continues the last hash of the one before it shares that with it.
@@ -114,13 +114,13 @@ impl Walk<'_> {
 
     fn node(&mut self, logical: u32, depth: u8, range: (u32, u32)) {
         let Some((block, place)) = self.block(logical) else { return };
-        match Node::decode(&block, &self.expect, place) {
+        match HtreeNode::decode(&block, &self.expect, place) {
             Ok(node) => self.below(&node, depth, range, place),
             Err(corrupt) => self.sink.push(corrupt),
         }
     }
 
-    /// A node's block, its checksum verified.
+    /// Returns a node's block, its checksum verified.
     fn block(&mut self, logical: u32) -> Option<(Vec<u8>, Place)> {
         let place = Place::new(Structure::HtreeNode).ino(self.dir.ino);
         // A block without a place is a hole, which has been found already.

@@ -93,7 +93,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The clusters of the values that the attribute block `block` names, which has been checked.
+    /// Returns the clusters of the values that the attribute block `block` names, which has been
+    /// checked.
     fn values_of_block(&self, block: u64, owner: &Inode) -> u64 {
         let mut bytes = Vec::new();
         if !self.sb.features().incompat.contains(Incompat::EA_INODE)
@@ -105,8 +106,8 @@ impl Checker<'_> {
         attrs.map_or(0, |(_, attrs)| self.value_clusters(&attrs, owner))
     }
 
-    /// The clusters of the values that are in inodes of their own: they count for each inode that
-    /// has the attribute.
+    /// Returns the clusters of the values that are in inodes of their own: they count for each
+    /// inode that has the attribute.
     pub(crate) fn value_clusters(&self, attrs: &Attrs<'_>, owner: &Inode) -> u64 {
         let cluster = self.sb.cluster_size();
         attrs
@@ -119,8 +120,8 @@ impl Checker<'_> {
             .sum()
     }
 
-    /// How many values of an inode's attributes, of which it has some itself, are in inodes of
-    /// their own.
+    /// Returns how many values of an inode's attributes, of which it has some itself, are in inodes
+    /// of their own.
     pub(crate) fn value_inodes(&self, own: Option<&Attrs<'_>>, inode: &Inode) -> u64 {
         if !self.sb.features().incompat.contains(Incompat::EA_INODE) {
             return 0;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use extern4_disk::blocks::Blocks;
 use extern4_disk::dirent::{DirEntry, Entries, FileType, Layout};
-use extern4_disk::extent::{Entries as Extents, Expect, Extent, Node, OwnedNode};
+use extern4_disk::extent::{Entries as Extents, Expect, Extent, ExtentNode, OwnedExtentNode};
 use extern4_disk::htree::{HashVersion, Hasher};
 use extern4_disk::{Place, Structure};
 
@@ -75,13 +75,13 @@ fn extents() {
     };
     let entries = Extents::Leaf((0..max).map(extent).collect());
     let mut block = vec![0; BLOCK];
-    OwnedNode { entries, depth: 0, max, generation: 0 }.encode(&mut block);
+    OwnedExtentNode { entries, depth: 0, max, generation: 0 }.encode(&mut block);
     let (root, place) =
         (Expect::root(Blocks { first: 1, end: 1 << 40 }), Place::new(Structure::ExtentNode).ino(12));
     measure("node of 340 extents, checked", || {
-        black_box(Node::decode(black_box(&block), root, place)).map_or(0, |_| 1)
+        black_box(ExtentNode::decode(black_box(&block), root, place)).map_or(0, |_| 1)
     });
-    let node = Node::decode(&block, root, place).expect("a valid node");
+    let node = ExtentNode::decode(&block, root, place).expect("a valid node");
     measure("search in a node of 340 extents", || {
         for logical in (0..3400).step_by(7) {
             black_box(node.find(black_box(logical)));

@@ -9,9 +9,10 @@
 //! | header 12 | entry 12 | entry 12 | ... up to eh_max | checksum 4 |
 //! ```
 //!
-//! [`Node`] borrows the bytes and checks all of them once; afterwards a lookup is a binary search
-//! without checks and without allocation. The rules for a node depend on its place in the tree,
-//! which the caller gives as [`Expect`]. Format: the kernel's ext4 documentation, "Extent Tree".
+//! [`ExtentNode`] borrows the bytes and checks all of them once; afterwards a lookup is a binary
+//! search without checks and without allocation. The rules for a node depend on its place in the
+//! tree, which the caller gives as [`Expect`]. Format: the kernel's ext4 documentation, "Extent
+//! Tree".
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -254,7 +255,7 @@ enum Slots<'a> {
 /// Invariants: entries ascend and do not overlap. They lie inside the range that the parent gives,
 /// and name blocks of the volume. A node above the leaves is not empty.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub struct ExtentNode<'a> {
     slots: Slots<'a>,
     depth: u16,
     max: u16,
@@ -277,7 +278,7 @@ pub enum Found {
     },
 }
 
-impl<'a> Node<'a> {
+impl<'a> ExtentNode<'a> {
     /// Checks the node in `bytes`: an inode's 60-byte `i_block` or a whole block.
     /// [`verify_checksum`] checks the checksum.
     ///
@@ -374,12 +375,12 @@ impl<'a> Node<'a> {
     }
 
     /// Returns a copy of the node's contents that does not borrow its bytes.
-    pub fn to_owned(&self) -> OwnedNode {
+    pub fn to_owned(&self) -> OwnedExtentNode {
         let entries = match self.slots {
             Slots::Leaf(_) => Entries::Leaf(self.extents().collect()),
             Slots::Index(slots) => Entries::Index(slots.iter().map(Index::from_raw).collect()),
         };
-        OwnedNode { entries, depth: self.depth, max: self.max, generation: self.generation }
+        OwnedExtentNode { entries, depth: self.depth, max: self.max, generation: self.generation }
     }
 
     fn child(&self, slots: &[RawExtentIndex], at: usize) -> Found {
@@ -397,7 +398,7 @@ impl<'a> Node<'a> {
 }
 
 /// Returns the only extent of a root that is a leaf with one entry, as most files have. `None` for
-/// any other root and for a corrupt one: [`Node::decode`] tells them apart.
+/// any other root and for a corrupt one: [`ExtentNode::decode`] tells them apart.
 #[inline]
 pub fn sole_extent(root: &[u8; MAP_SIZE], volume: Blocks, place: Place) -> Option<Extent> {
     let (header, entries) = RawExtentHeader::ref_from_prefix(root).ok()?;
@@ -455,7 +456,7 @@ fn truncated(need: usize, have: usize) -> CorruptKind {
     CorruptKind::Truncated { need: need as u64, have: have as u64 }
 }
 
-/// The entries of an [`OwnedNode`].
+/// The entries of an [`OwnedExtentNode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
     /// The entries of a leaf.
@@ -466,7 +467,7 @@ pub enum Entries {
 
 /// A node's contents, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedNode {
+pub struct OwnedExtentNode {
     /// Its entries.
     pub entries: Entries,
     /// How far above the leaves it is.
@@ -477,7 +478,7 @@ pub struct OwnedNode {
     pub generation: u32,
 }
 
-impl OwnedNode {
+impl OwnedExtentNode {
     /// Writes header and entries to the start of `bytes`, and leaves the rest of `bytes` unchanged.
     ///
     /// # Panics
@@ -562,15 +563,15 @@ mod tests {
     const VOLUME: Blocks = Blocks { first: 10, end: 1 << 40 };
 
     fn leaf(extents: &[Extent], max: u16) -> Vec<u8> {
-        let node = OwnedNode { entries: Entries::Leaf(extents.to_vec()), depth: 0, max, generation: 0 };
+        let node = OwnedExtentNode { entries: Entries::Leaf(extents.to_vec()), depth: 0, max, generation: 0 };
         encode(&node)
     }
 
     fn index(indexes: &[Index], depth: u16, max: u16) -> Vec<u8> {
-        encode(&OwnedNode { entries: Entries::Index(indexes.to_vec()), depth, max, generation: 0 })
+        encode(&OwnedExtentNode { entries: Entries::Index(indexes.to_vec()), depth, max, generation: 0 })
     }
 
-    fn encode(node: &OwnedNode) -> Vec<u8> {
+    fn encode(node: &OwnedExtentNode) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_SIZE + usize::from(node.max) * ENTRY_SIZE];
         node.encode(&mut bytes);
         bytes
@@ -581,7 +582,7 @@ mod tests {
     }
 
     fn kind_of(bytes: &[u8], expect: Expect) -> (CorruptKind, Option<u32>) {
-        let corrupt = Node::decode(bytes, expect, PLACE).expect_err("broken bytes");
+        let corrupt = ExtentNode::decode(bytes, expect, PLACE).expect_err("broken bytes");
         (corrupt.kind, corrupt.place.offset)
     }
 
@@ -590,7 +591,7 @@ mod tests {
         let unwritten = Extent { unwritten: true, ..extent(20, 5, 300) };
         let bytes = leaf(&[extent(4, 6, 100), extent(10, 2, 200), unwritten], 4);
         assert_eq!(bytes.len(), 60);
-        let node = Node::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
+        let node = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
         let cases = [
             (0, Found::Hole { end: 4 }),
             (3, Found::Hole { end: 4 }),
@@ -613,7 +614,7 @@ mod tests {
     fn an_index_narrows_what_its_children_may_map() {
         let (a, b) = (Index { logical: 5, child: 50 }, Index { logical: 100, child: 60 });
         let bytes = index(&[a, b], 2, 4);
-        let node = Node::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
+        let node = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
         let below_a = Expect { volume: VOLUME, depth: Some(1), start: 5, end: 100 };
         let below_b = Expect { volume: VOLUME, depth: Some(1), start: 100, end: LOGICAL_END };
         assert_eq!(node.find(4), Found::Hole { end: 5 });
@@ -697,7 +698,7 @@ mod tests {
         #[test]
         fn leaves_come_back(extents in extents(), probe: u32) {
             let bytes = leaf(&extents, 84);
-            let node = Node::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
+            let node = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
             prop_assert!(node.extents().eq(extents.iter().copied()));
             let mut again = bytes.clone();
             node.to_owned().encode(&mut again);
@@ -725,7 +726,7 @@ mod tests {
                 let at = at.index(bytes.len());
                 bytes[at] = byte;
             }
-            if let Ok(node) = Node::decode(&bytes, Expect::root(VOLUME), PLACE) {
+            if let Ok(node) = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE) {
                 let mut again = bytes.clone();
                 node.to_owned().encode(&mut again);
                 // Only the unused half word of index entries may differ.
@@ -742,7 +743,7 @@ mod tests {
             let mut bytes = vec![0x0A, 0xF3, 4, 0, 10, 0, depth, 0, 0, 0, 0, 0];
             bytes.extend(tail);
             let _ = verify_checksum(&bytes, ChecksumSeed::new(0), PLACE);
-            if let Ok(node) = Node::decode(&bytes, Expect::root(VOLUME), PLACE) {
+            if let Ok(node) = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE) {
                 let _ = (node.find(0), node.find(u32::MAX));
             }
         }

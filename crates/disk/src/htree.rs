@@ -16,7 +16,7 @@
 //!
 //! Names that share a hash may spill over several leaves. A leaf may continue with the last hash of
 //! the leaf before it. Its entry's hash then has the lowest bit set, a bit that hashes of names
-//! never have; see [`Node::continues`]. Format: the kernel's ext4 documentation, "Hash Tree
+//! never have; see [`HtreeNode::continues`]. Format: the kernel's ext4 documentation, "Hash Tree
 //! Directories".
 
 pub mod hash;
@@ -100,7 +100,7 @@ pub struct Root<'a> {
     /// How many levels of interior nodes are between the root and the leaves: 0 to 2.
     pub levels: u8,
     /// The root's entries.
-    pub node: Node<'a>,
+    pub node: HtreeNode<'a>,
 }
 
 impl<'a> Root<'a> {
@@ -140,7 +140,7 @@ impl<'a> Root<'a> {
         if info.indirect_levels > most {
             return Err(field("indirect_levels", info.indirect_levels));
         }
-        let node = Node::peek_at(block, INFO_OFFSET + INFO_SIZE, expect, place)?;
+        let node = HtreeNode::peek_at(block, INFO_OFFSET + INFO_SIZE, expect, place)?;
         Ok(Self { hash_version, levels: info.indirect_levels, node })
     }
 
@@ -175,12 +175,12 @@ fn root_info(block: &[u8], place: Place) -> Result<&RawDxRootInfo, Corrupt> {
 /// Invariants: there is at least one entry. If the entries have been checked, hashes do not
 /// descend. Every block is then one of the directory's, but never block 0, which is the root.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub struct HtreeNode<'a> {
     entries: &'a [RawDxEntry],
     limit: u16,
 }
 
-impl<'a> Node<'a> {
+impl<'a> HtreeNode<'a> {
     /// Checks an interior node, except for its checksum: [`verify_checksum`] does that.
     ///
     /// # Errors
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn a_search_ends_at_the_last_entry_not_above() {
         let block = node(&[(0, 1), (100, 2), (200, 3), (201, 4), (300, 5)]);
-        let node = Node::decode(&block, &EXPECT, PLACE).unwrap();
+        let node = HtreeNode::decode(&block, &EXPECT, PLACE).unwrap();
         for (major, want) in
             [(0, 0), (98, 0), (100, 1), (102, 1), (200, 2), (202, 3), (300, 4), (u32::MAX - 1, 4)]
         {
@@ -505,7 +505,7 @@ mod tests {
         let mut deep = good.clone();
         deep[30] = 2;
         assert_eq!(Root::decode(&deep, &large, PLACE).unwrap().levels, 2);
-        assert!(Node::decode(&good, &EXPECT, PLACE).is_err(), "a root is no interior node");
+        assert!(HtreeNode::decode(&good, &EXPECT, PLACE).is_err(), "a root is no interior node");
         // Four bits above the block's number are reserved.
         let mut reserved = good.clone();
         reserved[39] = 0xF0;
@@ -562,11 +562,11 @@ mod tests {
             let _ = verify_checksum(&bytes, is_root, ChecksumSeed::new(0), PLACE);
             let read = match is_root {
                 true => Root::decode(&bytes, &EXPECT, PLACE).map(|root| root.node),
-                false => Node::decode(&bytes, &EXPECT, PLACE),
+                false => HtreeNode::decode(&bytes, &EXPECT, PLACE),
             };
             let seen = match is_root {
                 true => Root::peek(&bytes, &EXPECT, PLACE).map(|root| root.node),
-                false => Node::peek(&bytes, &EXPECT, PLACE),
+                false => HtreeNode::peek(&bytes, &EXPECT, PLACE),
             };
             if let Ok(node) = &read {
                 prop_assert!(node.iter().all(|(_, block)| (1..1000).contains(&block)));
@@ -586,7 +586,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), is_root: bool) {
             let _ = verify_checksum(&bytes, is_root, ChecksumSeed::new(0), PLACE);
-            let _ = (Root::decode(&bytes, &EXPECT, PLACE).is_ok(), Node::decode(&bytes, &EXPECT, PLACE).is_ok());
+            let _ = (Root::decode(&bytes, &EXPECT, PLACE).is_ok(), HtreeNode::decode(&bytes, &EXPECT, PLACE).is_ok());
         }
     }
 }

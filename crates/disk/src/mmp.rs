@@ -136,7 +136,7 @@ impl Mmp {
     /// regular intervals. Other nodes derive from `check_interval`, in seconds, how long they wait
     /// before they take the node for dead.
     #[must_use]
-    pub fn taken(&self, sequence: u32, by: &Node<'_>, check_interval: u16, now: u64) -> Self {
+    pub fn taken(&self, sequence: u32, by: &MmpNode<'_>, check_interval: u16, now: u64) -> Self {
         let mut raw = self.raw;
         raw.mmp_nodename = padded(by.host);
         raw.mmp_bdevname = padded(by.device);
@@ -170,7 +170,7 @@ impl Mmp {
 
 /// The names of the node that takes a volume, for people to read. Names that are too long are cut.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub struct MmpNode<'a> {
     /// The name of the host.
     pub host: &'a [u8],
     /// The host's name for the device.

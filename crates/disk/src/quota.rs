@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_back() {
+    fn entries_encode_as_they_were_decoded() {
         let blocks = real();
         let mut again = blocks.clone();
         let info = Info::decode(&blocks[0], Kind::User, AT).unwrap();

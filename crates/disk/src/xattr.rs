@@ -17,9 +17,9 @@
 //! kernel's ext4 documentation, "Extended Attributes".
 
 pub mod hash;
-mod spot;
+mod value_slot;
 
-pub use spot::Spot;
+pub use value_slot::ValueSlot;
 
 use extern4_acl::namespace::{self, Prefix};
 use zerocopy::byteorder::little_endian::{U16, U32};

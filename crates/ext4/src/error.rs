@@ -112,7 +112,7 @@ impl fmt::Display for Unsupported {
                 features.iter().try_for_each(|feature| write!(f, " {feature}"))
             }
             Self::Uuid(feature) => {
-                write!(f, "the UUID cannot be changed: what is on the volume depends on it (feature {feature})")
+                write!(f, "the UUID cannot be changed: data on the volume depends on it (feature {feature})")
             }
             Self::Interrupted => {
                 f.write_str("its checksums were being rewritten; tune --uuid with --rewrite, run again, ends that")
@@ -142,12 +142,12 @@ pub struct InUse {
 impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { checking, host, device, seconds_ago } = self;
-        let (who, hint) = match checking {
+        let (user, hint) = match checking {
             true => ("e2fsck is at work on it", "; if that has died, tune2fs -f -E clear_mmp takes it away"),
             false => ("it is in use", ""),
         };
         let s = if *seconds_ago == 1 { "" } else { "s" };
-        write!(f, "{who} on host {host}, as {device}, which wrote so {seconds_ago} second{s} ago{hint}")
+        write!(f, "{user} on host {host}, as {device}, which wrote so {seconds_ago} second{s} ago{hint}")
     }
 }
 
@@ -172,7 +172,7 @@ impl From<Errno> for Error {
 }
 
 impl Error {
-    /// The rule of the format that the volume breaks, if that is what went wrong.
+    /// Returns the rule of the format that the volume breaks, if that is what went wrong.
     pub fn corrupt_kind(&self) -> Option<CorruptKind> {
         match self {
             Self::Corrupt(corrupt) => Some(corrupt.kind),
@@ -180,8 +180,8 @@ impl Error {
         }
     }
 
-    /// The error as one of a part that the volume has for itself, such as `the journal`. An inode
-    /// that is not in use is damage there: the volume names it, and not the caller.
+    /// Returns the error as one of a part that the volume has for itself, such as `the journal`. An
+    /// inode that is not in use is damage there: the volume names it, and not the caller.
     pub(crate) fn in_part(self, part: &'static str) -> Self {
         let place = Place::new(Structure::Inode).of(part);
         match self {

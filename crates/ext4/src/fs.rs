@@ -9,12 +9,12 @@ use extern4_sync::opener::Opener;
 use extern4_sync::primitive::AtomicBool;
 use extern4_vfs::Errno;
 
-use crate::alloc::block_allocator::Kept;
+use crate::alloc::block_allocator::BlockReserve;
 use crate::error::Result;
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
 use crate::mount::loss::Losses;
-use crate::mount::mmp::Guard;
+use crate::mount::mmp::MmpGuard;
 use crate::mount::upgrade::Upgrade;
 use crate::mount::writer::Writer;
 use crate::volume::Volume;
@@ -40,9 +40,9 @@ pub struct Ext4 {
     pub(crate) minix_df: bool,
     /// The user and the group who may use the blocks that are kept back.
     pub(crate) reserved_for: (u32, u32),
-    pub(crate) kept: Kept,
+    pub(crate) block_reserve: BlockReserve,
     /// Users, groups and projects are held to their quotas.
-    pub(crate) heeds_limits: bool,
+    pub(crate) enforces_limits: bool,
     /// ACLs count.
     pub(crate) has_acls: bool,
     /// Users may have attributes.
@@ -52,7 +52,7 @@ pub struct Ext4 {
     /// Contents that cannot be written end all changes.
     pub(crate) aborts_on_data_error: bool,
     /// Keeps other hosts from it.
-    pub(crate) guard: OnceLock<Guard>,
+    pub(crate) guard: OnceLock<MmpGuard>,
     pub(crate) warnings: OnceLock<Vec<String>>,
     /// How a volume that was opened for reading can be made writable; `None` for one that was
     /// opened for writing.
@@ -86,12 +86,12 @@ impl Ext4 {
         self.warnings.get().map_or(&[], |warnings| warnings)
     }
 
-    /// The superblock as it stands now.
+    /// Returns the superblock as it stands now.
     pub fn current_superblock(&self) -> Superblock {
         self.writer.get().map_or_else(|| self.superblock().clone(), |writer| writer.superblock().clone())
     }
 
-    /// The label as it stands now.
+    /// Returns the label as it stands now.
     pub(crate) fn current_label(&self) -> Vec<u8> {
         match self.writer.get() {
             Some(writer) => writer.superblock().label().to_vec(),

@@ -7,7 +7,7 @@ pub(crate) fn timestamp(time: Timespec) -> Timestamp {
     Timestamp { seconds: time.sec, nanos: time.nsec }
 }
 
-/// The present in seconds since 1970, as `i_dtime` and the superblock have it.
+/// Returns the present in seconds since 1970, as `i_dtime` and the superblock have it.
 pub(crate) fn now_seconds() -> u32 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |time| seconds(time.as_secs().cast_signed()))

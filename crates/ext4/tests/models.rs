@@ -231,7 +231,7 @@ fn xattr_reuse_vs_change_in_place() {
         },
         |block, joined, changed| {
             let contents = block.contents.load(Ordering::Relaxed);
-            assert!(joined.is_none_or(|seen| seen == contents), "changed under who had joined");
+            assert!(joined.is_none_or(|seen| seen == contents), "changed under an inode that had joined");
             assert_eq!(contents == WANTED + 1, changed);
             assert!(changed || joined.is_some(), "closed to its only owner");
             assert_eq!(block.sharers.count(), Some(1 + u32::from(joined.is_some())));
@@ -258,7 +258,7 @@ fn xattr_release_vs_another_life() {
             }
         },
         SharedBlock::release,
-        |block, (), ()| assert_eq!(block.cache.candidates(OTHER).count(), 0, "what is free can be found"),
+        |block, (), ()| assert_eq!(block.cache.candidates(OTHER).count(), 0, "a free block can be found"),
     );
 }
 
@@ -290,7 +290,7 @@ fn xattr_full_vs_release() {
         |block, joined, ()| {
             let count = 1 + u32::from(joined);
             assert_eq!(block.sharers.count(), Some(count));
-            assert!(offers(&block.cache, BLOCK), "marked full by who came in vain");
+            assert!(offers(&block.cache, BLOCK), "marked full by a thread that did not join");
         },
     );
 }

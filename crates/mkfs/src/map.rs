@@ -1,7 +1,7 @@
 //! Maps of files: extent trees, and the block lists of ext2 and ext3.
 
 use extern4_disk::checksum::ChecksumSeed;
-use extern4_disk::extent::{Entries, Extent, Index, MAX_WRITTEN_LEN, OwnedNode, store_checksum};
+use extern4_disk::extent::{Entries, Extent, Index, MAX_WRITTEN_LEN, OwnedExtentNode, store_checksum};
 use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{Place, Structure};
 
@@ -67,7 +67,7 @@ pub fn extents(
             let at = take()?;
             let mut block = vec![0; block_size];
             let max = u16::try_from(most).map_err(|_| Error::options("blocks are too large"))?;
-            OwnedNode { entries: node, depth, max, generation: 0 }.encode(&mut block);
+            OwnedExtentNode { entries: node, depth, max, generation: 0 }.encode(&mut block);
             if let Some(seed) = seed {
                 store_checksum(&mut block, seed, Place::new(Structure::ExtentNode))?;
             }
@@ -77,7 +77,7 @@ pub fn extents(
         (entries, depth) = (Entries::Index(indexes), depth + 1);
     }
     let mut root = [0; MAP_SIZE];
-    OwnedNode { entries, depth, max: ROOT_ENTRIES as u16, generation: 0 }.encode(&mut root);
+    OwnedExtentNode { entries, depth, max: ROOT_ENTRIES as u16, generation: 0 }.encode(&mut root);
     Ok(Map { root, blocks })
 }
 

@@ -234,8 +234,8 @@ pub fn e2fsck(image: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the changes that `e2fsck -fn` would make, one sentence a line; its output where it cannot
-/// work at all.
+/// Returns the changes that `e2fsck -fn` would make, one sentence a line; its output where it
+/// cannot work at all.
 ///
 /// # Panics
 /// If e2fsck is not installed.

@@ -98,7 +98,7 @@ fn crashed_images_are_clean_through_their_journal() {
 
 /// The totals of a volume without a journal are hints, too, until it is unmounted.
 #[test]
-fn what_was_not_unmounted_may_be_wrong_about_its_totals() {
+fn totals_of_a_volume_in_use_may_be_wrong() {
     const SPEC: ImageSpec = ImageSpec::new("ext2", 16 << 20, &["-t", "ext2"]);
     if !SPEC.can_run() {
         return;
@@ -258,7 +258,7 @@ const DAMAGES: &[&str] = &[
 ];
 
 #[test]
-fn what_e2fsck_complains_of_is_reported() {
+fn faults_that_e2fsck_reports_are_reported() {
     let mut failed = Vec::new();
     for base in BASES.iter().filter(|base| base.can_run()) {
         let image = base.build();
@@ -463,7 +463,7 @@ fn backups_that_were_never_written_are_no_faults() {
 }
 
 #[test]
-fn entries_need_not_say_of_what_type_they_are() {
+fn directory_entries_may_lack_a_type() {
     let spec = ImageSpec::new("no_types", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
     if !spec.can_run() {
         return;
@@ -482,7 +482,7 @@ fn entries_need_not_say_of_what_type_they_are() {
 }
 
 #[test]
-fn a_volume_without_a_journal_keeps_nothing_in_its_inode() {
+fn the_journal_inode_is_empty_without_a_journal() {
     let spec = ImageSpec::new("left_journal", 16 << 20, &["-t", "ext3", "-b", "1024"]);
     if !spec.can_run() {
         return;

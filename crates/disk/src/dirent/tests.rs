@@ -229,8 +229,8 @@ proptest! {
                     prop_assert_eq!(found_before.map(|span| span.offset), before);
                     let from = before.unwrap_or(0);
                     let among = |most| slots.find_name_among(entry.name, from, most).unwrap();
-                    let (found_before, beside) = among(2).unwrap();
-                    prop_assert_eq!((found_before.map(|it| it.offset), beside.offset), (before, span.offset));
+                    let (found_before, near) = among(2).unwrap();
+                    prop_assert_eq!((found_before.map(|it| it.offset), near.offset), (before, span.offset));
                     prop_assert!(among(0).is_none() && among(1).is_some() == before.is_none());
                     prop_assert_eq!(
                         (span.offset, span.rec_len, slots.ino_of(span).unwrap()),

@@ -263,7 +263,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn superblocks_decode_to_what_encodes_the_same(bytes in mutated_superblock()) {
+    fn decoded_superblocks_encode_to_the_same_bytes(bytes in mutated_superblock()) {
         if let Ok(sb) = decode(&bytes) {
             prop_assert_eq!(sb.encode().to_vec(), bytes);
             exercise(sb.geometry());
@@ -302,7 +302,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn records_decode_to_what_encodes_the_same(
+    fn decoded_records_encode_to_the_same_bytes(
         sb in prop::sample::select(plain_superblocks()),
         mut record in prop::collection::vec(any::<u8>(), 256),
         (mode, extra, ino) in (any::<u16>(), 0u16..40, 1u32..2000),

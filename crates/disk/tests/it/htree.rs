@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use extern4_disk::dirent::{self, DirEntry, FileType, Layout, StoredHash};
-use extern4_disk::htree::{Hash, HashVersion, Hasher, Node, Root};
+use extern4_disk::htree::{Hash, HashVersion, Hasher, HtreeNode, Root};
 use extern4_disk::inode::{Inode, InodeFlags};
 use extern4_disk::xattr::{self, Attr, NameIndex, Value};
 use extern4_disk::{Place, Structure};
@@ -47,8 +47,12 @@ impl<'a> Tree<'a> {
         ok(Root::decode(&self.blocks[&0], &self.volume.htree_expect(&self.inode), PLACE))
     }
 
-    fn node(&self, logical: u32) -> Node<'_> {
-        ok(Node::decode(&self.blocks[&u64::from(logical)], &self.volume.htree_expect(&self.inode), PLACE))
+    fn node(&self, logical: u32) -> HtreeNode<'_> {
+        ok(HtreeNode::decode(
+            &self.blocks[&u64::from(logical)],
+            &self.volume.htree_expect(&self.inode),
+            PLACE,
+        ))
     }
 
     fn leaf_has(&self, logical: u32, name: &[u8]) -> bool {

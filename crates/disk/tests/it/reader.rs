@@ -14,7 +14,7 @@ use extern4_disk::acl;
 use extern4_disk::blocks::Blocks;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::dirent::{self, Layout, Slots};
-use extern4_disk::extent::{self, Node};
+use extern4_disk::extent::{self, ExtentNode};
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::htree;
@@ -155,7 +155,7 @@ impl Volume {
                 assert_eq!(bytes, original, "{place}");
             }
         }
-        let node = ok(Node::decode(&original, expect, place));
+        let node = ok(ExtentNode::decode(&original, expect, place));
         node.to_owned().encode(bytes);
         assert_eq!(bytes, original, "{place}");
         for extent in node.extents() {
@@ -278,8 +278,10 @@ impl Volume {
         for _ in 0..root.levels {
             let below: Vec<u64> =
                 level.iter().flat_map(|node| node.iter()).map(|(_, block)| block.into()).collect();
-            level =
-                below.iter().map(|block| ok(htree::Node::decode(&blocks[block], &expect, place))).collect();
+            level = below
+                .iter()
+                .map(|block| ok(htree::HtreeNode::decode(&blocks[block], &expect, place)))
+                .collect();
             found.extend(below);
         }
         found
@@ -298,7 +300,7 @@ impl Volume {
             let root = ok(htree::Root::decode(block, &expect, place));
             htree::Root::encode(root.hash_version, root.levels, &root.node.to_owned(), &mut again);
         } else {
-            ok(htree::Node::decode(block, &expect, place)).to_owned().encode(&mut again);
+            ok(htree::HtreeNode::decode(block, &expect, place)).to_owned().encode(&mut again);
         }
         assert_eq!(again, block, "{place}");
     }

@@ -1,6 +1,6 @@
 //! Tests of the orphan file, the multiple mount protection block and the external journal.
 
-use extern4_disk::mmp::{Mmp, MmpState, Node};
+use extern4_disk::mmp::{Mmp, MmpNode, MmpState};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::{JournalLocation, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -98,7 +98,7 @@ fn mmp_block_is_taken_and_released() {
     let bytes = image.read_block(sb.mmp_block().unwrap(), &sb);
     let found = Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp)).unwrap();
     let (host, device) = ("h".repeat(100), "d".repeat(31));
-    let node = Node { host: host.as_bytes(), device: device.as_bytes() };
+    let node = MmpNode { host: host.as_bytes(), device: device.as_bytes() };
     let number = |mmp: &Mmp| match mmp.state() {
         MmpState::Live(number) => number,
         state => panic!("{state:?}"),

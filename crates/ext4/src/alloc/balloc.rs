@@ -10,7 +10,7 @@ use extern4_disk::group::GroupFlags;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::alloc::block_allocator::{BlockAllocator, Counts, Group, Unstored, Which, bad_bitmap};
+use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, Group, Unstored, bad_bitmap};
 use crate::alloc::free_map::flip;
 use crate::alloc::preallocation::Growth;
 use crate::error::Result;
@@ -53,11 +53,11 @@ impl<'g> Search<'g> {
 impl BlockAllocator {
     /// Returns the block of a group's bitmap, if the bitmap is part of the running transaction
     /// already, and so has been verified.
-    pub(super) fn changed_bitmap(group: &Group, which: Which) -> Option<u64> {
+    pub(super) fn changed_bitmap(group: &Group, which: BitmapKind) -> Option<u64> {
         let unstored = group.unstored.as_ref()?;
         let pin = match which {
-            Which::Blocks => &unstored.blocks,
-            Which::Inodes => &unstored.inodes,
+            BitmapKind::Blocks => &unstored.blocks,
+            BitmapKind::Inodes => &unstored.inodes,
         };
         pin.as_ref().map(Pin::number)
     }
@@ -104,7 +104,7 @@ impl BlockAllocator {
                 return Err(Errno::ENOSPC.into());
             }
         }
-        Err(bad_bitmap(Which::Blocks, goal_group))
+        Err(bad_bitmap(BitmapKind::Blocks, goal_group))
     }
 
     /// Takes blocks out of the file's window, if it has `want` blocks and begins at the goal.
@@ -147,7 +147,7 @@ impl BlockAllocator {
         }
         let mut buffer = self.block_bitmap(handle, number, group)?;
         let len = handle.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
-        let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
+        let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
         let run = group.free.best_run(&bitmap, goal, search.blocks());
         let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= search.least)
         else {
@@ -172,16 +172,16 @@ impl BlockAllocator {
         bits: Range<u32>,
     ) -> Result<Range<u64>> {
         let start = handle.fs.superblock().geometry().group_start(number);
-        let start = start.ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
+        let start = start.ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
         let blocks = start + u64::from(bits.start)..start + u64::from(bits.end);
         handle.writer.zones.check(&blocks)?;
         let taken = bits.end - bits.start;
         handle.reserved.take(u64::from(taken))?;
         group.free.go_on_at(bits.end);
         let free = group.descriptor.free_clusters().checked_sub(taken);
-        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(Which::Blocks, number))?);
+        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?);
         self.add(Counts { blocks: u64::from(taken).wrapping_neg(), inodes: 0, freed: 0 });
-        self.set_bits(handle, number, group, Which::Blocks, buffer, (bits, true))?;
+        self.set_bits(handle, number, group, BitmapKind::Blocks, buffer, (bits, true))?;
         Ok(blocks)
     }
 
@@ -202,7 +202,7 @@ impl BlockAllocator {
             let mut buffer = self.block_bitmap(handle, number, group)?;
             let free = group.descriptor.free_clusters() + (bits.end - bits.start);
             group.descriptor.set_free_clusters(free);
-            self.set_bits(handle, number, group, Which::Blocks, &mut buffer, (bits.clone(), false))?;
+            self.set_bits(handle, number, group, BitmapKind::Blocks, &mut buffer, (bits.clone(), false))?;
             group.free.hold(bits);
         }
         let freed = blocks.end - blocks.start;
@@ -219,12 +219,12 @@ impl BlockAllocator {
             return handle.fs.read_block_bitmap(number, &group.descriptor);
         }
         let bytes = bitmap::initial_block_bitmap(number, &group.descriptor, sb.geometry())
-            .ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
+            .ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
         let mut buffer = handle.fresh(block)?;
         handle.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
         handle.fs.note_verified(&buffer, crate::volume::buffer::Verified::BlockBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::BLOCK_UNINIT);
-        self.note_changed(handle, number, group, Which::Blocks, &buffer)?;
+        self.note_changed(handle, number, group, BitmapKind::Blocks, &buffer)?;
         Ok(buffer)
     }
 
@@ -235,7 +235,7 @@ impl BlockAllocator {
         handle: &Handle<'_>,
         number: u32,
         group: &mut Group,
-        which: Which,
+        which: BitmapKind,
         buffer: &mut Buffer,
         (bits, value): (Range<u32>, bool),
     ) -> Result<()> {
@@ -252,7 +252,7 @@ impl BlockAllocator {
         handle: &Handle<'_>,
         number: u32,
         group: &mut Group,
-        which: Which,
+        which: BitmapKind,
         bitmap: &Buffer,
     ) -> Result<()> {
         if group.unstored.is_none() {
@@ -268,8 +268,8 @@ impl BlockAllocator {
         }
         if let Some(unstored) = &mut group.unstored {
             let pin = match which {
-                Which::Blocks => &mut unstored.blocks,
-                Which::Inodes => &mut unstored.inodes,
+                BitmapKind::Blocks => &mut unstored.blocks,
+                BitmapKind::Inodes => &mut unstored.inodes,
             };
             pin.get_or_insert_with(|| bitmap.pin());
         }

@@ -47,16 +47,16 @@ pub(crate) struct BlockAllocator {
     /// Free blocks that may be taken and that no operation has reserved. On a line of its own,
     /// since each operation writes it.
     unreserved: Padded<AtomicU64>,
-    kept: Kept,
+    block_reserve: BlockReserve,
     /// Blocks that have been freed since the volume was opened and are free for good. Written once
     /// a commit.
     settled: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks:
     /// innermost.
     pub(super) unstored: Mutex<Vec<u32>>,
-    lanes: PerThread<Cell<GroupHint>>,
+    hints: PerThread<Cell<GroupHint>>,
     /// The offset for the next thread that meets another.
-    next_lane: AtomicU32,
+    next_offset: AtomicU32,
 }
 
 /// The group in which a thread makes files.
@@ -74,7 +74,7 @@ type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
 
 /// Free blocks that not every change may take.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct BlockReserve {
     /// For changes that must not fail on a full volume, such as splitting an unwritten extent that
     /// is written to.
     pub(crate) for_metadata: u64,
@@ -82,14 +82,14 @@ pub(crate) struct Kept {
     pub(crate) in_all: u64,
 }
 
-impl Kept {
+impl BlockReserve {
     /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if it may
     /// not take them.
     fn rest(self, free: u64, blocks: u64, reserve: ReserveUse) -> Option<u64> {
         free.checked_sub(blocks).filter(|&rest| rest >= self.to_leave(reserve))
     }
 
-    /// How many blocks a change must leave free.
+    /// Returns how many blocks a change must leave free.
     fn to_leave(self, reserve: ReserveUse) -> u64 {
         match reserve {
             ReserveUse::None => self.in_all,
@@ -171,21 +171,21 @@ pub(super) struct Unstored {
 
 /// The two bitmaps of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum BitmapKind {
     Blocks,
     Inodes,
 }
 
 /// Free blocks set aside for an operation. Dropping it gives back those that the operation has not
 /// taken.
-pub(crate) struct Reserved<'s> {
-    space: &'s BlockAllocator,
+pub(crate) struct BlockReservation<'s> {
+    allocator: &'s BlockAllocator,
     pub(super) left: Cell<u64>,
 }
 
 impl BlockAllocator {
     /// Returns the allocator of `volume`, counted from its groups.
-    pub(crate) fn count(volume: &Volume, kept: Kept) -> Result<Self> {
+    pub(crate) fn count(volume: &Volume, block_reserve: BlockReserve) -> Result<Self> {
         let geometry = volume.superblock().geometry();
         let (mut blocks, mut inodes) = (0, 0);
         for group in 0..geometry.group_count() {
@@ -195,31 +195,31 @@ impl BlockAllocator {
             blocks += u64::from(descriptor.free_clusters());
             inodes += u64::from(descriptor.free_inodes());
         }
-        let space = Self {
+        let allocator = Self {
             groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
             counts: ThreadCounter::new(),
             unreserved: Padded(AtomicU64::new(blocks)),
-            kept,
+            block_reserve,
             settled: AtomicU64::new(0),
             unstored: Mutex::default(),
-            lanes: PerThread::new(),
-            next_lane: AtomicU32::new(1),
+            hints: PerThread::new(),
+            next_offset: AtomicU32::new(1),
         };
-        space.add(Counts { blocks, inodes, freed: 0 });
-        Ok(space)
+        allocator.add(Counts { blocks, inodes, freed: 0 });
+        Ok(allocator)
     }
 
     /// Sets free blocks aside; `ENOSPC` if there are too few of those that the change may use.
-    pub(crate) fn reserve(&self, Demand { blocks, reserve }: Demand) -> Result<Reserved<'_>> {
+    pub(crate) fn reserve(&self, Demand { blocks, reserve }: Demand) -> Result<BlockReservation<'_>> {
         let blocks = u64::from(blocks);
         // Relaxed, here and where blocks are given back: the number orders no other memory.
-        let take = |unreserved| self.kept.rest(unreserved, blocks, reserve);
+        let take = |unreserved| self.block_reserve.rest(unreserved, blocks, reserve);
         if blocks > 0 && self.unreserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return Err(Errno::ENOSPC.into());
         }
-        Ok(Reserved { space: self, left: Cell::new(blocks) })
+        Ok(BlockReservation { allocator: self, left: Cell::new(blocks) })
     }
 
     /// Whether there would be `blocks` free blocks if all freed blocks were free for good.
@@ -229,18 +229,18 @@ impl BlockAllocator {
         let settled = self.settled.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(settled);
         let unreserved = self.unreserved.load(Ordering::Relaxed);
-        self.kept.rest(unreserved.saturating_add(pending), u64::from(blocks), reserve).is_some()
+        self.block_reserve.rest(unreserved.saturating_add(pending), u64::from(blocks), reserve).is_some()
     }
 
     /// Returns the number of free blocks. It includes blocks that operations under way have set
     /// aside, and those that become free with the transaction.
     pub(crate) fn free_blocks(&self) -> u64 {
-        at_least_none(self.counted().blocks)
+        non_negative(self.counted().blocks)
     }
 
     /// Free inodes.
     pub(crate) fn free_inodes(&self) -> u64 {
-        at_least_none(self.counted().inodes)
+        non_negative(self.counted().inodes)
     }
 
     pub(super) fn add(&self, counts: Counts) {
@@ -277,19 +277,19 @@ impl BlockAllocator {
     /// It moves at its first, second, fourth, eighth meeting and so on, so that threads settle even
     /// where they outnumber the groups.
     pub(crate) fn lock_near(&self, volume: &Volume, home: u32) -> Result<(u32, LatchGuard<'_, Group>)> {
-        let mut lane = self.lanes.with(Cell::get).unwrap_or_default();
-        let near = beside(volume, home, lane.offset);
+        let mut hint = self.hints.with(Cell::get).unwrap_or_default();
+        let near = neighbour_group(volume, home, hint.offset);
         if let Ok(locked) = self.group(volume, near)?.try_lock() {
             return Ok((near, locked));
         }
-        lane.met = lane.met.wrapping_add(1);
-        if lane.met.is_power_of_two() {
+        hint.met = hint.met.wrapping_add(1);
+        if hint.met.is_power_of_two() {
             // Relaxed: nothing follows from it, but that two threads that meet do not go to the
             // same place.
-            lane.offset = self.next_lane.fetch_add(1, Ordering::Relaxed);
+            hint.offset = self.next_offset.fetch_add(1, Ordering::Relaxed);
         }
-        self.lanes.with(|own| own.set(lane));
-        let near = beside(volume, home, lane.offset);
+        self.hints.with(|own| own.set(hint));
+        let near = neighbour_group(volume, home, hint.offset);
         Ok((near, self.lock(volume, near)?))
     }
 
@@ -319,16 +319,17 @@ impl BlockAllocator {
     }
 }
 
-/// Returns the group that stands `lane` groups behind `home` in its flexible group, counted round.
-fn beside(volume: &Volume, home: u32, lane: u32) -> u32 {
+/// Returns the group that stands `offset` groups behind `home` in its flexible group, counted
+/// round.
+fn neighbour_group(volume: &Volume, home: u32, offset: u32) -> u32 {
     let geometry = volume.superblock().geometry();
     let per_flex = geometry.groups_per_flex();
     let first = home - home % per_flex;
     let groups = per_flex.min(geometry.group_count() - first);
-    first + (home - first + lane % groups) % groups
+    first + (home - first + offset % groups) % groups
 }
 
-impl Reserved<'_> {
+impl BlockReservation<'_> {
     /// Takes some of the blocks set aside. A caller that has set too few aside may find the volume
     /// full half way. Free blocks beyond those are taken while there are some.
     pub(crate) fn take(&self, blocks: u64) -> Result<()> {
@@ -337,17 +338,17 @@ impl Reserved<'_> {
             None => {
                 debug_assert!(false, "{blocks} blocks are taken, and {} were set aside", self.left.get());
                 let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-                self.space.reserve(Demand::new(blocks, ReserveUse::All))?.left.set(0);
+                self.allocator.reserve(Demand::new(blocks, ReserveUse::All))?.left.set(0);
             }
         }
         Ok(())
     }
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for BlockReservation<'_> {
     fn drop(&mut self) {
         if self.left.get() > 0 {
-            self.space.unreserved.fetch_add(self.left.get(), Ordering::Relaxed);
+            self.allocator.unreserved.fetch_add(self.left.get(), Ordering::Relaxed);
         }
     }
 }
@@ -460,22 +461,22 @@ impl Volume {
             Some(&*read)
         };
         let bitmap = bytes.and_then(|bytes| Bitmap::new(bytes, end));
-        let bitmap = bitmap.ok_or_else(|| bad_bitmap(Which::Blocks, number))?;
+        let bitmap = bitmap.ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
         Ok(group.free.run_at(&bitmap, from, want))
     }
 }
 
 /// Returns a sum of the threads' counts, or 0 if it is negative, as a sum that missed some of them
 /// may be.
-fn at_least_none(sum: u64) -> u64 {
+fn non_negative(sum: u64) -> u64 {
     u64::try_from(sum.cast_signed()).unwrap_or(0)
 }
 
-pub(crate) fn bad_bitmap(which: Which, group: u32) -> crate::Error {
+pub(crate) fn bad_bitmap(which: BitmapKind, group: u32) -> crate::Error {
     let structure = match which {
-        Which::Blocks => Structure::BlockBitmap,
-        Which::Inodes => Structure::InodeBitmap,
+        BitmapKind::Blocks => Structure::BlockBitmap,
+        BitmapKind::Inodes => Structure::InodeBitmap,
     };
-    let what = "the bitmap and what it is used for do not agree";
+    let what = "the bitmap disagrees with the use of the group";
     Place::new(structure).group(group).corrupt(CorruptKind::Mismatch { what }).into()
 }

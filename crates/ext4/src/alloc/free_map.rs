@@ -18,7 +18,7 @@ use crate::volume::group::to_usize;
 
 /// The knowledge about a group's blocks besides its bitmap.
 pub(crate) struct FreeMap {
-    held: Held,
+    held: HeldBlocks,
     /// Runs of held blocks: the windows of files, by the numbers of their inodes. None is empty.
     windows: BTreeMap<u32, Range<u32>>,
     /// No run that can be taken is longer.
@@ -31,12 +31,12 @@ pub(crate) struct FreeMap {
 
 /// Bits that are clear in the bitmap and must not be taken. Takes memory only while there are any.
 #[derive(Default)]
-struct Held {
+struct HeldBlocks {
     bytes: Vec<u8>,
     count: u32,
 }
 
-impl Held {
+impl HeldBlocks {
     fn add(&mut self, bits: Range<u32>) {
         let need = to_usize(bits.end.div_ceil(8));
         if self.bytes.len() < need {
@@ -50,7 +50,7 @@ impl Held {
     fn remove(&mut self, bits: Range<u32>) {
         self.count = self.count.saturating_sub(bits.end - bits.start);
         let were_held = flip(&mut self.bytes, bits, false);
-        debug_assert!(were_held, "blocks are let go that nobody held");
+        debug_assert!(were_held, "blocks are released that were not held");
         if self.count == 0 {
             self.bytes = Vec::new();
         }
@@ -66,7 +66,7 @@ impl Held {
 
 impl Default for FreeMap {
     fn default() -> Self {
-        Self { held: Held::default(), windows: BTreeMap::new(), longest: u32::MAX, hand: 0, full: 0 }
+        Self { held: HeldBlocks::default(), windows: BTreeMap::new(), longest: u32::MAX, hand: 0, full: 0 }
     }
 }
 
@@ -91,7 +91,8 @@ impl FreeMap {
         self.windows.insert(ino, bits);
     }
 
-    /// The first `want` blocks of a file's window, if it begins at `goal` and has that many.
+    /// Returns the first `want` blocks of a file's window, if it begins at `goal` and has that
+    /// many.
     pub(crate) fn in_window(&self, ino: u32, goal: u32, want: u32) -> Option<Range<u32>> {
         let window = self.windows.get(&ino)?;
         let fits = window.start == goal && window.end - window.start >= want;
@@ -211,7 +212,7 @@ mod tests {
         /// Returns a copy that has forgotten which blocks are known to be taken, so that it looks
         /// at the bitmaps alone.
         fn forgetful(&self) -> Self {
-            let held = Held { bytes: self.held.bytes.clone(), count: self.held.count };
+            let held = HeldBlocks { bytes: self.held.bytes.clone(), count: self.held.count };
             Self { held, windows: self.windows.clone(), longest: self.longest, hand: self.hand, full: 0 }
         }
     }
@@ -220,7 +221,7 @@ mod tests {
         /// The blocks that a search passes over, because they are known to be taken, hold no better
         /// run.
         #[test]
-        fn searches_that_begin_behind_what_is_taken_find_the_same(
+        fn searches_behind_taken_blocks_agree_with_full_searches(
             steps in prop::collection::vec((0..5_u8, 0..BITS, 1..12_u32), 1..120),
         ) {
             let (mut map, mut bytes) = (FreeMap::default(), vec![0; BITS as usize / 8]);

@@ -13,7 +13,7 @@ use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::alloc::block_allocator::{BlockAllocator, Group, Which, bad_bitmap};
+use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Group, bad_bitmap};
 use crate::alloc::free_map::flip;
 use crate::error::Result;
 use crate::fs::Ext4;
@@ -110,19 +110,26 @@ impl BlockAllocator {
         let reserved = sb.reserved_inodes(number);
         let first = group.first_free_inode.max(reserved);
         let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
-        let taken = match Self::changed_bitmap(group, Which::Inodes) {
+        let taken = match Self::changed_bitmap(group, BitmapKind::Inodes) {
             // Cheaper than getting a buffer of it.
             Some(block) => handle.edit_at(block, |bytes, _| {
                 free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
             })?,
             None => {
                 let mut buffer = self.inode_bitmap(handle, number, group)?;
-                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
-                self.set_bits(handle, number, group, Which::Inodes, &mut buffer, (index..index + 1, true))?;
+                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?;
+                self.set_bits(
+                    handle,
+                    number,
+                    group,
+                    BitmapKind::Inodes,
+                    &mut buffer,
+                    (index..index + 1, true),
+                )?;
                 Some(index)
             }
         };
-        let index = taken.ok_or_else(|| bad_bitmap(Which::Inodes, number))?;
+        let index = taken.ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?;
         group.first_free_inode = index + 1;
         group.descriptor.set_free_inodes(free);
         if is_dir {
@@ -134,23 +141,23 @@ impl BlockAllocator {
         }
         self.count_inode_taken();
         let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
-        Ok(Some((ino.ok_or_else(|| bad_bitmap(Which::Inodes, number))?, group.next_generation())))
+        Ok(Some((ino.ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?, group.next_generation())))
     }
 
     /// Gives inode `ino` back.
     pub(crate) fn free_inode(&self, handle: &Handle<'_>, ino: u32, is_dir: bool) -> Result<()> {
         let geometry = handle.fs.superblock().geometry();
-        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(Which::Inodes, 0))?;
+        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, 0))?;
         let group = &mut *self.lock(handle.fs, slot.group)?;
         let bit = slot.index..slot.index + 1;
-        match Self::changed_bitmap(group, Which::Inodes) {
+        match Self::changed_bitmap(group, BitmapKind::Inodes) {
             Some(block) => match handle.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
                 true => {}
-                false => return Err(bad_bitmap(Which::Inodes, slot.group)),
+                false => return Err(bad_bitmap(BitmapKind::Inodes, slot.group)),
             },
             None => {
                 let mut buffer = self.inode_bitmap(handle, slot.group, group)?;
-                self.set_bits(handle, slot.group, group, Which::Inodes, &mut buffer, (bit, false))?;
+                self.set_bits(handle, slot.group, group, BitmapKind::Inodes, &mut buffer, (bit, false))?;
             }
         }
         group.first_free_inode = group.first_free_inode.min(slot.index);
@@ -176,7 +183,7 @@ impl BlockAllocator {
         handle.fs.note_verified(&buffer, Verified::InodeBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
         group.descriptor.set_unused_inodes(per_group);
-        self.note_changed(handle, number, group, Which::Inodes, &buffer)?;
+        self.note_changed(handle, number, group, BitmapKind::Inodes, &buffer)?;
         Ok(buffer)
     }
 
@@ -200,7 +207,8 @@ mod tests {
 
     /// Returns the group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {
-        let taken = fs.changing(8, 0, |handle| handle.writer.space.allocate_inode(handle, ROOT_INO, false));
+        let taken =
+            fs.with_handle(8, 0, |handle| handle.writer.allocator.allocate_inode(handle, ROOT_INO, false));
         fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
     }
 
@@ -215,7 +223,7 @@ mod tests {
             FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
         let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
-        let mine = fs.writer().unwrap().space.lock(&fs, 0).unwrap();
+        let mine = fs.writer().unwrap().allocator.lock(&fs, 0).unwrap();
         // Each thread goes to a group of its own, whatever numbers the threads have.
         let all = std::sync::Barrier::new(3);
         let work = || {
@@ -229,7 +237,7 @@ mod tests {
         let mut apart = groups;
         apart.sort_unstable();
         assert_eq!(apart, [1, 2, 3], "{groups:?}");
-        assert_eq!(group_of_new_file(&fs), 0, "who has met nobody stays");
+        assert_eq!(group_of_new_file(&fs), 0, "a thread that has met no other stays");
         fs.close().unwrap();
     }
 }

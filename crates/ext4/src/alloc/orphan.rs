@@ -53,13 +53,13 @@ impl Orphans {
             return Ok(());
         }
         info.set_orphan(false);
-        let Some(between) = self.remove(info.ino()) else { return Ok(()) };
+        let Some(neighbours) = self.remove(info.ino()) else { return Ok(()) };
         info.fields_mut().set_dtime(0);
         // The orphan that led to this one leads to the next now.
-        if between.newer == 0 {
+        if neighbours.newer == 0 {
             Ok(())
         } else {
-            handle.writer.orphans.renew_next_orphan(handle, between.newer)
+            handle.writer.orphans.renew_next_orphan(handle, neighbours.newer)
         }
     }
 
@@ -133,7 +133,7 @@ pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
     left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
     if !left.faults.is_empty() {
         // Without this, perhaps no later change would store where the list begins.
-        fs.changing(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
+        fs.with_handle(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
     }
     let mut kept = Vec::new();
     for ino in left.all() {
@@ -183,7 +183,7 @@ fn free_orphan(fs: &Ext4, ino: u32) -> Result<bool> {
         let keep = info.size().div_ceil(u64::from(fs.superblock().block_size()));
         free_contents(fs, &mut info, keep, false)?;
     }
-    fs.changing(NAME_CREDITS, 0, |handle| {
+    fs.with_handle(NAME_CREDITS, 0, |handle| {
         handle.writer.orphans.orphan_remove(handle, &mut info)?;
         handle.store(&info)
     })?;
@@ -194,7 +194,7 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
     let file = fs.load_inode(ino)?;
     let seed = file.fields().checksum_seed(fs.superblock().checksum_seed());
     let blocks = file.len_blocks(fs)?;
-    fs.changing(blocks + 1, 0, |handle| {
+    fs.with_handle(blocks + 1, 0, |handle| {
         for logical in 0..blocks {
             let Some(mapped) = file.map(fs, logical)?.mapped() else { continue };
             let place = Place::new(Structure::Orphan).ino(ino).block(mapped.start);

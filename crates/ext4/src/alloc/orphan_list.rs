@@ -30,52 +30,52 @@ use crate::inode::info::InodeInfo;
 /// The present list of orphans: the superblock leads to the newest, and each to the one before it.
 /// The superblock gets the newest when a transaction closes (`writer`).
 #[derive(Default)]
-pub(crate) struct Orphans(Mutex<List>);
+pub(crate) struct Orphans(Mutex<OrphanList>);
 
-/// The places of inodes by number, 0 for none. Every operation takes a few steps, since every
+/// The neighbours of inodes by number, 0 for none. Every operation takes a few steps, since every
 /// unlink needs the lock.
 #[derive(Default)]
-struct List {
+struct OrphanList {
     newest: u32,
-    places: HashMap<u32, Between, BuildHasherDefault<Spread>>,
+    neighbours: HashMap<u32, Neighbours, BuildHasherDefault<InodeHasher>>,
 }
 
 /// The neighbours of an orphan on the list.
-pub(super) struct Between {
+pub(super) struct Neighbours {
     pub(super) newer: u32,
     older: u32,
 }
 
-impl List {
+impl OrphanList {
     /// Puts an inode on the list as the newest, if it is not there.
     fn add(&mut self, ino: u32) {
-        let Entry::Vacant(place) = self.places.entry(ino) else { return };
-        place.insert(Between { newer: 0, older: self.newest });
+        let Entry::Vacant(place) = self.neighbours.entry(ino) else { return };
+        place.insert(Neighbours { newer: 0, older: self.newest });
         let before = std::mem::replace(&mut self.newest, ino);
-        if let Some(before) = self.places.get_mut(&before) {
+        if let Some(before) = self.neighbours.get_mut(&before) {
             before.newer = ino;
         }
     }
 
     /// Takes an inode off the list; `None` if it is not there.
-    fn remove(&mut self, ino: u32) -> Option<Between> {
-        let between = self.places.remove(&ino)?;
-        match self.places.get_mut(&between.newer) {
-            Some(newer) => newer.older = between.older,
-            None => self.newest = between.older,
+    fn remove(&mut self, ino: u32) -> Option<Neighbours> {
+        let neighbours = self.neighbours.remove(&ino)?;
+        match self.neighbours.get_mut(&neighbours.newer) {
+            Some(newer) => newer.older = neighbours.older,
+            None => self.newest = neighbours.older,
         }
-        if let Some(older) = self.places.get_mut(&between.older) {
-            older.newer = between.newer;
+        if let Some(older) = self.neighbours.get_mut(&neighbours.older) {
+            older.newer = neighbours.newer;
         }
-        Some(between)
+        Some(neighbours)
     }
 }
 
 /// Spreads numbers over a table. No attacker gains by choosing orphans whose numbers fall together.
 #[derive(Default)]
-struct Spread(u64);
+struct InodeHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for InodeHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
     }
@@ -106,7 +106,7 @@ impl Orphans {
 
     /// Returns the same number for an inode that may be on the list.
     pub(super) fn next_of_listed(&self, ino: u32) -> Option<u32> {
-        self.list().places.get(&ino).map(|between| between.older)
+        self.list().neighbours.get(&ino).map(|neighbours| neighbours.older)
     }
 
     /// Returns the orphan that the superblock leads to; 0 if there is none.
@@ -114,7 +114,7 @@ impl Orphans {
         self.list().newest
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, OrphanList> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Orphans {
     }
 
     /// Takes an inode off the list, if it is there.
-    pub(super) fn remove(&self, ino: u32) -> Option<Between> {
+    pub(super) fn remove(&self, ino: u32) -> Option<Neighbours> {
         self.list().remove(ino)
     }
 }

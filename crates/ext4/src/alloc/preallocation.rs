@@ -42,7 +42,7 @@ const PART_OF_GROUP: u32 = 4;
 pub(crate) struct Window(AtomicU32);
 
 impl Window {
-    /// The group to look in.
+    /// Returns the group to look in.
     fn group(&self) -> Option<u32> {
         // Relaxed: it only says where to look. See the module.
         self.0.load(Relaxed).checked_sub(1)

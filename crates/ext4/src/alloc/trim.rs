@@ -52,7 +52,7 @@ fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks
     let block_size = u64::from(fs.superblock().block_size());
     let (mut at, mut told_to, mut trimmed) = (blocks.start, None, 0);
     loop {
-        let group = writer.space.lock(fs, number)?;
+        let group = writer.allocator.lock(fs, number)?;
         if group.descriptor.free_clusters() < min_blocks {
             return Ok(trimmed);
         }

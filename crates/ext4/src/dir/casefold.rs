@@ -15,7 +15,7 @@
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
-/// The folded form of `name`; `None` if it is not UTF-8.
+/// Returns the folded form of `name`; `None` if it is not UTF-8.
 pub(crate) fn fold(name: &[u8]) -> Option<Vec<u8>> {
     let name = std::str::from_utf8(name).ok()?;
     if name.is_ascii() {
@@ -49,7 +49,7 @@ impl<'a> FoldedName<'a> {
         Self { name, folded: fold(name) }
     }
 
-    /// The bytes that the name is hashed by.
+    /// Returns the bytes that the name is hashed by.
     pub(crate) fn hashed(&self) -> &[u8] {
         self.folded.as_deref().unwrap_or(self.name)
     }

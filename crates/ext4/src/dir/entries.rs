@@ -31,13 +31,13 @@ pub(crate) struct Gap {
 }
 
 impl Gap {
-    /// Where the record begins.
+    /// Returns where the record begins.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 }
 
-/// The first gap of at least `need` bytes from the record at `offset` on.
+/// Returns the first gap of at least `need` bytes from the record at `offset` on.
 pub(crate) fn find_gap(slots: &Slots<'_>, offset: usize, need: usize) -> Result<Option<Gap>, Corrupt> {
     let room = slots.find_room(offset, need)?;
     Ok(room.map(|(span, used)| Gap { offset: span.offset, rec_len: span.rec_len, used }))
@@ -52,18 +52,18 @@ pub(crate) fn fill_gap(bytes: &mut [u8], gap: Gap, entry: &DirEntry<'_>, layout:
     }
 }
 
-/// The first entry that `is` the one looked for, and where its record stands.
+/// Returns the first entry that `is` the one looked for, and where its record stands.
 pub(crate) fn find<'a>(
     slots: Slots<'a>,
     is: impl Fn(&DirEntry<'a>) -> bool,
-) -> Result<Option<(Located, DirEntry<'a>)>, Corrupt> {
+) -> Result<Option<(RecordPosition, DirEntry<'a>)>, Corrupt> {
     let (mut before, mut slack) = (None, 0);
     let layout = *slots.layout();
     for slot in slots {
         let slot = slot?;
         let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
         if let Some(entry) = slot.entry.filter(&is) {
-            return Ok(Some((Located { before, slack, start, rec_len }, entry)));
+            return Ok(Some((RecordPosition { before, slack, start, rec_len }, entry)));
         }
         before = Some((start, rec_len));
         slack = rec_len - slot.entry.map_or(0, |entry| layout.rec_len(entry.name));
@@ -71,36 +71,36 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
-/// Where the record of the entry `name` stands, found byte by byte, and the inode of the entry. The
-/// search does not check the records before it.
-pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
+/// Returns where the record of the entry `name` stands, found byte by byte, and the inode of the
+/// entry. The search does not check the records before it.
+pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
     slots.find_name(name)?.map(|(before, span)| locate(slots, before, span)).transpose()
 }
 
 /// Finds the entry `name` as `find_name` does, among the first `most` records behind the one at
 /// `at`.
-pub(crate) fn find_name_beside(
+pub(crate) fn find_name_near(
     slots: &Slots<'_>,
     name: &[u8],
     at: usize,
     most: usize,
-) -> Result<Option<(Located, u32)>, Corrupt> {
+) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
     let found = slots.find_name_among(name, at, most + 1)?;
-    // Of the one at `at` it is not known what is before it.
+    // The record before the one at `at` is not known.
     let found = found.filter(|(before, _)| before.is_some());
     found.map(|(before, span)| locate(slots, before, span)).transpose()
 }
 
-/// Where a record stands, and the inode of its entry.
-fn locate(slots: &Slots<'_>, before: Option<Span>, span: Span) -> Result<(Located, u32), Corrupt> {
+/// Returns where a record stands, and the inode of its entry.
+fn locate(slots: &Slots<'_>, before: Option<Span>, span: Span) -> Result<(RecordPosition, u32), Corrupt> {
     let slack = before.map_or(0, |before| slots.slack_of(before));
     let before = before.map(|before| (before.offset, before.rec_len));
-    Ok((Located { before, slack, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?))
+    Ok((RecordPosition { before, slack, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?))
 }
 
 /// Where a record of a chain stands, and the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct RecordPosition {
     before: Option<(usize, usize)>,
     /// How many bytes of the one before it are not in use.
     slack: usize,
@@ -108,31 +108,31 @@ pub(crate) struct Located {
     rec_len: usize,
 }
 
-impl Located {
-    /// Where the record begins.
+impl RecordPosition {
+    /// Returns where the record begins.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
 
-    /// How many bytes it is from there to the next record.
+    /// Returns the distance to the next record, in bytes.
     pub(crate) fn rec_len(&self) -> usize {
         self.rec_len
     }
 
-    /// How many bytes can be had there when it has been taken out.
+    /// Returns how many bytes are free there once the record has been taken out.
     pub(crate) fn room(&self) -> usize {
         self.slack + self.rec_len
     }
 
-    /// Where the record begins that has its bytes when it has been taken out.
+    /// Returns where the record begins that takes over its bytes once it has been taken out.
     pub(crate) fn left(&self) -> usize {
         self.before.map_or(self.start, |(before, _)| before)
     }
 }
 
 /// Takes a record out of the chain that it was found in; the one before it takes over its bytes.
-pub(crate) fn remove(bytes: &mut [u8], record: Located) {
-    let Located { before, start, rec_len, .. } = record;
+pub(crate) fn remove(bytes: &mut [u8], record: RecordPosition) {
+    let RecordPosition { before, start, rec_len, .. } = record;
     clear(bytes, record);
     match before {
         Some((before, len)) => set_rec_len(bytes, before, len + rec_len),
@@ -141,20 +141,20 @@ pub(crate) fn remove(bytes: &mut [u8], record: Located) {
 }
 
 /// Gives the entry of a record another name, for which the record is long enough.
-pub(crate) fn rename(bytes: &mut [u8], record: Located, entry: &DirEntry<'_>, layout: &Layout) {
+pub(crate) fn rename(bytes: &mut [u8], record: RecordPosition, entry: &DirEntry<'_>, layout: &Layout) {
     clear(bytes, record);
     entry.encode(&mut bytes[record.start..record.start + record.rec_len], layout);
 }
 
 /// Clears the entry of a record, and no more: the gap behind it may be most of the block. The
 /// fields that entries have behind their names fit into 8 bytes.
-fn clear(bytes: &mut [u8], Located { start, rec_len, .. }: Located) {
+fn clear(bytes: &mut [u8], RecordPosition { start, rec_len, .. }: RecordPosition) {
     let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
     bytes[start..start + len.min(rec_len)].fill(0);
 }
 
 /// Makes the entry of a record stand for another inode.
-pub(crate) fn replace(bytes: &mut [u8], record: Located, ino: u32, kind: FileType, layout: &Layout) {
+pub(crate) fn replace(bytes: &mut [u8], record: RecordPosition, ino: u32, kind: FileType, layout: &Layout) {
     let at = record.start;
     bytes[at..at + REC_LEN_OFFSET].copy_from_slice(&ino.to_le_bytes());
     if layout.filetype {
@@ -194,8 +194,8 @@ pub(crate) fn free_record(record: &mut [u8]) {
     }
 }
 
-/// Sets how far it is from the record at `offset` to the next. 64 KiB do not fit into the field,
-/// and have a number of their own.
+/// Sets the distance from the record at `offset` to the next. 64 KiB do not fit into the field and
+/// have a special value.
 pub(crate) fn set_rec_len(bytes: &mut [u8], offset: usize, rec_len: usize) {
     let raw = u16::try_from(rec_len).unwrap_or(u16::MAX).to_le_bytes();
     bytes[offset + REC_LEN_OFFSET..offset + REC_LEN_OFFSET + 2].copy_from_slice(&raw);

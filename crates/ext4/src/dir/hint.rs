@@ -17,10 +17,10 @@
 use extern4_disk::Corrupt;
 use extern4_disk::dirent::Slots;
 
-use crate::dir::entries::{self, Gap, Located};
+use crate::dir::entries::{self, Gap, RecordPosition};
 
 /// Records after a place that a search looks at.
-const BESIDE: usize = 4;
+const NEIGHBOURS: usize = 4;
 
 /// Bytes that records need: those of names of up to 20 bytes. For longer ones the search begins
 /// where there may be room for these.
@@ -43,30 +43,31 @@ impl Offset {
 
 /// A hint of where names last changed in one block of a directory; the module describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Near {
+pub(crate) struct DirHint {
     /// The block of the volume; 0, which is in no directory, if nothing is known.
     block: u64,
-    /// Which of the directory's blocks that is: one of the first, because this is copied often.
+    /// The number of that block in the directory. Hints are copied often, so it has 16 bits, and
+    /// only the first blocks of a directory can have one.
     logical: u16,
-    /// Where the record is in whose gap the last name was put.
+    /// The record whose gap took the last name.
     added: Offset,
-    /// Where the record is that was before the one that was removed last.
+    /// The record before the one that was removed last.
     removed: Offset,
     rooms: [Offset; NEEDS.len()],
 }
 
-impl Near {
-    /// The block that something is known of, in the directory and on the volume.
+impl DirHint {
+    /// Returns the block that the hint is of, by its number in the directory and on the volume.
     pub(crate) fn block(&self) -> Option<(u32, u64)> {
         (self.block != 0).then_some((self.logical.into(), self.block))
     }
 
-    /// The block of the volume that block `logical` of the directory is, if that is known.
+    /// Returns the block of the volume that block `logical` of the directory is, if that is known.
     pub(crate) fn physical(&self, logical: u32) -> Option<u64> {
         (self.block != 0 && u32::from(self.logical) == logical).then_some(self.block)
     }
 
-    /// Where in block `logical` of the directory the search for `need` bytes may begin.
+    /// Returns where in block `logical` of the directory the search for `need` bytes may begin.
     pub(crate) fn room_from(&self, logical: u32, need: usize) -> usize {
         match NEEDS.iter().rposition(|&least| least <= need) {
             Some(at) if self.physical(logical).is_some() => self.rooms[at].get(),
@@ -74,11 +75,15 @@ impl Near {
         }
     }
 
-    /// The entry `name` among the records of the block, if it stands near the last change, and the
-    /// inode that it stands for.
-    pub(crate) fn find(&self, slots: &Slots<'_>, name: &[u8]) -> Result<Option<(Located, u32)>, Corrupt> {
+    /// Returns the entry `name` among the records of the block, if it stands near the last change,
+    /// and the inode that it stands for.
+    pub(crate) fn find(
+        &self,
+        slots: &Slots<'_>,
+        name: &[u8],
+    ) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
         for at in [self.removed, self.added] {
-            let found = entries::find_name_beside(slots, name, at.get(), BESIDE)?;
+            let found = entries::find_name_near(slots, name, at.get(), NEIGHBOURS)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -89,7 +94,7 @@ impl Near {
     /// Notes that the first gap with room for `need` bytes has been filled.
     pub(crate) fn note_added(&mut self, logical: u32, block: u64, gap: Gap, need: usize) {
         let at = Offset::new(gap.offset());
-        if self.block != block && !self.turn_to(logical, block, at) {
+        if self.block != block && !self.reset_to(logical, block, at) {
             return;
         }
         self.added = at;
@@ -100,18 +105,18 @@ impl Near {
         }
     }
 
-    /// From now on this is of another block, of which no more is known than a record; false if it
-    /// cannot be.
-    fn turn_to(&mut self, logical: u32, block: u64, at: Offset) -> bool {
+    /// Starts again with another block, of which only the record at `at` is known. Returns false if
+    /// the hint has no room for the number of the block.
+    fn reset_to(&mut self, logical: u32, block: u64, at: Offset) -> bool {
         let Ok(logical) = u16::try_from(logical) else { return false };
         *self = Self { block, logical, added: at, removed: at, rooms: Default::default() };
         true
     }
 
     /// Notes that the entry of a record has another name, which takes `need` bytes of it.
-    pub(crate) fn note_renamed(&mut self, logical: u32, block: u64, record: Located, need: usize) {
+    pub(crate) fn note_renamed(&mut self, logical: u32, block: u64, record: RecordPosition, need: usize) {
         let at = Offset::new(record.left());
-        if self.block != block && !self.turn_to(logical, block, at) {
+        if self.block != block && !self.reset_to(logical, block, at) {
             return;
         }
         self.removed = at;
@@ -124,9 +129,9 @@ impl Near {
     }
 
     /// Notes that a record has been taken out.
-    pub(crate) fn note_removed(&mut self, logical: u32, block: u64, record: Located) {
+    pub(crate) fn note_removed(&mut self, logical: u32, block: u64, record: RecordPosition) {
         let at = Offset::new(record.left());
-        if self.block != block && !self.turn_to(logical, block, at) {
+        if self.block != block && !self.reset_to(logical, block, at) {
             return;
         }
         self.removed = at;
@@ -165,9 +170,9 @@ mod tests {
     /// Adds and removes names in an order that is drawn, and looks for room and names with and
     /// without what is known.
     #[test]
-    fn what_is_found_is_what_a_search_from_the_beginning_finds() {
-        let (mut bytes, mut near, mut names) = (vec![0; 1024], Near::default(), Vec::new());
-        let (mut beside, mut renamed) = (0, 0);
+    fn a_hinted_search_agrees_with_a_full_search() {
+        let (mut bytes, mut hint, mut names) = (vec![0; 1024], DirHint::default(), Vec::new());
+        let (mut found_by_hint, mut renamed) = (0, 0);
         entries::free_record(&mut bytes);
         let mut random = 7_u64;
         for step in 0..20_000 {
@@ -176,8 +181,8 @@ mod tests {
             let name = format!("{step:0$}", 1 + drawn % 20);
             let need = LAYOUT.rec_len(name.as_bytes());
             let gap = entries::find_gap(&slots(&bytes), 0, need).unwrap();
-            let near_gap = entries::find_gap(&slots(&bytes), near.room_from(3, need), need);
-            assert_eq!(near_gap.unwrap(), gap, "step {step}");
+            let hinted_gap = entries::find_gap(&slots(&bytes), hint.room_from(3, need), need);
+            assert_eq!(hinted_gap.unwrap(), gap, "step {step}");
             if let Some(gap) = gap.filter(|_| !drawn.is_multiple_of(3)) {
                 let entry = DirEntry {
                     ino: 11,
@@ -187,31 +192,31 @@ mod tests {
                     hash: None,
                 };
                 entries::fill_gap(&mut bytes, gap, &entry, &LAYOUT);
-                near.note_added(3, 77, gap, need);
+                hint.note_added(3, 77, gap, need);
                 names.push(name);
             } else if !names.is_empty() {
                 let place = drawn % 5 % names.len();
                 let name = names.remove(place);
                 let (record, ino) = entries::find_name(&slots(&bytes), name.as_bytes()).unwrap().unwrap();
-                let found = near.find(&slots(&bytes), name.as_bytes()).unwrap();
+                let found = hint.find(&slots(&bytes), name.as_bytes()).unwrap();
                 assert!(found.is_none_or(|found| found == (record, ino)));
-                beside += usize::from(found.is_some());
+                found_by_hint += usize::from(found.is_some());
                 let other = format!("{step:0$}r", 1 + drawn % 17);
                 let need = LAYOUT.rec_len(other.as_bytes());
                 if drawn.is_multiple_of(2) && need <= record.rec_len() {
                     let name = other.as_bytes();
                     let entry = DirEntry { ino: 12, kind: FileType::Regular, name, offset: 0, hash: None };
                     entries::rename(&mut bytes, record, &entry, &LAYOUT);
-                    near.note_renamed(3, 77, record, need);
+                    hint.note_renamed(3, 77, record, need);
                     names.insert(place, other);
                     renamed += 1;
                     continue;
                 }
                 entries::remove(&mut bytes, record);
-                near.note_removed(3, 77, record);
+                hint.note_removed(3, 77, record);
             }
         }
-        assert!(beside > 1000 && renamed > 1000, "{beside} {renamed}");
-        assert_eq!((near.block(), near.physical(3), near.physical(4)), (Some((3, 77)), Some(77), None));
+        assert!(found_by_hint > 1000 && renamed > 1000, "{found_by_hint} {renamed}");
+        assert_eq!((hint.block(), hint.physical(3), hint.physical(4)), (Some((3, 77)), Some(77), None));
     }
 }

@@ -9,9 +9,9 @@ use extern4_disk::inline::HEAD_SIZE;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::entries::{self, Located};
+use crate::dir::entries::{self, RecordPosition};
 use crate::dir::insert::{DOT_LEN, append_dir_block, edit_names, encode_dots};
-use crate::dir::namei::Wanted;
+use crate::dir::namei::SearchName;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
@@ -22,21 +22,21 @@ use crate::volume::handle::Handle;
 const FIRST_CHAIN: usize = 4;
 
 /// The contents of a directory: `i_block` and the attribute, one behind the other.
-struct Contents {
+struct InlineContents {
     bytes: Vec<u8>,
     layout: Layout,
     place: Place,
 }
 
 /// A record in one of the chains.
-struct Found {
+struct InlineEntry {
     /// Where in the contents its chain starts and ends.
     chain: (usize, usize),
-    record: Located,
+    record: RecordPosition,
     ino: u32,
 }
 
-impl Contents {
+impl InlineContents {
     fn chains(&self) -> [(usize, usize); 2] {
         [(FIRST_CHAIN, HEAD_SIZE), (HEAD_SIZE, self.bytes.len())]
     }
@@ -52,11 +52,11 @@ impl Contents {
         })
     }
 
-    fn find(&self, wanted: &Wanted<'_>) -> Result<Found> {
+    fn find(&self, wanted: &SearchName<'_>) -> Result<InlineEntry> {
         for chain in self.chains() {
             let found = entries::find(self.slots(chain), |entry| wanted.matches(entry.name))?;
             if let Some((record, entry)) = found {
-                return Ok(Found { chain, record, ino: entry.ino });
+                return Ok(InlineEntry { chain, record, ino: entry.ino });
             }
         }
         Err(Errno::ENOENT.into())
@@ -85,11 +85,11 @@ pub(crate) fn has_inline_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result
     Ok(dir.inline_room(fs)?.is_some_and(|room| contents.bytes.len() <= room))
 }
 
-fn inline_contents(fs: &Ext4, dir: &InodeInfo) -> Result<Contents> {
+fn inline_contents(fs: &Ext4, dir: &InodeInfo) -> Result<InlineContents> {
     dir.with_inline_dir(fs, |inline, layout, place| {
         let (head, tail) = inline.parts();
         let bytes = [&inline.parent.to_le_bytes(), head, tail].concat();
-        Ok(Contents { bytes, layout: *layout, place })
+        Ok(InlineContents { bytes, layout: *layout, place })
     })
 }
 
@@ -127,9 +127,13 @@ pub(crate) fn leave_inode(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<()
 }
 
 /// Removes a name, and tells what it stood for.
-pub(crate) fn remove_inline(handle: &Handle<'_>, dir: &mut InodeInfo, wanted: &Wanted<'_>) -> Result<u32> {
+pub(crate) fn remove_inline(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    wanted: &SearchName<'_>,
+) -> Result<u32> {
     let mut contents = inline_contents(handle.fs, dir)?;
-    let Found { chain, record, ino } = contents.find(wanted)?;
+    let InlineEntry { chain, record, ino } = contents.find(wanted)?;
     entries::remove(&mut contents.bytes[chain.0..chain.1], record);
     store_contents(handle, dir, &contents)?;
     Ok(ino)
@@ -139,12 +143,12 @@ pub(crate) fn remove_inline(handle: &Handle<'_>, dir: &mut InodeInfo, wanted: &W
 pub(crate) fn replace_inline(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
-    wanted: &Wanted<'_>,
+    wanted: &SearchName<'_>,
     ino: u32,
     kind: FileType,
 ) -> Result<()> {
     let mut contents = inline_contents(handle.fs, dir)?;
-    let Found { chain, record, .. } = contents.find(wanted)?;
+    let InlineEntry { chain, record, .. } = contents.find(wanted)?;
     let layout = contents.layout;
     entries::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
     store_contents(handle, dir, &contents)
@@ -158,7 +162,7 @@ pub(crate) fn set_inline_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent
 }
 
 /// Stores contents that are no longer than before.
-fn store_contents(handle: &Handle<'_>, dir: &mut InodeInfo, contents: &Contents) -> Result<()> {
+fn store_contents(handle: &Handle<'_>, dir: &mut InodeInfo, contents: &InlineContents) -> Result<()> {
     match set_inline_data(handle, dir, &contents.bytes)? {
         true => Ok(()),
         false => {

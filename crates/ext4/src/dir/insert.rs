@@ -17,7 +17,7 @@ use extern4_vfs::Errno;
 
 use crate::dir::casefold;
 use crate::dir::entries::{self, Gap};
-use crate::dir::htree::insert::{Way, add_to_tree, make_tree, version_of_new_trees};
+use crate::dir::htree::insert::{HtreePath, add_to_tree, make_tree, version_of_new_trees};
 use crate::dir::inline::{
     add_inline, has_inline_room, leave_inode, new_inline_directory, remove_inline, replace_inline,
     set_inline_parent,
@@ -25,7 +25,7 @@ use crate::dir::inline::{
 use crate::dir::list::{
     dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir, with_dir_block,
 };
-use crate::dir::namei::{Found, Wanted, find_entry};
+use crate::dir::namei::{FoundEntry, SearchName, find_entry};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
@@ -65,7 +65,7 @@ pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<
     if !dir.is_indexed() {
         return Ok(());
     }
-    match Way::root_has_room(fs, dir)? || Way::to(fs, dir, name)?.has_room_for(fs, dir, name)? {
+    match HtreePath::root_has_room(fs, dir)? || HtreePath::to(fs, dir, name)?.has_room_for(fs, dir, name)? {
         true => Ok(()),
         false => Err(Errno::ENOSPC.into()),
     }
@@ -89,7 +89,7 @@ pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<b
     if !has_blocks || !dir.is_indexed() {
         return Ok(has_blocks);
     }
-    match Way::tree_has_room_for(fs, dir, OTHERS) {
+    match HtreePath::tree_has_room_for(fs, dir, OTHERS) {
         // The tree may be larger by now than `dir` knows. If the tree is corrupt instead, a later
         // caller that holds the lock on the names gets the error.
         Err(Error::Corrupt(_)) => Ok(false),
@@ -97,8 +97,8 @@ pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<b
     }
 }
 
-/// How many blocks of the volume it takes to add a name to `dir`, at most. It looks for room as
-/// adding the name does.
+/// Returns how many blocks of the volume it takes to add a name to `dir`, at most. It looks for
+/// room as adding the name does.
 pub(crate) fn blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
     let grows_by = new_blocks_for_name(fs, dir, name)?;
     if dir.is_inline() || grows_by == 0 {
@@ -112,9 +112,9 @@ fn new_blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
         return Ok(if has_inline_room(fs, dir, name)? { 0 } else { MOST_NEW_BLOCKS });
     }
     if dir.is_indexed() {
-        let way = Way::to(fs, dir, name)?;
-        let has_gap = find_gap(fs, dir, way.leaf(), name)?.is_some();
-        return if has_gap { Ok(0) } else { way.blocks_for_leaf(fs, dir) };
+        let path = HtreePath::to(fs, dir, name)?;
+        let has_gap = find_gap(fs, dir, path.leaf(), name)?.is_some();
+        return if has_gap { Ok(0) } else { path.blocks_for_leaf(fs, dir) };
     }
     let len_blocks = dir.len_blocks(fs)?;
     for logical in 0..len_blocks {
@@ -126,9 +126,10 @@ fn new_blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
     Ok(if len_blocks == 1 { 2 } else { 1 })
 }
 
-/// A gap for `name` in block `logical` of a directory, and the block of the volume that has it.
+/// Returns a gap for `name` in block `logical` of a directory, and the block of the volume that has
+/// it.
 fn find_gap(fs: &Ext4, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Option<(u64, Gap)>> {
-    let physical = match dir.near.physical(logical) {
+    let physical = match dir.dir_hint.physical(logical) {
         Some(physical) => physical,
         None => dir_physical(fs, dir, logical)?,
     };
@@ -138,7 +139,8 @@ fn find_gap(fs: &Ext4, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Opt
     Ok(gap.map(|gap| (physical, gap)))
 }
 
-/// The first gap of `need` bytes in `bytes`, which are a block of the directory and of the volume.
+/// Returns the first gap of `need` bytes in `bytes`, which are a block of the directory and of the
+/// volume.
 fn find_gap_in(
     fs: &Ext4,
     dir: &InodeInfo,
@@ -147,23 +149,23 @@ fn find_gap_in(
     need: usize,
 ) -> Result<Option<Gap>, Corrupt> {
     let slots = dir_slots(fs, dir, physical, bytes);
-    let gap = entries::find_gap(&slots, dir.near.room_from(logical, need), need)?;
-    debug_assert_eq!(Ok(gap), entries::find_gap(&slots, 0, need), "{:?} of {}", dir.near, dir.ino());
+    let gap = entries::find_gap(&slots, dir.dir_hint.room_from(logical, need), need)?;
+    debug_assert_eq!(Ok(gap), entries::find_gap(&slots, 0, need), "{:?} of {}", dir.dir_hint, dir.ino());
     Ok(gap)
 }
 
-/// The entry of a name that is about to be changed, in a directory that has blocks.
-fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Found> {
-    if let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) {
-        let look = |bytes: &[u8]| dir.near.find(&dir_slots(fs, dir, block, bytes), name);
+/// Returns the entry of a name that is about to be changed, in a directory that has blocks.
+fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<FoundEntry> {
+    if let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) {
+        let look = |bytes: &[u8]| dir.dir_hint.find(&dir_slots(fs, dir, block, bytes), name);
         if let Some((record, ino)) = with_dir_block(fs, dir, logical, block, look)?? {
-            return Ok(Found { ino, logical, block, record });
+            return Ok(FoundEntry { ino, logical, block, record });
         }
     }
     find_entry(fs, dir, wanted)?.ok_or_else(|| Errno::ENOENT.into())
 }
 
-/// How many blocks a directory can have.
+/// Returns how many blocks a directory can have.
 fn most_dir_blocks(fs: &Ext4) -> u64 {
     // Without the feature the upper half of a directory's size is not counted.
     let large = fs.superblock().features().incompat.contains(Incompat::LARGEDIR);
@@ -276,11 +278,11 @@ fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) ->
 
 /// Removes a name, and tells what it stood for.
 pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
-    let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
+    let wanted = SearchName::new(dir, name).ok_or(Errno::ENOENT)?;
     if dir.is_inline() {
         return remove_inline(handle, dir, &wanted);
     }
-    let Found { ino, logical, block, record } = match remove_near(handle, dir, &wanted)? {
+    let FoundEntry { ino, logical, block, record } = match remove_near(handle, dir, &wanted)? {
         Some(removed) => removed,
         None => {
             let found = find_to_change(handle.fs, dir, &wanted)?;
@@ -289,7 +291,7 @@ pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8])
         }
     };
     if !dir.is_indexed() {
-        dir.near.note_removed(logical, block, record);
+        dir.dir_hint.note_removed(logical, block, record);
     }
     Ok(ino)
 }
@@ -302,11 +304,11 @@ pub(crate) fn replace_name(
     ino: u32,
     kind: FileType,
 ) -> Result<()> {
-    let wanted = Wanted::new(dir, name).ok_or(Errno::ENOENT)?;
+    let wanted = SearchName::new(dir, name).ok_or(Errno::ENOENT)?;
     if dir.is_inline() {
         return replace_inline(handle, dir, &wanted, ino, kind);
     }
-    let Found { block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
+    let FoundEntry { block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
     edit_names_at(handle, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
 }
 
@@ -321,14 +323,14 @@ pub(crate) fn rename_in_place(
     if dir.is_inline() || dir.is_indexed() {
         return Ok(false);
     }
-    let wanted = Wanted::new(dir, from).ok_or(Errno::ENOENT)?;
+    let wanted = SearchName::new(dir, from).ok_or(Errno::ENOENT)?;
     let need = dir_layout(handle.fs, dir).rec_len(entry.name);
-    let Found { logical, block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
+    let FoundEntry { logical, block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
     if record.rec_len() < need {
         return Ok(false);
     }
     edit_names_at(handle, dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
-    dir.near.note_renamed(logical, block, record, need);
+    dir.dir_hint.note_renamed(logical, block, record, need);
     Ok(true)
 }
 
@@ -374,7 +376,7 @@ pub(crate) fn put_name(
     };
     if !dir.is_indexed() {
         let need = dir_layout(handle.fs, dir).rec_len(entry.name);
-        dir.near.note_added(logical, block, gap, need);
+        dir.dir_hint.note_added(logical, block, gap, need);
     }
     Ok(true)
 }
@@ -415,7 +417,7 @@ fn edit_names_again<R>(
     handle.edit_again(block, |bytes, unsealed| {
         let result = edit(bytes, &layout)?;
         if result.is_some() {
-            put_off(dir, bytes, unsealed);
+            defer(dir, bytes, unsealed);
         }
         Ok(result)
     })
@@ -429,7 +431,7 @@ fn put_near(
     logical: u32,
     entry: &DirEntry<'_>,
 ) -> Result<Option<(u64, Gap)>> {
-    let Some(block) = dir.near.physical(logical) else { return Ok(None) };
+    let Some(block) = dir.dir_hint.physical(logical) else { return Ok(None) };
     let need = dir_layout(handle.fs, dir).rec_len(entry.name);
     let gap = edit_names_again(handle, dir, block, |bytes, layout| {
         let gap = find_gap_in(handle.fs, dir, (logical, block), bytes, need)?;
@@ -444,21 +446,21 @@ fn put_near(
 
 /// Removes the entry that is `wanted`, if it stands near the last change and that was in this
 /// transaction. Returns where it stood.
-fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-    let (Wanted::Exact(name), Some((logical, block))) = (wanted, dir.near.block()) else {
+fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
+    let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) else {
         return Ok(None);
     };
     edit_names_again(handle, dir, block, |bytes, layout| {
-        let found = dir.near.find(&dir_slots(handle.fs, dir, block, bytes), name)?;
+        let found = dir.dir_hint.find(&dir_slots(handle.fs, dir, block, bytes), name)?;
         let names = names_len(bytes.len(), layout);
         Ok(found.map(|(record, ino)| {
             entries::remove(&mut bytes[..names], record);
-            Found { ino, logical, block, record }
+            FoundEntry { ino, logical, block, record }
         }))
     })
 }
 
-/// A new block of zeroes at the end of a directory, and its number in it.
+/// Returns a new block of zeroes at the end of a directory, and its number in it.
 pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
     let logical = dir.len_blocks(handle.fs)?;
     if u64::from(logical) >= most_dir_blocks(handle.fs) {
@@ -488,18 +490,18 @@ fn edit_records(
 ) {
     let end = names_len(bytes.len(), layout);
     edit(&mut bytes[..end], layout);
-    put_off(dir, bytes, unsealed);
+    defer(dir, bytes, unsealed);
 }
 
 /// Puts the checksum of a block of names off.
-fn put_off(dir: &InodeInfo, bytes: &mut [u8], unsealed: &mut Unsealed) {
+fn defer(dir: &InodeInfo, bytes: &mut [u8], unsealed: &mut Unsealed) {
     if let Some(seed) = dir.seed() {
         dirent::store_tail(bytes, 0);
-        deferred_checksum::put_off_names(unsealed, seed);
+        deferred_checksum::defer_names(unsealed, seed);
     }
 }
 
-/// How many bytes of a block of names hold names.
+/// Returns how many bytes of a block of names hold names.
 pub(crate) fn names_len(block_size: usize, layout: &dirent::Layout) -> usize {
     block_size - if layout.checksum { dirent::TAIL_SIZE } else { 0 }
 }

@@ -59,7 +59,8 @@ pub(crate) fn dir_layout(fs: &Ext4, dir: &InodeInfo) -> Layout {
     }
 }
 
-/// The block of the volume that holds block `logical` of a directory. Directories have no holes.
+/// Returns the block of the volume that holds block `logical` of a directory. Directories have no
+/// holes.
 pub(crate) fn dir_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<u64> {
     match dir.map(fs, logical)?.kind {
         RunKind::Mapped { physical } => Ok(physical),
@@ -93,8 +94,8 @@ pub(crate) fn with_dir_block<R>(
     fs.with_verified(physical, Verified::DirectoryBlock, verify, look)
 }
 
-/// A copy of that block, for a listing: a caller that hands out names may wait for something, so it
-/// holds nothing that others count.
+/// Returns a copy of that block, for a listing: a caller that hands out names may wait for
+/// something, so it holds nothing that others count.
 fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
     let bytes = with_dir_block(fs, dir, logical, physical, |bytes| bytes.into())?;
     Ok(BlockCopy { number: physical, bytes })
@@ -107,7 +108,7 @@ pub(crate) fn names_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Op
     physical.map(|physical| dir_block_at(fs, dir, logical, physical)).transpose()
 }
 
-/// The block of the volume that holds it.
+/// Returns the block of the volume that holds it.
 pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
     if is_root(dir, logical) {
         return Ok(None);
@@ -117,13 +118,13 @@ pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result
     Ok(if holds_nodes { None } else { Some(physical) })
 }
 
-/// The entries of a block that holds nothing else: of a linear directory, or a leaf of a hashed
-/// one.
+/// Returns the entries of a block that holds nothing else: of a linear directory, or a leaf of a
+/// hashed one.
 pub(crate) fn dir_entries<'b>(fs: &Ext4, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
     dir_slots(fs, dir, block.number(), block).into()
 }
 
-/// The records of such a block, which is block `physical` of the volume.
+/// Returns the records of such a block, which is block `physical` of the volume.
 pub(crate) fn dir_slots<'b>(fs: &Ext4, dir: &InodeInfo, physical: u64, bytes: &'b [u8]) -> Slots<'b> {
     let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
     Slots::new(bytes, &dir_layout(fs, dir), place)
@@ -285,7 +286,8 @@ fn list_new_names(fs: &Ext4, dir: &InodeInfo, offset: u64, end: u64, each: Each<
     Ok(())
 }
 
-/// The entries that fast commits have added to a directory or made to stand for another inode.
+/// Returns the entries that fast commits have added to a directory or made to stand for another
+/// inode.
 fn new_names<'b>(fs: &'b Ext4, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
     let names = fs.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
     names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
@@ -300,7 +302,8 @@ fn is_changed(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> bool {
     fs.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
 }
 
-/// The parent of a directory that a fast commit made and whose blocks have never been written.
+/// Returns the parent of a directory that a fast commit made and whose blocks have never been
+/// written.
 fn made_in(fs: &Ext4, dir: &InodeInfo) -> Option<u32> {
     fs.fast_commits.changes(dir.ino()).and_then(|changes| changes.made_in())
 }
@@ -386,7 +389,7 @@ impl HashOrder<'_> {
         }
     }
 
-    /// The inodes that `.` and `..` name.
+    /// Returns the inodes that `.` and `..` name.
     fn dots(&self) -> Result<(u32, u32)> {
         if let Some(parent) = made_in(self.fs, self.dir) {
             return Ok((self.dir.ino(), parent));
@@ -503,7 +506,7 @@ impl HashOrder<'_> {
     }
 }
 
-/// The hash by which a tree finds the leaf of a position.
+/// Returns the hash by which a tree finds the leaf of a position.
 fn major_of(position: u64) -> u32 {
     u32::try_from(position >> 32).unwrap_or(u32::MAX) << 1
 }

@@ -10,7 +10,7 @@ use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::dir::casefold::FoldedName;
-use crate::dir::entries::{self, Located};
+use crate::dir::entries::{self, RecordPosition};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::dir::list::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::inode::info::InodeInfo;
 const READ_AHEAD: u32 = 32;
 
 /// A name to look for, in the way its directory compares names.
-pub(crate) enum Wanted<'a> {
+pub(crate) enum SearchName<'a> {
     /// Byte by byte.
     Exact(&'a [u8]),
     /// Without regard to case.
@@ -31,7 +31,7 @@ pub(crate) enum Wanted<'a> {
     Shown(Box<ShownName>),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> SearchName<'a> {
     /// `None` for a name that cannot be in `dir`.
     pub(crate) fn new(dir: &InodeInfo, name: &'a [u8]) -> Option<Self> {
         if dir.is_encrypted() {
@@ -49,7 +49,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The major hash of the name, if it can be known.
+    /// Returns the major hash of the name, if it can be known.
     fn major(&self, hash: &NameHash) -> Option<u32> {
         match (self, hash) {
             (Self::Exact(name), NameHash::Function { hasher, .. }) => Some(hasher.hash(name).major),
@@ -67,19 +67,19 @@ impl<'a> Wanted<'a> {
 }
 
 /// An entry of a block.
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     /// The inode it stands for.
     pub(crate) ino: u32,
     /// The block that has it, in the directory and on the volume.
     pub(crate) logical: u32,
     pub(crate) block: u64,
     /// Where in the block its record stands.
-    pub(crate) record: Located,
+    pub(crate) record: RecordPosition,
 }
 
-/// The inode that `name` stands for in `dir`; `None` if the name is not there.
+/// Returns the inode that `name` stands for in `dir`; `None` if the name is not there.
 pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
-    let Some(wanted) = Wanted::new(dir, name) else { return Ok(None) };
+    let Some(wanted) = SearchName::new(dir, name) else { return Ok(None) };
     let changes = fs.fast_commits.changes(dir.ino());
     let changed = changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
     let found = if let Some((_, ino)) = changed {
@@ -104,8 +104,8 @@ pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Opt
     }
 }
 
-/// The entry of a name in a directory that has blocks.
-pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+/// Returns the entry of a name in a directory that has blocks.
+pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
     if dir.is_indexed() {
         match lookup_tree(fs, dir, wanted) {
             Ok(Some(found)) => return Ok(found),
@@ -117,7 +117,7 @@ pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Res
 }
 
 /// Asks the hash tree. `None` if it cannot tell, else its answer.
-fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Option<Found>>> {
+fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<Option<FoundEntry>>> {
     let tree = Tree::open(fs, dir)?;
     let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
     let mut cursor = tree.seek(major)?;
@@ -134,7 +134,7 @@ fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option
 }
 
 /// Searches block after block.
-fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
     let mut failed = None;
     let len_blocks = dir.len_blocks(fs)?;
     for logical in 0..len_blocks {
@@ -164,21 +164,21 @@ fn search_block(
     dir: &InodeInfo,
     logical: u32,
     block: u64,
-    wanted: &Wanted<'_>,
-) -> Result<Option<Found>> {
+    wanted: &SearchName<'_>,
+) -> Result<Option<FoundEntry>> {
     let found = with_dir_block(fs, dir, logical, block, |bytes| {
         let slots = dir_slots(fs, dir, block, bytes);
         let found = match wanted {
-            Wanted::Exact(name) => entries::find_name(&slots, name)?,
+            SearchName::Exact(name) => entries::find_name(&slots, name)?,
             _ => entries::find(slots, |entry| wanted.matches(entry.name))?
                 .map(|(record, entry)| (record, entry.ino)),
         };
-        Ok::<_, Corrupt>(found.map(|(record, ino)| Found { ino, logical, block, record }))
+        Ok::<_, Corrupt>(found.map(|(record, ino)| FoundEntry { ino, logical, block, record }))
     });
     Ok(found??)
 }
 
-fn lookup_inline(fs: &Ext4, dir: &InodeInfo, wanted: &Wanted<'_>) -> Result<Option<u32>> {
+fn lookup_inline(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<u32>> {
     dir.with_inline_dir(fs, |inline, layout, place| {
         for entry in inline.entries(layout, place) {
             let entry = entry?;

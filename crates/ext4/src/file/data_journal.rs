@@ -31,7 +31,7 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{Inode, Timespec};
 
 use crate::error::Result;
-use crate::file::write::{Part, show_change, stamped, write_new, write_run_directly};
+use crate::file::write::{WriteRange, stamped, store_and_publish, write_new, write_run_directly};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
@@ -44,7 +44,7 @@ use crate::volume::handle::Handle;
 const LOGGED_BLOCKS: u32 = 64;
 
 /// A part of a block of contents.
-pub(crate) struct LoggedPart {
+pub(crate) struct LoggedRange {
     block: Buffer,
     bytes: Range<usize>,
 }
@@ -88,7 +88,7 @@ pub(crate) fn write_logged_part(
     fs: &Ext4,
     inode: &Inode,
     info: &mut InodeInfo,
-    part: &Part<'_>,
+    part: &WriteRange<'_>,
     now: Timespec,
 ) -> Result<usize> {
     let bits = fs.superblock().geometry().block_bits();
@@ -97,7 +97,7 @@ pub(crate) fn write_logged_part(
     let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
     let blocks = if runs.is_empty() { LOGGED_BLOCKS.into() } else { written };
     let most = usize::try_from(((first + blocks) << bits) - part.offset).unwrap_or(usize::MAX);
-    let part = Part { data: &part.data[..part.data.len().min(most)], ..*part };
+    let part = WriteRange { data: &part.data[..part.data.len().min(most)], ..*part };
     if runs.is_empty() {
         return write_new(fs, inode, info, &part, now);
     }
@@ -108,15 +108,15 @@ pub(crate) fn write_logged_part(
     let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
     let _kept: Vec<Pin> =
         edges.filter_map(at).map(|block| Ok(fs.cache.read(block)?.pin())).collect::<Result<_>>()?;
-    fs.changing(LOGGED_BLOCKS + 2, 0, |handle| {
+    fs.with_handle(LOGGED_BLOCKS + 2, 0, |handle| {
         log_contents(handle, runs.into_iter().flatten(), part.offset, part.data)?;
         let changed = stamped(handle, info.clone(), part.end(), now)?;
-        *info = show_change(handle, inode, changed)?;
+        *info = store_and_publish(handle, inode, changed)?;
         Ok(part.data.len())
     })
 }
 
-/// Where the blocks of a range of a file stand, up to the first that has not been written.
+/// Returns where the blocks of a range of a file stand, up to the first that has not been written.
 fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<Range<u64>>> {
     let bits = fs.superblock().geometry().block_bits();
     let (mut at, mut runs) = (blocks.start, Vec::new());
@@ -129,9 +129,9 @@ fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<R
     Ok(runs)
 }
 
-/// A range of a file inside one block, to be changed; `None` if nothing has been written there, or
-/// it is empty.
-pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedPart>> {
+/// Returns a range of a file inside one block, to be changed; `None` if nothing has been written
+/// there, or it is empty.
+pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedRange>> {
     let size = u64::from(fs.superblock().block_size());
     if from >= to || from / size >= LOGICAL_END {
         return Ok(None);
@@ -139,14 +139,14 @@ pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Re
     let Some(mapped) = info.run_at(fs, from)?.mapped() else { return Ok(None) };
     // OK: less than a block.
     let bytes = (from % size) as usize..(from % size + (to - from)) as usize;
-    Ok(Some(LoggedPart { block: fs.cache.read(mapped.start)?, bytes }))
+    Ok(Some(LoggedRange { block: fs.cache.read(mapped.start)?, bytes }))
 }
 
 /// Makes a range inside one block of a file read as zeroes.
 pub(crate) fn zero_logged(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<()> {
     match logged_part(fs, info, from, to)? {
         None => Ok(()),
-        Some(part) => fs.changing(1, 0, |handle| {
+        Some(part) => fs.with_handle(1, 0, |handle| {
             zero_logged_part(handle, part);
             Ok(())
         }),
@@ -190,14 +190,19 @@ impl InodeInfo {
         chosen && self.fields().kind() == FileKind::Regular
     }
 
-    /// The additional credits that a change needs for contents that it writes to a file.
+    /// Returns the additional credits that a change needs for contents that it writes to a file.
     pub(crate) fn credits_for_contents(&self, fs: &Ext4) -> u32 {
         if self.journals_contents(fs) { LOGGED_BLOCKS } else { 0 }
     }
 }
 
 /// Writes the blocks of a run whole, to the device or through the journal.
-pub(crate) fn write_run(handle: &Handle<'_>, info: &InodeInfo, run: &Run, part: &Part<'_>) -> Result<()> {
+pub(crate) fn write_run(
+    handle: &Handle<'_>,
+    info: &InodeInfo,
+    run: &Run,
+    part: &WriteRange<'_>,
+) -> Result<()> {
     if !info.journals_contents(handle.fs) {
         return write_run_directly(handle.fs, run, part);
     }
@@ -244,8 +249,8 @@ fn log_contents(
 }
 
 /// Makes a part of a block of contents read as zeroes.
-pub(crate) fn zero_logged_part(handle: &Handle<'_>, part: LoggedPart) {
-    let LoggedPart { mut block, bytes } = part;
+pub(crate) fn zero_logged_part(handle: &Handle<'_>, part: LoggedRange) {
+    let LoggedRange { mut block, bytes } = part;
     handle.edit_unsealed(&mut block, |all, unsealed| {
         all[bytes].fill(0);
         *unsealed = Unsealed::default();

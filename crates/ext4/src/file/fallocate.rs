@@ -10,12 +10,12 @@ use extern4_vfs::{Errno, FallocateMode, Inode, SpaceRights, Timespec};
 use crate::alloc::block_allocator::{Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::file::inline::spill_inline;
-use crate::file::write::{changeable, max_bytes_in_extents, show_change, stamped};
+use crate::file::write::{max_bytes_in_extents, stamped, store_and_publish, writable_info};
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::map::change::{
-    ALLOCATE_CREDITS, MARK_CREDITS, Near, SHIFT_CREDITS, UNMAP_CREDITS, claim_blocks, enter_runs,
+    ALLOCATE_CREDITS, MARK_CREDITS, Placement, SHIFT_CREDITS, UNMAP_CREDITS, claim_blocks, insert_runs,
     mark_unwritten, shift_blocks, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
@@ -29,7 +29,7 @@ const FALLOCATE_CREDITS: u32 = 2 * (MAX_RUNS + 8) + ALLOCATE_CREDITS + 2;
 const PAGE: u64 = 4096;
 
 /// A file while its allocation is changed.
-struct Work<'f> {
+struct FallocateFile<'f> {
     fs: &'f Ext4,
     inode: &'f Inode,
     info: InodeInfo,
@@ -47,7 +47,7 @@ pub(crate) fn fallocate_file(
     now: Timespec,
     rights: SpaceRights,
 ) -> Result<()> {
-    let mut info = changeable(fs, inode)?;
+    let mut info = writable_info(fs, inode)?;
     let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
     let shape = mode - FallocateMode::KEEP_SIZE;
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
@@ -68,7 +68,7 @@ pub(crate) fn fallocate_file(
     if size > info.size() || shape == FallocateMode::INSERT_RANGE {
         info.zero_behind(fs, info.size())?;
     }
-    let mut work = Work { fs, inode, info, now, rights };
+    let mut work = FallocateFile { fs, inode, info, now, rights };
     match shape {
         FallocateMode::PUNCH_HOLE => work.punch(offset, end),
         FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
@@ -79,17 +79,17 @@ pub(crate) fn fallocate_file(
     }
 }
 
-impl Work<'_> {
+impl FallocateFile<'_> {
     fn block_size(&self) -> u64 {
         self.fs.superblock().block_size().into()
     }
 
-    /// The blocks that a range of bytes touches.
+    /// Returns the blocks that a range of bytes touches.
     fn around(&self, from: u64, to: u64) -> Range<u64> {
         from / self.block_size()..to.div_ceil(self.block_size())
     }
 
-    /// The blocks that lie in a range of bytes whole.
+    /// Returns the blocks that lie in a range of bytes whole.
     fn inside(&self, from: u64, to: u64) -> Range<u64> {
         let (start, end) = (from.div_ceil(self.block_size()), to / self.block_size());
         start..end.max(start)
@@ -97,9 +97,9 @@ impl Work<'_> {
 
     /// Stores the inode as changed, with a size of `size` at least.
     fn finish(&mut self, size: u64) -> Result<()> {
-        self.fs.changing(2, 0, |handle| {
+        self.fs.with_handle(2, 0, |handle| {
             let changed = stamped(handle, self.info.clone(), size, self.now)?;
-            self.info = show_change(handle, self.inode, changed)?;
+            self.info = store_and_publish(handle, self.inode, changed)?;
             Ok(())
         })
     }
@@ -136,24 +136,25 @@ impl Work<'_> {
 
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
         let (blocks, nodes) = self.info.part_of_hole(self.fs, logical, blocks)?;
-        self.fs.changing(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |handle| {
+        self.fs.with_handle(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |handle| {
             handle.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
-                let near = Near::behind(&runs, None);
-                let run = match claim_blocks(handle, &self.info, at as u32, (end - at) as u32, true, near) {
-                    Err(Error::Answer(_)) if !runs.is_empty() => break,
-                    run => run?,
-                };
+                let placement = Placement::behind(&runs, None);
+                let run =
+                    match claim_blocks(handle, &self.info, at as u32, (end - at) as u32, true, placement) {
+                        Err(Error::Answer(_)) if !runs.is_empty() => break,
+                        run => run?,
+                    };
                 at = run.end();
                 runs.push(run);
             }
-            let _map = self.inode.private::<Node>().change_map();
+            let _map = self.inode.private::<CachedInode>().change_map();
             let mut changed = self.info.clone();
-            enter_runs(handle, &mut changed, &runs)?;
+            insert_runs(handle, &mut changed, &runs)?;
             let changed = stamped(handle, changed, size.min(at * self.block_size()), self.now)?;
-            self.info = show_change(handle, self.inode, changed)?;
+            self.info = store_and_publish(handle, self.inode, changed)?;
             Ok(at)
         })
     }
@@ -175,12 +176,13 @@ impl Work<'_> {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
             // An operation that takes blocks for the map gives back one at least.
             self.info.check_countable(self.fs, blocks.saturating_sub(1))?;
-            left = self.fs.changing(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
-                let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
-                let left = unmap_blocks(handle, &mut changed, left.clone(), false)?;
-                self.info = show_change(handle, self.inode, changed)?;
-                Ok(left)
-            })?;
+            left =
+                self.fs.with_handle(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
+                    let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
+                    let left = unmap_blocks(handle, &mut changed, left.clone(), false)?;
+                    self.info = store_and_publish(handle, self.inode, changed)?;
+                    Ok(left)
+                })?;
         }
         Ok(())
     }
@@ -192,7 +194,7 @@ impl Work<'_> {
         }
         // Behind the end, only what shares a page with it.
         let to = to.min(size.next_multiple_of(PAGE.max(self.block_size())));
-        let _map = self.inode.private::<Node>().change_map();
+        let _map = self.inode.private::<CachedInode>().change_map();
         self.zero_edges(from, to)?;
         self.unmap(self.inside(from, to))?;
         self.finish(0)
@@ -201,23 +203,23 @@ impl Work<'_> {
     fn zero(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
         // So that the bytes up to the new size read as zeroes, those behind the old one must be.
         self.allocate(from, to, 0)?;
-        let _map = self.inode.private::<Node>().change_map();
+        let _map = self.inode.private::<CachedInode>().change_map();
         self.zero_edges(from, to)?;
         let mut left = self.inside(from, to);
         while !left.is_empty() {
             let blocks = self.info.blocks_to_mark(self.fs, &left, true)?;
             self.info.check_countable(self.fs, blocks)?;
-            left = self.fs.changing(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |handle| {
+            left = self.fs.with_handle(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |handle| {
                 let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
                 let left = mark_unwritten(handle, &mut changed, left.clone())?;
-                self.info = show_change(handle, self.inode, changed)?;
+                self.info = store_and_publish(handle, self.inode, changed)?;
                 Ok(left)
             })?;
         }
         self.finish(size)
     }
 
-    /// The blocks of a range that has to begin and end with blocks, in the file.
+    /// Returns the blocks of a range that has to begin and end with blocks, in the file.
     fn aligned(&self, from: u64, to: u64) -> Result<Range<u64>> {
         let aligned = from.is_multiple_of(self.block_size()) && to.is_multiple_of(self.block_size());
         if aligned { Ok(self.inside(from, to)) } else { Err(Errno::EINVAL.into()) }
@@ -229,12 +231,13 @@ impl Work<'_> {
         let mut left = blocks;
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
-            left = self.fs.changing(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
-                let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
-                let left = shift_blocks(handle, &mut changed, left.clone(), by)?;
-                self.info = show_change(handle, self.inode, changed)?;
-                Ok(left)
-            })?;
+            left =
+                self.fs.with_handle(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
+                    let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
+                    let left = shift_blocks(handle, &mut changed, left.clone(), by)?;
+                    self.info = store_and_publish(handle, self.inode, changed)?;
+                    Ok(left)
+                })?;
         }
         Ok(())
     }
@@ -244,7 +247,7 @@ impl Work<'_> {
         if to >= self.info.size() {
             return Err(Errno::EINVAL.into());
         }
-        let _map = self.inode.private::<Node>().change_map();
+        let _map = self.inode.private::<CachedInode>().change_map();
         self.unmap(blocks.clone())?;
         // OK: fewer than 2^32 blocks.
         self.shift(blocks.end..LOGICAL_END, -((blocks.end - blocks.start) as i64))?;
@@ -267,7 +270,7 @@ impl Work<'_> {
         if end + by >= LOGICAL_END {
             return Err(Errno::EINVAL.into());
         }
-        let _map = self.inode.private::<Node>().change_map();
+        let _map = self.inode.private::<CachedInode>().change_map();
         self.info.check_countable(self.fs, self.info.blocks_to_cut(self.fs, &(blocks.start..end))?)?;
         self.finish(size)?;
         // OK: fewer than 2^32 blocks.

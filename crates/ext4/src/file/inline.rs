@@ -6,13 +6,13 @@ use extern4_vfs::{Inode, SpaceRights, Timespec};
 
 use crate::alloc::block_allocator::Demand;
 use crate::error::Result;
-use crate::file::write::{Part, WRITE_CREDITS, claim_and_write, show_change, stamped};
+use crate::file::write::{WRITE_CREDITS, WriteRange, claim_and_write, stamped, store_and_publish};
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::inode::inline::change::{clear_inline_data, set_inline_data};
-use crate::inode::inode_info::Node;
 use crate::inode::publish::publish;
-use crate::map::change::enter_runs;
+use crate::map::change::insert_runs;
 use crate::map::map_blocks::empty_map;
 
 /// Writes into the inode; false, and nothing is done, if there is no room.
@@ -58,8 +58,8 @@ fn change_inline(
     let mut contents = info.with_inline_data(fs, |data| Ok(data.to_vec()))?;
     contents.resize(size, 0);
     edit(&mut contents);
-    fs.changing(2, 0, |handle| {
-        let _map = inode.private::<Node>().change_map();
+    fs.with_handle(2, 0, |handle| {
+        let _map = inode.private::<CachedInode>().change_map();
         let mut changed = stamped(handle, info.clone(), 0, now)?;
         let fits = set_inline_data(handle, &mut changed, &contents)?;
         if fits {
@@ -71,13 +71,13 @@ fn change_inline(
 
 /// Moves the contents out of the inode, to a block.
 pub(crate) fn spill_inline(fs: &Ext4, inode: &Inode, rights: SpaceRights) -> Result<InodeInfo> {
-    let node = inode.private::<Node>();
-    let info = node.info();
+    let cached = inode.private::<CachedInode>();
+    let info = cached.info();
     let contents = info.with_inline_data(fs, |data| Ok(data.to_vec()))?;
-    let part = Part { data: &contents, offset: 0, rights };
+    let part = WriteRange { data: &contents, offset: 0, rights };
     // A record is not longer than a block.
     let blocks = u32::from(!contents.is_empty());
-    fs.changing(WRITE_CREDITS + info.credits_for_contents(fs), Demand::new(blocks, rights), |handle| {
+    fs.with_handle(WRITE_CREDITS + info.credits_for_contents(fs), Demand::new(blocks, rights), |handle| {
         handle.admit_blocks(&info, rights, || Ok(blocks))?;
         let mut empty = info.clone();
         let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
@@ -87,10 +87,10 @@ pub(crate) fn spill_inline(fs: &Ext4, inode: &Inode, rights: SpaceRights) -> Res
         if let Some(error) = failed {
             return Ok(Err(error));
         }
-        let _map = node.change_map();
+        let _map = cached.change_map();
         let mut changed = info.clone();
         clear_inline_data(handle, &mut changed)?;
-        enter_runs(handle, &mut changed, &runs)?;
-        show_change(handle, inode, changed).map(Ok)
+        insert_runs(handle, &mut changed, &runs)?;
+        store_and_publish(handle, inode, changed).map(Ok)
     })?
 }

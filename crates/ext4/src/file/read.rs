@@ -20,11 +20,10 @@ pub(crate) fn read_file(fs: &Ext4, file: &ReadableFile<'_>, buf: &mut [u8], offs
     file.read_contents(fs, buf, offset)
 }
 
-/// Lends `take` up to `len` bytes at `offset` of a regular file, where they stand on the device.
-/// Returns false if `take` does not take them. It also returns false if some bytes other than
-/// zeroes do not stand in a file of the host's, or stand elsewhere, too, in a later state. The map
-/// stays locked until `take` returns: blocks that a file loses go to others only by a change of its
-/// map.
+/// Lends `take` up to `len` bytes at `offset` of a regular file, as ranges of a file of the host.
+/// Returns false if `take` refuses them. Returns false, too, if the device is no such file, or if a
+/// later state of the contents may be in the journal. The map stays locked until `take` returns, so
+/// the blocks stay this file's.
 pub(crate) fn lend_file(
     fs: &Ext4,
     inode: &ReadableFile<'_>,
@@ -59,8 +58,8 @@ pub(crate) fn lend_file(
     Ok(take(&pieces))
 }
 
-/// The span of a regular file that holds byte `offset`, cut to start there; `None` at or behind the
-/// end.
+/// Returns the span of a regular file that holds byte `offset`, cut to start there; `None` at or
+/// behind the end.
 pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<Span>> {
     if offset >= inode.size() {
         return Ok(None);
@@ -82,8 +81,8 @@ pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Res
     Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
 }
 
-/// The byte of the volume where byte `offset` of a regular file is, if its block is there and
-/// nowhere else.
+/// Returns the byte of the volume where byte `offset` of a regular file is, if its block is there
+/// and nowhere else.
 pub(crate) fn file_position(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
     if inode.journals_contents(fs) {
         return Ok(None);
@@ -130,7 +129,7 @@ impl InodeInfo {
         Ok(len)
     }
 
-    /// The run of blocks that holds byte `offset`, from the block of that byte on.
+    /// Returns the run of blocks that holds byte `offset`, from the block of that byte on.
     pub(crate) fn run_at(&self, fs: &Ext4, offset: u64) -> Result<Run> {
         let logical = offset >> fs.superblock().geometry().block_bits();
         let logical = u32::try_from(logical).map_err(|_| {

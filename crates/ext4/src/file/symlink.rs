@@ -18,7 +18,7 @@ use crate::fscrypt::{ReadableLink, fscrypt_name};
 use crate::inode::info::InodeInfo;
 use crate::volume::group::to_usize;
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub(crate) fn link_target(fs: &Ext4, link: &ReadableLink) -> Result<Box<[u8]>> {
     let max = u64::from(fs.superblock().block_size());
     let len = match usize::try_from(link.size()) {

@@ -21,12 +21,12 @@ use crate::file::data_journal::{logged_part, write_logged_part, write_run, zero_
 use crate::file::inline::{resize_inline, spill_inline, write_inline};
 use crate::fs::Ext4;
 use crate::fscrypt::check_key;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::inode::publish::{publish, publish_times};
 use crate::map::change::{
-    ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, Near, UNMAP_CREDITS, claim_blocks, enter_runs, mark_written,
-    unmap_blocks,
+    ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, Placement, UNMAP_CREDITS, claim_blocks, insert_runs,
+    mark_written, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
@@ -57,11 +57,11 @@ impl Ext4 {
 
 /// Ends the window of a file, if it has one.
 pub(crate) fn end_window(fs: &Ext4, inode: &Inode) {
-    let node = inode.private::<Node>();
-    if let Some(group) = node.window.take()
+    let cached = inode.private::<CachedInode>();
+    if let Some(group) = cached.window.take()
         && let Some(writer) = fs.writer.get()
     {
-        writer.space.end_window(group, node.info().ino());
+        writer.allocator.end_window(group, cached.info().ino());
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn write_file(
     now: Timespec,
     rights: SpaceRights,
 ) -> Result<usize> {
-    let mut info = changeable(fs, inode)?;
+    let mut info = writable_info(fs, inode)?;
     let room = info.max_file_bytes(fs).checked_sub(offset).filter(|room| *room > 0);
     let room = usize::try_from(room.ok_or(Errno::EFBIG)?).unwrap_or(usize::MAX);
     let data = &data[..data.len().min(room)];
@@ -90,7 +90,7 @@ pub(crate) fn write_file(
     }
     let mut done = 0;
     while done < data.len() {
-        let part = Part { data: &data[done..], offset: offset + done as u64, rights };
+        let part = WriteRange { data: &data[done..], offset: offset + done as u64, rights };
         match write_part(fs, inode, &mut info, &part, now) {
             Ok(len) => done += len,
             Err(error) if done == 0 => return Err(error),
@@ -114,10 +114,10 @@ pub(crate) fn overwrite_file(
     apart: &mut dyn FnMut(),
 ) -> Result<bool> {
     let transactions = &fs.writer()?.transactions;
-    let node = inode.private::<Node>();
+    let cached = inode.private::<CachedInode>();
     // Changes of times or permission bits do not update the published copy; this reads none of
     // those fields.
-    let info = node.shown();
+    let info = cached.snapshot();
     let takes_more = InodeFlags::VERITY | InodeFlags::SYNC;
     if info.is_encrypted()
         || info.is_inline()
@@ -126,7 +126,7 @@ pub(crate) fn overwrite_file(
     {
         return Ok(false);
     }
-    let mut pieces = [Piece::default(); MOST_PIECES];
+    let mut pieces = [DeviceRange::default(); MOST_PIECES];
     let Some(count) = written_pieces(fs, &info, offset, data.len(), &mut pieces)? else {
         return Ok(false);
     };
@@ -140,21 +140,21 @@ pub(crate) fn overwrite_file(
         result = result.and_then(|()| write_contents(fs, piece.start, part));
     }
     // Also if one has failed, because those before it have been written.
-    node.note_written(transactions.next_flush());
+    cached.note_written(transactions.next_flush());
     result?;
     transactions.note_data(data.len() as u64);
     Ok(true)
 }
 
-/// Where that range of a file stands on the device, in how many pieces. `None` if the write is not
-/// within the file's size, in blocks that have all been written before, or if there is no room for
-/// all pieces.
+/// Finds the pieces of the device where a range of a file stands, and returns how many. `None` if
+/// the write is not within the file's size, in blocks that have all been written before, or if
+/// there is no room for all pieces.
 fn written_pieces(
     fs: &Ext4,
     info: &InodeInfo,
     offset: u64,
     len: usize,
-    pieces: &mut [Piece; MOST_PIECES],
+    pieces: &mut [DeviceRange; MOST_PIECES],
 ) -> Result<Option<usize>> {
     let (bits, end) = (fs.superblock().geometry().block_bits(), offset + len as u64);
     if end > info.size() {
@@ -167,30 +167,30 @@ fn written_pieces(
         let to = end.min(run.end() << bits);
         let start = (mapped.start << bits) + (at - (u64::from(run.logical) << bits));
         // OK: within `len`.
-        *piece = Piece { start, len: (to - at) as usize };
+        *piece = DeviceRange { start, len: (to - at) as usize };
         (at, count) = (to, count + 1);
     }
     Ok(Some(count))
 }
 
-/// The inode of a regular file whose contents may be changed.
-pub(crate) fn changeable(fs: &Ext4, inode: &Inode) -> Result<InodeInfo> {
+/// Returns the inode of a regular file whose contents may be changed.
+pub(crate) fn writable_info(fs: &Ext4, inode: &Inode) -> Result<InodeInfo> {
     fs.writer()?;
-    let node = inode.private::<Node>();
-    check_key(fs, node)?;
-    let info = node.info();
+    let cached = inode.private::<CachedInode>();
+    check_key(fs, cached)?;
+    let info = cached.info();
     if info.fields().flags().contains(InodeFlags::VERITY) {
         return Err(Errno::EPERM.into());
     }
     Ok(info)
 }
 
-/// The largest size in bytes of a file with extents.
+/// Returns the largest size in bytes of a file with extents.
 pub(crate) fn max_bytes_in_extents(fs: &Ext4) -> u64 {
     (LOGICAL_END - 1).min(countable_blocks(fs)) << fs.superblock().geometry().block_bits()
 }
 
-/// How many blocks `i_blocks` can count.
+/// Returns how many blocks `i_blocks` can count.
 fn countable_blocks(fs: &Ext4) -> u64 {
     let sb = fs.superblock();
     let huge = sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
@@ -203,7 +203,7 @@ fn write_part(
     fs: &Ext4,
     inode: &Inode,
     info: &mut InodeInfo,
-    part: &Part<'_>,
+    part: &WriteRange<'_>,
     now: Timespec,
 ) -> Result<usize> {
     if info.journals_contents(fs) {
@@ -217,12 +217,12 @@ fn write_part(
     let transactions = &fs.writer()?.transactions;
     let old = overwrite(fs, info, data, offset);
     if !matches!(old, Ok(0)) {
-        inode.private::<Node>().note_written(transactions.next_flush());
+        inode.private::<CachedInode>().note_written(transactions.next_flush());
     }
     let old = old?;
     transactions.note_data(old as u64);
     if old < data.len() {
-        let rest = Part { data: &data[old..], offset: offset + old as u64, rights: part.rights };
+        let rest = WriteRange { data: &data[old..], offset: offset + old as u64, rights: part.rights };
         match write_new(fs, inode, info, &rest, now) {
             Ok(new) => {
                 transactions.note_data(new as u64);
@@ -247,7 +247,7 @@ fn note_overwritten(fs: &Ext4, inode: &Inode, info: &mut InodeInfo, end: u64, no
             return Ok(());
         }
     }
-    fs.changing(2, 0, |handle| {
+    fs.with_handle(2, 0, |handle| {
         let changed = stamped(handle, info.clone(), end, now)?;
         handle.store(&changed)?;
         match grows {
@@ -282,10 +282,10 @@ pub(crate) fn write_new(
     fs: &Ext4,
     inode: &Inode,
     info: &mut InodeInfo,
-    whole: &Part<'_>,
+    whole: &WriteRange<'_>,
     now: Timespec,
 ) -> Result<usize> {
-    let Part { data, offset, rights } = *whole;
+    let WriteRange { data, offset, rights } = *whole;
     let bits = fs.superblock().geometry().block_bits();
     let wanted = (offset + data.len() as u64).div_ceil(1 << bits);
     let run = info.run_at(fs, offset)?;
@@ -296,7 +296,7 @@ pub(crate) fn write_new(
     loop {
         let end = end.min((u64::from(run.logical) + u64::from(blocks)) << bits);
         // OK: the end of a part of the data.
-        let part = Part { data: &data[..(end - offset) as usize], offset, rights };
+        let part = WriteRange { data: &data[..(end - offset) as usize], offset, rights };
         let result = match run.kind {
             RunKind::Hole => fill_hole(fs, inode, info, run.logical, blocks, &part, now),
             RunKind::Unwritten { .. } => fill_unwritten(fs, inode, info, run, &part, now),
@@ -309,8 +309,8 @@ pub(crate) fn write_new(
     }
 }
 
-/// The hole that a run begins, up to block `end` if it is that long. A map of block numbers reports
-/// a hole in parts, which end where the map continues in another place.
+/// Returns the hole that a run begins, up to block `end` if it is that long. A map of block numbers
+/// reports a hole in parts, which end where the map continues in another place.
 fn whole_hole(fs: &Ext4, info: &InodeInfo, mut hole: Run, end: u64) -> Result<Run> {
     while let Ok(next) = u32::try_from(hole.end())
         && hole.end() < end.min(LOGICAL_END)
@@ -330,24 +330,24 @@ fn fill_hole(
     info: &mut InodeInfo,
     logical: u32,
     blocks: u32,
-    part: &Part<'_>,
+    part: &WriteRange<'_>,
     now: Timespec,
 ) -> Result<usize> {
     let (blocks, nodes) = info.part_of_hole(fs, logical, blocks)?;
-    fs.changing(
+    fs.with_handle(
         WRITE_CREDITS + info.credits_for_contents(fs),
         Demand::new(blocks + nodes, part.rights),
         |handle| {
             handle.admit_blocks(info, part.rights, || Ok(blocks))?;
-            let growth = Growth::of(fs, &inode.private::<Node>().window, info, logical);
+            let growth = Growth::of(fs, &inode.private::<CachedInode>().window, info, logical);
             let (runs, failed) = claim_and_write(handle, info, logical, blocks, part, growth.as_ref())?;
             let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
             let end = part.end().min(last.end() << fs.superblock().geometry().block_bits());
-            let _map = inode.private::<Node>().change_map();
+            let _map = inode.private::<CachedInode>().change_map();
             let mut changed = info.clone();
-            enter_runs(handle, &mut changed, &runs)?;
+            insert_runs(handle, &mut changed, &runs)?;
             let changed = stamped(handle, changed, end, now)?;
-            *info = show_change(handle, inode, changed)?;
+            *info = store_and_publish(handle, inode, changed)?;
             // OK: within the part.
             Ok(Ok((end - part.offset) as usize))
         },
@@ -362,7 +362,7 @@ fn fill_unwritten(
     inode: &Inode,
     info: &mut InodeInfo,
     run: Run,
-    part: &Part<'_>,
+    part: &WriteRange<'_>,
     now: Timespec,
 ) -> Result<usize> {
     let bits = fs.superblock().geometry().block_bits();
@@ -406,28 +406,28 @@ fn fill_and_mark(
     inode: &Inode,
     info: &mut InodeInfo,
     run: &Run,
-    part: &Part<'_>,
+    part: &WriteRange<'_>,
     blocks: Range<u32>,
     now: Timespec,
 ) -> Result<usize> {
     let nodes = info.blocks_to_mark(fs, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
     info.check_countable(fs, nodes)?;
     let demand = Demand::new(nodes, ReserveUse::All);
-    fs.changing(MARK_CREDITS + 1 + info.credits_for_contents(fs), demand, |handle| {
+    fs.with_handle(MARK_CREDITS + 1 + info.credits_for_contents(fs), demand, |handle| {
         if let Err(error) = write_run(handle, info, run, part) {
             return Ok(Err(error));
         }
-        let _map = inode.private::<Node>().change_map();
+        let _map = inode.private::<CachedInode>().change_map();
         let mut changed = info.clone();
         mark_written(handle, &mut changed, blocks)?;
         let changed = stamped(handle, changed, part.end(), now)?;
-        *info = show_change(handle, inode, changed)?;
+        *info = store_and_publish(handle, inode, changed)?;
         Ok(Ok(part.data.len()))
     })?
 }
 
 /// Writes the blocks of a run whole: data where there is some, and zeroes before and behind it.
-pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &Part<'_>) -> Result<()> {
+pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &WriteRange<'_>) -> Result<()> {
     let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
         return Ok(());
     };
@@ -487,7 +487,7 @@ pub(crate) fn truncate_file(
     now: Timespec,
     rights: SpaceRights,
 ) -> Result<()> {
-    let mut info = changeable(fs, inode)?;
+    let mut info = writable_info(fs, inode)?;
     if size > info.max_file_bytes(fs) {
         return Err(Errno::EFBIG.into());
     }
@@ -500,12 +500,12 @@ pub(crate) fn truncate_file(
     }
     if size > info.size() {
         info.zero_behind(fs, info.size())?;
-        return fs.changing(2, 0, |handle| {
+        return fs.with_handle(2, 0, |handle| {
             let changed = stamped(handle, info, size, now)?;
-            show_change(handle, inode, changed).map(drop)
+            store_and_publish(handle, inode, changed).map(drop)
         });
     }
-    let _map = inode.private::<Node>().change_map();
+    let _map = inode.private::<CachedInode>().change_map();
     let mut tail = None;
     if info.journals_contents(fs) {
         tail = logged_part(fs, &info, size, size.next_multiple_of(fs.superblock().block_size().into()))?;
@@ -515,7 +515,7 @@ pub(crate) fn truncate_file(
     info.fields_mut().set_size(size);
     let mut left = size.div_ceil(fs.superblock().block_size().into())..LOGICAL_END;
     loop {
-        left = fs.changing(UNMAP_CREDITS + 5, 0, |handle| {
+        left = fs.with_handle(UNMAP_CREDITS + 5, 0, |handle| {
             if let Some(tail) = tail.take() {
                 zero_logged_part(handle, tail);
             }
@@ -527,7 +527,7 @@ pub(crate) fn truncate_file(
                 _ if left.is_empty() => handle.writer.orphans.orphan_remove(handle, &mut changed)?,
                 _ => handle.writer.orphans.orphan_add(handle, &mut changed)?,
             }
-            info = show_change(handle, inode, changed)?;
+            info = store_and_publish(handle, inode, changed)?;
             Ok(left)
         })?;
         if left.is_empty() {
@@ -540,17 +540,17 @@ pub(crate) fn truncate_file(
 pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Result<()> {
     let Some(writer) = fs.writer.get() else { return Ok(()) };
     if fs.lazy_times.get().is_some() && !data_only {
-        store_times(fs, inode.private::<Node>().info().ino())?;
+        store_times(fs, inode.private::<CachedInode>().info().ino())?;
         return Ok(writer.transactions.sync()?);
     }
-    let (node, transactions) = (inode.private::<Node>(), &writer.transactions);
-    let (changed_in, written) = node.durable_with(data_only);
+    let (cached, transactions) = (inode.private::<CachedInode>(), &writer.transactions);
+    let (changed_in, written) = cached.durable_with(data_only);
     match changed_in {
         Some(tid) => transactions.commit(tid)?,
         None => {
             let durable = transactions.committed();
             transactions.sync()?;
-            node.note_durable(durable);
+            cached.note_durable(durable);
         }
     }
     // A commit may have been under way when contents were written, or there was none to be waited
@@ -559,7 +559,8 @@ pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Resul
 }
 
 impl InodeInfo {
-    /// The largest size that a file can have: what its map reaches, and what `i_blocks` can count.
+    /// Returns the largest size that a file can have: what its map reaches, and what `i_blocks` can
+    /// count.
     pub(crate) fn max_file_bytes(&self, fs: &Ext4) -> u64 {
         if self.has_extents() {
             return max_bytes_in_extents(fs);
@@ -593,20 +594,20 @@ impl InodeInfo {
 
 /// A piece of a file, where it stands on the device.
 #[derive(Clone, Copy, Default)]
-struct Piece {
+struct DeviceRange {
     start: u64,
     len: usize,
 }
 
 /// A part of what is to be written.
-pub(crate) struct Part<'d> {
+pub(crate) struct WriteRange<'d> {
     pub(crate) data: &'d [u8],
     pub(crate) offset: u64,
     /// The capabilities of the writer.
     pub(crate) rights: SpaceRights,
 }
 
-impl Part<'_> {
+impl WriteRange<'_> {
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.data.len() as u64
     }
@@ -620,18 +621,18 @@ pub(crate) fn claim_and_write(
     info: &InodeInfo,
     logical: u32,
     blocks: u32,
-    part: &Part<'_>,
+    part: &WriteRange<'_>,
     growth: Option<&Growth<'_>>,
 ) -> Result<(Vec<Run>, Option<Error>)> {
     let mut runs: Vec<Run> = Vec::new();
     let (mut at, end) = (logical, logical + blocks);
     while at < end && runs.len() < to_usize(MAX_RUNS) {
-        let run = match claim_blocks(handle, info, at, end - at, false, Near::behind(&runs, growth)) {
+        let run = match claim_blocks(handle, info, at, end - at, false, Placement::behind(&runs, growth)) {
             Err(Error::Answer(_)) if !runs.is_empty() => break,
             run => run?,
         };
         if let (Err(error), Some(mapped)) = (write_run(handle, info, &run, part), run.mapped()) {
-            handle.writer.space.free(handle, mapped, info.journals_contents(handle.fs))?;
+            handle.writer.allocator.free(handle, mapped, info.journals_contents(handle.fs))?;
             return Ok((runs, Some(error)));
         }
         runs.push(run);
@@ -641,7 +642,7 @@ pub(crate) fn claim_and_write(
     Ok((runs, None))
 }
 
-/// An inode whose contents have changed up to `end`.
+/// Returns an inode whose contents have changed up to `end`.
 pub(crate) fn stamped(
     handle: &Handle<'_>,
     mut info: InodeInfo,
@@ -660,7 +661,7 @@ pub(crate) fn stamped(
     Ok(info)
 }
 
-/// The superblock says if there are files of 2 GiB or more.
+/// Notes in the superblock that there are files of 2 GiB or more.
 fn note_large_file(handle: &Handle<'_>, size: u64) -> Result<()> {
     let known = handle.fs.superblock().features().ro_compat.contains(RoCompat::LARGE_FILE);
     if known || i32::try_from(size).is_ok() {
@@ -673,7 +674,7 @@ fn note_large_file(handle: &Handle<'_>, size: u64) -> Result<()> {
 }
 
 /// Stores a changed inode and puts it in the old one's place.
-pub(crate) fn show_change(handle: &Handle<'_>, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
+pub(crate) fn store_and_publish(handle: &Handle<'_>, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
     handle.store(&info)?;
     publish(handle.fs, inode, &info, handle.tid())?;
     Ok(info)

@@ -27,8 +27,8 @@ use extern4_vfs::{Errno, Inode};
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 
 /// The name of the attribute that holds the encryption context.
 const CONTEXT: &[u8] = b"c";
@@ -82,22 +82,22 @@ impl Deref for ReadableLink {
 }
 
 /// Locks a regular file to read its contents, or to tell where they are.
-pub(crate) fn readable_file<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableFile<'n>> {
-    let map = node.read_map();
-    let info = node.shown();
+pub(crate) fn readable_file<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<ReadableFile<'n>> {
+    let map = cached.read_map();
+    let info = cached.snapshot();
     if info.is_encrypted() {
         // The context has a lock of its own, and no reader holds both.
         drop(map);
-        return Err(no_key(fs, node));
+        return Err(no_key(fs, cached));
     }
     Ok(ReadableFile { info, _map: map })
 }
 
 /// Locks a directory to list it or to look names up; `ENOTDIR` for another inode.
-pub(crate) fn readable_dir<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableDir<'n>> {
+pub(crate) fn readable_dir<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<ReadableDir<'n>> {
     let lock = || {
-        let names = node.read_names();
-        ReadableDir { info: node.shown(), _names: names }
+        let names = cached.read_names();
+        ReadableDir { info: cached.snapshot(), _names: names }
     };
     let dir = lock();
     if !dir.is_directory() {
@@ -108,17 +108,17 @@ pub(crate) fn readable_dir<'n>(fs: &Ext4, node: &'n Node) -> Result<ReadableDir<
     }
     drop(dir);
     // Names show without a key, and so they do if the policy is not understood.
-    match policy(fs, node)? {
+    match policy(fs, cached)? {
         Some(_) => Ok(lock()),
-        None => Err(Error::NoPolicy { ino: node.shown().ino() }),
+        None => Err(Error::NoPolicy { ino: cached.snapshot().ino() }),
     }
 }
 
 /// Returns the inode of a symbolic link, to read its target.
-pub(crate) fn readable_link(fs: &Ext4, node: &Node) -> Result<ReadableLink> {
-    let info = node.shown();
+pub(crate) fn readable_link(fs: &Ext4, cached: &CachedInode) -> Result<ReadableLink> {
+    let info = cached.snapshot();
     if info.is_encrypted() {
-        match no_key(fs, node) {
+        match no_key(fs, cached) {
             Error::Encrypted { .. } => {}
             error => return Err(error),
         }
@@ -127,29 +127,30 @@ pub(crate) fn readable_link(fs: &Ext4, node: &Node) -> Result<ReadableLink> {
 }
 
 /// Whether a regular file may be opened or changed.
-pub(crate) fn check_key(fs: &Ext4, node: &Node) -> Result<()> {
-    if node.shown().is_encrypted() { Err(no_key(fs, node)) } else { Ok(()) }
+pub(crate) fn check_key(fs: &Ext4, cached: &CachedInode) -> Result<()> {
+    if cached.snapshot().is_encrypted() { Err(no_key(fs, cached)) } else { Ok(()) }
 }
 
 /// Checks whether `found` may be in the encrypted directory `dir`: directories and links are
 /// encrypted by its policy. Regular files are checked when they are opened, so that a caller can
 /// remove those of another policy.
-pub(crate) fn check_policy(fs: &Ext4, dir: &Node, found: &Inode) -> Result<()> {
-    let found = found.private::<Node>();
-    let info = found.shown();
+pub(crate) fn check_policy(fs: &Ext4, dir: &CachedInode, found: &Inode) -> Result<()> {
+    let found = found.private::<CachedInode>();
+    let info = found.snapshot();
     if !matches!(info.fields().kind(), FileKind::Directory | FileKind::Symlink) {
         return Ok(());
     }
-    let policy = |node: &Node| Ok::<_, Error>(policy(fs, node)?.filter(|context| is_understood(context)));
+    let policy =
+        |cached: &CachedInode| Ok::<_, Error>(policy(fs, cached)?.filter(|context| is_understood(context)));
     let of_dir = policy(dir)?;
     let same = info.is_encrypted() && of_dir.is_some() && policy(found)? == of_dir;
     if same { Ok(()) } else { Err(Errno::EPERM.into()) }
 }
 
 /// Returns the reason why encrypted contents cannot be read.
-fn no_key(fs: &Ext4, node: &Node) -> Error {
-    let ino = node.shown().ino();
-    match policy(fs, node) {
+fn no_key(fs: &Ext4, cached: &CachedInode) -> Error {
+    let ino = cached.snapshot().ino();
+    match policy(fs, cached) {
         Ok(Some(policy)) if is_understood(&policy) => Error::Encrypted { ino },
         Ok(Some(_)) => Error::BadPolicy { ino },
         Ok(None) => Error::NoPolicy { ino },
@@ -158,9 +159,9 @@ fn no_key(fs: &Ext4, node: &Node) -> Error {
 }
 
 /// Returns the policy that the context of an inode holds; `None` if it has no context.
-fn policy(fs: &Ext4, node: &Node) -> Result<Option<Vec<u8>>> {
-    let _attributes = node.read_attributes();
-    let mut context = node.shown().attribute(fs, NameIndex::ENCRYPTION, CONTEXT)?;
+fn policy(fs: &Ext4, cached: &CachedInode) -> Result<Option<Vec<u8>>> {
+    let _attributes = cached.read_attributes();
+    let mut context = cached.snapshot().attribute(fs, NameIndex::ENCRYPTION, CONTEXT)?;
     if let Some(context) = &mut context {
         context.truncate(context.len().saturating_sub(NONCE_BYTES));
     }

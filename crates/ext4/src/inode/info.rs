@@ -6,7 +6,7 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::hint::Near;
+use crate::dir::hint::DirHint;
 use crate::error::{Error, Result};
 use crate::volume::Volume;
 
@@ -17,10 +17,11 @@ pub(crate) struct InodeInfo {
     pub(super) record: Record,
     pub(super) seed: Option<ChecksumSeed>,
     /// For a directory, the place where its names have changed.
-    pub(crate) near: Near,
+    pub(crate) dir_hint: DirHint,
     /// It is on the list of orphans ([`orphan`](crate::alloc::orphan)).
     pub(super) is_orphan: bool,
-    /// The fields may be others than the inode's in use ([`Node`]), from which this was copied.
+    /// The fields may be others than the inode's in use ([`CachedInode`]), from which this was
+    /// copied.
     pub(super) is_touched: bool,
 }
 
@@ -34,12 +35,12 @@ pub(super) enum Record {
 }
 
 impl InodeInfo {
-    /// The inode number.
+    /// Returns the inode number.
     pub(crate) fn ino(&self) -> u32 {
         self.inode.ino()
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub(crate) fn fields(&self) -> &Inode {
         &self.inode
     }
@@ -49,7 +50,7 @@ impl InodeInfo {
         matches!(self.inode.kind(), FileKind::Directory | FileKind::Symlink)
     }
 
-    /// The fields, to be changed and then stored.
+    /// Returns the fields, to be changed and then stored.
     pub(crate) fn fields_mut(&mut self) -> &mut Inode {
         self.is_touched = true;
         &mut self.inode
@@ -93,7 +94,7 @@ impl InodeInfo {
             inode,
             record: Record::Table(position),
             seed,
-            near: Near::default(),
+            dir_hint: DirHint::default(),
             is_orphan: false,
             is_touched: true,
         }

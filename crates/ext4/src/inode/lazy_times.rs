@@ -66,7 +66,7 @@ impl LazyTimes {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The times of an inode that are not stored yet.
+    /// Returns the times of an inode that are not stored yet.
     pub(crate) fn get(&self, ino: u32) -> Option<Times> {
         self.lock().of.get(&ino).copied()
     }

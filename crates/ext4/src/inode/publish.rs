@@ -5,29 +5,29 @@ use extern4_vfs::{FileType, Inode, NamesAttr};
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::{Names, Node};
 use crate::inode::read::shown_flags;
 use crate::time::timespec;
 
 /// Hands a changed inode to its users.
 pub(crate) fn publish(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
-    publish_by(fs, inode, info, |node| node.set(info, tid))
+    publish_by(fs, inode, info, |cached| cached.set(info, tid))
 }
 
 /// Publishes an inode after a change of nothing but its times.
 pub(crate) fn publish_times(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
-    publish_by(fs, inode, info, |node| node.set_times(info, tid))
+    publish_by(fs, inode, info, |cached| cached.set_times(info, tid))
 }
 
 /// Publishes an inode after a change of its extended attributes.
 pub(crate) fn publish_attributes(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
-    publish_by(fs, inode, info, |node| node.set_attributes(info, tid))
+    publish_by(fs, inode, info, |cached| cached.set_attributes(info, tid))
 }
 
-fn publish_by(fs: &Ext4, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&Node)) -> Result<()> {
+fn publish_by(fs: &Ext4, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&CachedInode)) -> Result<()> {
     let attr = info.attr(fs)?;
-    put(inode.private::<Node>());
+    put(inode.private::<CachedInode>());
     inode.set_attr(&attr);
     Ok(())
 }
@@ -36,15 +36,15 @@ fn publish_by(fs: &Ext4, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&Node
 /// its time of change.
 pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) {
     if !info.is_touched() {
-        return inode.private::<Node>().note(info, tid);
+        return inode.private::<CachedInode>().note(info, tid);
     }
     let fields = info.fields();
     let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
-    let node = inode.private::<Node>();
+    let cached = inode.private::<CachedInode>();
     match info.is_directory() {
         // The target of `..` may stand in the inode.
-        true => node.set(info, tid),
-        false => node.set_touched(info, tid),
+        true => cached.set(info, tid),
+        false => cached.set_touched(info, tid),
     }
     inode.touch(mode, u32::from(links), ctime);
 }
@@ -52,7 +52,7 @@ pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: 
 /// Publishes a directory after a change of nothing but its names, and the space that they take.
 pub(crate) fn publish_names(_fs: &Ext4, dir: &Inode, info: &InodeInfo, tid: Tid) {
     if !info.is_touched() {
-        return dir.private::<Node>().note(info, tid);
+        return dir.private::<CachedInode>().note(info, tid);
     }
     let fields = info.fields();
     dir.touch_names(&NamesAttr {
@@ -63,10 +63,10 @@ pub(crate) fn publish_names(_fs: &Ext4, dir: &Inode, info: &InodeInfo, tid: Tid)
         ctime: timespec(fields.ctime()),
         flags: shown_flags(fields.flags(), FileType::Directory),
     });
-    dir.private::<Node>().set(info, tid);
+    dir.private::<CachedInode>().set(info, tid);
 }
 
-impl Names<'_> {
+impl LockedNames<'_> {
     /// Shows the directory, as transaction `tid` has changed it, to its users.
     pub(crate) fn show(&self, fs: &Ext4, tid: Tid) {
         publish_names(fs, self.dir, &self.info, tid);

@@ -11,12 +11,12 @@ use extern4_disk::{Place, Structure, xattr};
 use extern4_sync::slab::new_box;
 use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
 
-use crate::dir::hint::Near;
+use crate::dir::hint::DirHint;
 use crate::error::{Error, Result};
 use crate::file::symlink;
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::{InodeInfo, Record};
-use crate::inode::inode_info::Node;
 use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
@@ -53,8 +53,14 @@ impl Ext4 {
             (decode(record, ino, self.superblock(), place)?, Record::Table(at))
         };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
-        let info =
-            InodeInfo { inode, record, seed, near: Near::default(), is_orphan: false, is_touched: true };
+        let info = InodeInfo {
+            inode,
+            record,
+            seed,
+            dir_hint: DirHint::default(),
+            is_orphan: false,
+            is_touched: true,
+        };
         if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }
@@ -82,7 +88,7 @@ impl Ext4 {
         }
         let attr = info.attr(self)?;
         let plain = info.inode.xattr_block().is_none() && !info.has_attributes_in_record(self)?;
-        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(Node::new(info)) })
+        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(CachedInode::new(info)) })
     }
 }
 

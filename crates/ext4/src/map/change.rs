@@ -9,10 +9,10 @@
 //! | | blocks beyond the data | metadata blocks changed |
 //! |---|---|---|
 //! | [`allocate_for`] | [`map_blocks_needed`] | [`ALLOCATE_CREDITS`] |
-//! | [`enter`](enter_runs) | [`part_of_hole`] | [`ALLOCATE_CREDITS`] |
+//! | [`insert_runs`] | [`part_of_hole`] | [`ALLOCATE_CREDITS`] |
 //! | [`mark_written`] | [`blocks_to_mark`] | [`MARK_CREDITS`] |
-//! | [`unmap`](unmap_blocks) | [`blocks_to_cut`]; none if cut to the end | [`UNMAP_CREDITS`] |
-//! | [`shift`](shift_blocks) | [`blocks_to_cut`] | [`SHIFT_CREDITS`] |
+//! | [`unmap_blocks`] | [`blocks_to_cut`]; none if cut to the end | [`UNMAP_CREDITS`] |
+//! | [`shift_blocks`] | [`blocks_to_cut`] | [`SHIFT_CREDITS`] |
 //!
 //! [`map_blocks_needed`]: InodeInfo::map_blocks_needed
 //! [`part_of_hole`]: InodeInfo::part_of_hole
@@ -32,7 +32,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::change::{insert_extents, mark_extents, shift_down, shift_up, unmap_extents};
 use crate::map::indirect::change::{insert_pointers, unmap_pointers};
-use crate::map::map_blocks::{Quota, SHIFT_LEAVES};
+use crate::map::map_blocks::{SHIFT_LEAVES, UnmapBudget};
 use crate::map::run::{Run, RunKind};
 use crate::map::{extents, indirect};
 use crate::volume::handle::Handle;
@@ -40,7 +40,7 @@ use crate::volume::handle::Handle;
 /// The most nodes that one change of a leaf adds: one of each level, and one for a tree that grows.
 pub(crate) const MAP_BLOCKS: u32 = 6;
 /// Blocks of metadata that allocating changes: bitmaps and descriptors of the data and of
-/// [`MAP_BLOCKS`], and the nodes on the way with their new neighbours.
+/// [`MAP_BLOCKS`], and the nodes on the path with their new neighbours.
 pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
 /// Blocks of metadata that marking a leaf changes: as [`ALLOCATE_CREDITS`], without those of the
 /// data.
@@ -70,7 +70,7 @@ impl InodeInfo {
     }
 
     /// Returns how many of `blocks` blocks of a hole from `logical` on one change maps. Returns
-    /// also how many blocks [`enter_runs`] takes for the map itself then, at most.
+    /// also how many blocks [`insert_runs`] takes for the map itself then, at most.
     pub(crate) fn part_of_hole(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<(u32, u32)> {
         match self.has_extents() {
             true => extents::change::part_of_hole(fs, self, logical, blocks),
@@ -81,7 +81,7 @@ impl InodeInfo {
 
 impl InodeInfo {
     /// Returns how many blocks cutting the map at both ends of a range takes for the map itself, at
-    /// most. [`unmap`](unmap_blocks) and [`shift`](shift_blocks) of the range need that.
+    /// most. [`unmap_blocks`] and [`shift_blocks`] of the range need that.
     pub(crate) fn blocks_to_cut(&self, fs: &Ext4, blocks: &Range<u64>) -> Result<u32> {
         if self.has_extents() { extents::change::blocks_to_cut(fs, self, blocks) } else { Ok(0) }
     }
@@ -133,25 +133,25 @@ pub(crate) fn allocate_for(
     want: u32,
     unwritten: bool,
 ) -> Result<Run> {
-    let run = claim_blocks(handle, info, logical, want, unwritten, Near::default())?;
-    enter_runs(handle, info, &[run])?;
+    let run = claim_blocks(handle, info, logical, want, unwritten, Placement::default())?;
+    insert_runs(handle, info, &[run])?;
     Ok(run)
 }
 
 /// Takes the blocks of [`allocate_for`], as its first half; the map does not know of them yet. So
-/// no reader reads them before their contents have been written. They are [entered](enter_runs) or
-/// freed in the same change.
+/// no reader reads them before their contents have been written. They are [inserted](insert_runs)
+/// or freed in the same change.
 ///
 /// # Errors
 /// `EFBIG` if `i_blocks` could not count them with those that the change has claimed before. The
-/// caller can then enter the earlier ones.
+/// caller can then insert the earlier ones.
 pub(crate) fn claim_blocks(
     handle: &Handle<'_>,
     info: &InodeInfo,
     logical: u32,
     want: u32,
     unwritten: bool,
-    near: Near<'_>,
+    placement: Placement<'_>,
 ) -> Result<Run> {
     let (goal, want) = match info.has_extents() {
         true => extents::change::goal(handle, info, logical, want, unwritten)?,
@@ -159,10 +159,14 @@ pub(crate) fn claim_blocks(
         false => indirect::change::goal(handle, info, logical, want)?,
     };
     // OK: far fewer than 2^63 blocks.
-    let blocks = near.claimed.cast_signed() + i64::from(want) + i64::from(MAP_BLOCKS);
+    let blocks = placement.claimed.cast_signed() + i64::from(want) + i64::from(MAP_BLOCKS);
     info.clone().add_blocks(blocks, handle.fs.superblock().block_size())?;
-    let blocks =
-        handle.writer.space.allocate_growing(handle, near.goal.unwrap_or(goal), want, near.growth)?;
+    let blocks = handle.writer.allocator.allocate_growing(
+        handle,
+        placement.goal.unwrap_or(goal),
+        want,
+        placement.growth,
+    )?;
     let physical = blocks.start;
     let kind = if unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
     Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
@@ -170,7 +174,7 @@ pub(crate) fn claim_blocks(
 
 /// Maps runs that were [claimed](claim_blocks) for one [part of a hole](InodeInfo::part_of_hole),
 /// all at once, as the second half of [`allocate_for`].
-pub(crate) fn enter_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
+pub(crate) fn insert_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     match info.has_extents() {
         true => insert_extents(handle, info, runs)?,
         false => runs.iter().try_for_each(|run| insert_pointers(handle, info, run))?,
@@ -205,7 +209,7 @@ pub(crate) fn mark_unwritten(
 /// `metadata` if they may have been logged, as those of directories; logged contents of a file
 /// count as such in any case. Works from the end of the range towards its start, and does as much
 /// as one change should. Returns the rest of the range: empty, when all is done.
-#[must_use = "what is left has to be done in another change"]
+#[must_use = "the rest has to be done in another change"]
 pub(crate) fn unmap_blocks(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -214,15 +218,15 @@ pub(crate) fn unmap_blocks(
 ) -> Result<Range<u64>> {
     let metadata = metadata || info.journals_contents(handle.fs);
     let revokes = if metadata { UNMAP_REVOKES } else { u64::MAX };
-    let mut quota = Quota { groups: UNMAP_GROUPS, last: None, revokes };
+    let mut budget = UnmapBudget { groups: UNMAP_GROUPS, last: None, revokes };
     match info.has_extents() {
-        true => unmap_extents(handle, info, blocks, metadata, &mut quota),
-        false => unmap_pointers(handle, info, blocks, metadata, &mut quota),
+        true => unmap_extents(handle, info, blocks, metadata, &mut budget),
+        false => unmap_pointers(handle, info, blocks, metadata, &mut budget),
     }
 }
 
 /// Moves the blocks from `from` on by `by`, to where nothing is mapped: down after
-/// [`unmap`](unmap_blocks) of the range before `from`, or up. Works from that end that has room
+/// [`unmap_blocks`] of the range before `from`, or up. Works from that end that has room
 /// first, and does as much as one change should. Returns the file's blocks that are left to move,
 /// where they are now.
 ///
@@ -243,7 +247,7 @@ pub(crate) fn shift_blocks(
 
 /// Where a file is to be given blocks.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Near<'g> {
+pub(crate) struct Placement<'g> {
     /// Near this block; by default near the end of the blocks that stand before them in the file.
     goal: Option<u64>,
     /// In the file's window, or with a new one behind them.
@@ -252,7 +256,7 @@ pub(crate) struct Near<'g> {
     claimed: u64,
 }
 
-impl<'g> Near<'g> {
+impl<'g> Placement<'g> {
     /// Behind the runs that the change has claimed before, if there are any.
     pub(crate) fn behind(runs: &[Run], growth: Option<&'g Growth<'g>>) -> Self {
         let goal = runs.last().and_then(|run| match run.kind {

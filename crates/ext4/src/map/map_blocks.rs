@@ -31,7 +31,7 @@ pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
 
 /// Allocates a block for the map of a file, near block `near`.
 pub(crate) fn allocate_map_block(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
-    let block = handle.writer.space.allocate(handle, near, 1)?.start;
+    let block = handle.writer.allocator.allocate(handle, near, 1)?.start;
     info.add_blocks(1, handle.fs.superblock().block_size())?;
     Ok(block)
 }
@@ -45,14 +45,14 @@ pub(crate) fn home_block(handle: &Handle<'_>, info: &InodeInfo) -> u64 {
 
 /// The number of blocks that one change may still free. Each group costs a bitmap and a descriptor,
 /// and each block of metadata a place in the list of revoked blocks.
-pub(crate) struct Quota {
+pub(crate) struct UnmapBudget {
     pub(super) groups: u32,
     pub(super) last: Option<u32>,
     /// Unlimited for blocks that are not metadata.
     pub(super) revokes: u64,
 }
 
-impl Quota {
+impl UnmapBudget {
     /// Counts `blocks`, and their groups. The groups of the last call cost nothing again.
     pub(crate) fn spend(&mut self, fs: &Ext4, blocks: &Range<u64>) {
         self.revokes = self.revokes.saturating_sub(blocks.end - blocks.start);

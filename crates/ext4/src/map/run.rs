@@ -44,18 +44,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// A hole from `logical` up to `end`; one block at least.
+    /// Returns a hole from `logical` up to `end`; one block at least.
     pub(crate) fn hole(logical: u32, end: u64) -> Self {
         let start = u64::from(logical);
         Self { logical, len_blocks: end.clamp(start + 1, LOGICAL_END) - start, kind: RunKind::Hole }
     }
 
-    /// One past the last block of the file.
+    /// Returns one past the last block of the file.
     pub fn end(&self) -> u64 {
         u64::from(self.logical) + self.len_blocks
     }
 
-    /// The blocks of the volume that are the file's, written or not.
+    /// Returns the blocks of the volume that are the file's, written or not.
     pub(super) fn allocated(&self) -> Option<std::ops::Range<u64>> {
         match self.kind {
             // OK: as in `mapped`.
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    /// The blocks of the volume that hold written data.
+    /// Returns the blocks of the volume that hold written data.
     pub(crate) fn mapped(&self) -> Option<std::ops::Range<u64>> {
         match self.kind {
             // OK: decoding has checked that the run lies inside the volume.

@@ -5,7 +5,7 @@
 //! map through `InodeInfo::map`.
 
 use extern4_disk::checksum::ChecksumSeed;
-use extern4_disk::extent::{self, Expect, Node};
+use extern4_disk::extent::{self, Expect, ExtentNode};
 use extern4_disk::indirect::{DIRECT, Pointers, ROOTS};
 use extern4_disk::inode::{Inode, InodeFlags};
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
@@ -13,6 +13,18 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use crate::error::Error;
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
+
+/// A block of a file's map, as [`Volume::walk_map`] reports it: a node of the extent tree, or a
+/// block of block numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapNode {
+    /// The block of the volume.
+    pub block: u64,
+    /// The first block of the file that it maps.
+    pub logical: u64,
+    /// How many levels above the data it is: at least 1.
+    pub level: u32,
+}
 
 /// A run of a file's blocks, as [`Volume::walk_map`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +42,9 @@ pub struct DataRun {
 /// The caller's part in [`Volume::walk_map`], which calls these methods in the order of the file's
 /// blocks.
 pub trait MapVisitor {
-    /// Takes note of a block of the map, and returns whether to read it and go on below it. The
-    /// block is one of the volume's.
-    fn node(&mut self, block: u64) -> bool;
+    /// Takes note of a block of the map, which is one of the volume's. Returns whether to read it
+    /// and go on below it.
+    fn node(&mut self, node: MapNode) -> bool;
     /// Takes note of a run of data, whose blocks are the volume's.
     fn run(&mut self, run: DataRun);
     /// Takes note of a fault at `place`: a broken rule, or a block of the map that cannot be read.
@@ -71,7 +83,7 @@ fn report(visitor: &mut impl MapVisitor, corrupt: Corrupt) {
 
 impl Walk<'_> {
     fn extents(&self, bytes: &[u8], expect: Expect, place: Place, visitor: &mut impl MapVisitor) {
-        let node = match Node::decode(bytes, expect, place) {
+        let node = match ExtentNode::decode(bytes, expect, place) {
             Ok(node) => node,
             Err(corrupt) => return report(visitor, corrupt),
         };
@@ -91,7 +103,9 @@ impl Walk<'_> {
         }
         for (index, expect) in node.children() {
             let place = Place::new(Structure::ExtentNode).ino(self.ino).block(index.child);
-            if let Some(child) = self.read(index.child, place, visitor) {
+            let below =
+                MapNode { block: index.child, logical: index.logical.into(), level: node.depth().into() };
+            if let Some(child) = self.read(below, place, visitor) {
                 if let Some(Err(corrupt)) = self.seed.map(|seed| extent::verify_checksum(&child, seed, place))
                 {
                     report(visitor, corrupt);
@@ -130,7 +144,8 @@ impl Walk<'_> {
             Err(corrupt) => return report(visitor, corrupt),
         };
         let place = Place::new(Structure::IndirectBlock).ino(self.ino).block(block);
-        let Some(bytes) = self.read(block, place, visitor) else { return };
+        let node = MapNode { block, logical, level: levels };
+        let Some(bytes) = self.read(node, place, visitor) else { return };
         // OK: a block is a multiple of 4 bytes long.
         let Ok(pointers) = Pointers::decode(&bytes, self.volume.blocks(), place) else { return };
         if levels == 1 {
@@ -179,13 +194,14 @@ impl Walk<'_> {
         }
     }
 
-    /// The bytes of a block of the map, if the visitor wants to go on below it and it can be read.
-    fn read(&self, block: u64, place: Place, visitor: &mut impl MapVisitor) -> Option<Vec<u8>> {
-        if !visitor.node(block) {
+    /// Returns the bytes of a block of the map, if the visitor wants to go on below it and it can
+    /// be read.
+    fn read(&self, node: MapNode, place: Place, visitor: &mut impl MapVisitor) -> Option<Vec<u8>> {
+        if !visitor.node(node) {
             return None;
         }
         let mut bytes = vec![0; to_usize(self.volume.superblock().block_size())];
-        match self.volume.read_from_device(block, &mut bytes) {
+        match self.volume.read_from_device(node.block, &mut bytes) {
             Ok(()) => Some(bytes),
             Err(error) => {
                 visitor.fault(place, error);

@@ -67,7 +67,7 @@ impl FastCommits {
             named.advance(commit);
             for record in commit {
                 if let Record::Inode { ino, raw } = record {
-                    this.make_anew(volume, *ino, raw, &named)?;
+                    this.recreate(volume, *ino, raw, &named)?;
                 }
             }
             for record in commit {
@@ -131,7 +131,7 @@ impl FastCommits {
     /// Forgets everything about inode `ino` if `raw` says that it is another file by now. A fast
     /// commit says of the former file only that its name is gone. It says nothing of the new one
     /// where that has holes.
-    fn make_anew(&mut self, volume: &Volume, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
+    fn recreate(&mut self, volume: &Volume, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
         let mut record = self.known_record(volume, ino)?;
         if record.get(GENERATION) != raw.get(GENERATION) && named.is_another(ino, &record, raw) {
             record.fill(0);
@@ -162,7 +162,7 @@ impl FastCommits {
             record[I_BLOCK].copy_from_slice(&map);
             if flags(&record).contains(InodeFlags::EXTENTS) && !has_extent_root(&map) {
                 // The fast commit made this file: only its own records map blocks.
-                let root = extent::OwnedNode {
+                let root = extent::OwnedExtentNode {
                     entries: extent::Entries::Leaf(Vec::new()),
                     depth: 0,
                     max: ROOT_ENTRIES,

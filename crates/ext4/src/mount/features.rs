@@ -89,7 +89,7 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
     }
     let uses_journal = sb.journal().is_some() && !options.ignore_journal;
     if !uses_journal && !sb.state().contains(State::VALID) {
-        let why = "it was not cleanly unmounted and uses no journal; e2fsck mends what that left";
+        let why = "it was not cleanly unmounted and uses no journal; e2fsck mends it";
         return Err(Unsupported::WritingTo(why));
     }
     Ok(())

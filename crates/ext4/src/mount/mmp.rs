@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use extern4_block::BufferCache;
-use extern4_disk::mmp::{MMP_SIZE, Mmp, MmpState, Node};
+use extern4_disk::mmp::{MMP_SIZE, Mmp, MmpNode, MmpState};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::Aborter;
@@ -43,14 +43,14 @@ const SETTLING: Duration = Duration::from_millis(100);
 const MOST_SECONDS: u16 = 300;
 
 /// Where the block stands.
-struct Spot {
+struct MmpBlock {
     cache: Arc<BufferCache>,
     superblock: Superblock,
     /// Byte of the device.
     offset: u64,
 }
 
-impl Spot {
+impl MmpBlock {
     /// `None` for a volume without the feature.
     fn of(volume: &Volume) -> Option<Self> {
         let superblock = volume.superblock().clone();
@@ -92,7 +92,7 @@ impl Spot {
             MmpState::Clean => Ok((found, looked)),
             MmpState::Fsck => Err(in_use(&found)),
             MmpState::Live(_) => {
-                sleep(patience(self.seconds(), found.check_interval()));
+                sleep(wait_time(self.seconds(), found.check_interval()));
                 let looked = Instant::now();
                 let later = self.read()?;
                 let is_free = later.state() == found.state() || later.state() == MmpState::Clean;
@@ -105,7 +105,7 @@ impl Spot {
 /// Returns how long a number stands that no node changes any more. `seconds` is the interval of the
 /// volume. `check_interval` comes from the node that wrote the number, and is twice its own
 /// interval as a rule.
-fn patience(seconds: u16, check_interval: u16) -> Duration {
+fn wait_time(seconds: u16, check_interval: u16) -> Duration {
     let longest = seconds.max(check_interval).min(2 * MOST_SECONDS);
     Duration::from_secs(2 * u64::from(longest) + 1)
 }
@@ -123,28 +123,28 @@ fn in_use(mmp: &Mmp) -> crate::Error {
 /// Refuses to read a volume that another node is writing to. Waits to find out, if no node has said
 /// that it is clean.
 pub(crate) fn check(volume: &Volume) -> Result<()> {
-    Spot::of(volume).map_or(Ok(()), |spot| spot.wait_until_free().map(drop))
+    MmpBlock::of(volume).map_or(Ok(()), |block| block.wait_until_free().map(drop))
 }
 
 /// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash
 /// would do: the volume looks as if it were in use until another node has waited.
-pub(crate) struct Guard {
+pub(crate) struct MmpGuard {
     opener: Opener,
-    watch: Arc<Watch>,
+    heartbeat: Arc<Heartbeat>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The state that the guard and its thread share.
-struct Watch {
-    spot: Spot,
+struct Heartbeat {
+    block: MmpBlock,
     /// Seconds after which others may take us for dead, if they have waited twice as long.
     check_interval: u16,
     /// Locks: held over reading and writing the block.
-    state: Mutex<State>,
+    state: Mutex<HeartbeatState>,
     ended: Condvar,
 }
 
-struct State {
+struct HeartbeatState {
     /// The block as we wrote it last.
     ours: Mmp,
     ended: bool,
@@ -154,66 +154,67 @@ struct State {
     losses: Option<Arc<Losses>>,
 }
 
-impl Guard {
+impl MmpGuard {
     /// Takes the volume; `None` if it is one without protection.
     ///
     /// # Errors
     /// [`Error::InUse`](crate::Error::InUse) if another node has it; a corrupt block; a device that
     /// fails.
     pub(crate) fn take(volume: &Volume) -> Result<Option<Self>> {
-        let Some(spot) = Spot::of(volume) else { return Ok(None) };
-        let (free, looked) = spot.wait_until_free()?;
+        let Some(block) = MmpBlock::of(volume) else { return Ok(None) };
+        let (free, looked) = block.wait_until_free()?;
         let host = rustix::system::uname();
         let device = volume.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
-        let node = Node { host: host.nodename().to_bytes(), device };
+        let node = MmpNode { host: host.nodename().to_bytes(), device };
         let sequence = RandomState::new().hash_one(now_seconds()) as u32;
-        let check_interval = 2 * spot.seconds();
+        let check_interval = 2 * block.seconds();
         let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
-        spot.write(&ours)?;
+        block.write(&ours)?;
         // Another may have found it free at the same moment, and the last to write has it.
-        sleep(if looked.elapsed() < SOON { SETTLING } else { patience(spot.seconds(), check_interval) });
-        let found = spot.read()?;
+        sleep(if looked.elapsed() < SOON { SETTLING } else { wait_time(block.seconds(), check_interval) });
+        let found = block.read()?;
         if found.state() != ours.state() {
             return Err(in_use(&found));
         }
-        let state = Mutex::new(State { ours, ended: false, lost: None, aborter: None, losses: None });
-        let watch = Arc::new(Watch { spot, check_interval, state, ended: Condvar::new() });
+        let state =
+            Mutex::new(HeartbeatState { ours, ended: false, lost: None, aborter: None, losses: None });
+        let heartbeat = Arc::new(Heartbeat { block, check_interval, state, ended: Condvar::new() });
         let thread = {
-            let watch = Arc::clone(&watch);
-            thread::Builder::new().name("extern4-mmp".into()).spawn(move || watch.run())
+            let heartbeat = Arc::clone(&heartbeat);
+            thread::Builder::new().name("extern4-mmp".into()).spawn(move || heartbeat.run())
         };
         let thread = thread.map_err(|_| extern4_vfs::Errno::EAGAIN)?;
-        Ok(Some(Self { opener: Opener::here(), watch, thread: Some(thread) }))
+        Ok(Some(Self { opener: Opener::here(), heartbeat, thread: Some(thread) }))
     }
 
     /// Sets what ends if the volume is lost, and the caller that is told why.
     pub(crate) fn aborts(&self, aborter: Option<Aborter>, losses: Arc<Losses>) {
-        let mut state = self.watch.lock();
+        let mut state = self.heartbeat.lock();
         (state.aborter, state.losses) = (aborter, Some(losses));
         state.abort_if_lost();
     }
 
     /// Marks the volume as free, if it still was ours.
     pub(crate) fn release(&self) -> Result<()> {
-        let mut state = self.watch.lock();
+        let mut state = self.heartbeat.lock();
         if std::mem::replace(&mut state.ended, true) || state.lost.is_some() {
             return Ok(());
         }
-        self.watch.ended.notify_all();
+        self.heartbeat.ended.notify_all();
         let free = state.ours.released(now_seconds().into());
-        if self.watch.is_ours(&state)? { self.watch.spot.write(&free) } else { Ok(()) }
+        if self.heartbeat.is_ours(&state)? { self.heartbeat.block.write(&free) } else { Ok(()) }
     }
 }
 
-impl Drop for Guard {
+impl Drop for MmpGuard {
     fn drop(&mut self) {
         if !self.opener.is_here() {
             // A forked child has no such thread to wait for. A lock may have been held at the fork.
             std::mem::forget(self.thread.take());
             return;
         }
-        self.watch.lock().ended = true;
-        self.watch.ended.notify_all();
+        self.heartbeat.lock().ended = true;
+        self.heartbeat.ended.notify_all();
         if let Some(thread) = self.thread.take() {
             // It has no result.
             let _ = thread.join();
@@ -221,7 +222,7 @@ impl Drop for Guard {
     }
 }
 
-impl State {
+impl HeartbeatState {
     fn abort_if_lost(&self) {
         if let (Some(aborter), Some(why)) = (&self.aborter, &self.lost) {
             aborter.abort(&why.to_string());
@@ -232,13 +233,13 @@ impl State {
     }
 }
 
-impl Watch {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Heartbeat {
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_ours(&self, state: &State) -> Result<bool> {
-        Ok(self.spot.read()?.state() == state.ours.state())
+    fn is_ours(&self, state: &HeartbeatState) -> Result<bool> {
+        Ok(self.block.read()?.state() == state.ours.state())
     }
 
     /// Writes one number after the other, until it is told to end or finds another's.
@@ -246,7 +247,7 @@ impl Watch {
         let mut written = Instant::now();
         let mut state = self.lock();
         while !state.ended && state.lost.is_none() {
-            let waited = self.ended.wait_timeout_while(state, self.spot.interval(), |state| !state.ended);
+            let waited = self.ended.wait_timeout_while(state, self.block.interval(), |state| !state.ended);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.ended {
                 return;
@@ -265,13 +266,13 @@ impl Watch {
     }
 
     /// Writes the next number; the block on the device, if that is not ours.
-    fn renew(&self, state: &mut State) -> Result<Option<Mmp>> {
-        let found = self.spot.read()?;
+    fn renew(&self, state: &mut HeartbeatState) -> Result<Option<Mmp>> {
+        let found = self.block.read()?;
         if found.state() != state.ours.state() {
             return Ok(Some(found));
         }
         let next = state.ours.renewed(now_seconds().into());
-        self.spot.write(&next)?;
+        self.block.write(&next)?;
         state.ours = next;
         Ok(None)
     }
@@ -282,10 +283,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_longer_than_an_interval_can_be() {
-        assert_eq!(patience(5, 10), Duration::from_secs(21));
-        assert_eq!(patience(5, 1), Duration::from_secs(11));
-        assert_eq!(patience(300, 600), Duration::from_secs(1201));
-        assert_eq!(patience(300, u16::MAX), patience(300, 600));
+    fn no_node_waits_longer_than_the_longest_interval() {
+        assert_eq!(wait_time(5, 10), Duration::from_secs(21));
+        assert_eq!(wait_time(5, 1), Duration::from_secs(11));
+        assert_eq!(wait_time(300, 600), Duration::from_secs(1201));
+        assert_eq!(wait_time(300, u16::MAX), wait_time(300, 600));
     }
 }

@@ -36,10 +36,10 @@ use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
 use crate::mount::features::{check_features, check_needs_no_recovery, check_writable};
 use crate::mount::loss::Losses;
-use crate::mount::mmp::Guard;
+use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 use crate::mount::upgrade::Upgrade;
-use crate::mount::writer::{Parts, Writer};
+use crate::mount::writer::{Writer, WriterParts};
 use crate::ops::times::store_all_times;
 use crate::quota::accounts::Quotas;
 use crate::volume::Volume;
@@ -82,7 +82,7 @@ impl Ext4 {
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let counted = Arc::new(CountedDevice::new(device));
         let fs = Self::assemble_writable(&(Arc::clone(&counted) as _), options)?;
-        let guard = Guard::take(&fs)?;
+        let guard = MmpGuard::take(&fs)?;
         let opened = fs.recover(options).and_then(|(fs, journal)| {
             let left = find_left_over(&fs)?;
             fs.begin_writing(journal, counted, &left, options)?;
@@ -149,7 +149,12 @@ impl Ext4 {
         let quotas = Quotas::open(self)?;
         let zones = SystemZones::of(self)?;
         self.check_journal(&zones)?;
-        let parts = Parts { kept: self.kept, quotas, zones, losses: Arc::clone(&self.losses) };
+        let parts = WriterParts {
+            block_reserve: self.block_reserve,
+            quotas,
+            zones,
+            losses: Arc::clone(&self.losses),
+        };
         let _ = self.writer.set(Writer::open(self, parts, journal, counted, options)?);
         let kept = free_left_over(self, left).inspect_err(|_| {
             // All freed blocks have been settled. No thread uses the volume, unless it was given
@@ -178,7 +183,7 @@ impl Ext4 {
     }
 
     /// Has a guard keep other hosts away for as long as the volume is open.
-    pub(crate) fn keep_guard(&self, guard: Option<Guard>) {
+    pub(crate) fn keep_guard(&self, guard: Option<MmpGuard>) {
         let Some(guard) = guard else { return };
         let aborter = self.writer.get().map(|writer| writer.transactions.aborter());
         guard.aborts(aborter, Arc::clone(&self.losses));
@@ -212,7 +217,7 @@ impl Ext4 {
         let stored = store_all_times(self);
         // The writer's error comes first: if nothing can be changed any more, it is the reason.
         self.writer.get().map_or(Ok(()), |writer| writer.close(self))?;
-        self.guard.get().map_or(Ok(()), Guard::release)?;
+        self.guard.get().map_or(Ok(()), MmpGuard::release)?;
         stored?;
         self.writer.get().and_then(Writer::unfreed).map_or(Ok(()), Err)
     }
@@ -267,8 +272,8 @@ impl Ext4 {
                 options.reserved_uid.unwrap_or(superblock.reserved_uid()),
                 options.reserved_gid.unwrap_or(superblock.reserved_gid()),
             ),
-            kept: superblock::kept_blocks(&superblock, options.reserved_clusters),
-            heeds_limits: !options.ignore_limits,
+            block_reserve: superblock::block_reserve(&superblock, options.reserved_clusters),
+            enforces_limits: !options.ignore_limits,
             has_acls: options.acls,
             has_user_attributes: options.user_attributes,
             max_dir_blocks: Some(options.max_dir_kib)

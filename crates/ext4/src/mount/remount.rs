@@ -15,8 +15,8 @@ use extern4_vfs::{Errno, Inode};
 use crate::alloc::orphan::find_left_over;
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
-use crate::inode::inode_info::Node;
-use crate::mount::mmp::Guard;
+use crate::inode::cached::CachedInode;
+use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 
 /// Blocks of the volume that are cached while its journal is replayed.
@@ -49,7 +49,7 @@ impl Ext4 {
         let device = Arc::clone(&counted) as Arc<dyn BlockDevice>;
         let small = OpenOptions { cache_bytes: CACHE_BYTES, ..options.clone() };
         let fresh = Self::assemble_writable(&device, &small)?;
-        let guard = Guard::take(&fresh)?;
+        let guard = MmpGuard::take(&fresh)?;
         let begun = fresh.recover(&small).and_then(|(fresh, journal)| {
             if fresh.superblock().encode() != self.superblock().encode() {
                 let why =
@@ -78,11 +78,11 @@ impl Ext4 {
     /// # Errors
     /// A corrupt record, or a device that fails.
     pub fn reread(&self, inode: &Inode) -> Result<()> {
-        let node = inode.private::<Node>();
-        let _contents = node.change_map();
-        let info = self.load_inode(node.peek(|info| info.ino()))?;
+        let cached = inode.private::<CachedInode>();
+        let _contents = cached.change_map();
+        let info = self.load_inode(cached.peek(|info| info.ino()))?;
         let attr = info.attr(self)?;
-        node.set_in_memory(&info);
+        cached.set_in_memory(&info);
         inode.update(|old| *old = attr);
         Ok(())
     }

@@ -16,7 +16,7 @@ use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard};
 
-use crate::alloc::block_allocator::{BlockAllocator, Kept};
+use crate::alloc::block_allocator::{BlockAllocator, BlockReserve};
 use crate::alloc::discard::Discards;
 use crate::alloc::orphan_list::Orphans;
 use crate::error::{Error, Result};
@@ -33,8 +33,8 @@ use crate::xattr::sharing::Sharing;
 /// The parts of a volume that its changes go through.
 pub(crate) struct Writer {
     pub(crate) transactions: Transactions,
-    pub(crate) space: Arc<BlockAllocator>,
-    totals: Arc<Totals>,
+    pub(crate) allocator: Arc<BlockAllocator>,
+    observer: Arc<CommitObserver>,
     /// The device, with a count of the bytes written to it since the volume was opened.
     counted: Arc<CountedDevice>,
     pub(crate) orphans: Arc<Orphans>,
@@ -46,7 +46,7 @@ pub(crate) struct Writer {
     pub(crate) journaling: Journaling,
     /// Changes go through a journal: the volume may have one that is left aside.
     uses_journal: bool,
-    spread: AtomicU32,
+    next_spread: AtomicU32,
     /// The error of the first removed file that could not be freed.
     unfreed: Mutex<Option<Error>>,
 }
@@ -65,8 +65,8 @@ fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVers
 }
 
 /// The parts of a writer besides the volume and its journal.
-pub(crate) struct Parts {
-    pub(crate) kept: Kept,
+pub(crate) struct WriterParts {
+    pub(crate) block_reserve: BlockReserve,
     pub(crate) quotas: Option<Quotas>,
     pub(crate) zones: SystemZones,
     pub(crate) losses: Arc<Losses>,
@@ -75,13 +75,13 @@ pub(crate) struct Parts {
 impl Writer {
     /// Locks the superblock as it stands now.
     pub(crate) fn superblock(&self) -> MutexGuard<'_, Superblock> {
-        self.totals.lock()
+        self.observer.lock()
     }
 
     /// Begins to write to a volume with this journal, which is empty, or with none.
     pub(crate) fn open(
         volume: &Volume,
-        parts: Parts,
+        parts: WriterParts,
         journal: Option<Journal<Arc<dyn BlockDevice>>>,
         counted: Arc<CountedDevice>,
         asked: &OpenOptions,
@@ -93,28 +93,28 @@ impl Writer {
             journal.iter_mut().for_each(|journal| journal.set_checksum(checksum));
         }
         let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
-        let space = Arc::new(BlockAllocator::count(volume, parts.kept)?);
+        let allocator = Arc::new(BlockAllocator::count(volume, parts.block_reserve)?);
         let cache = Arc::clone(&volume.cache);
         let orphans: Arc<Orphans> = Arc::default();
         let quotas = parts.quotas.map(Arc::new);
-        let totals = Arc::new(Totals {
-            space: Arc::clone(&space),
+        let observer = Arc::new(CommitObserver {
+            allocator: Arc::clone(&allocator),
             orphans: Arc::clone(&orphans),
             quotas: quotas.clone(),
             discards: Discards::chosen(volume, asked.discard),
             block: volume.cache.read(volume.superblock().geometry().superblock_block())?.pin(),
             superblock: Mutex::new(volume.superblock().clone()),
-            sealing: volume.superblock().clone(),
+            initial_superblock: volume.superblock().clone(),
             losses: parts.losses,
         });
-        let observer = Arc::clone(&totals) as _;
+        let observing = Arc::clone(&observer) as _;
         let writer = Self {
             transactions: match journal {
-                Some(journal) => Transactions::journaled(cache, observer, journal, options)?,
-                None => Transactions::unjournaled(cache, observer, options),
+                Some(journal) => Transactions::journaled(cache, observing, journal, options)?,
+                None => Transactions::unjournaled(cache, observing, options),
             },
-            space,
-            totals,
+            allocator,
+            observer,
             counted,
             orphans,
             quotas,
@@ -122,7 +122,7 @@ impl Writer {
             zones: parts.zones,
             journaling,
             uses_journal,
-            spread: AtomicU32::new(0),
+            next_spread: AtomicU32::new(0),
             unfreed: Mutex::default(),
         };
         writer.mark(volume, true)?;
@@ -131,7 +131,7 @@ impl Writer {
 
     /// Says on the device whether the volume is in use.
     fn mark(&self, volume: &Volume, in_use: bool) -> Result<()> {
-        let mut sb = self.totals.lock();
+        let mut sb = self.observer.lock();
         let now = now_seconds();
         let raw = sb.raw_mut();
         let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
@@ -146,7 +146,7 @@ impl Writer {
             raw.s_mtime.set(now);
             raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
         } else {
-            self.totals.set_counts(raw);
+            self.observer.set_counts(raw);
             // As on Linux: writes of a use that a crash ends are not counted.
             let before = volume.superblock().kbytes_written();
             raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
@@ -192,7 +192,7 @@ impl Writer {
     /// Returns a number that grows with each call, to spread directories by.
     pub(crate) fn next_spread(&self) -> u32 {
         // Relaxed: any number will do.
-        self.spread.fetch_add(1, Relaxed).wrapping_mul(7)
+        self.next_spread.fetch_add(1, Relaxed).wrapping_mul(7)
     }
 }
 
@@ -220,8 +220,8 @@ pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
 ///
 /// Until then these are in memory only. That is soon enough: a transaction is durable whole or not
 /// at all, and users of the volume ask the memory.
-struct Totals {
-    space: Arc<BlockAllocator>,
+struct CommitObserver {
+    allocator: Arc<BlockAllocator>,
     orphans: Arc<Orphans>,
     quotas: Option<Arc<Quotas>>,
     /// None if the device is not told of what is freed.
@@ -232,11 +232,11 @@ struct Totals {
     superblock: Mutex<Superblock>,
     /// The superblock as it was when the volume was opened: the fields that checksums depend on do
     /// not change.
-    sealing: Superblock,
+    initial_superblock: Superblock,
     losses: Arc<Losses>,
 }
 
-impl Totals {
+impl CommitObserver {
     fn lock(&self) -> MutexGuard<'_, Superblock> {
         self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,18 +244,18 @@ impl Totals {
     /// Sets the counts of free blocks and inodes; true if they were others before.
     fn set_counts(&self, raw: &mut RawSuperblock) -> bool {
         let before = (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count);
-        let [a, b, c, d, e, f, g, h] = self.space.free_blocks().to_le_bytes();
+        let [a, b, c, d, e, f, g, h] = self.allocator.free_blocks().to_le_bytes();
         raw.s_free_blocks_count_lo.set(u32::from_le_bytes([a, b, c, d]));
         raw.s_free_blocks_count_hi.set(u32::from_le_bytes([e, f, g, h]));
-        raw.s_free_inodes_count.set(u32::try_from(self.space.free_inodes()).unwrap_or(u32::MAX));
+        raw.s_free_inodes_count.set(u32::try_from(self.allocator.free_inodes()).unwrap_or(u32::MAX));
         before != (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count)
     }
 }
 
-impl Observer for Totals {
+impl Observer for CommitObserver {
     fn closing(&self, closing: &Closing<'_>) {
         let mut sb = self.lock();
-        self.space.store_groups(&sb, closing);
+        self.allocator.store_groups(&sb, closing);
         if let Some(quotas) = &self.quotas {
             quotas.store(closing);
         }
@@ -268,7 +268,7 @@ impl Observer for Totals {
     }
 
     fn seal(&self, pin: &Pin, bytes: &mut [u8], unsealed: Unsealed) {
-        deferred_checksum::seal(pin, bytes, unsealed, &self.sealing);
+        deferred_checksum::seal(pin, bytes, unsealed, &self.initial_superblock);
     }
 
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
@@ -276,7 +276,7 @@ impl Observer for Totals {
         if let Some(discards) = &self.discards {
             discards.tell(freed);
         }
-        self.space.settle(freed);
+        self.allocator.settle(freed);
     }
 
     fn failed(&self, error: &extern4_jbd2::Error) {

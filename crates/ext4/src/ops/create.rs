@@ -10,8 +10,8 @@ use crate::alloc::block_allocator::Demand;
 use crate::dir::insert::{add_name, blocks_for_name, check_new_name, has_much_room, new_directory};
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::{Names, Node};
 use crate::map::change::allocate_for;
 use crate::map::map_blocks::empty_map;
 use crate::quota::accounts::Owners;
@@ -55,7 +55,7 @@ pub(crate) fn create_node(
     name: Option<&[u8]>,
     new: &NewNode<'_>,
 ) -> Result<NewInode> {
-    let parent = dir.private::<Node>().info();
+    let parent = dir.private::<CachedInode>().info();
     if parent.is_encrypted() {
         return Err(Errno::ENOKEY.into());
     }
@@ -78,7 +78,7 @@ pub(crate) fn create_node(
     };
     let contents = blocks_for_contents(&new.kind) + acls.blocks;
     let exactly = || {
-        let names = name.map(|_| Box::new(Names::lock(dir)));
+        let names = name.map(|_| Box::new(LockedNames::lock(dir)));
         let for_name = match (&names, name) {
             (Some(names), Some(name)) => blocks_for_name(fs, &names.info, name)?,
             _ => 0,
@@ -89,10 +89,10 @@ pub(crate) fn create_node(
     let demand = Demand::new(blocks, new.rights);
     // Not handed from one to the other, because it is large.
     let mut made = None;
-    let tid = fs.changing_sparingly(NAME_CREDITS + acls.credits, demand, exactly, |handle, names| {
+    let tid = fs.with_exact_demand(NAME_CREDITS + acls.credits, demand, exactly, |handle, names| {
         let mut early = names.flatten();
         if asks_first && early.is_none() {
-            early = Some(Box::new(Names::lock(dir)));
+            early = Some(Box::new(LockedNames::lock(dir)));
         }
         handle.admit(owners, new.rights, || Ok(handle.amount(contents, 1)))?;
         if let (Some(names), Some(name)) = (&early, name) {
@@ -120,7 +120,7 @@ pub(crate) fn create_node(
             let names = match &mut early {
                 Some(names) => names,
                 None => {
-                    late = Names::lock(dir);
+                    late = LockedNames::lock(dir);
                     &mut late
                 }
             };
@@ -137,7 +137,7 @@ pub(crate) fn create_node(
     let info = made.ok_or(Errno::EIO)?;
     let attr = info.attr(fs)?;
     let no_acl = new.acl.is_none() && new.default_acl.is_none();
-    Ok(NewInode { attr, no_acl, no_caps: true, private: new_box(Node::changed(info, tid)) })
+    Ok(NewInode { attr, no_acl, no_caps: true, private: new_box(CachedInode::changed(info, tid)) })
 }
 
 impl InodeInfo {
@@ -149,13 +149,13 @@ impl InodeInfo {
     }
 }
 
-/// A new inode with its contents. The caller stores it.
+/// Returns a new inode with its contents. The caller stores it.
 pub(crate) fn new_inode(handle: &Handle<'_>, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
     let (ino, generation) =
-        handle.writer.space.allocate_inode(handle, parent.ino(), new.kind == NewKind::Directory)?;
+        handle.writer.allocator.allocate_inode(handle, parent.ino(), new.kind == NewKind::Directory)?;
     let mut info = new_info(handle, (ino, generation), parent, new)?;
     if is_in_pieces(new) {
-        handle.writer.space.clear_record(handle, ino)?;
+        handle.writer.allocator.clear_record(handle, ino)?;
     }
     fill(handle, &mut info, parent, new)?;
     Ok(info)
@@ -166,7 +166,7 @@ pub(crate) fn store_new(handle: &Handle<'_>, info: &InodeInfo, new: &NewNode<'_>
     if is_in_pieces(new) { handle.store(info) } else { handle.store_whole(info) }
 }
 
-/// The inode of a new file, with what it has from its maker and its directory.
+/// Returns the inode of a new file, with what it has from its maker and its directory.
 fn new_info(
     handle: &Handle<'_>,
     (ino, generation): (u32, u32),
@@ -209,7 +209,7 @@ fn fill(handle: &Handle<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &New
     Ok(())
 }
 
-/// The target of a new symbolic link: in place of the map if it is short, else in a block.
+/// Returns the target of a new symbolic link: in place of the map if it is short, else in a block.
 fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Result<()> {
     info.fields_mut().set_size(target.len() as u64);
     if target.len() < MAP_SIZE {
@@ -258,7 +258,8 @@ pub(crate) fn touch_names(handle: &Handle<'_>, dir: &mut InodeInfo, now: Timespe
     handle.store(dir)
 }
 
-/// Stores an inode that is another since `now`, unless its record says so already.
+/// Sets the time of the last change to `now` and stores the inode, unless its record has that time
+/// already.
 pub(crate) fn touch_ctime(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     let now = timestamp(now);
     if !info.is_touched() && info.fields().ctime() == now {
@@ -275,7 +276,7 @@ fn is_in_pieces(new: &NewNode<'_>) -> bool {
     new.kind == NewKind::Directory || new.acl.is_some() || new.default_acl.is_some()
 }
 
-/// How many blocks the contents of a new file take.
+/// Returns how many blocks the contents of a new file take.
 fn blocks_for_contents(kind: &NewKind<'_>) -> u32 {
     match kind {
         NewKind::Directory => 1,
@@ -284,7 +285,7 @@ fn blocks_for_contents(kind: &NewKind<'_>) -> u32 {
     }
 }
 
-/// The flags that a new file takes over.
+/// Returns the flags that a new file takes over.
 fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
     let flags = parent & INHERITED;
     match kind {

@@ -23,7 +23,7 @@ pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
     if has_attributes {
         free_values(fs, &mut info)?;
     }
-    fs.changing(NAME_CREDITS, 0, |handle| {
+    fs.with_handle(NAME_CREDITS, 0, |handle| {
         if has_attributes {
             free_attributes(handle, &mut info)?;
         }
@@ -37,7 +37,7 @@ pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
 pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata: bool) -> Result<()> {
     let mut left = keep..LOGICAL_END;
     while !left.is_empty() {
-        left = fs.changing(UNMAP_CREDITS + 1, 0, |handle| {
+        left = fs.with_handle(UNMAP_CREDITS + 1, 0, |handle| {
             let left = unmap_blocks(handle, info, left.clone(), metadata)?;
             handle.store(info)?;
             Ok(left)
@@ -52,7 +52,7 @@ fn give_back(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> 
     info.fields_mut().set_size(0);
     handle.store(info)?;
     handle.settle_freed(info)?;
-    handle.writer.space.free_inode(handle, info.ino(), info.is_directory())
+    handle.writer.allocator.free_inode(handle, info.ino(), info.is_directory())
 }
 
 /// Frees a file whose only name has been removed; false if there is more to it than this
@@ -71,8 +71,8 @@ pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Tim
 }
 
 impl InodeInfo {
-    /// The credits for freeing a file in the step that removes its last name; `None` if the file is
-    /// too large for that.
+    /// Returns the credits for freeing a file in the step that removes its last name; `None` if the
+    /// file is too large for that.
     pub(crate) fn credits_to_free_at_once(&self, fs: &Ext4) -> Result<Option<u32>> {
         /// Where the numbers of blocks that map others begin.
         const INDIRECT: usize = 12 * 4;

@@ -17,8 +17,8 @@ use crate::dir::insert::{
 };
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::{Names, Node};
 use crate::inode::publish::{publish, publish_touched};
 use crate::ops::create::{
     LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, count_link, new_inode, store_new, touch_ctime,
@@ -31,12 +31,12 @@ use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 use crate::xattr::list::Need;
 
-/// A copy of what is known of an inode, to be changed.
+/// Returns a copy of what is known of an inode, to be changed.
 fn copy(inode: &Inode) -> InodeInfo {
-    inode.private::<Node>().info()
+    inode.private::<CachedInode>().info()
 }
 
-/// The type that a directory entry keeps.
+/// Returns the type that a directory entry keeps.
 fn kind_of(info: &InodeInfo) -> dirent::FileType {
     dirent::FileType::from_mode(info.fields().mode())
 }
@@ -62,15 +62,15 @@ pub(crate) fn link_name(
     if info.fields().links() >= LINK_MAX {
         return Err(Errno::EMLINK.into());
     }
-    check_project(&to.dir.private::<Node>().info(), &info)?;
+    check_project(&to.dir.private::<CachedInode>().info(), &info)?;
     let exactly = || {
-        let dir = Box::new(Names::lock(to.dir));
+        let dir = Box::new(LockedNames::lock(to.dir));
         let blocks = blocks_for_name(fs, &dir.info, to.name)?;
         Ok((dir, blocks))
     };
     let demand = Demand::new(NAME_BLOCKS, rights);
-    let tid = fs.changing_sparingly(NAME_CREDITS, demand, exactly, |handle, dir| {
-        let add = |dir: &mut Names<'_>| {
+    let tid = fs.with_exact_demand(NAME_CREDITS, demand, exactly, |handle, dir| {
+        let add = |dir: &mut LockedNames<'_>| {
             check_new_name(fs, &dir.info, to.name)?;
             handle.admit_blocks(&dir.info, rights, || blocks_for_name(fs, &dir.info, to.name))?;
             add_name(handle, &mut dir.info, to.name, info.ino(), kind_of(&info))?;
@@ -80,7 +80,7 @@ pub(crate) fn link_name(
         };
         match dir {
             Some(mut dir) => add(&mut dir)?,
-            None => add(&mut Names::lock(to.dir))?,
+            None => add(&mut LockedNames::lock(to.dir))?,
         }
         if info.fields().links() == 0 {
             handle.writer.orphans.orphan_remove(handle, &mut info)?;
@@ -106,9 +106,9 @@ pub(crate) fn unlink_name(
     let mut info = copy(inode);
     let is_last = is_last && info.fields().links() == 1;
     let to_free = if is_last { info.credits_to_free_at_once(fs)? } else { None };
-    let (tid, freed) = fs.changing(NAME_CREDITS + to_free.unwrap_or(0), 0, |handle| {
+    let (tid, freed) = fs.with_handle(NAME_CREDITS + to_free.unwrap_or(0), 0, |handle| {
         {
-            let mut dir = Names::lock(from.dir);
+            let mut dir = LockedNames::lock(from.dir);
             remove_name(handle, &mut dir.info, from.name)?;
             touch_names(handle, &mut dir.info, now)?;
             dir.show(fs, handle.tid());
@@ -117,7 +117,7 @@ pub(crate) fn unlink_name(
             // Before the number is free. No thread is left to look at anything else.
             inode.update(|attr| attr.nlink = 0);
             if free_with_name(handle, &mut info, now)? {
-                inode.private::<Node>().set_freed();
+                inode.private::<CachedInode>().set_freed();
                 return Ok((handle.tid(), true));
             }
         }
@@ -136,9 +136,9 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
     if !is_empty_directory(fs, &info)? {
         return Err(Errno::ENOTEMPTY.into());
     }
-    let tid = fs.changing(NAME_CREDITS, 0, |handle| {
+    let tid = fs.with_handle(NAME_CREDITS, 0, |handle| {
         {
-            let mut dir = Names::lock(from.dir);
+            let mut dir = LockedNames::lock(from.dir);
             remove_name(handle, &mut dir.info, from.name)?;
             uncount_link(handle, &mut dir.info);
             touch_names(handle, &mut dir.info, now)?;
@@ -170,56 +170,56 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS + acls.blocks } else { 0 };
     let blocks = whiteout + if rename.target.is_none() { NAME_BLOCKS } else { 0 };
     let exactly = || {
-        let moving = Box::new(Moving::lock(rename));
+        let inodes = Box::new(RenameInodes::lock(rename));
         let for_name = match rename.target {
-            None => blocks_for_name(fs, &moving.to_dir().info, rename.to.name)?,
+            None => blocks_for_name(fs, &inodes.to_dir().info, rename.to.name)?,
             Some(_) => 0,
         };
-        Ok((moving, acls.blocks + for_name))
+        Ok((inodes, acls.blocks + for_name))
     };
     let left = rename.whiteout.as_ref().map(|new| {
-        let from = rename.from.dir.private::<Node>().info();
+        let from = rename.from.dir.private::<CachedInode>().info();
         Owners::of_new(&from, new)
     });
     left.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
-    let operate = |handle: &Handle<'_>, moving: &mut Moving<'_>| {
-        check_rename(fs, moving, rename)?;
+    let operate = |handle: &Handle<'_>, inodes: &mut RenameInodes<'_>| {
+        check_rename(fs, inodes, rename)?;
         if rename.target.is_none() {
-            let dir = &moving.to_dir().info;
+            let dir = &inodes.to_dir().info;
             handle.admit_blocks(dir, rename.rights, || blocks_for_name(fs, dir, rename.to.name))?;
         }
         let amount = || Ok(handle.amount(acls.blocks, 1));
         left.map_or(Ok(()), |owners| handle.admit(owners, rename.rights, amount))?;
         if exchange {
-            exchange_names(handle, moving, rename)?
+            exchange_names(handle, inodes, rename)?
         } else {
-            move_name(handle, moving, rename)?
+            move_name(handle, inodes, rename)?
         }
-        moving.publish(fs, rename, handle.tid());
+        inodes.publish(fs, rename, handle.tid());
         Ok(())
     };
     // It stays where it is made, because it is large.
     let demand = Demand::new(blocks, rename.rights);
-    fs.changing_sparingly(2 * NAME_CREDITS + acls.credits, demand, exactly, |handle, moving| match moving {
-        Some(mut moving) => operate(handle, &mut moving),
-        None => operate(handle, &mut Moving::lock(rename)),
+    fs.with_exact_demand(2 * NAME_CREDITS + acls.credits, demand, exactly, |handle, inodes| match inodes {
+        Some(mut inodes) => operate(handle, &mut inodes),
+        None => operate(handle, &mut RenameInodes::lock(rename)),
     })
 }
 
 /// Whether a rename can be done, before anything is changed.
-fn check_rename(fs: &Ext4, moving: &Moving<'_>, rename: &Rename<'_>) -> Result<()> {
-    let (from, to) = (&moving.from.info, &moving.to_dir().info);
+fn check_rename(fs: &Ext4, inodes: &RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+    let (from, to) = (&inodes.from.info, &inodes.to_dir().info);
     if from.is_encrypted() || to.is_encrypted() {
         return Err(Errno::ENOKEY.into());
     }
-    check_project(to, &moving.inode)?;
-    match &moving.target {
+    check_project(to, &inodes.inode)?;
+    match &inodes.target {
         Some(target) if rename.flags.contains(RenameFlags::EXCHANGE) => check_project(from, target)?,
         Some(_) => {}
         None => check_new_name(fs, to, rename.to.name)?,
     }
-    let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
-    match (&moving.to, moving.inode.is_directory(), replaces_dir) {
+    let replaces_dir = inodes.target.as_ref().is_some_and(InodeInfo::is_directory);
+    match (&inodes.to, inodes.inode.is_directory(), replaces_dir) {
         (Some(to), true, false) => to.info.check_room_for_link(fs),
         // Only an exchange puts a file where a directory was, and that where the file was.
         (Some(_), false, true) => from.check_room_for_link(fs),
@@ -228,34 +228,39 @@ fn check_rename(fs: &Ext4, moving: &Moving<'_>, rename: &Rename<'_>) -> Result<(
 }
 
 /// The inodes of a rename.
-struct Moving<'d> {
-    from: Names<'d>,
+struct RenameInodes<'d> {
+    from: LockedNames<'d>,
     /// None if it is the same directory.
-    to: Option<Names<'d>>,
+    to: Option<LockedNames<'d>>,
     inode: InodeInfo,
     target: Option<InodeInfo>,
 }
 
-impl<'d> Moving<'d> {
+impl<'d> RenameInodes<'d> {
     fn lock(rename: &Rename<'d>) -> Self {
         let (from, to) = (rename.from.dir, rename.to.dir);
         let (inode, target) = (|| copy(rename.inode), || rename.target.map(copy));
         // By number, because other threads may move names the other way. They stay where they are
         // locked, because they are large.
         if to.ino() < from.ino() {
-            Self { to: Some(Names::lock(to)), from: Names::lock(from), inode: inode(), target: target() }
+            Self {
+                to: Some(LockedNames::lock(to)),
+                from: LockedNames::lock(from),
+                inode: inode(),
+                target: target(),
+            }
         } else {
             let two = from.ino() != to.ino();
             Self {
-                from: Names::lock(from),
-                to: two.then(|| Names::lock(to)),
+                from: LockedNames::lock(from),
+                to: two.then(|| LockedNames::lock(to)),
                 inode: inode(),
                 target: target(),
             }
         }
     }
 
-    fn to_dir(&self) -> &Names<'d> {
+    fn to_dir(&self) -> &LockedNames<'d> {
         self.to.as_ref().unwrap_or(&self.from)
     }
 
@@ -295,32 +300,32 @@ fn drop_directory(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> R
     handle.store(info)
 }
 
-fn move_name(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
-    let is_dir = moving.inode.is_directory();
-    let replaces_dir = moving.target.as_ref().is_some_and(InodeInfo::is_directory);
-    move_entry(handle, moving, rename)?;
+fn move_name(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+    let is_dir = inodes.inode.is_directory();
+    let replaces_dir = inodes.target.as_ref().is_some_and(InodeInfo::is_directory);
+    move_entry(handle, inodes, rename)?;
     if replaces_dir {
-        uncount_link(handle, moving.destination());
+        uncount_link(handle, inodes.destination());
     }
-    if is_dir && moving.to.is_some() {
-        let parent = moving.destination().ino();
-        set_parent(handle, &mut moving.inode, parent)?;
-        uncount_link(handle, &mut moving.from.info);
-        count_link(handle, moving.destination());
+    if is_dir && inodes.to.is_some() {
+        let parent = inodes.destination().ino();
+        set_parent(handle, &mut inodes.inode, parent)?;
+        uncount_link(handle, &mut inodes.from.info);
+        count_link(handle, inodes.destination());
     }
-    touch_dirs(handle, moving, rename.now)?;
-    match &mut moving.target {
+    touch_dirs(handle, inodes, rename.now)?;
+    match &mut inodes.target {
         Some(target) if replaces_dir => drop_directory(handle, target, rename.now)?,
         Some(target) => drop_link(handle, target, rename.now)?,
         None => {}
     }
-    touch_moved(handle, moving, rename)
+    touch_moved(handle, inodes, rename)
 }
 
 /// Stores when an inode has been moved, if that changes: of a file in one step where it stands, and
 /// not in the copy.
-fn touch_moved(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
-    let info = &mut moving.inode;
+fn touch_moved(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+    let info = &mut inodes.inode;
     if info.is_directory() {
         return touch_ctime(handle, info, rename.now);
     }
@@ -332,75 +337,75 @@ fn touch_moved(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>
 }
 
 /// Takes the entry from one name to the other.
-fn move_entry(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
-    let (ino, kind) = (moving.inode.ino(), kind_of(&moving.inode));
-    if moving.to.is_none() && moving.target.is_none() && rename.whiteout.is_none() {
+fn move_entry(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+    let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
+    if inodes.to.is_none() && inodes.target.is_none() && rename.whiteout.is_none() {
         let entry = DirEntry { ino, kind, name: rename.to.name, offset: 0, hash: None };
-        if rename_in_place(handle, &mut moving.from.info, rename.from.name, &entry)? {
+        if rename_in_place(handle, &mut inodes.from.info, rename.from.name, &entry)? {
             return Ok(());
         }
     }
     // First of all: there may be no inode for it.
     let mut whiteout =
-        rename.whiteout.as_ref().map(|new| new_inode(handle, &moving.from.info, new)).transpose()?;
+        rename.whiteout.as_ref().map(|new| new_inode(handle, &inodes.from.info, new)).transpose()?;
     if let (Some(whiteout), Some(new)) = (&mut whiteout, &rename.whiteout) {
         init_attributes(handle, whiteout, new.acl, new.default_acl)?;
         store_new(handle, whiteout, new)?;
     }
-    if moving.target.is_some() {
-        replace_name(handle, moving.destination(), rename.to.name, ino, kind)?;
+    if inodes.target.is_some() {
+        replace_name(handle, inodes.destination(), rename.to.name, ino, kind)?;
     } else {
-        add_name(handle, moving.destination(), rename.to.name, ino, kind)?;
+        add_name(handle, inodes.destination(), rename.to.name, ino, kind)?;
     }
     match whiteout {
         Some(whiteout) => {
             replace_name(
                 handle,
-                &mut moving.from.info,
+                &mut inodes.from.info,
                 rename.from.name,
                 whiteout.ino(),
                 kind_of(&whiteout),
             )?;
         }
-        None => drop(remove_name(handle, &mut moving.from.info, rename.from.name)?),
+        None => drop(remove_name(handle, &mut inodes.from.info, rename.from.name)?),
     }
     Ok(())
 }
 
-fn exchange_names(handle: &Handle<'_>, moving: &mut Moving<'_>, rename: &Rename<'_>) -> Result<()> {
-    let Some(mut target) = moving.target.take() else { return Err(Errno::ENOENT.into()) };
-    let (ino, kind) = (moving.inode.ino(), kind_of(&moving.inode));
-    replace_name(handle, moving.destination(), rename.to.name, ino, kind)?;
-    replace_name(handle, &mut moving.from.info, rename.from.name, target.ino(), kind_of(&target))?;
-    if moving.to.is_some() {
-        let (from_ino, to_ino) = (moving.from.info.ino(), moving.destination().ino());
-        if moving.inode.is_directory() {
-            set_parent(handle, &mut moving.inode, to_ino)?;
+fn exchange_names(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+    let Some(mut target) = inodes.target.take() else { return Err(Errno::ENOENT.into()) };
+    let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
+    replace_name(handle, inodes.destination(), rename.to.name, ino, kind)?;
+    replace_name(handle, &mut inodes.from.info, rename.from.name, target.ino(), kind_of(&target))?;
+    if inodes.to.is_some() {
+        let (from_ino, to_ino) = (inodes.from.info.ino(), inodes.destination().ino());
+        if inodes.inode.is_directory() {
+            set_parent(handle, &mut inodes.inode, to_ino)?;
         }
         if target.is_directory() {
             set_parent(handle, &mut target, from_ino)?;
         }
-        match (moving.inode.is_directory(), target.is_directory()) {
+        match (inodes.inode.is_directory(), target.is_directory()) {
             (true, false) => {
-                uncount_link(handle, &mut moving.from.info);
-                count_link(handle, moving.destination());
+                uncount_link(handle, &mut inodes.from.info);
+                count_link(handle, inodes.destination());
             }
             (false, true) => {
-                count_link(handle, &mut moving.from.info);
-                uncount_link(handle, moving.destination());
+                count_link(handle, &mut inodes.from.info);
+                uncount_link(handle, inodes.destination());
             }
             _ => {}
         }
     }
-    touch_dirs(handle, moving, rename.now)?;
-    touch_moved(handle, moving, rename)?;
+    touch_dirs(handle, inodes, rename.now)?;
+    touch_moved(handle, inodes, rename)?;
     target.fields_mut().set_ctime(timestamp(rename.now));
     handle.store(&target)?;
-    moving.target = Some(target);
+    inodes.target = Some(target);
     Ok(())
 }
 
-fn touch_dirs(handle: &Handle<'_>, moving: &mut Moving<'_>, now: Timespec) -> Result<()> {
-    touch_names(handle, &mut moving.from.info, now)?;
-    moving.to.as_mut().map_or(Ok(()), |to| touch_names(handle, &mut to.info, now))
+fn touch_dirs(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, now: Timespec) -> Result<()> {
+    touch_names(handle, &mut inodes.from.info, now)?;
+    inodes.to.as_mut().map_or(Ok(()), |to| touch_names(handle, &mut to.info, now))
 }

@@ -32,8 +32,8 @@ use crate::file::symlink::link_target;
 use crate::file::write::{end_window, overwrite_file, sync_file_data, truncate_file, write_file};
 use crate::fs::Ext4;
 use crate::fscrypt::{check_key, check_policy, readable_dir, readable_file, readable_link};
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::ops::create::create_node;
 use crate::ops::delete::delete_inode;
 use crate::ops::link::{link_name, remove_directory, rename_name, unlink_name};
@@ -44,13 +44,13 @@ use crate::xattr::acl::set::change_acl;
 use crate::xattr::block::note_block;
 use crate::xattr::set::change_xattr;
 
-fn node(inode: &Inode) -> &Node {
-    inode.private::<Node>()
+fn cached(inode: &Inode) -> &CachedInode {
+    inode.private::<CachedInode>()
 }
 
-/// The inode, to be read.
+/// Returns the inode, to be read.
 fn info(inode: &Inode) -> InodeInfo {
-    node(inode).shown()
+    cached(inode).snapshot()
 }
 
 impl FileSystem for Ext4 {
@@ -125,14 +125,14 @@ impl FileSystem for Ext4 {
     fn evict_inode(&self, inode: &Inode) {
         let Some(writer) = self.writer.get() else { return };
         if inode.nlink() == 0 {
-            if !node(inode).is_freed()
+            if !cached(inode).is_freed()
                 && self.opener.is_here()
-                && let Err(error) = delete_inode(self, node(inode).info())
+                && let Err(error) = delete_inode(self, cached(inode).info())
             {
                 writer.note_unfreed(error);
             }
         } else if self.lazy_times.get().is_some() && self.opener.is_here() {
-            store_last_times(self, node(inode).info().ino());
+            store_last_times(self, cached(inode).info().ino());
         }
     }
 
@@ -143,12 +143,12 @@ impl FileSystem for Ext4 {
 
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
-        let dir = readable_dir(self, node(dir))?;
+        let dir = readable_dir(self, cached(dir))?;
         Ok(lookup_name(self, &dir, name)?.map(u64::from))
     }
 
     fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
-        Ok(check_policy(self, node(dir), found)?)
+        Ok(check_policy(self, cached(dir), found)?)
     }
 
     fn canonical_name<'a>(&self, dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -159,31 +159,31 @@ impl InodeOps for Ext4 {
     }
 
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>> {
-        Ok(link_target(self, &readable_link(self, node(inode))?)?)
+        Ok(link_target(self, &readable_link(self, cached(inode))?)?)
     }
 
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
-        let node = node(inode);
-        let _attributes = node.read_attributes();
-        let info = node.shown();
+        let cached = cached(inode);
+        let _attributes = cached.read_attributes();
+        let info = cached.snapshot();
         let value = info.xattr_value(self, name)?;
         note_block(self, &info);
         Ok(value)
     }
 
     fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let node = node(inode);
-        let _attributes = node.read_attributes();
-        let info = node.shown();
+        let cached = cached(inode);
+        let _attributes = cached.read_attributes();
+        let info = cached.snapshot();
         info.list_xattrs(self, each)?;
         note_block(self, &info);
         Ok(())
     }
 
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>> {
-        let node = node(inode);
-        let _attributes = node.read_attributes();
-        let info = node.shown();
+        let cached = cached(inode);
+        let _attributes = cached.read_attributes();
+        let info = cached.snapshot();
         let acl = info.acl(self, kind)?;
         note_block(self, &info);
         Ok(acl)
@@ -217,8 +217,8 @@ impl InodeOps for Ext4 {
         Ok(change_acl(self, inode, kind, acl, mode, now, rights)?)
     }
 
-    fn create(&self, dir: &Inode, name: Option<&[u8]>, node: &NewNode<'_>) -> Result<NewInode> {
-        Ok(create_node(self, dir, name, node)?)
+    fn create(&self, dir: &Inode, name: Option<&[u8]>, new: &NewNode<'_>) -> Result<NewInode> {
+        Ok(create_node(self, dir, name, new)?)
     }
 
     fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
@@ -240,24 +240,24 @@ impl InodeOps for Ext4 {
 
 impl FileOps for Ext4 {
     fn check_open(&self, inode: &Inode, in_encrypted: bool) -> Result<()> {
-        check_key(self, node(inode))?;
+        check_key(self, cached(inode))?;
         if in_encrypted && !info(inode).is_encrypted() { Err(Errno::EPERM.into()) } else { Ok(()) }
     }
 
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(read_file(self, &readable_file(self, node(inode))?, buf, offset)?)
+        Ok(read_file(self, &readable_file(self, cached(inode))?, buf, offset)?)
     }
 
     fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
-        Ok(lend_file(self, &readable_file(self, node(inode))?, offset, len, take)?)
+        Ok(lend_file(self, &readable_file(self, cached(inode))?, offset, len, take)?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
-        Ok(file_span(self, &readable_file(self, node(inode))?, offset)?)
+        Ok(file_span(self, &readable_file(self, cached(inode))?, offset)?)
     }
 
     fn bmap(&self, inode: &Inode, offset: u64) -> Result<Option<u64>> {
-        Ok(file_position(self, &readable_file(self, node(inode))?, offset)?)
+        Ok(file_position(self, &readable_file(self, cached(inode))?, offset)?)
     }
 
     fn read_dir(
@@ -266,7 +266,7 @@ impl FileOps for Ext4 {
         cookie: u64,
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let dir = readable_dir(self, node(dir))?;
+        let dir = readable_dir(self, cached(dir))?;
         Ok(list_dir(self, &dir, cookie, each)?)
     }
 

@@ -9,8 +9,8 @@ use crate::dir::insert::is_empty_directory;
 use crate::error::Result;
 use crate::file::data_journal::prepare_switch;
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::inode::publish::{publish, publish_times};
 use crate::inode::read::SHOWN_FLAGS;
 use crate::ops::times::note_read_lazily;
@@ -51,13 +51,13 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     if let (Some(mode), true) = (set.mode, sets_only_mode(set)) {
         return change_mode(fs, inode, mode, set.ctime);
     }
-    let node = inode.private::<Node>();
-    let mut info = node.info();
+    let cached = inode.private::<CachedInode>();
+    let mut info = cached.info();
     // Flags may say where contents of a file are to be looked for; an ACL is an attribute.
     let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
     let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
-    let _map = locks_map.then(|| node.change_map());
-    let _attributes = sets_acl.then(|| node.change_attributes());
+    let _map = locks_map.then(|| cached.change_map());
+    let _attributes = sets_acl.then(|| cached.change_attributes());
     let flags = set.flags.map(|flags| new_flags(fs, &info, flags, set.rights)).transpose()?;
     if let Some(flags) = flags {
         check_flags_and_project(info.fields(), flags, set.project)?;
@@ -85,19 +85,19 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
         }
         Ok(handle.tid())
     };
-    let tid = fs.changing(need.credits, Demand::new(need.blocks, set.rights), operate)?;
+    let tid = fs.with_handle(need.credits, Demand::new(need.blocks, set.rights), operate)?;
     if sets_only_times(set) {
         return publish_times(fs, inode, &info, tid);
     }
     let Some(acl) = &set.acl else { return publish(fs, inode, &info, tid) };
     let attr = info.attr(fs)?;
-    node.set_attributes(&info, tid);
+    cached.set_attributes(&info, tid);
     inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
     Ok(())
 }
 
 fn change_mode(fs: &Ext4, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> Result<()> {
-    fs.changing(1, 0, |handle| {
+    fs.with_handle(1, 0, |handle| {
         handle.touch(inode, |fields, _| {
             fields.set_permissions(mode);
             if let Some(ctime) = ctime {
@@ -107,7 +107,7 @@ fn change_mode(fs: &Ext4, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> 
     })
 }
 
-/// The flags of the inode when users have set `wanted`.
+/// Returns the flags of the inode when users have set `wanted`.
 fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights) -> Result<InodeFlags> {
     let old = info.fields().flags();
     let wanted = InodeFlags::from_bits_retain(wanted.bits());

@@ -21,8 +21,8 @@ impl Ext4 {
         let geometry = sb.geometry();
         let (mut clusters, mut inodes) = (0u64, 0u64);
         if let Some(writer) = self.writer.get() {
-            clusters = writer.space.free_blocks();
-            inodes = writer.space.free_inodes();
+            clusters = writer.allocator.free_blocks();
+            inodes = writer.allocator.free_inodes();
         }
         for group in 0..if self.writer.get().is_some() { 0 } else { geometry.group_count() } {
             let descriptor = self.group(group)?;
@@ -39,7 +39,7 @@ impl Ext4 {
             block_size: geometry.block_size(),
             blocks,
             blocks_free,
-            blocks_available: blocks_free.saturating_sub(self.kept.in_all),
+            blocks_available: blocks_free.saturating_sub(self.block_reserve.in_all),
             files: u64::from(geometry.inodes_count()),
             files_free: inodes.min(u64::from(geometry.inodes_count())),
             name_max: extern4_disk::dirent::NAME_MAX as u32,

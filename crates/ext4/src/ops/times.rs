@@ -6,8 +6,8 @@ use extern4_vfs::{Inode, SetAttr, Timespec};
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::inode::lazy_times::{LazyTimes, Times};
 use crate::time::timestamp;
 
@@ -18,12 +18,12 @@ pub(crate) fn note_read_lazily(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Resul
     if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {
         return Ok(false);
     }
-    let mut info = inode.private::<Node>().info();
+    let mut info = inode.private::<CachedInode>().info();
     info.fields_mut().set_atime(timestamp(atime));
     keep_times(fs, inode, &info)
 }
 
-/// Notes in memory only that what is there has been written over; false if that has to be stored.
+/// Notes in memory only that contents have been overwritten; false if that has to be stored.
 /// Locks: the inode's `rwsem`, exclusive.
 pub(crate) fn note_write_lazily(
     fs: &Ext4,
@@ -54,7 +54,7 @@ fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
         return Ok(false);
     }
     let attr = info.attr(fs)?;
-    inode.private::<Node>().set_in_memory(info);
+    inode.private::<CachedInode>().set_in_memory(info);
     inode.update(|old| *old = attr);
     Ok(true)
 }
@@ -66,7 +66,7 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
     };
     let (at, sb) = (fs.inode_position(ino)?, fs.superblock());
     let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
-    fs.changing(1, 0, |handle| {
+    fs.with_handle(1, 0, |handle| {
         handle.edit_record(ino, at, |record, has_checksum| {
             let Some(times) = lazy.take(ino) else { return Ok(()) };
             let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };

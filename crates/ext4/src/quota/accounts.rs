@@ -1,5 +1,5 @@
-//! Quota accounts of users, groups and projects in memory, and the promises made to operations
-//! under way.
+//! Quota accounts of users, groups and projects in memory, and the room that operations under way
+//! have reserved in them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -32,26 +32,30 @@ pub(crate) struct QuotaFile {
 
 /// Where on the volume an entry stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct EntryPosition {
     pub(crate) block: u64,
     pub(crate) offset: usize,
 }
 
 impl Quotas {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Book>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<KindQuota>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores the entries that a transaction has changed.
     pub(crate) fn store(&self, closing: &Closing<'_>) {
-        for book in &mut *self.lock() {
-            for id in std::mem::take(&mut book.unstored) {
-                let Some(account) = book.accounts.get_mut(&id) else { continue };
-                let (Some(pin), Some(spot)) = (account.unstored.take(), account.spot) else { continue };
-                let place = Place::new(Structure::Quota).block(spot.block);
+        for quota in &mut *self.lock() {
+            for id in std::mem::take(&mut quota.unstored) {
+                let Some(account) = quota.accounts.get_mut(&id) else { continue };
+                let (Some(pin), Some(position)) = (account.unstored.take(), account.position) else {
+                    continue;
+                };
+                let place = Place::new(Structure::Quota).block(position.block);
                 closing.change(&mut pin.buffer(), |bytes| {
                     // OK: the entry was found or put there.
-                    let _ = account.entry.encode(&mut bytes[spot.offset..spot.offset + ENTRY_SIZE], place);
+                    let _ = account
+                        .entry
+                        .encode(&mut bytes[position.offset..position.offset + ENTRY_SIZE], place);
                 });
             }
         }
@@ -108,10 +112,10 @@ impl Amount {
 }
 
 /// The quotas of a volume that is open for writing.
-pub(crate) struct Quotas(pub(super) Mutex<Vec<Book>>);
+pub(crate) struct Quotas(pub(super) Mutex<Vec<KindQuota>>);
 
 /// One kind of quota.
-pub(super) struct Book {
+pub(super) struct KindQuota {
     pub(super) file: QuotaFile,
     pub(super) accounts: HashMap<u32, Account>,
     /// The ids of accounts to be stored when the running transaction closes.
@@ -122,35 +126,35 @@ pub(super) struct Book {
 pub(super) struct Account {
     pub(super) entry: Entry,
     /// None, if it has no entry in the file yet.
-    pub(super) spot: Option<Spot>,
+    pub(super) position: Option<EntryPosition>,
     /// The most that operations under way may still count.
-    pub(super) promised: Amount,
+    pub(super) reserved: Amount,
     /// The block of the entry, which is part of the running transaction.
     pub(super) unstored: Option<Pin>,
 }
 
 impl Account {
     pub(super) fn admits(&self, more: Amount, now: u64) -> bool {
-        admits(&self.entry.space, self.promised.bytes, more.bytes, now)
-            && admits(&self.entry.inodes, self.promised.inodes, more.inodes, now)
+        admits(&self.entry.space, self.reserved.bytes, more.bytes, now)
+            && admits(&self.entry.inodes, self.reserved.inodes, more.inodes, now)
     }
 
     pub(super) fn is_limited(&self) -> bool {
         self.entry.space.is_limited() || self.entry.inodes.is_limited()
     }
 
-    pub(super) fn promise(&mut self, amount: Amount) {
-        self.promised.bytes += amount.bytes;
-        self.promised.inodes += amount.inodes;
+    pub(super) fn reserve(&mut self, amount: Amount) {
+        self.reserved.bytes += amount.bytes;
+        self.reserved.inodes += amount.inodes;
     }
 }
 
-/// Whether the limits leave room for `more` next to what has been promised.
-fn admits(resource: &Resource, promised: i64, more: i64, now: u64) -> bool {
+/// Whether the limits leave room for `more` next to what has been reserved.
+fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
     if more <= 0 {
         return true;
     }
-    let after = resource.used.saturating_add_signed(promised).saturating_add_signed(more);
+    let after = resource.used.saturating_add_signed(reserved).saturating_add_signed(more);
     let is_late = resource.until != 0 && now >= resource.until;
     let (hard, soft) = (resource.hard, resource.soft);
     !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
@@ -175,42 +179,42 @@ pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
 
 /// The room that limits have left for an operation. Dropping it frees the uncounted rest for
 /// others.
-pub(crate) struct Promises<'q> {
+pub(crate) struct QuotaReservations<'q> {
     pub(super) quotas: Option<&'q Quotas>,
-    pub(super) list: RefCell<Vec<Promise>>,
+    pub(super) list: RefCell<Vec<QuotaReservation>>,
 }
 
-pub(super) struct Promise {
+pub(super) struct QuotaReservation {
     pub(super) kind: Kind,
     pub(super) id: u32,
     pub(super) left: Amount,
 }
 
-impl<'q> Promises<'q> {
+impl<'q> QuotaReservations<'q> {
     pub(crate) fn none(quotas: Option<&'q Quotas>) -> Self {
         Self { quotas, list: RefCell::default() }
     }
 
-    /// Takes an amount that is counted now out of the promised amount.
-    pub(super) fn keep(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
-        for promise in self.list.borrow_mut().iter_mut().filter(|it| it.kind == kind && it.id == id) {
-            let kept = counted.within(promise.left);
-            promise.left = promise.left.minus(kept);
+    /// Takes an amount that is counted now out of the reserved amount.
+    pub(super) fn consume(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
+        for reservation in self.list.borrow_mut().iter_mut().filter(|it| it.kind == kind && it.id == id) {
+            let kept = counted.within(reservation.left);
+            reservation.left = reservation.left.minus(kept);
             counted = counted.minus(kept);
-            account.promise(Amount::default().minus(kept));
+            account.reserve(Amount::default().minus(kept));
         }
     }
 }
 
-impl Drop for Promises<'_> {
+impl Drop for QuotaReservations<'_> {
     fn drop(&mut self) {
         let list = self.list.get_mut();
         let (Some(quotas), false) = (self.quotas, list.is_empty()) else { return };
-        let mut books = quotas.lock();
-        for promise in list {
-            let book = books.iter_mut().find(|book| book.file.kind == promise.kind);
-            if let Some(account) = book.and_then(|book| book.accounts.get_mut(&promise.id)) {
-                account.promise(Amount::default().minus(promise.left));
+        let mut kinds = quotas.lock();
+        for reservation in list {
+            let quota = kinds.iter_mut().find(|quota| quota.file.kind == reservation.kind);
+            if let Some(account) = quota.and_then(|quota| quota.accounts.get_mut(&reservation.id)) {
+                account.reserve(Amount::default().minus(reservation.left));
             }
         }
     }
@@ -252,7 +256,7 @@ mod tests {
     fn a_hard_limit_is_reached_and_not_exceeded() {
         let space = Resource { used: 90, hard: 100, soft: 0, until: 0 };
         assert!(admits(&space, 0, 10, 1) && !admits(&space, 0, 11, 1));
-        // A promised amount is as good as taken.
+        // A reserved amount is as good as taken.
         assert!(admits(&space, 4, 6, 1) && !admits(&space, 4, 7, 1));
         // An account over its limit is refused more, and nothing is not more.
         let over = Resource { used: 200, ..space };

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, allocate_for};
-use crate::quota::accounts::{QuotaFile, Spot};
+use crate::quota::accounts::{EntryPosition, QuotaFile};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
@@ -59,7 +59,7 @@ impl QuotaFile {
     }
 
     /// Returns the entry of an id, and where it stands; `None` if it has none.
-    pub(crate) fn find(&self, fs: &Ext4, id: u32) -> Result<Option<(Spot, Entry)>> {
+    pub(crate) fn find(&self, fs: &Ext4, id: u32) -> Result<Option<(EntryPosition, Entry)>> {
         let mut number = ROOT;
         for level in 0..DEPTH {
             let block = file_block(fs, &self.info, number)?;
@@ -73,7 +73,7 @@ impl QuotaFile {
             return Err(mismatch(self.info.ino(), "the tree of a quota file leads to no entry"));
         };
         let entry = Entry::decode(block.bytes(), offset, self.place())?;
-        Ok(Some((Spot { block: block.buffer.number(), offset: block.offset + offset }, entry)))
+        Ok(Some((EntryPosition { block: block.buffer.number(), offset: block.offset + offset }, entry)))
     }
 
     /// Returns how many blocks [`put_entry`] allocates at most.
@@ -90,7 +90,7 @@ impl QuotaFile {
 }
 
 /// Puts an entry into a quota file that has none of that id.
-pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<Spot> {
+pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<EntryPosition> {
     let at = file.place();
     let mut number = ROOT;
     for level in 0..DEPTH {
@@ -120,7 +120,7 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
     let mut head = file_block(handle.fs, &file.info, 0)?;
     edit_file_block(handle, &mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
     handle.store(&file.info)?;
-    Ok(Spot { block: block.buffer.number(), offset: block.offset + put.offset })
+    Ok(EntryPosition { block: block.buffer.number(), offset: block.offset + put.offset })
 }
 
 /// Returns a leaf that has room.

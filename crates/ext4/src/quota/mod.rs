@@ -11,7 +11,7 @@
 //! counts something for it (`Ext4::open_accounts`). So counting takes no blocks.
 //!
 //! An operation looks at limits before it changes anything (`Handle::admit`). The room that is left
-//! for it is promised to it until it has been counted, so that others do not take it meanwhile. As
+//! for it is reserved for it until it has been counted, so that others do not take it meanwhile. As
 //! Linux does it, names and contents are asked for, but not the blocks that map them, and
 //! `CAP_SYS_RESOURCE` is not limited.
 //!
@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::quota::accounts::{
-    Account, Amount, Book, Counted, Owners, Promise, QuotaFile, Quotas, count, room,
+    Account, Amount, Counted, KindQuota, Owners, QuotaFile, QuotaReservation, Quotas, count, room,
 };
 use crate::quota::file::{PUT_CREDITS, put_entry};
 use crate::time::now_seconds;
@@ -48,22 +48,23 @@ impl Quotas {
     /// Opens the quotas of `fs`; `None` if it has none.
     pub(crate) fn open(fs: &Ext4) -> Result<Option<Self>> {
         let files = Kind::ALL.into_iter().filter_map(|kind| QuotaFile::open(fs, kind).transpose());
-        let book =
-            |file: Result<_>| file.map(|file| Book { file, accounts: HashMap::new(), unstored: Vec::new() });
-        let books = files.map(book).collect::<Result<Vec<_>>>()?;
-        Ok((!books.is_empty()).then(|| Self(Mutex::new(books))))
+        let quota = |file: Result<_>| {
+            file.map(|file| KindQuota { file, accounts: HashMap::new(), unstored: Vec::new() })
+        };
+        let kinds = files.map(quota).collect::<Result<Vec<_>>>()?;
+        Ok((!kinds.is_empty()).then(|| Self(Mutex::new(kinds))))
     }
 }
 
-impl Book {
+impl KindQuota {
     /// Returns the account of an id, read from the file if it is not known.
     fn account(&mut self, fs: &Ext4, id: u32) -> Result<&mut Account> {
         if !self.accounts.contains_key(&id) {
-            let (spot, entry) = match self.file.find(fs, id)? {
-                Some((spot, entry)) => (Some(spot), entry),
+            let (position, entry) = match self.file.find(fs, id)? {
+                Some((position, entry)) => (Some(position), entry),
                 None => (None, Entry { id, ..Entry::default() }),
             };
-            let account = Account { entry, spot, promised: Amount::default(), unstored: None };
+            let account = Account { entry, position, reserved: Amount::default(), unstored: None };
             self.accounts.insert(id, account);
         }
         // OK: it has just been put there.
@@ -73,10 +74,10 @@ impl Book {
     /// Puts an entry for an id into the file, if there is none.
     fn open_account(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let account = self.account(handle.fs, id)?;
-        if account.spot.is_none() {
+        if account.position.is_none() {
             let entry = account.entry;
-            let spot = put_entry(handle, &mut self.file, &entry)?;
-            self.account(handle.fs, id)?.spot = Some(spot);
+            let position = put_entry(handle, &mut self.file, &entry)?;
+            self.account(handle.fs, id)?.position = Some(position);
         }
         Ok(())
     }
@@ -94,8 +95,8 @@ impl Book {
     /// gets one.
     fn note_changed(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let account = self.account(handle.fs, id)?;
-        if let (None, Some(spot)) = (&account.unstored, account.spot) {
-            let mut buffer = handle.fs.cache.read(spot.block)?;
+        if let (None, Some(position)) = (&account.unstored, account.position) {
+            let mut buffer = handle.fs.cache.read(position.block)?;
             // Part of the transaction from now on, so that it is counted, and still there when it
             // is changed.
             handle.edit(&mut buffer, |_| ());
@@ -119,18 +120,18 @@ impl Ext4 {
         for kind in Kind::ALL {
             let id = owners.id(kind);
             let blocks = {
-                let mut books = quotas.lock();
-                let Some(book) = books.iter_mut().find(|book| book.file.kind == kind) else { continue };
-                if book.account(self, id)?.spot.is_some() {
+                let mut kinds = quotas.lock();
+                let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else { continue };
+                if quota.account(self, id)?.position.is_some() {
                     continue;
                 }
-                book.file.blocks_to_put(self)?
+                quota.file.blocks_to_put(self)?
             };
             // The blocks are the volume's own metadata: owners can change on a full volume.
-            self.changing(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |handle| {
-                let mut books = quotas.lock();
-                let book = books.iter_mut().find(|book| book.file.kind == kind);
-                book.map_or(Ok(()), |book| book.open_account(handle, id))
+            self.with_handle(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |handle| {
+                let mut kinds = quotas.lock();
+                let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind);
+                quota.map_or(Ok(()), |quota| quota.open_account(handle, id))
             })?;
         }
         Ok(())
@@ -187,14 +188,14 @@ impl Handle<'_> {
         id_of: impl Fn(Kind) -> Option<u32>,
     ) -> Result<()> {
         let Some(quotas) = &self.writer.quotas else { return Ok(()) };
-        if rights.sys_resource || !self.fs.heeds_limits {
+        if rights.sys_resource || !self.fs.enforces_limits {
             return Ok(());
         }
         let mut limited = Vec::new();
-        for book in &mut *quotas.lock() {
-            let kind = book.file.kind;
+        for quota in &mut *quotas.lock() {
+            let kind = quota.file.kind;
             if let Some(id) = id_of(kind)
-                && book.account(self.fs, id)?.is_limited()
+                && quota.account(self.fs, id)?.is_limited()
             {
                 limited.push((kind, id));
             }
@@ -203,16 +204,16 @@ impl Handle<'_> {
             return Ok(());
         }
         let (more, now) = (more()?, u64::from(now_seconds()));
-        let mut books = quotas.lock();
-        let mut books = books.iter_mut();
+        let mut kinds = quotas.lock();
+        let mut kinds = kinds.iter_mut();
         for (kind, id) in limited {
-            let Some(book) = books.find(|book| book.file.kind == kind) else { continue };
-            let account = book.account(self.fs, id)?;
+            let Some(quota) = kinds.find(|quota| quota.file.kind == kind) else { continue };
+            let account = quota.account(self.fs, id)?;
             if !account.admits(more, now) {
                 return Err(Errno::EDQUOT.into());
             }
-            account.promise(more);
-            self.promises.list.borrow_mut().push(Promise { kind, id, left: more });
+            account.reserve(more);
+            self.quota_reservations.list.borrow_mut().push(QuotaReservation { kind, id, left: more });
         }
         Ok(())
     }
@@ -226,11 +227,11 @@ impl Handle<'_> {
     fn count_each(&self, amounts: impl Fn(Kind) -> [(u32, Amount); 2]) -> Result<()> {
         let Some(quotas) = &self.writer.quotas else { return Ok(()) };
         let now = u64::from(now_seconds());
-        for book in &mut *quotas.lock() {
-            let kind = book.file.kind;
+        for quota in &mut *quotas.lock() {
+            let kind = quota.file.kind;
             for (id, amount) in amounts(kind).into_iter().filter(|(_, amount)| *amount != Amount::default()) {
-                book.count(self, id, amount, now)?;
-                self.promises.keep(kind, id, book.account(self.fs, id)?, amount);
+                quota.count(self, id, amount, now)?;
+                self.quota_reservations.consume(kind, id, quota.account(self.fs, id)?, amount);
             }
         }
         Ok(())
@@ -289,10 +290,10 @@ impl Ext4 {
     /// A corrupt quota file, or a device that fails.
     pub fn quota(&self, kind: Kind, id: u32) -> Result<Option<Entry>> {
         if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
-            let mut books = quotas.lock();
-            let Some(book) = books.iter_mut().find(|book| book.file.kind == kind) else { return Ok(None) };
-            let account = book.account(self, id)?;
-            return Ok(account.spot.map(|_| account.entry));
+            let mut kinds = quotas.lock();
+            let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else { return Ok(None) };
+            let account = quota.account(self, id)?;
+            return Ok(account.position.map(|_| account.entry));
         }
         let Some(file) = QuotaFile::open(self, kind)? else { return Ok(None) };
         Ok(file.find(self, id)?.map(|(_, entry)| entry))
@@ -302,7 +303,7 @@ impl Ext4 {
     /// directory that hands its project on shows no more room than the project has.
     pub(crate) fn stat_for(&self, attr: &Attr) -> Result<StatFs> {
         let mut stat = self.stat()?;
-        if self.heeds_limits
+        if self.enforces_limits
             && attr.flags.contains(FileFlags::PROJINHERIT)
             && let Some(entry) = self.quota(Kind::Project, attr.project)?
         {
@@ -328,21 +329,21 @@ impl Ext4 {
         let quotas = self.writer()?.quotas.as_deref().ok_or(Errno::ENODEV)?;
         let missing = || crate::Error::from(Errno::ENODEV);
         let blocks = {
-            let mut books = quotas.lock();
-            let book = books.iter_mut().find(|book| book.file.kind == kind);
-            book.ok_or_else(missing)?.file.blocks_to_put(self)?
+            let mut kinds = quotas.lock();
+            let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind);
+            quota.ok_or_else(missing)?.file.blocks_to_put(self)?
         };
-        self.changing(PUT_CREDITS, blocks, |handle| {
-            let mut books = quotas.lock();
-            let book = books.iter_mut().find(|book| book.file.kind == kind).ok_or_else(missing)?;
-            book.open_account(handle, id)?;
-            let entry = &mut book.account(self, id)?.entry;
+        self.with_handle(PUT_CREDITS, blocks, |handle| {
+            let mut kinds = quotas.lock();
+            let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind).ok_or_else(missing)?;
+            quota.open_account(handle, id)?;
+            let entry = &mut quota.account(self, id)?.entry;
             let whole = |bytes: u64| bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
             (entry.space.soft, entry.space.hard) = (whole(limits.space.0), whole(limits.space.1));
             (entry.inodes.soft, entry.inodes.hard) = limits.inodes;
             // An id that exceeds a soft limit that is new has the time of grace from now on.
             (entry.space.until, entry.inodes.until) = (0, 0);
-            book.count(handle, id, Amount::default(), u64::from(now_seconds()))
+            quota.count(handle, id, Amount::default(), u64::from(now_seconds()))
         })
     }
 }
@@ -360,7 +361,7 @@ mod tests {
     const SPEC: ImageSpec = ImageSpec::new("quota", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "quota"]);
 
     #[test]
-    fn what_has_been_counted_is_promised_no_more() {
+    fn counting_uses_up_the_reservation() {
         if !SPEC.can_run() {
             return;
         }
@@ -370,7 +371,7 @@ mod tests {
         let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         fs.set_quota(Kind::User, 7, &Limits { space: (0, 10 << 10), inodes: (0, 0) }).unwrap();
         let (owners, rights) = (Owners([7, 0, 0]), SpaceRights::default());
-        fs.changing(8, 0, |handle| {
+        fs.with_handle(8, 0, |handle| {
             let may = |blocks| handle.admit(owners, rights, || Ok(handle.amount(blocks, 0))).is_ok();
             assert!(may(6) && !may(5));
             handle.count_for(owners, handle.amount(6, 0))?;
@@ -380,8 +381,8 @@ mod tests {
         .unwrap();
         let entry = fs.quota(Kind::User, 7).unwrap().unwrap();
         assert_eq!((entry.space.used, entry.space.hard), (0, 10 << 10));
-        // The rest of a promise that was not counted is free again.
-        fs.changing(8, 0, |handle| handle.admit(owners, rights, || Ok(handle.amount(10, 0)))).unwrap();
+        // The rest of a reservation that was not counted is free again.
+        fs.with_handle(8, 0, |handle| handle.admit(owners, rights, || Ok(handle.amount(10, 0)))).unwrap();
         fs.close().unwrap();
     }
 }

@@ -29,7 +29,7 @@ use extern4_disk::{CorruptKind, Place, Structure, bitmap, dirent, extent, htree,
 
 use crate::error::{Error, Result, Unsupported};
 use crate::fs::Ext4;
-use crate::map::walk::{DataRun, MapVisitor};
+use crate::map::walk::{DataRun, MapNode, MapVisitor};
 use crate::mount::options::OpenOptions;
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
@@ -320,8 +320,11 @@ impl Rewrite<'_> {
         if inode.flags().contains(InodeFlags::INLINE_DATA) || !(extents || directory) {
             return Ok(());
         }
-        let mut blocks =
-            Blocks { nodes: Vec::new(), runs: Vec::new(), keeps_runs: directory || is_orphan_file };
+        let mut blocks = ChecksummedBlocks {
+            nodes: Vec::new(),
+            runs: Vec::new(),
+            keeps_runs: directory || is_orphan_file,
+        };
         self.volume.walk_map(inode, &mut blocks);
         for node in blocks.nodes.iter().filter(|_| extents) {
             let place = Place::new(Structure::ExtentNode).ino(ino);
@@ -410,15 +413,15 @@ impl Rewrite<'_> {
 }
 
 /// The blocks of a file that may have checksums.
-struct Blocks {
+struct ChecksummedBlocks {
     nodes: Vec<u64>,
     runs: Vec<DataRun>,
     keeps_runs: bool,
 }
 
-impl MapVisitor for Blocks {
-    fn node(&mut self, block: u64) -> bool {
-        self.nodes.push(block);
+impl MapVisitor for ChecksummedBlocks {
+    fn node(&mut self, node: MapNode) -> bool {
+        self.nodes.push(node.block);
         true
     }
 

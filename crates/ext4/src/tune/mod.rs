@@ -145,14 +145,14 @@ impl Ext4 {
         let new = if is_new { NewUuid::on(self.current_superblock().features())? } else { NewUuid::Alone };
         let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
         if let Some(seed) = seed {
-            self.changing(1, 0, |handle| handle.edit_superblock(|raw| keep_seed(raw, seed)))?;
+            self.with_handle(1, 0, |handle| handle.edit_superblock(|raw| keep_seed(raw, seed)))?;
             // Durable before the UUID changes: at every moment checksums begin with the seed that
             // readers take.
             self.writer()?.transactions.sync()?;
         }
         let renames = new == NewUuid::ChangesDescriptors;
         let descriptors = if renames { sb.geometry().descriptor_blocks() } else { 0 };
-        self.changing(1 + descriptors, 0, |handle| {
+        self.with_handle(1 + descriptors, 0, |handle| {
             handle.edit_superblock(|raw| tune.apply(raw))?;
             let blocks =
                 (0..descriptors).filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
@@ -170,7 +170,7 @@ impl Ext4 {
             .collect();
         for blocks in backups.chunks(BACKUPS) {
             // OK: no more than `BACKUPS`.
-            self.changing(blocks.len() as u32, 0, |handle| {
+            self.with_handle(blocks.len() as u32, 0, |handle| {
                 for block in blocks {
                     let mut buffer = self.cache.read(*block)?;
                     handle.edit(&mut buffer, |bytes| {
@@ -206,7 +206,7 @@ impl Ext4 {
             copies.filter(|(block, index)| Some(*block) != geometry.descriptor_block(*index)).collect();
         for copies in copies.chunks(BACKUPS) {
             // OK: no more than `BACKUPS`.
-            self.changing(copies.len() as u32, 0, |handle| {
+            self.with_handle(copies.len() as u32, 0, |handle| {
                 copies.iter().try_for_each(|(block, index)| seal_descriptors(handle, *block, *index))
             })?;
         }

@@ -44,7 +44,7 @@ impl Volume {
         // Relaxed: a buffer's bytes never change, so the bit says nothing about other memory. A
         // thread that misses it verifies again.
         if buffer.flags().load(Relaxed) & kind as u32 == 0 {
-            if !deferred_checksum::is_put_off(buffer.unsealed(), kind) {
+            if !deferred_checksum::is_deferred(buffer.unsealed(), kind) {
                 verify(&buffer)?;
             }
             buffer.flags().fetch_or(kind as u32, Relaxed);

@@ -3,7 +3,7 @@
 //! Blocks of names, of attributes and of inodes' records change many times in a transaction and are
 //! written once. So their checksums are computed once: when the transaction has come to its end,
 //! before it is written ([`seal`]). Until then the buffer says which are missing, and readers do
-//! without them. A reader trusts a block of names or attributes by [`is_put_off`], and a record by
+//! without them. A reader trusts a block of names or attributes by [`is_deferred`], and a record by
 //! [`lacks_checksum`].
 //!
 //! How many inodes share a block of attributes is put off with its checksum. A word next to the
@@ -28,19 +28,19 @@ const ATTRIBUTES: u32 = 3;
 const MOST_RECORDS: u32 = 64;
 
 /// Puts off the checksum of a block of names.
-pub(crate) fn put_off_names(unsealed: &mut Unsealed, seed: ChecksumSeed) {
+pub(crate) fn defer_names(unsealed: &mut Unsealed, seed: ChecksumSeed) {
     *unsealed = [NAMES, seed.get(), 0, 0];
 }
 
 /// Puts off the checksum of attribute block `block`, and how many inodes share it.
-pub(crate) fn put_off_attributes(unsealed: &mut Unsealed, block: u64) {
+pub(crate) fn defer_attributes(unsealed: &mut Unsealed, block: u64) {
     let [low, high] = words(block);
     *unsealed = [ATTRIBUTES, low, high, 0];
 }
 
 /// Puts off the checksum of record `index` of a block, that of inode `ino`. False if the index is
 /// too high to be noted, so that the checksum has to be computed at once.
-pub(crate) fn put_off_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> bool {
+pub(crate) fn defer_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> bool {
     if index >= MOST_RECORDS {
         return false;
     }
@@ -55,7 +55,7 @@ pub(crate) fn lacks_checksum(unsealed: Unsealed, index: u32) -> bool {
 }
 
 /// Whether the checksum over a whole block of this kind has been put off.
-pub(crate) fn is_put_off(unsealed: Unsealed, kind: Verified) -> bool {
+pub(crate) fn is_deferred(unsealed: Unsealed, kind: Verified) -> bool {
     match kind {
         Verified::DirectoryBlock => unsealed[0] == NAMES,
         Verified::XattrBlock => unsealed[0] == ATTRIBUTES,
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_many_share_a_block_is_what_its_word_says() {
+    fn the_word_of_a_block_counts_its_sharers() {
         let device = std::sync::Arc::new(MemoryDevice::zeroed(1 << 16));
         let options = CacheOptions { block_size: 1024, block_count: 64, memory_bytes: 1 << 16 };
         let mut buffer = BufferCache::new(device, options).unwrap().read(1).unwrap();
@@ -146,15 +146,15 @@ mod tests {
     #[test]
     fn each_record_of_a_block_is_put_off_for_itself() {
         let mut unsealed = Unsealed::default();
-        assert!(put_off_record(&mut unsealed, 100, 3) && put_off_record(&mut unsealed, 160, 63));
-        assert!(!put_off_record(&mut unsealed, 161, 64));
+        assert!(defer_record(&mut unsealed, 100, 3) && defer_record(&mut unsealed, 160, 63));
+        assert!(!defer_record(&mut unsealed, 161, 64));
         assert_eq!(unsealed, [RECORDS, 97, 1 << 3, 1 << 31]);
         let lacking: Vec<_> = (0..200).filter(|&index| lacks_checksum(unsealed, index)).collect();
         assert_eq!(lacking, [3, 63]);
-        put_off_names(&mut unsealed, ChecksumSeed::new(9));
+        defer_names(&mut unsealed, ChecksumSeed::new(9));
         assert_eq!((unsealed, lacks_checksum(unsealed, 3)), ([NAMES, 9, 0, 0], false));
         assert!(
-            is_put_off(unsealed, Verified::DirectoryBlock) && !is_put_off(unsealed, Verified::XattrBlock)
+            is_deferred(unsealed, Verified::DirectoryBlock) && !is_deferred(unsealed, Verified::XattrBlock)
         );
     }
 }

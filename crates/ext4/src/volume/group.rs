@@ -114,7 +114,7 @@ fn no_such_group(group: u32) -> crate::Error {
     Place::new(Structure::GroupDescriptor).group(group).corrupt(kind).into()
 }
 
-/// A `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
+/// Returns a `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
 pub(crate) const fn to_usize(number: u32) -> usize {
     number as usize
 }

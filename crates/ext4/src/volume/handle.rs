@@ -4,7 +4,7 @@
 //! done. Everything that the operation does is part of one transaction. The handle sets aside the
 //! blocks that the operation may need before it begins, so that it does not find the volume full
 //! half way. A failure in the middle of a change is damage or a device, and then nothing more is
-//! made durable ([`Ext4::changing`]).
+//! made durable ([`Ext4::with_handle`]).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -20,13 +20,13 @@ use extern4_sync::lock_order::{Rank, Ranked};
 use extern4_sync::primitive::AtomicU64;
 use extern4_vfs::{self as vfs, Errno};
 
-use crate::alloc::block_allocator::{Demand, ReserveUse, Reserved};
+use crate::alloc::block_allocator::{BlockReservation, Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::mount::writer::{Writer, note, store};
-use crate::quota::accounts::{Counted, Promises, QUOTA_CREDITS};
+use crate::quota::accounts::{Counted, QUOTA_CREDITS, QuotaReservations};
 use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
@@ -36,9 +36,9 @@ pub(crate) struct Handle<'f> {
     pub(crate) writer: &'f Writer,
     handle: JournalHandle<'f>,
     /// Blocks that were free and that no other operation may take.
-    pub(crate) reserved: Reserved<'f>,
+    pub(crate) reserved: BlockReservation<'f>,
     /// The room that quotas have left for it.
-    pub(crate) promises: Promises<'f>,
+    pub(crate) quota_reservations: QuotaReservations<'f>,
     /// Something has been changed.
     has_begun: Cell<bool>,
     /// An inode has been changed whose flags say that its changes are made durable at once.
@@ -58,20 +58,20 @@ impl Ext4 {
     ///
     /// A change of an inode whose flags ask for that (`chattr +S`) is durable when this returns,
     /// and file data written before.
-    pub(crate) fn changing<R>(
+    pub(crate) fn with_handle<R>(
         &self,
         credits: u32,
         demand: impl Into<Demand>,
         operate: impl FnOnce(&Handle<'_>) -> Result<R>,
     ) -> Result<R> {
         let demand = demand.into();
-        self.changing_sparingly(credits, demand, || Ok(((), demand.blocks)), |handle, _| operate(handle))
+        self.with_exact_demand(credits, demand, || Ok(((), demand.blocks)), |handle, _| operate(handle))
     }
 
     /// Runs an operation that seldom needs all of `demand`, and has work to find out its exact
     /// needs. When there are fewer blocks than that, `exactly` gives the exact demand, and locks
     /// what it depends on; `operate` is handed that lock. Both run with the handle open.
-    pub(crate) fn changing_sparingly<R, L>(
+    pub(crate) fn with_exact_demand<R, L>(
         &self,
         credits: u32,
         demand: Demand,
@@ -82,7 +82,7 @@ impl Ext4 {
         // In a block of its own, at whose end the change ends in place: moving it takes longer than
         // beginning it.
         let (result, asks_sync) = {
-            let (handle, locked) = match writer.space.reserve(demand) {
+            let (handle, locked) = match writer.allocator.reserve(demand) {
                 Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
                 Err(_) => self.begin_exactly(writer, credits, demand.reserve, exactly)?,
             };
@@ -99,13 +99,27 @@ impl Ext4 {
 
     /// Opens a handle. Inlined, so that the handle is built in its final place.
     #[inline(always)]
-    fn begin<'f>(&'f self, writer: &'f Writer, credits: u32, reserved: Reserved<'f>) -> Result<Handle<'f>> {
+    fn begin<'f>(
+        &'f self,
+        writer: &'f Writer,
+        credits: u32,
+        reserved: BlockReservation<'f>,
+    ) -> Result<Handle<'f>> {
         let quotas = writer.quotas.as_deref();
         let ranked = Ranked::take(Rank::Handle);
         let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
-        let promises = Promises::none(quotas);
+        let quota_reservations = QuotaReservations::none(quotas);
         let (has_begun, asks_sync) = Default::default();
-        Ok(Handle { fs: self, writer, handle, reserved, promises, has_begun, asks_sync, _ranked: ranked })
+        Ok(Handle {
+            fs: self,
+            writer,
+            handle,
+            reserved,
+            quota_reservations,
+            has_begun,
+            asks_sync,
+            _ranked: ranked,
+        })
     }
 
     /// Opens a handle and sets aside the blocks that are really needed, after a commit if that
@@ -119,15 +133,15 @@ impl Ext4 {
     ) -> Result<(Handle<'f>, Option<L>)> {
         let mut has_waited = false;
         loop {
-            let mut handle = self.begin(writer, credits, writer.space.reserve(0.into())?)?;
+            let mut handle = self.begin(writer, credits, writer.allocator.reserve(0.into())?)?;
             let (locked, blocks) = exactly()?;
             let demand = Demand { blocks, reserve };
-            match writer.space.reserve(demand) {
+            match writer.allocator.reserve(demand) {
                 Ok(reserved) => {
                     handle.reserved = reserved;
                     return Ok((handle, Some(locked)));
                 }
-                Err(_) if !has_waited && writer.space.commit_helps(demand) => has_waited = true,
+                Err(_) if !has_waited && writer.allocator.commit_helps(demand) => has_waited = true,
                 Err(error) => return Err(error),
             }
             drop(locked);
@@ -277,8 +291,8 @@ impl<'f> Handle<'f> {
     /// inode is stored, and shown to its users. That takes less than to copy all of it, change,
     /// [`store`](Self::store) and [`publish`](publish) the copy.
     pub(crate) fn touch(&self, inode: &vfs::Inode, edit: impl FnOnce(&mut Inode, &mut [u8])) -> Result<()> {
-        let node = inode.private::<Node>();
-        let at = node.position().ok_or(Errno::EROFS)?;
+        let cached = inode.private::<CachedInode>();
+        let at = cached.position().ok_or(Errno::EROFS)?;
         // OK: from such a number.
         let ino = inode.ino() as u32;
         let (mode, links, ctime) = self.edit_record(ino, at, |record, _| {
@@ -286,7 +300,7 @@ impl<'f> Handle<'f> {
                 // The fields have them.
                 lazy.take(ino);
             }
-            node.touch(self.tid(), |info| {
+            cached.touch(self.tid(), |info| {
                 let next = self.writer.orphans.next_of(info);
                 let fields = info.fields_mut();
                 let from = record.len() - fields.xattr_area(record).len();
@@ -357,7 +371,7 @@ impl<'f> Handle<'f> {
         self.has_begun.set(true);
         Ok(self.handle.edit_part(at.block, self.fs.record_range(at), |record, unsealed| {
             let result = edit(record, !deferred_checksum::lacks_checksum(*unsealed, index));
-            if !deferred_checksum::put_off_record(unsealed, ino, index) {
+            if !deferred_checksum::defer_record(unsealed, ino, index) {
                 inode::store_checksum(record, ino, sb);
             }
             result

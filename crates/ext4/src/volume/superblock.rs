@@ -5,7 +5,7 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use crate::alloc::block_allocator::Kept;
+use crate::alloc::block_allocator::BlockReserve;
 use crate::error::{Error, Result};
 
 /// The sizes of blocks that the format knows, as powers of two.
@@ -98,7 +98,7 @@ pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> R
 
 /// Returns the free blocks that the volume keeps back, with `reserved_clusters` for metadata;
 /// `None` for as many as Linux keeps.
-pub(crate) fn kept_blocks(sb: &Superblock, reserved_clusters: Option<u64>) -> Kept {
+pub(crate) fn block_reserve(sb: &Superblock, reserved_clusters: Option<u64>) -> BlockReserve {
     let shift = sb.geometry().cluster_shift();
     let clusters =
         reserved_clusters.unwrap_or_else(|| match sb.features().incompat.contains(Incompat::EXTENTS) {
@@ -106,5 +106,5 @@ pub(crate) fn kept_blocks(sb: &Superblock, reserved_clusters: Option<u64>) -> Ke
             false => 0,
         });
     let for_metadata = clusters.saturating_mul(1 << shift);
-    Kept { for_metadata, in_all: sb.reserved_blocks().saturating_add(for_metadata) }
+    BlockReserve { for_metadata, in_all: sb.reserved_blocks().saturating_add(for_metadata) }
 }

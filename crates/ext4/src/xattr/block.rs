@@ -52,7 +52,7 @@ use crate::volume::handle::Handle;
 use crate::xattr::ea_inode::{release_ea_inode, share_ea_inode};
 use crate::xattr::get::attribute_block_at;
 use crate::xattr::list::{Attribute, borrowed};
-use crate::xattr::set::{charge_blocks, give_value_up};
+use crate::xattr::set::{charge_blocks, release_value};
 use crate::xattr::sharing::Count;
 
 /// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info`
@@ -65,7 +65,7 @@ pub(crate) fn note_block(fs: &Ext4, info: &InodeInfo) {
     }
 }
 
-/// The first block of the group of inode `ino`.
+/// Returns the first block of the group of inode `ino`.
 fn home_of(fs: &Ext4, ino: u32) -> u64 {
     let geometry = fs.superblock().geometry();
     geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
@@ -96,7 +96,7 @@ pub(crate) fn change_block(
     if let Some((buffer, place)) = info.attribute_block(handle.fs)?
         && close(handle, &buffer, place)?
     {
-        return change_in_place(handle, info, buffer, &Contents { list, hash, values }, deleted);
+        return change_in_place(handle, info, buffer, &NewContents { list, hash, values }, deleted);
     }
     // Before the old block is left, which may be all that keeps them.
     for ino in values {
@@ -119,16 +119,17 @@ fn has_closed_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<bool> {
     Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
 }
 
-/// A new block near the one that the inode has, or near its home. A block that has been given up
-/// can be taken again only when the transaction is durable, and there may be many of those. So the
-/// search continues where the last one in this transaction ended. The new block is closed.
+/// Returns a new block near the one that the inode has, or near its home. A block that has been
+/// given up can be taken again only when the transaction is durable, and there may be many of
+/// those. So the search continues where the last one in this transaction ended. The new block is
+/// closed.
 fn new_attr_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<Buffer> {
     let geometry = handle.fs.superblock().geometry();
     let near = info.fields().xattr_block().unwrap_or_else(|| home_of(handle.fs, info.ino()));
     let group = geometry.group_of_block(near);
     let behind = handle.writer.sharing.behind(group, handle.tid());
     let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
-    let block = handle.writer.space.allocate(handle, goal, 1)?.start;
+    let block = handle.writer.allocator.allocate(handle, goal, 1)?.start;
     handle.writer.sharing.set_behind(group, handle.tid(), block + 1);
     let buffer = handle.fresh(block)?;
     // A thread that found the block's former contents may still look at it.
@@ -141,7 +142,7 @@ fn change_in_place(
     handle: &Handle<'_>,
     info: &InodeInfo,
     mut buffer: Buffer,
-    new: &Contents<'_>,
+    new: &NewContents<'_>,
     deleted: bool,
 ) -> Result<()> {
     let mut given_up = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
@@ -177,7 +178,7 @@ pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<(
 fn free_attr_block(handle: &Handle<'_>, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
     let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
     let values = values_of(&Attrs::in_block(&attribute_block_at(handle.fs, block, place)?, place)?.1);
-    handle.writer.space.free(handle, block..block + 1, true)?;
+    handle.writer.allocator.free(handle, block..block + 1, true)?;
     values.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, owner))
 }
 
@@ -190,7 +191,7 @@ pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Res
     }
     let old = info.attributes(handle.fs)?;
     for (ino, size, _) in old.ea_inodes().filter(|(_, _, in_block)| *in_block) {
-        give_value_up(handle, info, ino, size)?;
+        release_value(handle, info, ino, size)?;
     }
     info.fields_mut().set_xattr_block(None);
     charge_blocks(handle, info, -1)?;
@@ -261,16 +262,17 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
     if hash == 0 {
         return Ok(None);
     }
-    let wanted = Wanted { list, hash };
+    let wanted = WantedContents { list, hash };
     let mut last_of = Vec::new();
     let join = |block, is_there: &dyn Fn() -> bool| {
         let again = join_again(handle, block, &wanted);
         // An error is that of a block that is of no use.
-        let came = again.unwrap_or_else(|| join_first(handle, block, is_there, &wanted).unwrap_or(Came::Not));
-        if came == Came::Last {
+        let came =
+            again.unwrap_or_else(|| join_first(handle, block, is_there, &wanted).unwrap_or(JoinResult::Not));
+        if came == JoinResult::Last {
             last_of.push(block);
         }
-        came == Came::Joined
+        came == JoinResult::Joined
     };
     let found = handle.writer.sharing.blocks.find(hash, join);
     // Only now, when the search of the cache is over.
@@ -280,7 +282,7 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
 
 /// Joins attribute block `block`, if it holds what is wanted. Done if it is part of the
 /// transaction; `None` for any other.
-fn join_again(handle: &Handle<'_>, block: u64, wanted: &Wanted<'_>) -> Option<Came> {
+fn join_again(handle: &Handle<'_>, block: u64, wanted: &WantedContents<'_>) -> Option<JoinResult> {
     let came = handle.fs.cache.with_found(block, |found| {
         if !is_part(handle, &found) {
             return None;
@@ -296,8 +298,8 @@ fn join_first(
     handle: &Handle<'_>,
     block: u64,
     is_there: &dyn Fn() -> bool,
-    wanted: &Wanted<'_>,
-) -> Result<Came> {
+    wanted: &WantedContents<'_>,
+) -> Result<JoinResult> {
     let place = Place::new(Structure::Xattr).block(block);
     let mut buffer = attribute_block_at(handle.fs, block, place)?;
     let pin = buffer.pin();
@@ -305,15 +307,15 @@ fn join_first(
     // This caller holds the buffer now. So the count that it sets is of the block's present life,
     // if the block has not been given up.
     if !is_there() {
-        return Ok(Came::Not);
+        return Ok(JoinResult::Not);
     }
     pin.sharers().set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
     let holds = || wanted.is_held_by(&pin.buffer(), block);
     let came = join_by(handle, pin.sharers(), buffer.flags(), block, wanted, holds);
-    if came == Some(Came::Joined) {
+    if came == Some(JoinResult::Joined) {
         edit_block(handle, &mut buffer, |_| ());
     }
-    Ok(came.unwrap_or(Came::Not))
+    Ok(came.unwrap_or(JoinResult::Not))
 }
 
 /// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it.
@@ -323,18 +325,18 @@ fn join_by(
     sharers: &ClosableRefcount,
     flags: &AtomicU32,
     block: u64,
-    wanted: &Wanted<'_>,
+    wanted: &WantedContents<'_>,
     holds: impl FnOnce() -> bool,
-) -> Option<Came> {
+) -> Option<JoinResult> {
     let sharing = &handle.writer.sharing;
     match sharers.try_get(REFCOUNT_MAX) {
         TryGet::Unknown => return None,
-        TryGet::Closed => return Some(Came::Not),
+        TryGet::Closed => return Some(JoinResult::Not),
         TryGet::Got if holds() => {
             handle.note_begun();
             note_shared(flags);
             sharing.note(Count::BlocksShared);
-            return Some(Came::Joined);
+            return Some(JoinResult::Joined);
         }
         TryGet::Got => sharing.note(Count::Differing),
         // If an inode leaves before that is noted, the code below takes the note back.
@@ -342,7 +344,7 @@ fn join_by(
     }
     let left = sharers.put();
     sharing.blocks.note_left(wanted.hash, block, left);
-    Some(if left == Put::Last { Came::Last } else { Came::Not })
+    Some(if left == Put::Last { JoinResult::Last } else { JoinResult::Not })
 }
 
 /// Frees a block that others have left while this thread looked at it.
@@ -353,7 +355,7 @@ fn free_unwanted(handle: &Handle<'_>, block: u64) -> Result<()> {
     free_attr_block(handle, block, None)
 }
 
-/// The inode has `block` now, and had none.
+/// Gives the inode, which has no attribute block, `block`.
 fn put_block(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
     info.fields_mut().set_xattr_block(Some(block));
     charge_blocks(handle, info, 1)
@@ -372,26 +374,26 @@ fn write_block(handle: &Handle<'_>, buffer: &mut Buffer, list: &[Attribute], has
 fn edit_block<R>(handle: &Handle<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
     let number = buffer.number();
     handle.edit_unsealed(buffer, |bytes, unsealed| {
-        deferred_checksum::put_off_attributes(unsealed, number);
+        deferred_checksum::defer_attributes(unsealed, number);
         edit(bytes)
     })
 }
 
 /// The new contents of a block: attributes, their hash, and the values that they had counted
 /// before.
-struct Contents<'l> {
+struct NewContents<'l> {
     list: &'l [Attribute],
     hash: u32,
     values: Vec<u32>,
 }
 
 /// The contents that a block to join has to hold.
-struct Wanted<'l> {
+struct WantedContents<'l> {
     list: &'l [Attribute],
     hash: u32,
 }
 
-impl Wanted<'_> {
+impl WantedContents<'_> {
     fn is_held_by(&self, bytes: &[u8], block: u64) -> bool {
         let place = Place::new(Structure::Xattr).block(block);
         Attrs::in_block(bytes, place).is_ok_and(|(header, attrs)| {
@@ -402,7 +404,7 @@ impl Wanted<'_> {
 
 /// The result of joining a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
+enum JoinResult {
     Joined,
     /// The block is as it was before.
     Not,
@@ -425,7 +427,7 @@ fn place_of(info: &InodeInfo) -> Place {
     Place::new(Structure::Xattr).ino(info.ino())
 }
 
-/// The EA inodes that a block refers to, once for each entry that does.
+/// Returns the EA inodes that a block refers to, once for each entry that does.
 fn values_of(attrs: &Attrs<'_>) -> Vec<u32> {
     let ino = |value| match value {
         xattr::Value::EaInode { ino, .. } => Some(ino),

@@ -33,7 +33,7 @@ use crate::volume::handle::Handle;
 use crate::xattr::mbcache::Candidate;
 use crate::xattr::sharing::Count;
 
-/// The EA inode that an entry at `place` names.
+/// Returns the EA inode that an entry at `place` names.
 pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
     if ino == 0 || ino > fs.superblock().inodes_count() || fs.superblock().is_hidden(ino) {
         let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
@@ -108,8 +108,8 @@ pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]
     Ok(ino)
 }
 
-/// One attribute more refers to the value in the inode that was found, if it is there and equal:
-/// that inode.
+/// Adds a reference to the value in the inode that was found, if the value is there and equal, and
+/// returns the inode.
 fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
     let sharing = &handle.writer.sharing;
     let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
@@ -136,8 +136,8 @@ fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Re
 
 fn make_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
     let sb = handle.fs.superblock();
-    let (ino, _) = handle.writer.space.allocate_inode(handle, owner.ino(), false)?;
-    handle.writer.space.clear_record(handle, ino)?;
+    let (ino, _) = handle.writer.allocator.allocate_inode(handle, owner.ino(), false)?;
+    handle.writer.allocator.clear_record(handle, ino)?;
     let value_hash = hash::ea_value(value, sb.checksum_seed());
     let now = now_seconds();
     // With the generation of the owner and its number as the time it would be one as Lustre made
@@ -181,7 +181,7 @@ fn write_ea_value(handle: &Handle<'_>, info: &mut InodeInfo, value: &[u8]) -> Re
     Ok(())
 }
 
-/// One attribute more refers to the value in inode `ino`.
+/// Adds a reference to the value in inode `ino`.
 pub(crate) fn share_ea_inode(handle: &Handle<'_>, ino: u32, place: Place) -> Result<()> {
     let _count = handle.writer.sharing.count_of(ino);
     let mut info = ea_inode(handle.fs, ino, place)?;
@@ -199,7 +199,7 @@ pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&Ino
     let is_old = owner.is_some_and(|owner| is_old_ea_inode(handle.fs, ino, owner));
     let count = if is_old { 1 } else { info.fields().ea_refcount() };
     let Some(count) = count.checked_sub(1) else {
-        let what = "a value is referred to that nobody refers to";
+        let what = "a value has a reference, but its count is 0";
         return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
     };
     info.fields_mut().set_ea_refcount(count);
@@ -216,5 +216,5 @@ pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&Ino
     info.fields_mut().set_links(0);
     info.fields_mut().set_dtime(now_seconds());
     handle.store(&info)?;
-    handle.writer.space.free_inode(handle, ino, false)
+    handle.writer.allocator.free_inode(handle, ino, false)
 }

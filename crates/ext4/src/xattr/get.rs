@@ -43,7 +43,7 @@ fn verify_attribute_block(fs: &Ext4, bytes: &[u8], block: u64, place: Place) -> 
     }
 }
 
-/// The value of an attribute, wherever it is.
+/// Returns the value of an attribute, wherever it is.
 fn value(fs: &Ext4, attr: &Attr<'_>, owner: &InodeInfo, place: Place) -> Result<Vec<u8>> {
     match attr.value {
         Value::Here(value) => Ok(value.to_vec()),
@@ -79,7 +79,7 @@ fn value_in_inode(
 }
 
 impl InodeInfo {
-    /// The value of the attribute with the full name `name`.
+    /// Returns the value of the attribute with the full name `name`.
     pub(crate) fn xattr_value(&self, fs: &Ext4, name: &[u8]) -> Result<Vec<u8>> {
         match NameIndex::split(name) {
             Some((index, rest)) if lists(fs, index) => {
@@ -102,7 +102,7 @@ impl InodeInfo {
         .map(drop)
     }
 
-    /// The value of the attribute with that prefix and name; `None` if there is none.
+    /// Returns the value of the attribute with that prefix and name; `None` if there is none.
     pub(crate) fn attribute(&self, fs: &Ext4, index: NameIndex, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.with_attributes(fs, |attrs, place| match attrs.get(index, name) {
             None => Ok(None),
@@ -129,7 +129,7 @@ impl InodeInfo {
         look(&Attrs::in_block(&buffer, place)?.1, place)
     }
 
-    /// The attribute block of an inode, its checksum verified.
+    /// Returns the attribute block of an inode, its checksum verified.
     pub(crate) fn attribute_block(&self, fs: &Ext4) -> Result<Option<(Buffer, Place)>> {
         let Some((block, place)) = attribute_block_of(self) else { return Ok(None) };
         Ok(Some((attribute_block_at(fs, block, place)?, place)))

@@ -6,14 +6,14 @@
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block};
-use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Spot, Value, hash};
+use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value, ValueSlot, hash};
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_vfs::{Errno, Inode};
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::volume::group::to_usize;
 
 /// An attribute to be written.
@@ -21,13 +21,13 @@ use crate::volume::group::to_usize;
 pub(crate) struct Attribute {
     index: NameIndex,
     name: Vec<u8>,
-    value: Stored,
+    value: StoredValue,
     hash: u32,
 }
 
 /// Where its value is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stored {
+enum StoredValue {
     Here(Vec<u8>),
     EaInode { ino: u32, size: u32 },
 }
@@ -38,51 +38,52 @@ const TO_BE_MADE: u32 = u32::MAX;
 impl Attribute {
     fn read(attr: &Attr<'_>) -> Self {
         let value = match attr.value {
-            Value::Here(value) => Stored::Here(value.to_vec()),
-            Value::EaInode { ino, size } => Stored::EaInode { ino, size },
+            Value::Here(value) => StoredValue::Here(value.to_vec()),
+            Value::EaInode { ino, size } => StoredValue::EaInode { ino, size },
         };
         Self { index: attr.index, name: attr.name.to_vec(), value, hash: attr.hash }
     }
 
-    /// One of an inode, with its value.
+    /// Returns an attribute for an inode, with its value.
     pub(crate) fn in_inode(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
-        Self { index, name: name.to_vec(), value: Stored::Here(value.to_vec()), hash: 0 }
+        Self { index, name: name.to_vec(), value: StoredValue::Here(value.to_vec()), hash: 0 }
     }
 
-    /// One of a block, with its value.
+    /// Returns an attribute for a block, with its value.
     fn in_block(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
         let hash = hash::entry(name, hash::Contents::Value(value));
         Self { hash, ..Self::in_inode(index, name, value) }
     }
 
-    /// One whose value will be in an EA inode. OK: values have at most 64 KiB.
+    /// Returns an attribute whose value will be in an EA inode. OK: values have at most 64 KiB.
     fn elsewhere(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
         let hash = hash::entry(name, hash::Contents::EaInode { hash: value_hash });
-        let value = Stored::EaInode { ino: TO_BE_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
+        let value =
+            StoredValue::EaInode { ino: TO_BE_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
         Self { index, name: name.to_vec(), value, hash }
     }
 
     pub(crate) fn as_attr(&self) -> Attr<'_> {
         let value = match &self.value {
-            Stored::Here(value) => Value::Here(value),
-            Stored::EaInode { ino, size } => Value::EaInode { ino: *ino, size: *size },
+            StoredValue::Here(value) => Value::Here(value),
+            StoredValue::EaInode { ino, size } => Value::EaInode { ino: *ino, size: *size },
         };
         Attr { index: self.index, name: &self.name, value, hash: self.hash }
     }
 
-    /// The inode of the value, and its size.
+    /// Returns the inode of the value, and its size.
     pub(crate) fn ea_inode(&self) -> Option<(u32, u32)> {
         match self.value {
-            Stored::EaInode { ino, size } => Some((ino, size)),
-            Stored::Here(_) => None,
+            StoredValue::EaInode { ino, size } => Some((ino, size)),
+            StoredValue::Here(_) => None,
         }
     }
 
-    /// How many bytes its value takes, without its name.
+    /// Returns how many bytes its value takes, without its name.
     fn value_in_block(&self) -> usize {
         match &self.value {
-            Stored::Here(value) => value.len().next_multiple_of(4),
-            Stored::EaInode { .. } => 0,
+            StoredValue::Here(value) => value.len().next_multiple_of(4),
+            StoredValue::EaInode { .. } => 0,
         }
     }
 
@@ -90,13 +91,13 @@ impl Attribute {
         self.index == index && self.name == name
     }
 
-    /// The key by which the entries of a block are sorted.
+    /// Returns the key by which the entries of a block are sorted.
     fn key(&self) -> (NameIndex, usize, &[u8]) {
         (self.index, self.name.len(), &self.name)
     }
 }
 
-/// The list as the encoders take it.
+/// Returns the list as the encoders take it.
 pub(crate) fn borrowed(list: &[Attribute]) -> Vec<Attr<'_>> {
     list.iter().map(Attribute::as_attr).collect()
 }
@@ -148,28 +149,28 @@ pub(crate) struct Plan {
     pub(crate) given_up: Vec<(u32, u32, bool)>,
 }
 
-/// Where in the record of an inode `value` can take the place of what the attribute has now, with
-/// nothing else changed. None for an inode with a block of attributes, which could be there as
-/// well. And whether that is its value already.
-pub(crate) fn spot_for(
+/// Returns where in the record of an inode `value` can take the place of what the attribute has
+/// now, with nothing else changed. None for an inode with a block of attributes, which could be
+/// there as well. And whether that is its value already.
+pub(crate) fn value_slot_for(
     fs: &Ext4,
     inode: &Inode,
     name: (NameIndex, &[u8]),
     value: &[u8],
-) -> Result<Option<(Spot, bool)>> {
-    let node = inode.private::<Node>();
-    let Some(at) = node.position() else { return Ok(None) };
+) -> Result<Option<(ValueSlot, bool)>> {
+    let cached = inode.private::<CachedInode>();
+    let Some(at) = cached.position() else { return Ok(None) };
     // OK: from such a number.
     let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
-    // The record says all that is asked here, so the node need not be locked.
-    let spot = fs.cache.with_part(at.block, fs.record_range(at), |record| {
+    // The record says all that is asked here, so the inode need not be locked.
+    let slot = fs.cache.with_part(at.block, fs.record_range(at), |record| {
         if has_xattr_block(record) {
             return Ok(None);
         }
-        let area = &record[node.xattr_range()];
-        Ok::<_, Corrupt>(Spot::find(area, place, name)?.map(|spot| (spot, spot.has(area, value))))
+        let area = &record[cached.xattr_range()];
+        Ok::<_, Corrupt>(ValueSlot::find(area, place, name)?.map(|slot| (slot, slot.has(area, value))))
     })??;
-    Ok(spot.filter(|(spot, _)| spot.fits(value.len())))
+    Ok(slot.filter(|(slot, _)| slot.fits(value.len())))
 }
 
 impl InodeInfo {
@@ -178,7 +179,7 @@ impl InodeInfo {
         Ok(self.has_attributes_in_record(fs)? || self.fields().xattr_block().is_some())
     }
 
-    /// The attributes of an inode.
+    /// Returns the attributes of an inode.
     pub(crate) fn attributes(&self, fs: &Ext4) -> Result<Attributes> {
         let place = self.xattr_area_place();
         let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
@@ -206,7 +207,7 @@ impl InodeInfo {
     ) -> Result<Plan> {
         let Some(value) = value else { return Ok(old.with(index, name, None)) };
         let put = |put| old.with(index, name, Some(put));
-        let elsewhere = |place: fn(Attribute) -> Put| {
+        let elsewhere = |place: fn(Attribute) -> Destination| {
             let value_hash = hash::ea_value(value, fs.superblock().checksum_seed());
             let plan = put(place(Attribute::elsewhere(index, name, value, value_hash)));
             Plan { value: Some(value.to_vec()), ..plan }
@@ -215,10 +216,10 @@ impl InodeInfo {
         let block_size = to_usize(fs.superblock().block_size());
         let for_names = if can_be_elsewhere { names_reserve(block_size) } else { 0 };
         let ways: [&dyn Fn() -> Plan; 4] = [
-            &|| put(Put::InInode(Attribute::in_inode(index, name, value))),
-            &|| put(Put::InBlock(Attribute::in_block(index, name, value))),
-            &|| elsewhere(Put::InInode),
-            &|| elsewhere(Put::InBlock),
+            &|| put(Destination::InInode(Attribute::in_inode(index, name, value))),
+            &|| put(Destination::InBlock(Attribute::in_block(index, name, value))),
+            &|| elsewhere(Destination::InInode),
+            &|| elsewhere(Destination::InBlock),
         ];
         let fits = |plan: &Plan| match plan.value {
             Some(_) => can_be_elsewhere && plan.fits(old.area, block_size),
@@ -240,15 +241,15 @@ impl InodeInfo {
     }
 }
 
-/// The bytes of a block that values leave to names, where values can be in inodes of their own. A
-/// block that values fill has no room for one more attribute, however small. Observed: Linux leaves
-/// an eighth of blocks of 1 and of 4 KiB.
+/// Returns the bytes of a block that values leave to names, where values can be in inodes of their
+/// own. A block that values fill has no room for one more attribute, however small. Observed: Linux
+/// leaves an eighth of blocks of 1 and of 4 KiB.
 fn names_reserve(block_size: usize) -> usize {
     (block_size / 8).min(1024)
 }
 
 /// Where to put an attribute.
-enum Put {
+enum Destination {
     InInode(Attribute),
     InBlock(Attribute),
 }
@@ -264,31 +265,31 @@ impl Attributes {
     pub(crate) fn says(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
         let found = self.own.iter().chain(&self.block).find(|attribute| attribute.is(index, name));
         match (found.map(|attribute| &attribute.value), value) {
-            (Some(Stored::Here(is)), Some(value)) => is == value,
+            (Some(StoredValue::Here(is)), Some(value)) => is == value,
             (found, value) => found.is_none() && value.is_none(),
         }
     }
 
-    /// The name of an attribute whose value is in an EA inode.
-    pub(crate) fn first_elsewhere(&self) -> Option<(NameIndex, Vec<u8>)> {
+    /// Returns the name of an attribute whose value is in an EA inode.
+    pub(crate) fn first_with_ea_inode(&self) -> Option<(NameIndex, Vec<u8>)> {
         let found = self.own.iter().chain(&self.block).find(|attribute| attribute.ea_inode().is_some())?;
         Some((found.index, found.name.clone()))
     }
 
-    /// Those of a new inode, of whose record `area` bytes are for them.
+    /// Returns the attributes of a new inode: none. Of its record, `area` bytes are for attributes.
     pub(crate) fn none(area: usize) -> Self {
         Self { own: Vec::new(), block: Vec::new(), area }
     }
 
-    /// These when a plan for them has been carried out.
+    /// Returns the attributes as they are after `plan`.
     pub(crate) fn after(self, plan: &Plan) -> Self {
         let own = plan.own.clone().unwrap_or(self.own);
         let block = plan.block.clone().unwrap_or(self.block);
         Self { own, block, ..self }
     }
 
-    /// Inodes and sizes of values in EA inodes, and whether the entry is in the block; those come
-    /// last.
+    /// Returns inodes and sizes of values in EA inodes, and whether the entry is in the block;
+    /// those in the block come last.
     pub(crate) fn ea_inodes(&self) -> impl Iterator<Item = (u32, u32, bool)> {
         let of = |list: &[Attribute], block| -> Vec<_> {
             let values = list.iter().filter_map(Attribute::ea_inode);
@@ -297,11 +298,11 @@ impl Attributes {
         of(&self.own, false).into_iter().chain(of(&self.block, true))
     }
 
-    /// The attribute of that name goes, and another comes.
-    fn with(&self, index: NameIndex, name: &[u8], put: Option<Put>) -> Plan {
+    /// Plans to replace the attribute of that name by `put`, or to remove it.
+    fn with(&self, index: NameIndex, name: &[u8], put: Option<Destination>) -> Plan {
         let (mut own, mut block) = (self.own.clone(), self.block.clone());
         let mut given_up = Vec::new();
-        if !matches!(put, Some(Put::InInode(_))) {
+        if !matches!(put, Some(Destination::InInode(_))) {
             given_up.extend(
                 take(&mut own, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, false)),
             );
@@ -312,8 +313,8 @@ impl Attributes {
             .extend(take(&mut block, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, true)));
         match put {
             None => {}
-            Some(Put::InInode(new)) => put_in_inode(&mut own, new),
-            Some(Put::InBlock(new)) => {
+            Some(Destination::InInode(new)) => put_in_inode(&mut own, new),
+            Some(Destination::InBlock(new)) => {
                 let at = block.partition_point(|old| old.key() < new.key());
                 block.insert(at, new);
             }
@@ -334,7 +335,7 @@ impl Plan {
             && self.block.as_deref().is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
     }
 
-    /// How many bytes of the block values take, if something is put there.
+    /// Returns how many bytes of the block values take, if something is put there.
     fn values_in_block(&self) -> usize {
         self.block.iter().flatten().map(Attribute::value_in_block).sum()
     }
@@ -342,7 +343,7 @@ impl Plan {
     /// Notes which inode has been made for the value.
     pub(crate) fn made(&mut self, made: u32) {
         for attribute in self.own.iter_mut().chain(&mut self.block).flatten() {
-            if let Stored::EaInode { ino, .. } = &mut attribute.value
+            if let StoredValue::EaInode { ino, .. } = &mut attribute.value
                 && *ino == TO_BE_MADE
             {
                 *ino = made;
@@ -350,7 +351,7 @@ impl Plan {
         }
     }
 
-    /// How many blocks the new value takes in an EA inode.
+    /// Returns how many blocks the new value takes in an EA inode.
     fn value_blocks(&self, block_size: u32) -> u32 {
         let len = self.value.as_ref().map_or(0, Vec::len);
         u32::try_from(len.div_ceil(to_usize(block_size))).unwrap_or(u32::MAX)
@@ -362,13 +363,13 @@ impl Plan {
         self.block.iter().flatten().any(to_be_made)
     }
 
-    /// The credits and blocks that the plan needs.
+    /// Returns the credits and blocks that the plan needs.
     pub(crate) fn need(&self, fs: &Ext4) -> Need {
         Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
     }
 
-    /// The blocks and inodes that count for the owner when it is carried out, without those that
-    /// are given up then.
+    /// Returns the blocks and inodes that count for the owner when it is carried out, without those
+    /// that are given up then.
     pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
         let value = self.value_blocks(fs.superblock().block_size());
         let new_block = self.needs_block() && info.fields().xattr_block().is_none();
@@ -412,9 +413,9 @@ pub(crate) struct Need {
     pub(crate) blocks: u32,
 }
 
-/// How many blocks of metadata it takes to make or to free an EA inode of `size` bytes. These are
-/// its record, bitmap and descriptor, its contents and their map, and bitmaps and descriptors of as
-/// many groups as they may be in.
+/// Returns how many blocks of metadata it takes to make or to free an EA inode of `size` bytes.
+/// These are its record, bitmap and descriptor, its contents and their map, and bitmaps and
+/// descriptors of as many groups as they may be in.
 fn ea_credits(size: usize, fs: &Ext4) -> u32 {
     let geometry = fs.superblock().geometry();
     let blocks = u32::try_from(size.div_ceil(to_usize(geometry.block_size()))).unwrap_or(u32::MAX);

@@ -5,14 +5,14 @@
 //! The module `ea_inode` handles values too large for inode and block.
 
 use extern4_disk::feature::Compat;
-use extern4_disk::xattr::{NameIndex, Spot};
+use extern4_disk::xattr::{NameIndex, ValueSlot};
 use extern4_vfs::{Errno, Inode, SpaceRights, Timespec, XattrFlags};
 
 use crate::alloc::block_allocator::Demand;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::inode::publish::publish_attributes;
 use crate::quota::accounts::Owners;
 use crate::time::timestamp;
@@ -20,7 +20,7 @@ use crate::volume::handle::Handle;
 use crate::xattr::block::{change_block, have_block_alone, leave_block};
 use crate::xattr::ea_inode::{is_old_ea_inode, release_ea_inode, take_ea_inode};
 use crate::xattr::get::lists;
-use crate::xattr::list::{self, Plan, spot_for};
+use crate::xattr::list::{self, Plan, value_slot_for};
 
 /// Sets the attribute with the full name `name`, or without a value removes it.
 pub(crate) fn change_xattr(
@@ -35,17 +35,17 @@ pub(crate) fn change_xattr(
     let split = NameIndex::split(name).filter(|(index, _)| lists(fs, *index));
     let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
     if let Some(value) = value
-        && let Some((spot, is_same)) = spot_for(fs, inode, (index, rest), value)?
+        && let Some((slot, is_same)) = value_slot_for(fs, inode, (index, rest), value)?
     {
         if flags.contains(XattrFlags::CREATE) {
             return Err(Errno::EEXIST.into());
         }
-        return if is_same { Ok(()) } else { overwrite_value(fs, inode, spot, value, now) };
+        return if is_same { Ok(()) } else { overwrite_value(fs, inode, slot, value, now) };
     }
-    let node = inode.private::<Node>();
-    let mut info = node.info();
-    let _map = info.is_inline().then(|| node.change_map());
-    let _attributes = node.change_attributes();
+    let cached = inode.private::<CachedInode>();
+    let mut info = cached.info();
+    let _map = info.is_inline().then(|| cached.change_map());
+    let _attributes = cached.change_attributes();
     let old = info.attributes(fs)?;
     match old.has(index, rest) {
         true if flags.contains(XattrFlags::CREATE) => return Err(Errno::EEXIST.into()),
@@ -58,7 +58,7 @@ pub(crate) fn change_xattr(
     }
     let plan = info.plan(fs, &old, (index, rest), value)?;
     let need = plan.need(fs);
-    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |handle| {
+    let tid = fs.with_handle(need.credits, Demand::new(need.blocks, rights), |handle| {
         handle.admit_plan(&info, rights, &plan)?;
         info.fields_mut().set_ctime(timestamp(now));
         apply_plan(handle, &mut info, plan)?;
@@ -70,13 +70,13 @@ pub(crate) fn change_xattr(
 /// Writes a value over the one that an attribute in the record has. A reader of attributes sees one
 /// of the two values: the value changes in one step and nothing moves. So attributes need not be
 /// locked.
-fn overwrite_value(fs: &Ext4, inode: &Inode, spot: Spot, value: &[u8], now: Timespec) -> Result<()> {
+fn overwrite_value(fs: &Ext4, inode: &Inode, slot: ValueSlot, value: &[u8], now: Timespec) -> Result<()> {
     // The record and the superblock.
-    fs.changing(2, 0, |handle| {
+    fs.with_handle(2, 0, |handle| {
         note_attributes(handle)?;
         handle.touch(inode, |fields, area| {
             fields.set_ctime(timestamp(now));
-            spot.overwrite(area, value);
+            slot.overwrite(area, value);
         })
     })
 }
@@ -84,16 +84,16 @@ fn overwrite_value(fs: &Ext4, inode: &Inode, spot: Spot, value: &[u8], now: Time
 /// Gives up the values that attributes of a deleted inode have in EA inodes, each in a change of
 /// its own. The rest, which is left for [`free_attributes`], takes few credits.
 pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
-    if info.attributes(fs)?.first_elsewhere().is_none() {
+    if info.attributes(fs)?.first_with_ea_inode().is_none() {
         return Ok(());
     }
     // No other inode may join a block that is being taken apart.
-    let _alone = fs.changing(2, 0, |handle| have_block_alone(handle, info))?;
-    while let Some((index, name)) = info.attributes(fs)?.first_elsewhere() {
+    let _alone = fs.with_handle(2, 0, |handle| have_block_alone(handle, info))?;
+    while let Some((index, name)) = info.attributes(fs)?.first_with_ea_inode() {
         let plan = info.plan(fs, &info.attributes(fs)?, (index, &name), None)?;
         let need = plan.need(fs);
         // In the block that there is.
-        fs.changing(need.credits, 0, |handle| apply_plan(handle, info, plan))?;
+        fs.with_handle(need.credits, 0, |handle| apply_plan(handle, info, plan))?;
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Pl
     }
     note_attributes(handle)?;
     for &(ino, size, _) in &plan.given_up {
-        give_value_up(handle, info, ino, size)?;
+        release_value(handle, info, ino, size)?;
     }
     if let Some(list) = &plan.block {
         change_block(handle, info, list, made_for_block)?;
@@ -149,7 +149,7 @@ pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Pl
 pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let old = info.attributes(handle.fs)?;
     for (ino, size, in_block) in old.ea_inodes() {
-        give_value_up(handle, info, ino, size)?;
+        release_value(handle, info, ino, size)?;
         if !in_block {
             release_ea_inode(handle, ino, Some(info))?;
         }
@@ -168,7 +168,7 @@ pub(crate) fn charge_blocks(handle: &Handle<'_>, info: &mut InodeInfo, blocks: i
 
 /// Counts what a value of `size` bytes in EA inode `ino` takes no longer: an attribute of the
 /// inode with that value goes.
-pub(crate) fn give_value_up(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
+pub(crate) fn release_value(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
     if is_old_ea_inode(handle.fs, ino, info) { Ok(()) } else { charge_value(handle, info, -i64::from(size)) }
 }
 

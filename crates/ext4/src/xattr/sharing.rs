@@ -2,7 +2,7 @@
 //!
 //! A block, or an EA inode, is found by the hash of its contents through a cache of hints
 //! ([`crate::xattr::mbcache`]). A caller that inserts an entry holds on to the block: its inode has
-//! the block, and the inode's attributes cannot change meanwhile ([`crate::inode::inode_info`]). An
+//! the block, and the inode's attributes cannot change meanwhile ([`crate::inode::cached`]). An
 //! entry is removed before its block is given up. One word in the block's buffer
 //! ([`extern4_sync::closable_refcount`]) decides which inodes may join and which is the last to
 //! leave, as `block` describes. EA inodes are few and large: their counts change under a lock, as
@@ -83,14 +83,14 @@ impl Sharing {
         }
     }
 
-    /// The right to change the count of EA inode `ino`.
+    /// Returns the right to change the count of EA inode `ino`.
     pub(crate) fn count_of(&self, ino: u32) -> MutexGuard<'_, ()> {
         let lock = &self.counting[crate::volume::group::to_usize(ino % VALUE_LOCKS)];
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the search for an attribute block in `group` goes on, if there was one in transaction
-    /// `tid`.
+    /// Returns where the search for an attribute block in `group` goes on, if there was one in
+    /// transaction `tid`.
     pub(crate) fn behind(&self, group: Option<u32>, tid: Tid) -> Option<u64> {
         // Relaxed: any block will do.
         let behind = self.hand(group).load(Relaxed);

@@ -121,7 +121,7 @@ const fn volume(name: &'static str, mke2fs: &'static [&'static str]) -> ImageSpe
 type Model = BTreeMap<&'static str, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 #[test]
-fn random_attributes_are_what_was_set() {
+fn random_attributes_read_back() {
     for (seed, spec) in VOLUMES.iter().enumerate() {
         let spec = spec.mounted_with("noatime,user_xattr,acl", &[files]);
         if !spec.can_run() {
@@ -332,7 +332,7 @@ fn a_write_takes_capabilities_off() {
 }
 
 #[test]
-fn shared_blocks_and_values_are_left_to_the_others() {
+fn shared_blocks_and_values_stay_with_the_other_inodes() {
     let cases = [
         (VOLUMES[0].mounted(&[alike]), 400, true),
         (VOLUMES[2].mounted(&[alike]), 400, true),
@@ -546,7 +546,7 @@ fn new_files_inherit_acls_and_deleted_ones_leave_nothing() {
 }
 
 #[test]
-fn many_change_at_once_what_they_share() {
+fn threads_change_shared_blocks_at_once() {
     for spec in [&VOLUMES[2], &VOLUMES[4]] {
         let spec = spec.mounted(&[alike]);
         if !spec.can_run() {

@@ -65,13 +65,13 @@ fn renamed(image: &Image) -> Vec<u8> {
     fs.tune(&Tune { uuid: Some(UUID), ..Tune::default() }).expect("tuned");
     fs.close().expect("closed");
     drop(fs);
-    Arc::into_inner(device).expect("nobody else has it").into_bytes()
+    Arc::into_inner(device).expect("the only reference").into_bytes()
 }
 
 fn rewritten(bytes: Vec<u8>) -> extern4_ext4::Result<Vec<u8>> {
     let device = Arc::new(MemoryDevice::new(bytes));
     rewrite_checksums(&(Arc::clone(&device) as Arc<dyn BlockDevice>))?;
-    Ok(Arc::into_inner(device).expect("nobody else has it").into_bytes())
+    Ok(Arc::into_inner(device).expect("the only reference").into_bytes())
 }
 
 /// The volume has the new UUID and no seed, and neither e2fsck nor the check has anything to say of
@@ -155,7 +155,7 @@ fn it_can_be_killed_at_every_write() {
 }
 
 #[test]
-fn what_it_cannot_rewrite_is_refused_by_name() {
+fn unsupported_features_are_refused_by_name() {
     for (features, says) in [
         (&["-t", "ext4", "-b", "1024", "-O", "ea_inode,metadata_csum_seed"], "ea_inode"),
         (&["-t", "ext4", "-b", "1024", "-O", "mmp,metadata_csum_seed"], "mmp"),

@@ -83,7 +83,7 @@ impl Pair {
             panic!("{what}: byte {at} is {} and not {}", bytes[at], self.model[at]);
         }
         if let Some(lent) = walk::lent(fs, &self.inode, 0, self.model.len() + 1).unwrap() {
-            assert!(lent == self.model, "{what}: what is lent");
+            assert!(lent == self.model, "{what}: lent bytes");
         }
     }
 }
@@ -350,7 +350,7 @@ fn deep_trees_grow_and_shrink() {
 
 /// A reader of a file whose tree changes sees every byte that was there before and stays.
 #[test]
-fn readers_see_what_stays_while_the_map_changes() {
+fn readers_see_unchanged_contents_while_the_map_changes() {
     let image = image("ext4-readers", 40 << 20, &["-t", "ext4", "-b", "1024"]);
     let fs = open(&image);
     let inode = walk::resolve(&fs, "/f0").unwrap();
@@ -453,7 +453,7 @@ fn speed_of_writing() {
 }
 
 #[test]
-fn what_is_lent_stays_until_it_has_been_taken() {
+fn lent_contents_stay_until_they_are_taken() {
     let image = image("lent", 16 << 20, &["-t", "ext4", "-b", "4096"]);
     let fs = open(&image);
     let mut pair = Pair { inode: walk::resolve(&fs, "/f0").unwrap(), model: Vec::new() };

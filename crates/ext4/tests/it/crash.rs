@@ -21,7 +21,7 @@ const NAMES: [&str; 7] = [
 ];
 
 #[test]
-fn crashed_images_are_what_the_kernel_recovers() {
+fn crashed_images_agree_with_the_kernels_recovery() {
     for spec in NAMES.map(spec).into_iter().filter(|spec| spec.can_run()) {
         let image = spec.build();
         let before = std::fs::read(&image.path).expect("the image is read");
@@ -30,7 +30,7 @@ fn crashed_images_are_what_the_kernel_recovers() {
         let replayed = fs.replayed().unwrap_or_else(|| panic!("{}: nothing was replayed", spec.name));
         let mut ours = walk::tree(&fs);
         if replayed.fast_commits > 0 {
-            forget_what_replay_changes(&mut ours, &theirs);
+            forget_changes_of_replay(&mut ours, &theirs);
         }
         assert_same(spec.name, &ours, &theirs);
         assert!(
@@ -44,7 +44,7 @@ fn crashed_images_are_what_the_kernel_recovers() {
 /// When the kernel replays a fast commit it enters names again, which sets the times of their
 /// directories to those of the replay. It leaves a directory that it makes again with a link count
 /// of 1 and no count of blocks.
-fn forget_what_replay_changes(ours: &mut Tree, theirs: &Tree) {
+fn forget_changes_of_replay(ours: &mut Tree, theirs: &Tree) {
     for (path, entry) in ours.entries.iter_mut().filter(|(_, entry)| entry.kind == Kind::Directory) {
         (entry.mtime, entry.ctime, entry.blocks) = (None, None, None);
         entry.nlink = theirs.entries.get(path).map_or(entry.nlink, |their| their.nlink);

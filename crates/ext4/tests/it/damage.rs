@@ -73,7 +73,7 @@ fn damage_is_the_end_of_changes_where_the_volume_says_so() {
 /// The log may hold a superblock that says nothing of the damage, and recovery writes it over the
 /// one that does.
 #[test]
-fn what_is_noted_of_damage_outlives_recovery() {
+fn the_record_of_damage_outlives_recovery() {
     let Some((image, _)) = damaged(true, "remount-ro", &Bitmap::Inodes) else { return };
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
@@ -113,7 +113,7 @@ fn changes_that_do_not_meet_the_damage_go_on_where_the_volume_says_so() {
                 root.mknod(name, NewKind::Regular, 0o644).map(drop).expect_err("the bitmap is damaged");
             assert_eq!(error.errno(), Errno::EUCLEAN);
         }
-        root.chmod("/lost+found", 0o711, How::FOLLOW).expect("what is not damaged can be changed");
+        root.chmod("/lost+found", 0o711, How::FOLLOW).expect("an undamaged inode can be changed");
         drop(root);
         fs.close().expect("close");
         drop(fs);
@@ -130,7 +130,7 @@ fn changes_that_do_not_meet_the_damage_go_on_where_the_volume_says_so() {
 }
 
 #[test]
-fn what_is_half_done_when_damage_is_met_is_never_kept() {
+fn a_change_that_meets_damage_is_never_half_kept() {
     let Some((image, bitmap)) = damaged(true, "continue", &Bitmap::Blocks) else { return };
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);

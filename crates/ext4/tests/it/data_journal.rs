@@ -26,7 +26,7 @@ const INDIRECT: ImageSpec =
 
 /// How contents come to go through the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum JournaledBy {
     /// The superblock says so.
     Default,
     /// The options for opening the volume say so.
@@ -35,7 +35,7 @@ enum Way {
     Flag,
     /// They do for a while, then do not, and so on; and files are emptied before they are written
     /// again.
-    ByTurns,
+    Alternately,
     /// They do not.
     Not,
 }
@@ -47,24 +47,24 @@ struct Volume {
     session: Session,
 }
 
-fn options(way: Way) -> OpenOptions {
-    let data = (way == Way::Option).then_some(DataMode::Journal);
+fn options(journaled_by: JournaledBy) -> OpenOptions {
+    let data = (journaled_by == JournaledBy::Option).then_some(DataMode::Journal);
     // Every block can be used again.
     OpenOptions { data, reserved_clusters: Some(0), ..OpenOptions::default() }
 }
 
 impl Volume {
     /// A new one; `None` if it cannot be made here.
-    fn new(spec: &ImageSpec, way: Way) -> Option<Self> {
-        let spec = if way == Way::Default { spec.then(LOG_CONTENTS) } else { *spec };
+    fn new(spec: &ImageSpec, journaled_by: JournaledBy) -> Option<Self> {
+        let spec = if journaled_by == JournaledBy::Default { spec.then(LOG_CONTENTS) } else { *spec };
         if !spec.can_run() {
             return None;
         }
         let device = Arc::new(CrashDevice::new(memory::bytes_of(&spec)));
-        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options(way)).expect("it opens");
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options(journaled_by)).expect("it opens");
         let fs = Arc::new(fs);
         let session = session(Arc::clone(&fs) as _);
-        if way == Way::Flag {
+        if journaled_by == JournaledBy::Flag {
             session.set_flags("/", JOURNAL_DATA, How::FOLLOW).expect("a flag");
         }
         Some(Self { device, fs, session })
@@ -174,18 +174,19 @@ struct Sequence {
     begun: Vec<usize>,
     synced: Vec<(usize, u64)>,
     /// A version may be there in part, mixed with others.
-    by_turns: bool,
+    alternates: bool,
 }
 
-fn write_versions(volume: &Volume, way: Way, path: &str, block_size: usize) -> Sequence {
-    let mut sequence = Sequence { by_turns: way == Way::ByTurns, ..Sequence::default() };
+fn write_versions(volume: &Volume, journaled_by: JournaledBy, path: &str, block_size: usize) -> Sequence {
+    let mut sequence =
+        Sequence { alternates: journaled_by == JournaledBy::Alternately, ..Sequence::default() };
     let file = volume.create(path);
     for number in 1..=VERSIONS {
         sequence.begun.push(volume.device.moment());
-        if sequence.by_turns && number % 5 == 3 {
+        if sequence.alternates && number % 5 == 3 {
             volume.switch(path);
         }
-        if sequence.by_turns && number % 8 == 6 {
+        if sequence.alternates && number % 8 == 6 {
             file.set_len(0).expect("it is cut");
         }
         write_all(&file, &version(number, block_size), 0);
@@ -206,7 +207,7 @@ impl Sequence {
         let least = self.synced.iter().filter(|(at, _)| *at <= moment).map(|(_, number)| *number).max();
         let most = self.begun.iter().filter(|at| **at <= moment).count() as u64;
         let allowed = least.unwrap_or(1)..=most;
-        if self.by_turns {
+        if self.alternates {
             let mut words = found.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
             let is_whole = found.len() == version(0, block_size).len();
             if !is_whole && least == Some(most) {
@@ -233,14 +234,18 @@ fn states() -> u64 {
 
 /// Threads write versions of their files; then the power fails at any moment. Returns the faults
 /// that are found.
-fn faults_after_crashes(spec: &ImageSpec, way: Way, block_size: usize) -> Option<Vec<String>> {
-    let volume = Volume::new(spec, way)?;
+fn faults_after_crashes(
+    spec: &ImageSpec,
+    journaled_by: JournaledBy,
+    block_size: usize,
+) -> Option<Vec<String>> {
+    let volume = Volume::new(spec, journaled_by)?;
     volume.sync();
     let start = volume.device.moment();
     let path = |file: usize| format!("/file{file}");
     let sequences: Vec<_> = std::thread::scope(|scope| {
         let volume = &volume;
-        let write = |file| scope.spawn(move || write_versions(volume, way, &path(file), block_size));
+        let write = |file| scope.spawn(move || write_versions(volume, journaled_by, &path(file), block_size));
         let threads: Vec<_> = (0..FILES).map(write).collect();
         threads.into_iter().map(|thread| thread.join().expect("it has written")).collect()
     });
@@ -248,7 +253,7 @@ fn faults_after_crashes(spec: &ImageSpec, way: Way, block_size: usize) -> Option
     for at in 0..states() {
         let moment = start + random.below((volume.device.moment() - start) as u64 + 1) as usize;
         let (kind, bytes) = power::crash(&volume.device, moment, &mut random);
-        let what = format!("{}, {way:?}, moment {moment}, {kind}", spec.name);
+        let what = format!("{}, {journaled_by:?}, moment {moment}, {kind}", spec.name);
         let by = if at % 12 == 0 { ALL[(at / 12 % 4) as usize] } else { Recovery::Writing };
         let bytes = recovered(&what, &bytes, by);
         for (file, sequence) in sequences.iter().enumerate() {
@@ -264,36 +269,36 @@ fn faults_after_crashes(spec: &ImageSpec, way: Way, block_size: usize) -> Option
 /// A file has its synced contents, whether they go through the journal or not, with blocks of any
 /// former owner.
 #[test]
-fn what_comes_and_goes_is_never_older_than_what_was_synced() {
+fn contents_after_a_crash_are_no_older_than_the_last_sync() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
-        let Some(faults) = faults_after_crashes(&spec, Way::ByTurns, block_size) else { return };
+        let Some(faults) = faults_after_crashes(&spec, JournaledBy::Alternately, block_size) else { return };
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 }
 
 #[test]
 fn a_write_is_there_after_a_crash_whole_or_not_at_all() {
-    for (spec, block_size, ways) in [
-        (SMALL_BLOCKS, 1024, &[Way::Default, Way::Option, Way::Flag][..]),
-        (LARGE_BLOCKS, 4096, &[Way::Flag]),
-        (INDIRECT, 1024, &[Way::Option]),
+    for (spec, block_size, modes) in [
+        (SMALL_BLOCKS, 1024, &[JournaledBy::Default, JournaledBy::Option, JournaledBy::Flag][..]),
+        (LARGE_BLOCKS, 4096, &[JournaledBy::Flag]),
+        (INDIRECT, 1024, &[JournaledBy::Option]),
     ] {
-        for way in ways {
-            let Some(faults) = faults_after_crashes(&spec, *way, block_size) else { return };
+        for journaled_by in modes {
+            let Some(faults) = faults_after_crashes(&spec, *journaled_by, block_size) else { return };
             assert!(faults.is_empty(), "{}", faults.join("\n"));
         }
     }
     // The contents left without the journal's help show that the test would have found halves.
-    let faults = faults_after_crashes(&SMALL_BLOCKS, Way::Not, 1024).unwrap_or_default();
+    let faults = faults_after_crashes(&SMALL_BLOCKS, JournaledBy::Not, 1024).unwrap_or_default();
     assert!(faults.iter().any(|fault| fault.contains("a part of")), "{faults:?}");
 }
 
 /// Also where the map of the file goes on in another place: behind what the inode itself names, and
 /// behind the first block of numbers.
 #[test]
-fn what_is_new_to_a_file_is_written_in_one_step() {
+fn new_contents_are_written_in_one_step() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
-        let Some(volume) = Volume::new(&spec, Way::Option) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Option) else { return };
         let handles = || volume.fs.journal_stats().expect("it is written").handles;
         for block in [0, 12 + 256 - 10] {
             let file = volume.create(&format!("/{block}"));
@@ -308,7 +313,7 @@ fn what_is_new_to_a_file_is_written_in_one_step() {
 
 /// Blocks of contents are freed in some way and become those of a file that is not logged.
 #[test]
-fn what_takes_the_place_of_logged_contents_is_not_written_over() {
+fn the_successors_of_logged_blocks_are_not_written_over() {
     type Free = fn(&Volume, OpenFile);
     let blocks = 40;
     let ways: [(&str, bool, Free); 6] = [
@@ -339,7 +344,7 @@ fn what_takes_the_place_of_logged_contents_is_not_written_over() {
                 continue;
             }
             let what = format!("{}, {what}", spec.name);
-            let Some(volume) = Volume::new(&spec, Way::Not) else { return };
+            let Some(volume) = Volume::new(&spec, JournaledBy::Not) else { return };
             let file = volume.create("/logged");
             volume.switch("/logged");
             write_all(&file, &vec![0xaa; blocks << 10], 0);
@@ -378,9 +383,9 @@ fn spans(file: &OpenFile) -> std::collections::BTreeSet<u64> {
 }
 
 #[test]
-fn what_begins_as_a_block_of_the_journal_is_what_it_was() {
+fn contents_that_look_like_journal_blocks_survive() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
-        let Some(volume) = Volume::new(&spec, Way::Flag) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Flag) else { return };
         let file = volume.create("/file");
         let mut want = vec![0x5a; 20 * block_size];
         // As a commit block of the next transaction, and as descriptors and revocations.
@@ -400,9 +405,9 @@ fn what_begins_as_a_block_of_the_journal_is_what_it_was() {
 
 /// They are not where the map says before the journal has been replayed.
 #[test]
-fn others_find_contents_that_are_only_in_the_journal() {
-    for way in [Way::Default, Way::Option, Way::Flag] {
-        let Some(volume) = Volume::new(&SMALL_BLOCKS, way) else { return };
+fn readers_find_contents_that_are_only_in_the_journal() {
+    for journaled_by in [JournaledBy::Default, JournaledBy::Option, JournaledBy::Flag] {
+        let Some(volume) = Volume::new(&SMALL_BLOCKS, journaled_by) else { return };
         let file = volume.create("/file");
         let want: Vec<u8> = (0..100_000_u32).map(|at| (at / 3) as u8 | 1).collect();
         write_all(&file, &want, 0);
@@ -410,8 +415,8 @@ fn others_find_contents_that_are_only_in_the_journal() {
         let left = volume.crash();
         let home =
             spans(&file).into_iter().all(|at| left[at as usize..at as usize + 600].iter().all(|b| *b == 0));
-        assert!(home && !volume.fs.is_raw_current(), "{way:?}");
-        assert_left(&format!("{way:?}"), &left, "/file", &want);
+        assert!(home && !volume.fs.is_raw_current(), "{journaled_by:?}");
+        assert_left(&format!("{journaled_by:?}"), &left, "/file", &want);
         drop(file);
         volume.close("closed");
     }
@@ -422,7 +427,7 @@ fn others_find_contents_that_are_only_in_the_journal() {
 fn a_file_that_leaves_the_journal_is_not_written_over() {
     for (spec, synced) in [(SMALL_BLOCKS, true), (SMALL_BLOCKS, false), (INDIRECT, true)] {
         let what = format!("{}, {synced}", spec.name);
-        let Some(volume) = Volume::new(&spec, Way::Flag) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Flag) else { return };
         let file = volume.create("/file");
         let logged = vec![1; 50_000];
         write_all(&file, &logged, 0);
@@ -445,8 +450,8 @@ fn a_file_that_leaves_the_journal_is_not_written_over() {
 }
 
 #[test]
-fn a_file_that_comes_into_the_journal_is_what_it_was() {
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, Way::Flag) else { return };
+fn a_file_that_starts_journaling_keeps_its_contents() {
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Flag) else { return };
     let file = volume.create("/file");
     write_all(&file, &[1; 50_000], 0);
     // The blocks are in memory now, and the device gets others.
@@ -473,7 +478,7 @@ fn a_file_that_comes_into_the_journal_is_what_it_was() {
 /// log theirs. A reader finds nothing that is older than the last write that had returned before.
 #[test]
 fn a_file_that_is_switched_is_never_old() {
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, Way::Not) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else { return };
     memory::in_time("switching", Duration::from_secs(120), move || {
         let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
         let (file, other) = (volume.create("/file"), volume.create("/other"));
@@ -581,7 +586,8 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
             let bytes = std::fs::read(&claiming.path).expect("the image is read");
             for byte in [0xff, 0, 1, 0x80] {
                 let device = Arc::new(MemoryDevice::new(bytes.clone()));
-                let fs = Ext4::open_for_writing(device as _, &options(Way::Option)).expect("it opens");
+                let fs =
+                    Ext4::open_for_writing(device as _, &options(JournaledBy::Option)).expect("it opens");
                 let session = session(Arc::new(fs));
                 assert_eq!(use_all(&session), [], "{mke2fs:?}, block {claimed}");
                 let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
@@ -598,12 +604,12 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
 }
 
 #[test]
-fn who_may_set_the_flag_and_what_it_means() {
+fn the_journal_flag_needs_privilege_and_takes_effect() {
     let without = |caps: Caps| Cred::root().with_caps(Caps::all() - caps);
     let flag = |session: &Session, path: &str| {
         session.stat(path, How::FOLLOW).expect("attributes").flags.contains(JOURNAL_DATA)
     };
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, Way::Not) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else { return };
     let file = volume.create("/file");
     let refused = volume.session.with_cred(without(Caps::SYS_RESOURCE));
     let answer = refused.set_flags("/file", JOURNAL_DATA, How::FOLLOW).map_err(|e| e.errno());
@@ -625,19 +631,20 @@ fn who_may_set_the_flag_and_what_it_means() {
     volume.close("flags");
 
     let spec = ImageSpec::new("data-nojournal", 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal"]);
-    let Some(volume) = Volume::new(&spec.then(LOG_CONTENTS), Way::Not) else { return };
+    let Some(volume) = Volume::new(&spec.then(LOG_CONTENTS), JournaledBy::Not) else { return };
     drop(volume.create("/file"));
     volume.session.set_flags("/file", JOURNAL_DATA, How::FOLLOW).expect("it is ignored");
     assert!(!flag(&volume.session, "/file") && volume.fs.is_raw_current());
     volume.close("no journal");
     let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
-    let error = Ext4::open_for_writing(device, &options(Way::Option)).err().expect("there is no journal");
+    let error =
+        Ext4::open_for_writing(device, &options(JournaledBy::Option)).err().expect("there is no journal");
     assert!(error.to_string().contains("no journal"), "{error}");
 }
 
 /// Modes that are asked for count more than what the superblock says.
 #[test]
-fn whoever_opens_a_volume_has_the_last_word() {
+fn open_options_override_the_volumes_data_mode() {
     let spec = SMALL_BLOCKS.then(LOG_CONTENTS);
     if !spec.can_run() {
         return;
@@ -666,7 +673,7 @@ fn whoever_opens_a_volume_has_the_last_word() {
 #[test]
 fn contents_may_be_larger_than_the_journal() {
     for spec in [SMALL_BLOCKS, LARGE_BLOCKS, INDIRECT] {
-        let Some(volume) = Volume::new(&spec, Way::Option) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Option) else { return };
         let free = || volume.fs.statfs().expect("statistics").blocks_free;
         volume.sync();
         let before = free();
@@ -694,14 +701,14 @@ fn contents_may_be_larger_than_the_journal() {
 /// Of what is written over, only those blocks are read that are not written over whole.
 #[test]
 fn blocks_that_are_written_over_whole_are_not_read() {
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, Way::Flag) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Flag) else { return };
     let file = volume.create("/file");
     let mut want = vec![1; 40 << 10];
     write_all(&file, &want, 0);
     drop(file);
     let device = Arc::clone(&volume.device);
     volume.close("written");
-    let fs = Ext4::open_for_writing(device as _, &options(Way::Flag)).expect("it opens");
+    let fs = Ext4::open_for_writing(device as _, &options(JournaledBy::Flag)).expect("it opens");
     let fs = Arc::new(fs);
     let session = session(Arc::clone(&fs) as _);
     let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
@@ -718,7 +725,7 @@ fn blocks_that_are_written_over_whole_are_not_read() {
 
 /// We go on with a journal that the kernel has left.
 #[test]
-fn what_the_kernel_has_logged_is_there_when_we_go_on() {
+fn contents_that_the_kernel_logged_are_recovered() {
     if !SMALL_BLOCKS.can_run() {
         return;
     }
@@ -733,7 +740,8 @@ fn what_the_kernel_has_logged_is_there_when_we_go_on() {
     mount.unmount();
     assert_left("the kernel's", &left, "/file", &data);
     let device = Arc::new(MemoryDevice::new(left));
-    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options(Way::Option)).expect("it opens");
+    let fs =
+        Ext4::open_for_writing(Arc::clone(&device) as _, &options(JournaledBy::Option)).expect("it opens");
     assert!(fs.replayed().is_some_and(|replayed| replayed.blocks > 190), "{:?}", fs.replayed());
     let fs = Arc::new(fs);
     let again = session(Arc::clone(&fs) as _);

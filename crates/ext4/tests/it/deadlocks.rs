@@ -95,7 +95,7 @@ impl Member {
             self.progress.end();
         }
         self.progress.end_all();
-        let mut all = all_done.lock().expect("nobody panics with it");
+        let mut all = all_done.lock().expect("no thread panics with it");
         self.done.iter().for_each(|(name, times)| *all.entry(name).or_default() += times);
     }
 
@@ -212,15 +212,15 @@ fn hunt(what: &str, fs: &Arc<impl FileSystem>, options: SuperOptions, seed: u64,
     let warm = shown(what, &root);
     assert_links(what, &warm);
     root.root().superblock().drop_caches();
-    assert!(warm == shown(what, &root), "{what}: what was cached is not what there is");
+    assert!(warm == shown(what, &root), "{what}: the cached tree differs from the real one");
     drop(root);
     let there: Shown = walk::tree(&**fs)
         .entries
         .into_iter()
         .map(|(path, entry)| (path, (entry.ino, kind(entry.kind), entry.nlink.unwrap_or(0))))
         .collect();
-    assert!(warm == there, "{what}: what was shown is not what there is");
-    let done = all_done.lock().expect("nobody panics with it");
+    assert!(warm == there, "{what}: the shown tree differs from the real one");
+    let done = all_done.lock().expect("no thread panics with it");
     done.clone()
 }
 
@@ -230,7 +230,7 @@ fn kind(kind: Kind) -> FileType {
         Kind::File => FileType::Regular,
         // A whiteout is a character device.
         Kind::CharDevice => FileType::CharDevice,
-        other => panic!("nobody made {other:?}"),
+        other => panic!("no operation made {other:?}"),
     }
 }
 
@@ -319,7 +319,7 @@ impl Drop for EndsAll {
 /// below the second, and holds that lower one. The third removes the lower one and holds the second
 /// directory.
 #[test]
-fn an_exchange_beside_a_move_between_other_directories() {
+fn an_exchange_during_a_move_between_other_directories() {
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a root");
     let root = Session::new(&Namespace::new(sb), Cred::root());
     // Where neither lies above the other, the order is that of their numbers.
@@ -334,7 +334,7 @@ fn an_exchange_beside_a_move_between_other_directories() {
     let names = [("/first", "/second"), ("/second", "/first")];
     let [exchanges, moves, removes] = [(); 3].map(|()| root.clone());
     loose(
-        "an exchange beside a move",
+        "an exchange during a move",
         40_000,
         vec![
             Box::new(move |_| {

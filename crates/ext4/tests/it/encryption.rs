@@ -14,10 +14,10 @@ use crate::walk;
 
 const NOW: Timespec = Timespec { sec: 1_700_000_000, nsec: 0 };
 
-/// A way to a file's contents, or to change them.
-type Way = fn(&Session, &Ext4, &str) -> Result<Vec<u8>>;
+/// An access to a file's contents, or to change them.
+type Access = fn(&Session, &Ext4, &str) -> Result<Vec<u8>>;
 
-const WAYS: &[(&str, Way)] = &[
+const ACCESSES: &[(&str, Access)] = &[
     ("read an open file", |session, _, path| {
         let mut bytes = vec![0; 8192];
         let len = open(session, path, OpenFlags::READ, 0)?.read_at(&mut bytes, 0)?;
@@ -102,7 +102,7 @@ fn contents_that_cannot_be_read_leave_in_no_way() {
     for file in FILES.iter().copied().chain([clear.as_str()]) {
         let path = format!("/{file}");
         let errno = errno_of_kernel(&mount.path, &path).expect("the kernel refuses it");
-        for (what, way) in WAYS {
+        for (what, way) in ACCESSES {
             let below = what.ends_with("inode");
             if below && (file == clear || session.stat(&path, How::NOFOLLOW).expect("attributes").size == 0) {
                 continue;

@@ -178,7 +178,7 @@ fn fill_blocks(session: &Session, block: u64) {
         }
     }
     sync(session);
-    assert_eq!(free(session).blocks_free, 0, "what is free can be used");
+    assert_eq!(free(session).blocks_free, 0, "all free blocks can be used");
 }
 
 /// Gives back blocks of the pads until `blocks` are free.
@@ -334,7 +334,7 @@ fn ext4_without_free_inodes() {
 /// While there is plenty, threads set blocks aside for themselves. A thread that needs the last
 /// ones gets them all the same.
 #[test]
-fn what_other_threads_have_set_aside_can_be_used() {
+fn blocks_reserved_by_other_threads_can_be_used() {
     const THREADS: u64 = 4;
     let block = 1024;
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];

@@ -135,7 +135,7 @@ fn a_hole_in_a_long_extent_of_a_full_leaf() {
 
 /// `i_blocks` of this volume counts 2^32 sectors, and the file has most of them already.
 #[test]
-fn what_i_blocks_cannot_count_is_refused_before_it_is_done() {
+fn a_write_that_i_blocks_cannot_count_changes_nothing() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^huge_file,^has_journal,^metadata_csum"];
     let spec = ImageSpec::new("full-i-blocks", 100 << 20, mke2fs)
         .then(&[Step::Debugfs("write /dev/null big\nsif big blocks 4294887295\n")]);
@@ -155,7 +155,7 @@ type Tried<'a> = &'a dyn Fn(&OpenFile) -> Result<()>;
 /// A file of four unwritten extents, which fill its inode, and as many sectors as can be counted: a
 /// fifth takes a block more.
 #[test]
-fn what_cuts_a_map_that_i_blocks_cannot_count_is_refused_before_it_is_done() {
+fn a_cut_that_i_blocks_cannot_count_changes_nothing() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^huge_file,^has_journal,^metadata_csum"];
     let spec = ImageSpec::new("cut-i-blocks", 16 << 20, mke2fs).then(&[Step::Debugfs(
         "write /dev/null big\nfallocate big 0 7\nfallocate big 20 27\nfallocate big 40 47\nfallocate big 60 67\n\

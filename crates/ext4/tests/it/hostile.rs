@@ -357,7 +357,7 @@ fn each_checksum_is_verified() {
 }
 
 #[test]
-fn a_truncated_image_is_refused_with_what_is_missing() {
+fn refusing_a_truncated_image_names_the_missing_part() {
     if !can_run(&MKE2FS) {
         return;
     }

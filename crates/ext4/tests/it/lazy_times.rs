@@ -72,9 +72,9 @@ fn durable(device: Arc<dyn BlockDevice>, at: usize) -> (i64, i64) {
     (found.atime.sec, found.mtime.sec)
 }
 
-fn check(who: &str, then: Then, wanted: bool, times: (i64, i64)) {
+fn check(subject: &str, then: Then, wanted: bool, times: (i64, i64)) {
     let new = (times.0 > OLD.sec, times.1 > OLD.sec);
-    assert_eq!(new, (wanted, wanted), "{who}: {then:?}");
+    assert_eq!(new, (wanted, wanted), "{subject}: {then:?}");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn times_that_have_waited_for_long_are_stored_with_the_next() {
 }
 
 #[test]
-fn what_changes_the_inode_takes_the_times_along() {
+fn a_change_of_the_inode_stores_its_lazy_times() {
     let Some(image) = image() else { return };
     let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
     let (fs, session) = open(&device, Some(DAY));

@@ -3,8 +3,8 @@
 //! tests of the library; here are a few.
 
 mod answers;
+mod attribute_races;
 mod attributes;
-mod attributes_beside;
 mod checksum_rewrite;
 mod contents;
 mod crash;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use extern4_block::{BlockDevice, DeviceWrapper, FileDevice, FileOptions, MemoryDevice, Op, RecordDevice};
-use extern4_disk::mmp::{Mmp, MmpState, Node};
+use extern4_disk::mmp::{Mmp, MmpNode, MmpState};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::{Error, Ext4, OnLoss, OpenOptions};
 use extern4_testkit::image::ImageSpec;
@@ -73,7 +73,7 @@ impl DeviceWrapper for Gate {
 }
 
 fn in_use(result: Result<Ext4, Error>) -> String {
-    let error = result.map(drop).expect_err("somebody has it");
+    let error = result.map(drop).expect_err("another node has it");
     assert_eq!(error.errno(), Errno::EBUSY, "{error}");
     error.to_string()
 }
@@ -112,7 +112,7 @@ fn one_of_two_openers_is_refused() {
         assert!(reader.starts_with(&says), "{reader}");
     });
     assert!(start.elapsed() >= Duration::from_secs(4), "too soon to know");
-    read(&device, true).expect("a reader who does not mind");
+    read(&device, true).expect("a reader that ignores the block");
     first.close().expect("close");
     assert_eq!(block(&first, &device).state(), MmpState::Clean);
     open(&device).expect("a clean volume").close().expect("close");
@@ -123,7 +123,7 @@ fn one_of_two_openers_is_refused() {
 /// The number of the first opener is on its way for so long that a second opener, which has not
 /// seen it, opens the volume.
 #[test]
-fn who_comes_late_waits_until_the_other_has_given_up() {
+fn a_late_node_waits_until_the_other_has_given_up() {
     let Some(device) = device() else { return };
     let ((arrived, has_arrived), (release, opened)) = (mpsc::channel(), mpsc::channel());
     let arrived = Mutex::new(Some(arrived));
@@ -134,7 +134,7 @@ fn who_comes_late_waits_until_the_other_has_given_up() {
             (late, Instant::now())
         });
         has_arrived.recv().expect("it writes its number");
-        let fs = Arc::new(open(&device).expect("it has found nobody"));
+        let fs = Arc::new(open(&device).expect("it has found no other node"));
         let session = session(Arc::clone(&fs) as _);
         // Longer than the first opener takes for soon.
         std::thread::sleep(Duration::from_millis(600));
@@ -153,7 +153,7 @@ fn who_comes_late_waits_until_the_other_has_given_up() {
 }
 
 #[test]
-fn who_has_died_is_waited_for_and_replaced() {
+fn a_dead_node_is_waited_for_and_replaced() {
     let Some(device) = device() else { return };
     let fs = Arc::new(open(&device).expect("a clean volume"));
     let first = session(Arc::clone(&fs) as _);
@@ -161,10 +161,10 @@ fn who_has_died_is_waited_for_and_replaced() {
     fs.sync().expect("sync");
     drop((first, fs));
     let start = Instant::now();
-    let fs = Arc::new(open(&device).expect("nobody has it"));
+    let fs = Arc::new(open(&device).expect("no node has it"));
     assert!(start.elapsed() >= Duration::from_secs(4), "too soon to know");
     let second = session(Arc::clone(&fs) as _);
-    second.stat("/kept", How::FOLLOW).expect("what was synced");
+    second.stat("/kept", How::FOLLOW).expect("the synced file");
     note(&second, "/new").expect("a file");
     drop(second);
     fs.close().expect("close");
@@ -173,7 +173,7 @@ fn who_has_died_is_waited_for_and_replaced() {
 
 /// The volume is not in use afterwards, and nothing was written: not that it was mounted, either.
 #[test]
-fn what_has_no_root_is_left_alone() {
+fn a_volume_without_a_root_is_left_alone() {
     if !SPEC.can_run() {
         return;
     }
@@ -183,7 +183,7 @@ fn what_has_no_root_is_left_alone() {
     let device = Arc::new(MemoryDevice::new(bytes.clone()));
     let error = open(&device).map(drop).expect_err("the root is a file");
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
-    let fs = read(&device, false).expect("nobody has it");
+    let fs = read(&device, false).expect("no node has it");
     assert_eq!(block(&fs, &device).state(), MmpState::Clean);
     let (mut after, own) =
         (vec![0; bytes.len()], fs.superblock().mmp_block().expect("a block") as usize * 1024);
@@ -196,8 +196,8 @@ fn what_has_no_root_is_left_alone() {
 fn a_volume_that_another_has_taken_is_given_up() {
     let Some(device) = device() else { return };
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let told = || TOLD.lock().expect("nobody has failed");
-    let on_loss = Some(OnLoss::new(|why| TOLD.lock().expect("nobody has failed").push(why.to_owned())));
+    let told = || TOLD.lock().expect("no thread has failed");
+    let on_loss = Some(OnLoss::new(|why| TOLD.lock().expect("no thread has failed").push(why.to_owned())));
     let options = OpenOptions { on_loss, ..OpenOptions::default() };
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("a clean volume");
     let fs = Arc::new(fs);
@@ -205,7 +205,7 @@ fn a_volume_that_another_has_taken_is_given_up() {
     note(&session, "/kept").expect("a file");
     fs.sync().expect("sync");
     note(&session, "/lost").expect("a file");
-    let node = Node { host: b"other", device: b"sdz" };
+    let node = MmpNode { host: b"other", device: b"sdz" };
     let theirs = block(&fs, &device).taken(12345, &node, 2, 1);
     write_block(&fs, &device, &theirs);
     let refused = (0..600).find_map(|_| {
@@ -230,7 +230,7 @@ fn a_volume_that_another_has_taken_is_given_up() {
 }
 
 fn memory_tree(device: &Arc<MemoryDevice>) -> Vec<Vec<u8>> {
-    let fs = read(device, true).expect("a reader who does not mind");
+    let fs = read(device, true).expect("a reader that ignores the block");
     walk::tree(&fs).entries.into_keys().map(|path| path.to_vec()).collect()
 }
 
@@ -251,7 +251,7 @@ fn a_file_system_check_is_not_disturbed() {
         |error: String| assert!(error.contains("e2fsck is at work on it on host checker"), "{error}");
     refused(in_use(open(&device)));
     assert_eq!(looks(&device, |device| refused(in_use(read_shared(device, false)))), 1);
-    read(&device, true).expect("a reader who does not mind");
+    read(&device, true).expect("a reader that ignores the block");
 }
 
 #[test]

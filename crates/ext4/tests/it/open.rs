@@ -71,7 +71,7 @@ fn open(bytes: Vec<u8>) -> Result<Ext4, Error> {
 }
 
 #[test]
-fn what_is_no_volume_is_refused() {
+fn a_device_without_a_volume_is_refused() {
     for bytes in [vec![], vec![0; 1024], vec![0; 2047], vec![0xff; 100_000]] {
         let error = open(bytes).map(drop).unwrap_err();
         assert!(matches!(error, Error::NotExt(_)), "{error}");

@@ -74,12 +74,12 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
         assert_eq!(sb.remount(true).map_err(|error| error.errno()), Err(Errno::EBUSY));
         drop(file);
         assert_eq!(free(), at_first);
-        sb.remount(true).expect("nobody uses it");
+        sb.remount(true).expect("it is not in use");
         sb.remount(false).expect("it could be written");
         // One without users goes at once.
         drop(open(&session, "/f", flags, 0o600).expect("a file"));
         session.unlink("/f").expect("it is there");
-        sb.remount(true).expect("nobody uses it");
+        sb.remount(true).expect("it is not in use");
         sb.remount(false).expect("it could be written");
     }
     drop((session, sb));

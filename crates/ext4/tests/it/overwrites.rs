@@ -192,7 +192,7 @@ fn writes_that_overlap_are_whole() {
 
 /// Room that holds nothing yet is not written over, also within a tick of the clock.
 #[test]
-fn holes_and_what_was_never_written_are_filled() {
+fn holes_and_unwritten_blocks_are_filled() {
     for (name, volume) in volumes() {
         let file = volume.file("/file");
         let fallocates = name != "ext2-1k";
@@ -227,15 +227,15 @@ fn holes_and_what_was_never_written_are_filled() {
 /// Of several writers in parallel, each that asks for durability has it for its own writes, even if
 /// another thread's flush provides it.
 #[test]
-fn what_is_written_side_by_side_is_durable() {
+fn concurrent_overwrites_are_durable() {
     for (name, volume) in volumes() {
         let file = volume.file("/file");
         file.write_at(&[0xff; 1 << 15], 0).expect("contents");
         file.sync(false).expect("a sync");
         let barrier = Barrier::new(2);
-        let work = |who: u64| {
+        let work = |writer: u64| {
             let file = open(&volume.session, "/file", BOTH, 0).expect("it opens");
-            let offset = who << 14;
+            let offset = writer << 14;
             for turn in 0..100 {
                 for mark in [!turn, turn] {
                     file.write_at(&[mark; 1000], offset + 500).expect("a write");
@@ -247,7 +247,7 @@ fn what_is_written_side_by_side_is_durable() {
                 let inode = crate::walk::resolve(&left, "/file").expect("the file");
                 let mut bytes = [0; 1000];
                 assert_eq!(left.read_at(&inode, &mut bytes, offset + 500).expect("a read"), 1000);
-                assert_eq!(bytes, [turn; 1000], "{name}, {who}, {turn}");
+                assert_eq!(bytes, [turn; 1000], "{name}, {writer}, {turn}");
                 barrier.wait();
             }
         };

@@ -349,7 +349,7 @@ fn ext3_survives_power_loss() {
 }
 
 #[test]
-fn what_is_shared_survives_power_loss() {
+fn shared_blocks_survive_power_loss() {
     let habits = Habits { few_values: 3, ..HABITS };
     explore(ImageSpec::new("ext4-few", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), habits, 10);
     let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
@@ -358,7 +358,7 @@ fn what_is_shared_survives_power_loss() {
 }
 
 #[test]
-fn what_many_threads_do_survives_power_loss() {
+fn changes_of_many_threads_survive_power_loss() {
     let ext4 = ImageSpec::new("ext4", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
     explore_crowds(ext4, HABITS, 10);
     let habits = Habits { few_values: 3, ..HABITS };
@@ -371,7 +371,7 @@ fn what_many_threads_do_survives_power_loss() {
 /// Bytes written behind the end of a file, whose size the crash left as it was, do not show when
 /// the file grows.
 #[test]
-fn what_a_crash_left_behind_the_end_of_a_file_stays_unseen() {
+fn bytes_beyond_the_end_of_a_file_stay_unseen_after_a_crash() {
     let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
     if !spec.can_run() {
         return;

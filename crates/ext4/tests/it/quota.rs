@@ -74,7 +74,7 @@ fn random_things(spec: &ImageSpec, habits: &Habits) {
     }
     let seeds = 1..=memory::number("EXTERN4_SEQUENCES", 2);
     let refused: usize = seeds.map(|seed| sequence(spec, habits, seed)).sum();
-    assert!(refused > 0, "{}: nobody came to a limit", spec.name);
+    assert!(refused > 0, "{}: no owner came to a limit", spec.name);
 }
 
 /// Returns how often a user came to a limit.
@@ -228,7 +228,7 @@ fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
 }
 
 #[test]
-fn nobody_exceeds_a_limit_of_space() {
+fn no_owner_exceeds_a_space_limit() {
     let Some(volume) = Volume::new(SMALL) else { return };
     for (kind, id) in [(Kind::User, USER), (Kind::Group, USER), (Kind::Project, 77)] {
         // The directory belongs to its project.
@@ -253,7 +253,7 @@ fn nobody_exceeds_a_limit_of_space() {
 }
 
 #[test]
-fn nobody_exceeds_a_limit_of_inodes() {
+fn no_owner_exceeds_an_inode_limit() {
     let Some(volume) = Volume::new(SMALL) else { return };
     volume.limit(Kind::User, USER, 0, 5);
     for number in 0..5 {
@@ -271,7 +271,7 @@ fn nobody_exceeds_a_limit_of_inodes() {
 }
 
 #[test]
-fn what_takes_a_block_is_refused_without_a_trace() {
+fn a_refused_allocation_leaves_no_trace() {
     let Some(volume) = Volume::new(SMALL) else { return };
     let path = "/open/f";
     open(&volume.user, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
@@ -296,7 +296,7 @@ fn what_takes_a_block_is_refused_without_a_trace() {
 }
 
 #[test]
-fn who_is_given_a_file_must_have_room_for_it() {
+fn chown_needs_room_in_the_new_owners_quota() {
     let Some(volume) = Volume::new(SMALL) else { return };
     let group_two = Session::new(volume.root.namespace(), Cred::new(USER, USER, &[2]));
     Volume::write(&volume.user, "/open/f", 10_000).unwrap();
@@ -349,7 +349,7 @@ fn many_owners(root: &std::path::Path) -> std::io::Result<()> {
 }
 
 #[test]
-fn files_that_others_made_are_read_and_go_on() {
+fn quota_files_of_other_tools_are_read_and_updated() {
     let spec = ImageSpec::new("others", 32 << 20, &["-t", "ext4", "-b", "1024"])
         .mounted(&[many_owners])
         .then(&[Step::Tune2fs(&["-O", "quota", "-Q", "usrquota,grpquota"])]);
@@ -383,7 +383,7 @@ fn files_that_others_made_are_read_and_go_on() {
 }
 
 #[test]
-fn limits_are_what_debugfs_reads() {
+fn limits_agree_with_debugfs() {
     let Some(volume) = Volume::new(SMALL) else { return };
     let limits = Limits { space: (5 << 10, 7 << 10), inodes: (11, 13) };
     volume.fs.set_quota(Kind::Project, 77, &limits).unwrap();
@@ -394,7 +394,7 @@ fn limits_are_what_debugfs_reads() {
 }
 
 #[test]
-fn who_is_not_limited_is_counted_all_the_same() {
+fn usage_without_limits_is_counted() {
     let Some(volume) = Volume::new(SMALL) else { return };
     volume.limit(Kind::User, USER, 10 << 10, 0);
     volume.limit(Kind::Project, 77, 10 << 10, 0);
@@ -470,7 +470,7 @@ fn values_in_inodes_count_for_their_owner() {
 }
 
 #[test]
-fn who_moves_a_file_to_a_project_counts_it_there() {
+fn moving_a_file_to_a_project_counts_it_there() {
     let Some(volume) = Volume::new(SMALL) else { return };
     Volume::write(&volume.user, "/open/f", 50 << 10).unwrap();
     let (space, _) = volume.used(Kind::User, USER);

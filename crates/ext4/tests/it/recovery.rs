@@ -246,7 +246,7 @@ fn a_journal_is_missed_only_where_it_may_hold_something() {
 }
 
 #[test]
-fn what_is_written_in_the_life_of_a_volume_is_counted() {
+fn lifetime_writes_are_counted() {
     if !can_run() {
         return;
     }

@@ -16,7 +16,7 @@ const BLOCK: u64 = 1024;
 const PUNCH: FallocateMode = FallocateMode::PUNCH_HOLE.union(FallocateMode::KEEP_SIZE);
 
 /// A change of a volume, with its name.
-type Way<'a> = (&'a str, &'a dyn Fn(&Session));
+type NamedChange<'a> = (&'a str, &'a dyn Fn(&Session));
 
 /// Runs `change` on the volume of an image, and returns the result of closing it.
 fn change(image: &Image, change: impl FnOnce(&Session)) -> Result<(), extern4_ext4::Error> {
@@ -90,7 +90,7 @@ fn with_empty_indirect(fields: &str) -> Option<Image> {
 #[test]
 fn empty_indirect_blocks_are_freed() {
     let write = |session: &Session| open(session, "/f", OpenFlags::WRITE, 0).expect("it is there");
-    let ways: [Way<'_>; 6] = [
+    let changes: [NamedChange<'_>; 6] = [
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
         ("rmdir", &|session| session.rmdir("/d").expect("it is empty")),
         ("rename over", &|session| {
@@ -107,7 +107,7 @@ fn empty_indirect_blocks_are_freed() {
         }),
     ];
     for (name, fields) in EMPTY_INDIRECT {
-        for (way, with) in &ways {
+        for (way, with) in &changes {
             let Some(image) = with_empty_indirect(fields) else { return };
             let what = format!("{name}, {way}");
             change_soundly(&what, &image, with);
@@ -162,7 +162,7 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
             .set_xattr("/f", "user.large", value, XattrFlags::empty(), How::FOLLOW)
             .expect("there is room");
     };
-    let ways: [Way<'_>; 7] = [
+    let changes: [NamedChange<'_>; 7] = [
         ("read", &|session| assert_eq!(get(session).expect("it is read"), large)),
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
         ("remove", &|session| session.remove_xattr("/f", "user.large", How::FOLLOW).expect("it is there")),
@@ -201,7 +201,7 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
             .mounted(plans)
             .then(steps)
             .needing(&[Need::Tool("setfattr")]);
-        for (way, with) in &ways {
+        for (way, with) in &changes {
             if !spec.can_run() {
                 return;
             }
@@ -273,7 +273,7 @@ fn with_deep_tree(depth: u16) -> Option<Image> {
 
 #[test]
 fn a_tree_that_is_deeper_than_is_read_is_freed() {
-    let ways: [Way<'_>; 3] = [
+    let changes: [NamedChange<'_>; 3] = [
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
         ("truncate", &|session| session.truncate("/f", 0, How::FOLLOW).expect("it can be cut")),
         ("rename over", &|session| {
@@ -281,7 +281,7 @@ fn a_tree_that_is_deeper_than_is_read_is_freed() {
         }),
     ];
     for depth in [1, 5, 6, 7, 20] {
-        for (way, with) in &ways {
+        for (way, with) in &changes {
             let Some(image) = with_deep_tree(depth) else { return };
             let what = format!("{depth} deep, {way}");
             assert_eq!(faults(&image), [""; 0], "{what}");

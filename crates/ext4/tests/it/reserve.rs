@@ -61,7 +61,7 @@ fn fill_by_kernel(root: &Path, (uid, gid): (u32, u32), name: &str) -> u64 {
     path.metadata().map_or(0, |it| it.len())
 }
 
-/// Users one after the other, each of whom fills the volume.
+/// Users one after the other, each of which fills the volume.
 const TURNS: [((u32, u32), &str); 5] =
     [(USER, "a"), ((1000, 0), "b"), ((1000, 1002), "c"), ((1001, 5), "d"), (ROOT, "e")];
 
@@ -89,13 +89,13 @@ fn full_where_the_kernel_is(image: &Image, options: &OpenOptions) {
         let copy = image.copy();
         // Named again: kernels have taken the user for the group.
         let mount = copy.mount("noatime,resuid=1001,resgid=1002");
-        let theirs = TURNS.iter().map(|(who, name)| fill_by_kernel(&mount.path, *who, name)).collect();
+        let theirs = TURNS.iter().map(|(user, name)| fill_by_kernel(&mount.path, *user, name)).collect();
         (theirs, free_by_kernel(&mount.path))
     };
     let fs = Arc::new(open_for_writing_with(&image.path, options).expect("a volume"));
     let root = session(fs.clone() as _);
-    for ((who, name), theirs) in TURNS.iter().zip(&theirs) {
-        let ours = fill(&as_user(&root, *who), &format!("/{name}"));
+    for ((user, name), theirs) in TURNS.iter().zip(&theirs) {
+        let ours = fill(&as_user(&root, *user), &format!("/{name}"));
         assert!(ours.abs_diff(*theirs) <= MARGIN, "{name}: {ours} bytes here, {theirs} there, {theirs:?}");
         assert!(available(&root) < MARGIN, "{name}: {}", available(&root));
     }
@@ -114,7 +114,7 @@ fn full_where_the_kernel_is(image: &Image, options: &OpenOptions) {
 }
 
 #[test]
-fn ordinary_users_leave_what_is_reserved() {
+fn ordinary_users_leave_the_reserve() {
     // Of a volume with extents, the kernel keeps one block of fifty for itself, from the superuser
     // too.
     for (name, mke2fs) in [
@@ -129,7 +129,7 @@ fn ordinary_users_leave_what_is_reserved() {
 
 /// Not the user and the group that the superblock names, which may use what is reserved no more.
 #[test]
-fn who_opens_a_volume_says_for_whom_it_is_reserved() {
+fn options_name_the_user_of_the_reserve() {
     let others: &[Step] = &[Step::Tune2fs(&["-r", "4000", "-u", "1000", "-g", "5"])];
     let Some(image) = image_for("reserve-named", &["-t", "ext2", "-b", "1024"], others) else { return };
     let named = OpenOptions { reserved_uid: Some(1001), reserved_gid: Some(1002), ..OpenOptions::default() };
@@ -137,7 +137,7 @@ fn who_opens_a_volume_says_for_whom_it_is_reserved() {
 }
 
 #[test]
-fn every_kind_of_change_leaves_what_is_reserved() {
+fn every_kind_of_change_leaves_the_reserve() {
     let Some(image) = image("reserve-kinds", &["-t", "ext4", "-b", "1024", "-J", "size=1"]) else { return };
     let fs = open_for_writing(&image.path);
     let root = session(fs.clone() as _);
@@ -253,7 +253,7 @@ fn on_a_full_volume() -> Vec<(&'static str, Op)> {
 }
 
 #[test]
-fn on_a_full_volume_what_the_kernel_does_is_done() {
+fn a_full_volume_allows_the_same_changes_as_linux() {
     if !tools::can_run(&[Need::Tool("fallocate"), Need::Tool("setfattr")]) {
         return;
     }

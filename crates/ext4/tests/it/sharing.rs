@@ -8,16 +8,16 @@
 //! - a44e84a9b776: a lost bit, and a loop without end. `a_block_is_shared_by_1024`; model
 //!   `xattr_flag_lost_update`.
 //! - 6048c64b2609: long chains of full blocks. `a_block_is_shared_by_1024`;
-//!   `mbcache::tests::what_is_full_is_not_offered`.
+//!   `mbcache::tests::full_entries_are_not_offered`.
 //! - f0c8b46238db, and the arguments of the second chance. `mbcache::tests::a_hit_sets_a_bit`,
 //!   `second_chance_order`.
-//! - 3dc96bba65f5: a count below zero. `mbcache::tests::entries_are_counted_by_who_takes_them_out`.
+//! - 3dc96bba65f5: a count below zero. `mbcache::tests::each_removal_is_counted_once`.
 //! - 5fc4cbd9fde5: deleted while half inserted; duplicates. Model `xattr_create_dup`: an entry is
 //!   one word.
 //! - 58318914186c, 307af6c87937: evicted while in use, two owners of a life. Nothing is pinned, and
 //!   an entry owns nothing: model `xattr_evict_vs_find_next`.
 //! - d227786ab111: freed under its worker. There is no worker.
-//! - CVE-2025-40190: a count of a value below zero. `a_value_that_nobody_counts_is_damage`.
+//! - CVE-2025-40190: a count of a value below zero. `an_uncounted_value_is_damage`.
 //! - CVE-2026-46046: a buffer that is not given back. Buffers give themselves back.
 
 use std::collections::{HashMap, HashSet};
@@ -155,7 +155,7 @@ fn a_block_is_shared_by_1024() {
 
 /// A change of one inode that shares a block leaves the others as they are.
 #[test]
-fn sharing_survives_what_changes_an_inode() {
+fn sharing_survives_other_changes_of_an_inode() {
     for spec in [EXT4, VALUES] {
         if !spec.can_run() {
             return;
@@ -263,7 +263,7 @@ fn two_by_kernel(root: &Path) -> std::io::Result<()> {
 }
 
 #[test]
-fn we_share_what_the_kernel_shared_and_the_kernel_what_we_did() {
+fn extern4_and_the_kernel_share_each_others_blocks() {
     const BY_KERNEL: &[Plan] = &[two_by_kernel];
     let spec = EXT4.mounted(BY_KERNEL);
     if !spec.can_run() {
@@ -350,7 +350,7 @@ fn a_block_without_a_hash_is_not_shared() {
 
 /// CVE-2025-40190: a value's count went below zero, and the inode of a value in use was freed.
 #[test]
-fn a_value_that_nobody_counts_is_damage() {
+fn an_uncounted_value_is_damage() {
     if !VALUES.can_run() {
         return;
     }
@@ -436,7 +436,7 @@ fn colliding(of: u32) -> Vec<u8> {
 /// A thread that compares a block in vain has joined it for that. It frees the block if all other
 /// inodes leave it meanwhile.
 #[test]
-fn a_block_is_left_to_who_looks_at_it_in_vain() {
+fn a_failed_join_frees_a_block_that_all_others_left() {
     if !EXT4.can_run() {
         return;
     }

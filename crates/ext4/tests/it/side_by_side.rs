@@ -189,7 +189,7 @@ fn part(tree: Tree) -> Tree {
     tree
 }
 
-fn threads_beside_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64) {
+fn threads_against_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64) {
     let what = format!("{} {threads} threads, seed {seed}", spec.name);
     let image = spec.build();
     let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
@@ -228,15 +228,15 @@ fn threads_beside_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64) 
 }
 
 fn side_by_side(spec: ImageSpec, habits: Habits) {
-    all_beside_models(spec, Work { habits, op, operations: 150 });
+    all_against_models(spec, Work { habits, op, operations: 150 });
 }
 
-fn all_beside_models(spec: ImageSpec, work: Work) {
+fn all_against_models(spec: ImageSpec, work: Work) {
     if !spec.can_run() {
         return;
     }
     for seed in 0..memory::number("EXTERN4_CROWDS", 3) {
-        threads_beside_models(&spec, work, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
+        threads_against_models(&spec, work, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
     }
 }
 
@@ -294,7 +294,7 @@ fn on_many_names(random: &mut Random, _: &Habits) -> Op {
 fn threads_in_large_directories_agree_with_their_models() {
     let work = Work { habits: HABITS, op: on_many_names, operations: 1000 };
     let mke2fs = &["-t", "ext4", "-b", "1024", "-N", "20000", "-J", "size=4"];
-    all_beside_models(ImageSpec::new("ext4-large", 64 << 20, mke2fs), work);
+    all_against_models(ImageSpec::new("ext4-large", 64 << 20, mke2fs), work);
     let mke2fs = &["-t", "ext2", "-b", "1024", "-N", "20000", "-O", "^dir_index"];
-    all_beside_models(ImageSpec::new("ext2-large", 64 << 20, mke2fs), work);
+    all_against_models(ImageSpec::new("ext2-large", 64 << 20, mke2fs), work);
 }

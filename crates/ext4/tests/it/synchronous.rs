@@ -95,7 +95,7 @@ const VOLUMES: [ImageSpec; 2] = [
 ];
 
 #[test]
-fn what_is_done_to_a_synchronous_file_is_durable() {
+fn changes_of_a_synchronous_file_are_durable() {
     let prepare = |session: &Session| {
         run(session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
         session.set_flags("/file", FileFlags::SYNC, How::FOLLOW).expect("flags");
@@ -107,7 +107,7 @@ fn what_is_done_to_a_synchronous_file_is_durable() {
 }
 
 #[test]
-fn what_is_done_in_a_synchronous_directory_is_durable() {
+fn changes_in_a_synchronous_directory_are_durable() {
     for flags in [FileFlags::SYNC, DIRSYNC] {
         let prepare = |session: &Session| {
             run(session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
@@ -212,7 +212,7 @@ const UNJOURNALED: ImageSpec = ImageSpec::new("unjournaled", 16 << 20, &["-t", "
 
 /// Contents that are written over within one tick of the clock leave the inode as it is.
 #[test]
-fn a_sync_of_what_was_written_over_makes_it_durable_also_within_a_tick() {
+fn a_sync_makes_overwritten_contents_durable_within_a_tick() {
     let specs = [&VOLUMES[0], &UNJOURNALED].into_iter().filter(|spec| spec.can_run());
     for (spec, lazy_times) in specs.flat_map(|spec| [(spec, None), (spec, Some(LONG))]) {
         let (written, mut in_one_tick) = (Written::new(spec, lazy_times), 0);

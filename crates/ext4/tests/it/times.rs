@@ -47,7 +47,7 @@ fn system_time(seconds: i64, nanos: u32) -> SystemTime {
 }
 
 #[test]
-fn times_beyond_what_an_inode_holds_are_the_nearest_that_it_does() {
+fn times_out_of_range_become_the_nearest_in_range() {
     for mke2fs in [
         &["-t", "ext4", "-I", "256"][..],
         &["-t", "ext4", "-I", "128"],

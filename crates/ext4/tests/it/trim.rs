@@ -46,7 +46,7 @@ fn taken(image: &Image) -> u64 {
 }
 
 #[test]
-fn what_was_removed_takes_no_room_on_the_host() {
+fn removed_files_take_no_room_on_the_host() {
     if !SPEC.can_run() {
         return;
     }
@@ -102,7 +102,7 @@ fn nothing_is_lost_that_is_written_meanwhile() {
 }
 
 #[test]
-fn what_a_crash_brings_back_is_whole() {
+fn files_that_a_crash_brings_back_are_whole() {
     if !SPEC.can_run() {
         return;
     }
@@ -144,7 +144,7 @@ fn put_and_remove(fs: &Ext4, root: &Session) {
 }
 
 #[test]
-fn what_is_freed_is_told_once_that_is_durable_where_it_is_asked_for() {
+fn freed_blocks_are_discarded_once_durable_if_asked_for() {
     const BY_DEFAULT: ImageSpec = SPEC.then(&[Step::Tune2fs(&["-o", "discard"])]);
     for (spec, asked, is_told) in [
         (SPEC, None, false),

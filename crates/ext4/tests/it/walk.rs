@@ -132,7 +132,7 @@ fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
                 let got = fs.read_at(inode, &mut buffer[..want], at)?;
                 assert_eq!(got, want);
                 if let Some(lent) = lent(fs, inode, at, want)? {
-                    assert!(lent == buffer[..want], "inode {}: what is lent from byte {at} on", inode.ino());
+                    assert!(lent == buffer[..want], "inode {}: lent bytes from {at} on", inode.ino());
                 }
                 digest.add(at, &buffer[..want]);
                 at += want as u64;

@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// An operation begins.
     pub(crate) fn begin(&self, what: String) {
-        *self.now.lock().expect("nobody panics with it") = what;
+        *self.now.lock().expect("no thread panics with it") = what;
     }
 
     /// It has ended.
@@ -57,7 +57,7 @@ pub(crate) fn watch(what: &str, crowd: Vec<(Arc<Progress>, JoinHandle<()>)>) {
 fn doing(crowd: &[(Arc<Progress>, JoinHandle<()>)]) -> String {
     let of = |(at, (progress, thread)): (usize, &(Arc<Progress>, JoinHandle<()>))| {
         let state = if thread.is_finished() { "ended" } else { "runs" };
-        format!("thread {at} {state}: {}", progress.now.lock().expect("nobody panics with it"))
+        format!("thread {at} {state}: {}", progress.now.lock().expect("no thread panics with it"))
     };
     crowd.iter().enumerate().map(of).collect::<Vec<_>>().join("\n")
 }

@@ -97,18 +97,18 @@ fn grow_by_turns(what: &'static str, mke2fs: &'static [&'static str]) {
 }
 
 #[test]
-fn files_with_extents_that_grow_by_turns_stand_in_few_pieces() {
+fn files_with_extents_that_grow_alternately_stand_in_few_pieces() {
     grow_by_turns("windows-ext4", &["-t", "ext4", "-b", "4096"]);
 }
 
 #[test]
-fn files_with_indirect_blocks_that_grow_by_turns_stand_in_few_pieces() {
+fn files_with_indirect_blocks_that_grow_alternately_stand_in_few_pieces() {
     grow_by_turns("windows-ext3", &["-t", "ext3", "-b", "4096"]);
 }
 
 /// Groups of 8 MiB, so that no window can be as large as it could be elsewhere.
 #[test]
-fn files_that_grow_by_turns_in_small_groups_stand_in_few_pieces() {
+fn files_that_grow_alternately_in_small_groups_stand_in_few_pieces() {
     let Some(volume) = volume("windows-1k", 160, &["-t", "ext4", "-b", "1024"]) else { return };
     let files = volume.create_all(4);
     for _ in 0..SIZE / STEP as u64 {
@@ -121,7 +121,7 @@ fn files_that_grow_by_turns_in_small_groups_stand_in_few_pieces() {
 }
 
 #[test]
-fn small_files_stand_beside_each_other() {
+fn small_files_stand_next_to_each_other() {
     let Some(volume) = volume("windows-small", 64, &["-t", "ext4", "-b", "4096"]) else { return };
     let files = volume.create_all(100);
     files.iter().enumerate().for_each(|(at, file)| grow(file, at));

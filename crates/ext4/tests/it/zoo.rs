@@ -20,7 +20,7 @@ const NAMES: [&str; 9] = [
 ];
 
 #[test]
-fn images_are_what_their_oracles_see() {
+fn images_agree_with_their_oracles() {
     for spec in NAMES.map(spec).into_iter().filter(|spec| spec.can_run()) {
         let image = spec.build();
         let theirs = spec.oracle_tree(&image);

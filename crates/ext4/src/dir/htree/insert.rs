@@ -12,13 +12,13 @@
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType};
-use extern4_disk::htree::{self, Expect, HashVersion, Node, NodeEntries, Root};
+use extern4_disk::htree::{self, Expect, HashVersion, HtreeNode, NodeEntries, Root};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::dir::entries;
-use crate::dir::hint::Near;
+use crate::dir::hint::DirHint;
 use crate::dir::htree::read::{NameHash, Tree, expect};
 use crate::dir::insert::{
     MOST_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
@@ -38,18 +38,18 @@ const UNSIGNED_HASH: u32 = 2;
 /// Names with their hashes.
 type Names<'b> = Vec<(u32, DirEntry<'b>)>;
 
-/// The way from the root of a tree to the leaf where a name belongs.
-pub(crate) struct Way {
+/// The path from the root of a tree to the leaf where a name belongs.
+pub(crate) struct HtreePath {
     version: HashVersion,
     hash: NameHash,
-    /// The nodes, the root first, and which entry of each the way takes.
+    /// The nodes, the root first, and which entry of each the path takes.
     nodes: Vec<(Buffer, usize)>,
     leaf: u32,
     /// The lowest and the highest hash that belong into the leaf.
     range: (u32, u32),
 }
 
-/// A node on a way, apart from its block's bytes.
+/// A node on a path, apart from its block's bytes.
 struct Step {
     block: Buffer,
     node: NodeEntries,
@@ -62,7 +62,7 @@ impl Step {
     }
 }
 
-impl Way {
+impl HtreePath {
     /// Whether the root of the tree of `dir` can take one more entry, so that there is room for any
     /// name.
     pub(crate) fn root_has_room(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
@@ -86,7 +86,7 @@ impl Way {
         Ok(root.node.len() as u64 + splits <= u64::from(root.node.limit()))
     }
 
-    /// The way to the leaf of `name`.
+    /// Returns the path to the leaf of `name`.
     pub(crate) fn to(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Self> {
         let tree = Tree::open(fs, dir)?;
         let version = tree.root()?.hash_version;
@@ -100,7 +100,7 @@ impl Way {
         Ok(Self { version, hash, nodes: cursor.into_nodes(), leaf, range })
     }
 
-    /// Whether the tree has room for the name that this is the way to.
+    /// Whether the tree has room for the name that this is the path to.
     pub(crate) fn has_room_for(&self, fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
         if self.has_room_for_leaf(fs, dir)? {
             return Ok(true);
@@ -120,18 +120,18 @@ impl Way {
         Ok(self.steps(&expect, dir)?.iter().any(|step| !step.is_full()))
     }
 
-    /// The block of the directory that it leads to.
+    /// Returns the block of the directory that it leads to.
     pub(crate) fn leaf(&self) -> u32 {
         self.leaf
     }
 
-    /// How many blocks the directory grows by at most if the leaf is split.
+    /// Returns how many blocks the directory grows by at most if the leaf is split.
     pub(crate) fn blocks_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<u32> {
         let steps = self.steps(&expect(fs, dir), dir)?;
         Ok(if steps.last().is_some_and(|step| !step.is_full()) { 1 } else { MOST_NEW_BLOCKS })
     }
 
-    /// The names in the leaf, with hashes that belong there.
+    /// Returns the names in the leaf, with hashes that belong there.
     ///
     /// One in the wrong leaf takes the nearest hash that may be there: only a search of all blocks
     /// finds it, and still will.
@@ -150,7 +150,7 @@ impl Way {
             let place = node_place(dir, block);
             let node = match depth {
                 0 => Root::decode(block, expect, place)?.node,
-                _ => Node::decode(block, expect, place)?,
+                _ => HtreeNode::decode(block, expect, place)?,
             };
             Ok(Step { node: node.to_owned(), block: block.clone(), at: *at })
         });
@@ -160,27 +160,27 @@ impl Way {
 
 /// Adds an entry to a directory that has a tree.
 pub(crate) fn add_to_tree(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
-    let way = Way::to(handle.fs, dir, entry.name)?;
-    if put_name(handle, dir, way.leaf, entry)? {
+    let path = HtreePath::to(handle.fs, dir, entry.name)?;
+    if put_name(handle, dir, path.leaf, entry)? {
         return Ok(());
     }
-    let mut leaf = dir_block(handle.fs, dir, way.leaf)?;
+    let mut leaf = dir_block(handle.fs, dir, path.leaf)?;
     let old = leaf.clone();
-    let mut names = way.names(handle.fs, dir, &old)?;
-    names.push((way.hash.of_entry(entry).major, *entry));
+    let mut names = path.names(handle.fs, dir, &old)?;
+    names.push((path.hash.of_entry(entry).major, *entry));
     let Some((at, hash)) = halve(handle, dir, &mut names) else {
         fill_leaf(handle, dir, &mut leaf, &names);
         return Ok(());
     };
-    if !way.has_room_for_leaf(handle.fs, dir)? {
+    if !path.has_room_for_leaf(handle.fs, dir)? {
         return Err(Errno::ENOSPC.into());
     }
-    let steps = way.steps(&expect(handle.fs, dir), dir)?;
+    let steps = path.steps(&expect(handle.fs, dir), dir)?;
     let (lower, upper) = names.split_at(at);
     let (logical, mut new) = append_dir_block(handle, dir)?;
     fill_leaf(handle, dir, &mut new, upper);
     fill_leaf(handle, dir, &mut leaf, lower);
-    insert_leaf(handle, dir, way.version, steps, (hash, logical))
+    insert_leaf(handle, dir, path.version, steps, (hash, logical))
 }
 
 /// Makes a tree of a directory whose only block has no room for `entry`.
@@ -217,9 +217,9 @@ pub(crate) fn make_tree(
     let flags = dir.fields().flags() | InodeFlags::INDEX;
     dir.fields_mut().set_flags(flags);
     // Of its only block, which holds no names any more.
-    dir.near = Near::default();
+    dir.dir_hint = DirHint::default();
     store_index_root(handle, dir, &mut root, version, 0, &node)?;
-    say_how_hashed(handle)
+    set_hash_flag(handle)
 }
 
 /// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry;
@@ -283,7 +283,7 @@ fn grow(handle: &Handle<'_>, dir: &mut InodeInfo, version: HashVersion, steps: &
     Ok(())
 }
 
-/// A new node, and its number in the directory.
+/// Returns a new node, and its number in the directory.
 fn append_node(handle: &Handle<'_>, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
     let (logical, mut block) = append_dir_block(handle, dir)?;
     let checksum = handle.fs.superblock().features().metadata_csum();
@@ -329,15 +329,15 @@ fn edit_node(
 }
 
 /// Makes sure that the superblock says which kind of hashes there are, now that there are some.
-fn say_how_hashed(handle: &Handle<'_>) -> Result<()> {
+fn set_hash_flag(handle: &Handle<'_>) -> Result<()> {
     if handle.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
         return Ok(());
     }
     handle.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
 }
 
-/// The version that the root of a new tree says, if the superblock's default is one that can be
-/// computed. Roots never say whether bytes are signed.
+/// Returns the version that the root of a new tree says, if the superblock's default is one that
+/// can be computed. Roots never say whether bytes are signed.
 pub(crate) fn version_of_new_trees(fs: &Ext4) -> Option<HashVersion> {
     match HashVersion::from_raw(fs.superblock().default_hash_version())? {
         HashVersion::Legacy | HashVersion::LegacyUnsigned => Some(HashVersion::Legacy),
@@ -351,7 +351,7 @@ fn most_levels(expect: &Expect) -> u8 {
     if expect.large_dir { 2 } else { 1 }
 }
 
-/// An entry for nothing but its name.
+/// Returns an entry for nothing but its name.
 fn nameless(name: &[u8]) -> DirEntry<'_> {
     DirEntry { ino: 0, kind: FileType::Unknown, name, offset: 0, hash: None }
 }
@@ -360,8 +360,8 @@ fn node_place(dir: &InodeInfo, block: &Buffer) -> Place {
     Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
 }
 
-/// The first of these names, sorted and given as hash and size, that goes to the second of two
-/// leaves of `room` bytes. The halves are as equal as possible, but two names of one hash stay
+/// Returns the first of these names, sorted and given as hash and size, that goes to the second of
+/// two leaves of `room` bytes. The halves are as equal as possible, but two names of one hash stay
 /// together if there is another way. `None` if all fit into one.
 fn split_at(names: &[(u32, usize)], room: usize) -> Option<usize> {
     let total: usize = names.iter().map(|(_, size)| size).sum();

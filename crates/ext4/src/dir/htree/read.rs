@@ -1,7 +1,7 @@
 //! Walking a directory's hash tree: to the leaf of a hash, and on to the next.
 //!
 //! The tree has a root, up to two levels of interior nodes, and leaves, all of them blocks of the
-//! directory. A [`Cursor`] stands on a leaf and remembers the way to it. A walk counts levels from
+//! directory. A [`Cursor`] stands on a leaf and remembers the path to it. A walk counts levels from
 //! the number in the root, so it ends. An index can send a walk to one leaf over and over; callers
 //! that walk far count the leaves and so detect that.
 
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use extern4_block::Buffer;
 use extern4_disk::dirent::DirEntry;
-use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, Node, Root, verify_checksum};
+use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, HtreeNode, Root, verify_checksum};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -93,7 +93,7 @@ pub(crate) struct Tree<'a> {
     pub(crate) hash: NameHash,
 }
 
-/// One node on the way to a leaf, and which of its entries the way takes.
+/// A node on the path to a leaf, and which of its entries the path takes.
 struct Frame {
     block: Buffer,
     at: usize,
@@ -110,30 +110,30 @@ impl<'a> Tree<'a> {
         Ok(Self { fs, dir, expect, levels, root, hash })
     }
 
-    /// The decoded root of the tree.
+    /// Returns the decoded root of the tree.
     pub(crate) fn root(&self) -> Result<Root<'_>> {
         Ok(Root::peek(&self.root, &self.expect, place(self.dir, &self.root))?)
     }
 
-    /// The leaf in which names with hash `major` start.
+    /// Returns the leaf in which names with hash `major` start.
     pub(crate) fn seek(&self, major: u32) -> Result<Cursor<'_>> {
         let mut cursor = Cursor { tree: self, frames: Vec::with_capacity(3), leaf: 0 };
         cursor.descend(self.root.clone(), |node| node.find(major))?;
         Ok(cursor)
     }
 
-    /// A node that [`node_block`] has checked.
-    fn node<'b>(&self, depth: usize, block: &'b Buffer) -> Result<Node<'b>> {
+    /// Returns a node that [`node_block`] has checked.
+    fn node<'b>(&self, depth: usize, block: &'b Buffer) -> Result<HtreeNode<'b>> {
         let place = place(self.dir, block);
         Ok(match depth {
             0 => Root::peek(block, &self.expect, place)?.node,
-            _ => Node::peek(block, &self.expect, place)?,
+            _ => HtreeNode::peek(block, &self.expect, place)?,
         })
     }
 
-    /// The block below entry `at` of a node. The number is checked again: the node may have been
-    /// verified for a thread for which the directory had more blocks.
-    fn child(&self, node: &Node<'_>, at: usize) -> Result<u32> {
+    /// Returns the block below entry `at` of a node. The number is checked again: the node may have
+    /// been verified for a thread for which the directory had more blocks.
+    fn child(&self, node: &HtreeNode<'_>, at: usize) -> Result<u32> {
         let block = node.block(at);
         if block == 0 || block >= self.expect.blocks {
             let kind = CorruptKind::Field { field: "dx_entry.block", value: block.into() };
@@ -182,7 +182,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A leaf of a tree and the way to it.
+/// A leaf of a tree and the path to it.
 pub(crate) struct Cursor<'a> {
     tree: &'a Tree<'a>,
     frames: Vec<Frame>,
@@ -190,17 +190,18 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The logical block of the leaf.
+    /// Returns the logical block of the leaf.
     pub(crate) fn leaf(&self) -> u32 {
         self.leaf
     }
 
-    /// The nodes on the way, the root first, and which entry of each the way takes.
+    /// Returns the nodes on the path, the root first, and which entry of each the path takes.
     pub(crate) fn into_nodes(self) -> Vec<(Buffer, usize)> {
         self.frames.into_iter().map(|frame| (frame.block, frame.at)).collect()
     }
 
-    /// The lowest and the highest hash that names in the leaf may have, as the nodes above it say.
+    /// Returns the lowest and the highest hash that names in the leaf may have, as the nodes above
+    /// it say.
     pub(crate) fn range(&self) -> Result<(u32, u32)> {
         let (mut low, mut high) = (0, Hash::EOF_MAJOR - 2);
         for (depth, frame) in self.frames.iter().enumerate() {
@@ -234,7 +235,7 @@ impl Cursor<'_> {
     }
 
     /// Takes from `block` on, in each node, the entry that `choose` picks.
-    fn descend(&mut self, block: Buffer, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
+    fn descend(&mut self, block: Buffer, choose: impl Fn(&HtreeNode<'_>) -> usize) -> Result<()> {
         let node = self.tree.node(self.frames.len(), &block)?;
         let at = choose(&node);
         let child = self.tree.child(&node, at)?;
@@ -244,7 +245,7 @@ impl Cursor<'_> {
 
     /// Goes to logical block `child`: a leaf if the frames are as many as the tree has levels, else
     /// a node.
-    fn down(&mut self, child: u32, choose: impl Fn(&Node<'_>) -> usize) -> Result<()> {
+    fn down(&mut self, child: u32, choose: impl Fn(&HtreeNode<'_>) -> usize) -> Result<()> {
         let mut child = child;
         while self.frames.len() <= usize::from(self.tree.levels) {
             let block = node_block(self.tree.fs, self.tree.dir, child)?;
@@ -258,8 +259,8 @@ impl Cursor<'_> {
     }
 }
 
-/// The block of the root (logical block 0) or of an interior node, its checksum and its entries
-/// verified.
+/// Returns the block of the root (logical block 0) or of an interior node, its checksum and its
+/// entries verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     let physical = dir_physical(fs, dir, logical)?;
     let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);
@@ -267,7 +268,7 @@ pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buf
         dir.seed().map_or(Ok(()), |seed| verify_checksum(bytes, logical == 0, seed, place))?;
         match logical {
             0 => Root::decode(bytes, &expect(fs, dir), place).map(drop),
-            _ => Node::decode(bytes, &expect(fs, dir), place).map(drop),
+            _ => HtreeNode::decode(bytes, &expect(fs, dir), place).map(drop),
         }
     })
 }
@@ -286,7 +287,7 @@ fn place(dir: &InodeInfo, block: &Buffer) -> Place {
     Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
 }
 
-/// The error that an index leads to the same block again.
+/// Returns the error that an index leads to the same block again.
 pub(crate) fn loop_in(dir: &InodeInfo) -> crate::Error {
     Place::new(Structure::HtreeNode)
         .ino(dir.ino())

@@ -78,8 +78,8 @@ fn open(image: &std::path::Path) -> Ext4 {
 }
 
 fn make_inode(handle: &Handle<'_>, parent: u32, kind: FileKind) -> Result<InodeInfo> {
-    let (ino, _) = handle.writer.space.allocate_inode(handle, parent, kind == FileKind::Directory)?;
-    handle.writer.space.clear_record(handle, ino)?;
+    let (ino, _) = handle.writer.allocator.allocate_inode(handle, parent, kind == FileKind::Directory)?;
+    handle.writer.allocator.clear_record(handle, ino)?;
     let sb = handle.fs.superblock();
     let inode = Inode::new(ino, kind.mode_bits() | 0o755, ino ^ 0x5555, sb);
     let mut info = InodeInfo::new(inode, handle.fs.inode_position(ino)?, sb.metadata_seed());
@@ -103,7 +103,7 @@ impl Subject {
         let fs = open(&image);
         let mut root = fs.load_inode(ROOT_INO).expect("the root");
         let (dir, files) = fs
-            .changing(CREDITS, 200, |handle| {
+            .with_handle(CREDITS, 200, |handle| {
                 let mut dir = make_inode(handle, ROOT_INO, FileKind::Directory)?;
                 let all = dir.fields().flags() | flags;
                 dir.fields_mut().set_flags(all);
@@ -198,7 +198,7 @@ impl Subject {
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let mut dir = self.dir.clone();
         check_new_name(self.fs(), &dir, name)?;
-        self.fs().changing(CREDITS, BLOCKS, |handle| {
+        self.fs().with_handle(CREDITS, BLOCKS, |handle| {
             add_name(handle, &mut dir, name, ino, kind)?;
             handle.store(&dir)
         })?;
@@ -215,7 +215,7 @@ impl Subject {
     fn remove(&mut self, name: &[u8]) {
         let asked = self.other_case(name);
         let mut dir = self.dir.clone();
-        let ino = self.fs().changing(CREDITS, 0, |handle| {
+        let ino = self.fs().with_handle(CREDITS, 0, |handle| {
             let ino = remove_name(handle, &mut dir, &asked)?;
             handle.store(&dir)?;
             Ok(ino)
@@ -232,7 +232,7 @@ impl Subject {
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let mut dir = self.dir.clone();
         self.fs()
-            .changing(CREDITS, 0, |handle| {
+            .with_handle(CREDITS, 0, |handle| {
                 replace_name(handle, &mut dir, &asked, ino, kind)?;
                 handle.store(&dir)
             })
@@ -259,7 +259,7 @@ impl Subject {
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let entry = DirEntry { ino, kind, name: &new, offset: 0, hash: None };
         let mut dir = self.dir.clone();
-        let stays = self.fs().changing(CREDITS, 0, |handle| {
+        let stays = self.fs().with_handle(CREDITS, 0, |handle| {
             let stays = rename_in_place(handle, &mut dir, &asked, &entry)?;
             handle.store(&dir)?;
             Ok(stays)
@@ -335,7 +335,7 @@ impl Subject {
         let mut root = self.fs().load_inode(ROOT_INO).expect("the root");
         let fresh = lookup_name(self.fs(), &root, b"file-0").expect("a lookup").is_none();
         self.fs()
-            .changing(CREDITS, 50, |handle| {
+            .with_handle(CREDITS, 50, |handle| {
                 for ((info, kind, links), name) in files.iter_mut().zip(home) {
                     if fresh {
                         add_name(handle, &mut root, &name, info.ino(), *kind)?;
@@ -389,7 +389,7 @@ impl Subject {
         deepest
     }
 
-    fn story(&mut self, changes: usize) {
+    fn random_changes(&mut self, changes: usize) {
         self.churn(changes, 80);
         self.check();
         self.churn(changes, 30);
@@ -422,7 +422,7 @@ fn linear_directories() {
         ("32M", &["-t", "ext4", "-b", "4096", "-O", "^dir_index,metadata_csum"]),
     ] {
         let mut subject = Subject::new(size, args, "", InodeFlags::empty());
-        subject.story(600);
+        subject.random_changes(600);
         assert_eq!(subject.levels(), None);
         assert!(subject.renamed > 20, "{}", subject.renamed);
     }
@@ -443,7 +443,7 @@ fn hashed_directories() {
         ("32M", &["-t", "ext4", "-b", "1024", "-O", "large_dir"], 1),
     ] {
         let mut subject = Subject::new(size, args, "", InodeFlags::empty());
-        subject.story(4000);
+        subject.random_changes(4000);
         assert_eq!(subject.levels(), Some(levels), "{args:?}");
     }
 }
@@ -623,7 +623,7 @@ fn directories_inside_their_inode() {
         subject.check();
         subject.check_kernel();
         let mut dir = subject.dir.clone();
-        let moved = subject.fs().changing(CREDITS, 0, |handle| {
+        let moved = subject.fs().with_handle(CREDITS, 0, |handle| {
             set_parent(handle, &mut dir, 11)?;
             assert_eq!(dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?, 11);
             set_parent(handle, &mut dir, ROOT_INO)
@@ -648,7 +648,7 @@ fn dotdot_is_set() {
         let mut subject = Subject::new("16M", &args, "", InodeFlags::empty());
         for _ in 0..2 {
             let mut dir = subject.dir.clone();
-            let moved = subject.fs().changing(CREDITS, 0, |handle| {
+            let moved = subject.fs().with_handle(CREDITS, 0, |handle| {
                 set_parent(handle, &mut dir, 11)?;
                 handle.store(&dir)
             });
@@ -660,7 +660,7 @@ fn dotdot_is_set() {
             });
             listed.expect("a listing");
             assert_eq!(parent, 11);
-            let moved = subject.fs().changing(CREDITS, 0, |handle| {
+            let moved = subject.fs().with_handle(CREDITS, 0, |handle| {
                 set_parent(handle, &mut dir, ROOT_INO)?;
                 handle.store(&dir)
             });
@@ -684,7 +684,7 @@ fn names_that_are_refused_change_nothing() {
     let mut subject = Subject::new("16M", &["-t", "ext4"], "", InodeFlags::empty());
     assert_eq!(subject.add(&[b'x'; 256]).unwrap_err().errno(), Errno::ENAMETOOLONG);
     let mut dir = subject.dir.clone();
-    let missing = subject.fs().changing(CREDITS, 0, |handle| remove_name(handle, &mut dir, b"name"));
+    let missing = subject.fs().with_handle(CREDITS, 0, |handle| remove_name(handle, &mut dir, b"name"));
     assert_eq!(missing.unwrap_err().errno(), Errno::ENOENT);
     subject.check();
 }

@@ -120,14 +120,14 @@ mod tests {
         for (number, len) in lens.into_iter().enumerate() {
             let mut info = load(number);
             let set = |info: &mut InodeInfo, len| {
-                fs.changing(1, 0, |handle| set_inline_data(handle, info, &vec![b'n'; len])).unwrap()
+                fs.with_handle(1, 0, |handle| set_inline_data(handle, info, &vec![b'n'; len])).unwrap()
             };
             assert!(!set(&mut info, room + 1));
             assert_eq!(info.read_contents(&fs, &mut [0; 200], 0).unwrap() as u64, load(number).size());
             assert!(set(&mut info, len), "{len} of {room}");
         }
         let mut info = load(5);
-        fs.changing(1, 0, |handle| {
+        fs.with_handle(1, 0, |handle| {
             clear_inline_data(handle, &mut info)?;
             info.fields_mut().set_size(0);
             handle.store(&info)

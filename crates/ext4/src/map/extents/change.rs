@@ -8,8 +8,8 @@ use extern4_disk::{CorruptKind, Place, Structure};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::extents::tree::{Path, join, max_len, store_path};
-use crate::map::map_blocks::{MAX_RUNS, Quota, SHIFT_LEAVES, home_block};
+use crate::map::extents::tree::{ExtentPath, join, max_len, store_path};
+use crate::map::map_blocks::{MAX_RUNS, SHIFT_LEAVES, UnmapBudget, home_block};
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
@@ -17,14 +17,14 @@ use crate::volume::handle::Handle;
 /// Returns how many nodes mapping `blocks` blocks from `logical` on allocates at most.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
     let more = to_usize(blocks.min(MAX_RUNS));
-    Ok(Path::load(fs, info, logical)?.nodes_needed(more))
+    Ok(ExtentPath::load(fs, info, logical)?.nodes_needed(more))
 }
 
 /// Returns how many of `blocks` blocks of a hole the leaf that maps `logical` takes. Returns also
 /// how many nodes are allocated at most if they are put in all at once. Blocks that reach into the
 /// next leaf may have that one split, too.
 pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
-    let path = Path::load(fs, info, logical)?;
+    let path = ExtentPath::load(fs, info, logical)?;
     let room = u32::try_from(path.end().saturating_sub(logical.into())).unwrap_or(u32::MAX);
     let blocks = blocks.min(room).max(1);
     Ok((blocks, path.nodes_needed(to_usize(blocks.min(MAX_RUNS)))))
@@ -34,19 +34,19 @@ pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u3
 /// `blocks` begins, or anywhere in them if the extent goes on behind them: one change may not reach
 /// their beginning.
 pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
-    let path = Path::load(fs, info, block(blocks.start))?;
+    let path = ExtentPath::load(fs, info, block(blocks.start))?;
     let at_start = nodes_to_cut(&path, blocks.start);
     if blocks.end >= LOGICAL_END {
         return Ok(at_start);
     }
     // As in Linux, a tree deeper than can be read is only cut at its end.
     info.map(fs, block(blocks.start))?;
-    let at_end = nodes_to_cut(&Path::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
+    let at_end = nodes_to_cut(&ExtentPath::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
     Ok(at_start.max(at_end))
 }
 
 /// Returns how many nodes are allocated at most if a leaf's extent across block `at` becomes two.
-fn nodes_to_cut(path: &Path, at: u64) -> u32 {
+fn nodes_to_cut(path: &ExtentPath, at: u64) -> u32 {
     let goes_on = |it: &Extent| u64::from(it.logical) < at && it.end() > at;
     if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
 }
@@ -59,7 +59,7 @@ pub(crate) fn blocks_to_mark(
     blocks: &Range<u64>,
     unwritten: bool,
 ) -> Result<u32> {
-    let path = Path::load(fs, info, block(blocks.start))?;
+    let path = ExtentPath::load(fs, info, block(blocks.start))?;
     let before = path.extents().len();
     let mut after = marked(path.extents(), blocks, unwritten);
     join(&mut after);
@@ -68,13 +68,13 @@ pub(crate) fn blocks_to_mark(
 
 /// Returns the extent that maps block `logical`.
 pub(crate) fn extent_at(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Option<Extent>> {
-    let path = Path::load(fs, info, logical)?;
+    let path = ExtentPath::load(fs, info, logical)?;
     Ok(path.extents().iter().find(|it| it.logical <= logical && it.end() > logical.into()).copied())
 }
 
 /// Returns one past the last block that is mapped.
 pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
-    Ok(Path::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
+    Ok(ExtentPath::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
 }
 
 /// Returns where to look for blocks for the hole at `logical`, and how many of the `want` blocks it
@@ -86,7 +86,7 @@ pub(crate) fn goal(
     want: u32,
     unwritten: bool,
 ) -> Result<(u64, u32)> {
-    let path = Path::load(handle.fs, info, logical)?;
+    let path = ExtentPath::load(handle.fs, info, logical)?;
     path.check_room()?;
     let extents = path.extents();
     let next = extents.partition_point(|extent| extent.logical <= logical);
@@ -146,7 +146,7 @@ fn block(logical: u64) -> u32 {
 /// could have the leaf split more than once, and allocate more nodes than were reckoned with.
 pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     let Some(first) = runs.first() else { return Ok(()) };
-    let mut path = Path::load(handle.fs, info, first.logical)?;
+    let mut path = ExtentPath::load(handle.fs, info, first.logical)?;
     let mut extents = path.extents().to_vec();
     let at = extents.partition_point(|extent| extent.logical <= first.logical);
     extents.splice(at..at, runs.iter().filter_map(extent_of));
@@ -163,7 +163,7 @@ pub(crate) fn mark_extents(
     blocks: Range<u64>,
     unwritten: bool,
 ) -> Result<Range<u64>> {
-    let mut path = Path::load(handle.fs, info, block(blocks.start))?;
+    let mut path = ExtentPath::load(handle.fs, info, block(blocks.start))?;
     let left = path.end().min(blocks.end)..blocks.end;
     if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
         path.set_extents(marked(path.extents(), &blocks, unwritten));
@@ -177,27 +177,27 @@ pub(crate) fn unmap_extents(
     info: &mut InodeInfo,
     blocks: Range<u64>,
     metadata: bool,
-    quota: &mut Quota,
+    budget: &mut UnmapBudget,
 ) -> Result<Range<u64>> {
     let mut left = blocks.start..blocks.end.min(LOGICAL_END);
-    while !left.is_empty() && !quota.is_spent() {
-        let mut path = Path::load(handle.fs, info, block(left.end - 1))?;
+    while !left.is_empty() && !budget.is_spent() {
+        let mut path = ExtentPath::load(handle.fs, info, block(left.end - 1))?;
         let is_deep = path.depth() > u32::from(MAX_DEPTH);
         let mut kept = path.extents().to_vec();
         let mut behind = Vec::new();
         let (mut done, mut freed) = (left.start.max(path.start()), 0);
         while let Some(extent) = kept.pop() {
-            let reach = extent.end().min(left.end).saturating_sub(quota.room(handle.fs)).max(left.start);
+            let reach = extent.end().min(left.end).saturating_sub(budget.room(handle.fs)).max(left.start);
             let [before, inside, after] = parts(&extent, &(reach..left.end));
             behind.extend(after);
             if let Some(inside) = inside {
                 let gone = inside.physical..inside.physical + u64::from(inside.len_blocks);
-                quota.spend(handle.fs, &gone);
-                handle.writer.space.free(handle, gone, metadata)?;
+                budget.spend(handle.fs, &gone);
+                handle.writer.allocator.free(handle, gone, metadata)?;
                 freed += i64::from(inside.len_blocks);
             }
             kept.extend(before);
-            if quota.is_spent() || u64::from(extent.logical) < reach {
+            if budget.is_spent() || u64::from(extent.logical) < reach {
                 done = u64::from(extent.logical).max(reach).max(done);
                 break;
             }
@@ -236,7 +236,7 @@ pub(crate) fn shift_down(
         if left.is_empty() {
             break;
         }
-        let mut path = Path::load(handle.fs, info, block(left.start))?;
+        let mut path = ExtentPath::load(handle.fs, info, block(left.start))?;
         let next = path.end();
         let move_down = |extent: &Extent| match u64::from(extent.logical) {
             // OK: the caller has made a hole of `by` blocks before the first that moves.
@@ -266,7 +266,7 @@ pub(crate) fn shift_up(
         if left.is_empty() {
             break;
         }
-        let mut path = Path::load(handle.fs, info, block(left.end - 1))?;
+        let mut path = ExtentPath::load(handle.fs, info, block(left.end - 1))?;
         let mut moved = Vec::with_capacity(path.extents().len() + 1);
         for extent in path.extents() {
             let [before, inside, behind] = parts(extent, &left);

@@ -1,10 +1,10 @@
 //! Mapping by extents: from an inode's root down to the leaf that knows a block.
 //!
-//! The way down ends because a child must be one level lower than its parent says it is, and the
+//! The descent ends because a child must be one level lower than its parent says it is, and the
 //! root's depth is bounded. A child outside its parent's range of blocks is refused, so no node can
 //! stand in for another.
 
-use extern4_disk::extent::{Expect, Extent, Found, Node, sole_extent, verify_checksum};
+use extern4_disk::extent::{Expect, Extent, ExtentNode, Found, sole_extent, verify_checksum};
 use extern4_disk::{Place, Structure};
 
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     {
         return Ok(run_from(&extent, logical));
     }
-    let mut found = Node::decode(inode.i_block(), Expect::root(fs.blocks()), place)?.find(logical);
+    let mut found = ExtentNode::decode(inode.i_block(), Expect::root(fs.blocks()), place)?.find(logical);
     loop {
         match found {
             Found::Extent(extent) => return Ok(run_from(&extent, logical)),
@@ -29,7 +29,7 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
             Found::Child(index, expect) => {
                 let place = place.block(index.child);
                 let block = node_block(fs, inode, index.child)?;
-                found = Node::decode(&block, expect, place)?.find(logical);
+                found = ExtentNode::decode(&block, expect, place)?.find(logical);
             }
         }
     }

@@ -1,11 +1,13 @@
-//! Changing an extent tree: the way to a leaf, and putting it back after the leaf has changed.
+//! Changing an extent tree: the path to a leaf, and putting it back after the leaf has changed.
 //!
-//! A [`Path`] is a copy of the nodes from the root down to one leaf. A changer of a file changes
-//! the extents of the leaf in it and hands it to [`store_path`]. That splits the nodes that have
-//! become too full, and frees those that have become empty. It keeps each key in an index what
+//! An [`ExtentPath`] is a copy of the nodes from the root down to one leaf. A changer of a file
+//! changes the extents of the leaf in it and hands it to [`store_path`]. That splits the nodes that
+//! have become too full, and frees those that have become empty. It keeps each key in an index what
 //! `e2fsck` wants it to be: the first block that its child maps.
 
-use extern4_disk::extent::{self, Entries, Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, Node, OwnedNode};
+use extern4_disk::extent::{
+    self, Entries, Expect, Extent, ExtentNode, Index, LOGICAL_END, MAX_DEPTH, OwnedExtentNode,
+};
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
@@ -23,11 +25,11 @@ const ROOT: u64 = 0;
 const HEADER_SIZE: u32 = 12;
 const ENTRY_SIZE: u32 = 12;
 
-/// A node on the way.
+/// A node on a path.
 struct Step {
     /// Where it is; [`ROOT`] for the root.
     block: u64,
-    node: OwnedNode,
+    node: OwnedExtentNode,
     /// The entry that leads on.
     at: usize,
     /// The range of the file's blocks that it may map.
@@ -35,23 +37,23 @@ struct Step {
     end: u64,
 }
 
-/// The way from the root to a leaf.
-pub(crate) struct Path {
+/// The path from the root to a leaf.
+pub(crate) struct ExtentPath {
     /// The root first, the leaf last.
     steps: Vec<Step>,
 }
 
-impl Path {
-    /// Loads the way to the leaf that maps `logical`, or would.
+impl ExtentPath {
+    /// Loads the path to the leaf that maps `logical`, or would.
     pub(crate) fn load(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Self> {
         let place = Place::new(Structure::ExtentNode).ino(info.ino());
         let mut path = Self { steps: Vec::with_capacity(3) };
         let expect = Expect::deep_root(fs.blocks(), info.i_block());
-        let root = Node::decode(info.i_block(), expect, place)?;
+        let root = ExtentNode::decode(info.i_block(), expect, place)?;
         let mut next = path.push(ROOT, &root, expect, logical);
         while let Some((index, expect)) = next {
             let block = node_block(fs, info, index.child)?;
-            let node = Node::decode(&block, expect, place.block(index.child))?;
+            let node = ExtentNode::decode(&block, expect, place.block(index.child))?;
             next = path.push(index.child, &node, expect, logical);
         }
         Ok(path)
@@ -59,7 +61,13 @@ impl Path {
 
     /// Adds a node, and returns its child that leads on to `logical`: the first one, if all begin
     /// behind it.
-    fn push(&mut self, block: u64, node: &Node<'_>, expect: Expect, logical: u32) -> Option<(Index, Expect)> {
+    fn push(
+        &mut self,
+        block: u64,
+        node: &ExtentNode<'_>,
+        expect: Expect,
+        logical: u32,
+    ) -> Option<(Index, Expect)> {
         let at = node.children().take_while(|(index, _)| index.logical <= logical).count().saturating_sub(1);
         let (start, end) = (expect.start, expect.end);
         self.steps.push(Step { block, node: node.to_owned(), at, start, end });
@@ -150,12 +158,12 @@ fn absorb(last: &mut Extent, next: &Extent) -> bool {
     follows
 }
 
-/// The longest extent of a kind.
+/// Returns the longest extent of a kind.
 pub(crate) fn max_len(unwritten: bool) -> u32 {
     u32::from(extent::MAX_WRITTEN_LEN) - u32::from(unwritten)
 }
 
-fn len(node: &OwnedNode) -> usize {
+fn len(node: &OwnedExtentNode) -> usize {
     match &node.entries {
         Entries::Leaf(extents) => extents.len(),
         Entries::Index(indexes) => indexes.len(),
@@ -163,7 +171,7 @@ fn len(node: &OwnedNode) -> usize {
 }
 
 /// Returns the first block of the file that a node maps; `None` if it is empty.
-fn first(node: &OwnedNode) -> Option<u32> {
+fn first(node: &OwnedExtentNode) -> Option<u32> {
     match &node.entries {
         Entries::Leaf(extents) => extents.first().map(|extent| extent.logical),
         Entries::Index(indexes) => indexes.first().map(|index| index.logical),
@@ -172,7 +180,7 @@ fn first(node: &OwnedNode) -> Option<u32> {
 
 /// Returns a node with as many entries as fit, and nodes for the rest. `end` is that of the node's
 /// range.
-fn cut(mut node: OwnedNode, end: u64) -> (OwnedNode, Vec<OwnedNode>) {
+fn cut(mut node: OwnedExtentNode, end: u64) -> (OwnedExtentNode, Vec<OwnedExtentNode>) {
     let (len, max) = (len(&node), usize::from(node.max));
     // The last extents of the file will most likely be followed by more; elsewhere both halves get
     // room.
@@ -180,8 +188,8 @@ fn cut(mut node: OwnedNode, end: u64) -> (OwnedNode, Vec<OwnedNode>) {
     if len <= max {
         return (node, Vec::new());
     }
-    let like = OwnedNode { entries: Entries::Leaf(Vec::new()), ..node };
-    let of = |entries| OwnedNode { entries, ..like.clone() };
+    let like = OwnedExtentNode { entries: Entries::Leaf(Vec::new()), ..node };
+    let of = |entries| OwnedExtentNode { entries, ..like.clone() };
     let rest = match &mut node.entries {
         Entries::Leaf(all) => {
             all.split_off(each).chunks(each).map(|part| of(Entries::Leaf(part.into()))).collect()
@@ -193,7 +201,7 @@ fn cut(mut node: OwnedNode, end: u64) -> (OwnedNode, Vec<OwnedNode>) {
     (node, rest)
 }
 
-fn indexes(node: &mut OwnedNode) -> &mut Vec<Index> {
+fn indexes(node: &mut OwnedExtentNode) -> &mut Vec<Index> {
     match &mut node.entries {
         Entries::Index(indexes) => indexes,
         Entries::Leaf(_) => unreachable!("only nodes above the leaves have children"),
@@ -201,7 +209,7 @@ fn indexes(node: &mut OwnedNode) -> &mut Vec<Index> {
 }
 
 /// Writes a changed leaf, and the nodes above it that have to change with it.
-pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: Path) -> Result<()> {
+pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: ExtentPath) -> Result<()> {
     while let Some(step) = path.steps.pop() {
         let Some(parent) = path.steps.last_mut() else { return store_root(handle, info, step.node) };
         // An only child that fits into the root takes its place.
@@ -234,13 +242,13 @@ fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mu
     Ok(changed)
 }
 
-fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedNode) -> Result<()> {
-    pull_up(handle, info, &mut root)?;
+fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedExtentNode) -> Result<()> {
+    shrink_root(handle, info, &mut root)?;
     if len(&root) == 0 {
-        root = OwnedNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
+        root = OwnedExtentNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
     }
     if len(&root) > usize::from(root.max) {
-        push_down(handle, info, &mut root)?;
+        grow_root(handle, info, &mut root)?;
     }
     let mut bytes = *info.i_block();
     root.encode(&mut bytes);
@@ -249,31 +257,31 @@ fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedNode) ->
 }
 
 /// Puts an only child whose entries fit into the root in the root's place.
-fn pull_up(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
     while let Entries::Index(children) = &root.entries
         && let [Index { child, .. }] = children[..]
     {
         let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
         let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(handle.fs.blocks()) };
-        let node = Node::decode(&node_block(handle.fs, info, child)?, expect, place)?.to_owned();
+        let node = ExtentNode::decode(&node_block(handle.fs, info, child)?, expect, place)?.to_owned();
         if len(&node) > usize::from(root.max) {
             break;
         }
         free_node(handle, info, child)?;
-        *root = OwnedNode { max: root.max, ..node };
+        *root = OwnedExtentNode { max: root.max, ..node };
     }
     Ok(())
 }
 
 /// Puts the entries of a root that is too full into a node below it.
-fn push_down(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedNode) -> Result<()> {
+fn grow_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
     let depth = root.depth + 1;
     let logical = first(root).unwrap_or(0);
     // OK: at most 5461, with blocks of 64 KiB.
     let max = ((handle.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
     let child = new_node(handle, info, home_block(handle, info))?;
-    write_node(handle, info, child, &OwnedNode { max, ..root.clone() })?;
-    *root = OwnedNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
+    write_node(handle, info, child, &OwnedExtentNode { max, ..root.clone() })?;
+    *root = OwnedExtentNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
     Ok(())
 }
 
@@ -285,11 +293,11 @@ fn new_node(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64>
 }
 
 fn free_node(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
-    handle.writer.space.free(handle, block..block + 1, true)?;
+    handle.writer.allocator.free(handle, block..block + 1, true)?;
     info.add_blocks(-1, handle.fs.superblock().block_size())
 }
 
-fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedNode) -> Result<()> {
+fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedExtentNode) -> Result<()> {
     let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(block);
     let mut buffer = handle.fs.cache.read(block)?;
     handle.edit(&mut buffer, |bytes| {

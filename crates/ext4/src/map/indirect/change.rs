@@ -9,7 +9,7 @@ use extern4_vfs::Errno;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::map_blocks::{MAX_RUNS, Quota, allocate_map_block, home_block};
+use crate::map::map_blocks::{MAX_RUNS, UnmapBudget, allocate_map_block, home_block};
 use crate::map::run::{Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
@@ -29,8 +29,8 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
     if blocks > 1 {
         return Ok(LEVELS + (blocks / fs.indirect_map().per_block() + 2).min(MAX_RUNS));
     }
-    let way = Way::load(fs, info, &path)?;
-    Ok(path.levels() - way.depth())
+    let branch = Branch::load(fs, info, &path)?;
+    Ok(path.levels() - branch.depth())
 }
 
 /// Returns where to look for blocks for the hole at `logical`, and how many of the `want` blocks it
@@ -64,13 +64,13 @@ fn place(info: &InodeInfo) -> Place {
     Place::new(Structure::IndirectBlock).ino(info.ino())
 }
 
-/// The indirect blocks on the way to a block, as far as there are any, each with the index that
+/// The indirect blocks on the path to a block, as far as there are any, each with the index that
 /// leads on.
-struct Way {
+struct Branch {
     blocks: Vec<(u64, usize)>,
 }
 
-impl Way {
+impl Branch {
     fn load(fs: &Ext4, info: &InodeInfo, path: &Path) -> Result<Self> {
         let mut blocks = Vec::with_capacity(to_usize(LEVELS));
         let mut next = Pointers::decode(info.i_block(), fs.blocks(), place(info))?.get(path.root())?;
@@ -86,7 +86,7 @@ impl Way {
         Ok(Self { blocks })
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     fn depth(&self) -> u32 {
         // OK: three at most.
         self.blocks.len() as u32
@@ -99,21 +99,21 @@ struct Taken {
     blocks: Vec<Range<u64>>,
 }
 
-/// Goes through numbers from the last of `indexes` backwards, as far as `quota` allows.
-fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, quota: &mut Quota) -> Result<Taken> {
+/// Goes through numbers from the last of `indexes` backwards, as far as `budget` allows.
+fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, budget: &mut UnmapBudget) -> Result<Taken> {
     let mut blocks: Vec<Range<u64>> = Vec::new();
     let mut at = indexes.end;
     while at > indexes.start {
         let block = numbers.get(at - 1)?.map(|block| u64::from(block.get()));
         match (block, blocks.last_mut()) {
             (None, _) => {}
-            (Some(_), _) if quota.is_spent() => break,
+            (Some(_), _) if budget.is_spent() => break,
             (Some(block), Some(run)) if run.start == block + 1 => {
-                quota.spend(fs, &(block..block + 1));
+                budget.spend(fs, &(block..block + 1));
                 run.start = block;
             }
             (Some(block), _) => {
-                quota.spend(fs, &(block..block + 1));
+                budget.spend(fs, &(block..block + 1));
                 blocks.push(block..block + 1);
             }
         }
@@ -142,17 +142,17 @@ pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &R
         });
         return Ok(());
     }
-    let mut way = Way::load(handle.fs, info, &path)?.blocks;
-    while let Some(&at) = path.offsets().get(way.len()) {
+    let mut branch = Branch::load(handle.fs, info, &path)?.blocks;
+    while let Some(&at) = path.offsets().get(branch.len()) {
         let block = allocate_map_block(handle, info, physical + blocks)?;
         handle.fresh(block)?;
-        match way.last() {
+        match branch.last() {
             None => edit_roots(handle, info, |roots| write_number(roots, path.root(), block)),
             Some(&(parent, at)) => edit_numbers(handle, parent, |bytes| write_number(bytes, at, block))?,
         }
-        way.push((block, usize::from(at)));
+        branch.push((block, usize::from(at)));
     }
-    let Some(&(last, at)) = way.last() else { return Ok(()) };
+    let Some(&(last, at)) = branch.last() else { return Ok(()) };
     edit_numbers(handle, last, |bytes| {
         (physical..physical + blocks).zip(at..).for_each(|(it, at)| write_number(bytes, at, it));
     })
@@ -175,11 +175,11 @@ pub(crate) fn unmap_pointers(
     info: &mut InodeInfo,
     blocks: Range<u64>,
     metadata: bool,
-    quota: &mut Quota,
+    budget: &mut UnmapBudget,
 ) -> Result<Range<u64>> {
     let mut left = blocks.start..blocks.end.min(handle.fs.indirect_map().end());
-    while !left.is_empty() && !quota.is_spent() {
-        left.end = unmap_last(handle, info, &left, metadata, quota)?;
+    while !left.is_empty() && !budget.is_spent() {
+        left.end = unmap_last(handle, info, &left, metadata, budget)?;
     }
     Ok(left)
 }
@@ -191,60 +191,60 @@ fn unmap_last(
     info: &mut InodeInfo,
     left: &Range<u64>,
     metadata: bool,
-    quota: &mut Quota,
+    budget: &mut UnmapBudget,
 ) -> Result<u64> {
     let arithmetic = handle.fs.indirect_map();
     let last = left.end - 1;
     let path = u32::try_from(last).ok().and_then(|last| arithmetic.path(last)).ok_or(Errno::EFBIG)?;
-    let way = Way::load(handle.fs, info, &path)?;
-    let depth = way.depth();
+    let branch = Branch::load(handle.fs, info, &path)?;
+    let depth = branch.depth();
     if depth < path.levels() {
-        // The way ends in a number that is clear. A block with clear numbers alone is of no use.
-        if let Some(&(_, at)) = way.blocks.last() {
-            clear_way(handle, info, &path, &way, at..at, quota)?;
+        // The branch ends in a number that is clear. A block with clear numbers alone is of no use.
+        if let Some(&(_, at)) = branch.blocks.last() {
+            clear_branch(handle, info, &path, &branch, at..at, budget)?;
         }
         let span = arithmetic.span_blocks(path.levels() - depth);
         let start = (last + arithmetic.hole_blocks(&path, depth)).saturating_sub(span);
         return Ok(start.max(left.start));
     }
-    let at = way.blocks.last().map_or(path.root(), |&(_, at)| at);
+    let at = branch.blocks.last().map_or(path.root(), |&(_, at)| at);
     let most = usize::try_from(last - left.start).unwrap_or(usize::MAX);
     let indexes = at - at.min(most)..at + 1;
-    let taken = match way.blocks.last() {
+    let taken = match branch.blocks.last() {
         None => {
             let numbers = Pointers::decode(info.i_block(), handle.fs.blocks(), place(info))?;
-            let taken = take(handle.fs, &numbers, indexes, quota)?;
+            let taken = take(handle.fs, &numbers, indexes, budget)?;
             edit_roots(handle, info, |roots| clear_numbers(roots, taken.indexes.clone()));
             taken
         }
         Some(&(block, _)) => {
             let buffer = handle.fs.cache.read(block)?;
             let numbers = Pointers::decode(&buffer, handle.fs.blocks(), place(info).block(block))?;
-            let taken = take(handle.fs, &numbers, indexes, quota)?;
+            let taken = take(handle.fs, &numbers, indexes, budget)?;
             drop(buffer);
-            clear_way(handle, info, &path, &way, taken.indexes.clone(), quota)?;
+            clear_branch(handle, info, &path, &branch, taken.indexes.clone(), budget)?;
             taken
         }
     };
     for blocks in &taken.blocks {
-        handle.writer.space.free(handle, blocks.clone(), metadata)?;
+        handle.writer.allocator.free(handle, blocks.clone(), metadata)?;
         let count = blocks.end - blocks.start;
         info.add_blocks(-count.cast_signed(), handle.fs.superblock().block_size())?;
     }
     Ok(left.end - taken.indexes.len() as u64)
 }
 
-/// Clears numbers in the last block of a way, and frees the blocks of it that become empty.
-fn clear_way(
+/// Clears numbers in the last block of a branch, and frees the blocks of it that become empty.
+fn clear_branch(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
     path: &Path,
-    way: &Way,
+    branch: &Branch,
     indexes: Range<usize>,
-    quota: &mut Quota,
+    budget: &mut UnmapBudget,
 ) -> Result<()> {
     let mut indexes = indexes;
-    for (nth, &(block, _)) in way.blocks.iter().enumerate().rev() {
+    for (nth, &(block, _)) in branch.blocks.iter().enumerate().rev() {
         let mut buffer = handle.fs.cache.read(block)?;
         if !is_clear_but(&buffer, &indexes) {
             if !indexes.is_empty() {
@@ -252,10 +252,10 @@ fn clear_way(
             }
             return Ok(());
         }
-        quota.spend(handle.fs, &(block..block + 1));
-        handle.writer.space.free(handle, block..block + 1, true)?;
+        budget.spend(handle.fs, &(block..block + 1));
+        handle.writer.allocator.free(handle, block..block + 1, true)?;
         info.add_blocks(-1, handle.fs.superblock().block_size())?;
-        let above = nth.checked_sub(1).map_or(path.root(), |above| way.blocks[above].1);
+        let above = nth.checked_sub(1).map_or(path.root(), |above| branch.blocks[above].1);
         indexes = above..above + 1;
     }
     edit_roots(handle, info, |roots| clear_numbers(roots, indexes));

@@ -1,4 +1,4 @@
-//! ACLs: extended attributes in a form of their own.
+//! Reading ACLs.
 
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{Place, Structure, acl as disk};
@@ -9,7 +9,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 
 impl InodeInfo {
-    /// An ACL of the inode, as the VFS keeps it; `None` if it has none.
+    /// Returns an ACL of the inode, as the VFS keeps it; `None` if it has none.
     pub(crate) fn acl(&self, fs: &Ext4, kind: AclKind) -> Result<Option<Acl>> {
         let index = match kind {
             AclKind::Access => NameIndex::POSIX_ACL_ACCESS,

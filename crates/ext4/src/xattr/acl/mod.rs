@@ -1,4 +1,4 @@
-//! ACLs: extended attributes in a form of their own.
+//! ACLs: extended attributes in a form of their own. Reading and setting them.
 
 pub(crate) mod get;
 pub(crate) mod set;

@@ -11,8 +11,8 @@ use extern4_vfs::{Acl, AclKind, Errno, Inode, SpaceRights, Timespec};
 use crate::alloc::block_allocator::Demand;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inode_info::Node;
 use crate::time::timestamp;
 use crate::volume::handle::Handle;
 use crate::xattr::list::{Attribute, Attributes, Need, Plan};
@@ -28,10 +28,10 @@ pub(crate) fn change_acl(
     now: Timespec,
     rights: SpaceRights,
 ) -> Result<()> {
-    let node = inode.private::<Node>();
-    let mut info = node.info();
-    let _map = info.is_inline().then(|| node.change_map());
-    let _attributes = node.change_attributes();
+    let cached = inode.private::<CachedInode>();
+    let mut info = cached.info();
+    let _map = info.is_inline().then(|| cached.change_map());
+    let _attributes = cached.change_attributes();
     let value = acl.as_deref().map(encode);
     let old = info.attributes(fs)?;
     if old.says(index(kind), b"", value.as_deref())
@@ -41,7 +41,7 @@ pub(crate) fn change_acl(
     }
     let plan = info.plan(fs, &old, (index(kind), b""), value.as_deref())?;
     let need = plan.need(fs);
-    let tid = fs.changing(need.credits, Demand::new(need.blocks, rights), |handle| {
+    let tid = fs.with_handle(need.credits, Demand::new(need.blocks, rights), |handle| {
         handle.admit_plan(&info, rights, &plan)?;
         let fields = info.fields_mut();
         if let Some(mode) = mode {
@@ -52,7 +52,7 @@ pub(crate) fn change_acl(
         Ok(handle.tid())
     })?;
     let attr = info.attr(fs)?;
-    node.set_attributes(&info, tid);
+    cached.set_attributes(&info, tid);
     inode.update_acl(kind, acl, |old| *old = attr);
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(crate) fn plan_acl(fs: &Ext4, info: &InodeInfo, kind: AclKind, acl: &Acl) ->
     info.plan(fs, &info.attributes(fs)?, (index(kind), b""), Some(&encode(acl)))
 }
 
-/// The room that [`init_attributes`] takes for an inode with this mode.
+/// Returns the room that [`init_attributes`] takes for an inode with this mode.
 ///
 /// # Errors
 /// `ENOSPC` if the ACLs have no room.
@@ -88,7 +88,7 @@ pub(crate) fn room_for_acls(
     for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
         let Some(acl) = acl else { continue };
         let plan = info.plan(fs, &attributes, (index(kind), b""), Some(&encode(acl)))?;
-        if plan.value.is_some() && fs.writer()?.space.free_inodes() < 3 {
+        if plan.value.is_some() && fs.writer()?.allocator.free_inodes() < 3 {
             return Err(Errno::ENOSPC.into());
         }
         let more = plan.need(fs);

@@ -43,7 +43,7 @@ pub trait BlockCache: Send + Sync + std::fmt::Debug {
 }
 
 impl Blocks {
-    /// A cache that no block can be found by yet.
+    /// Returns a cache that no block can be found by yet.
     #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
     pub(crate) fn new(options: &OpenOptions) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Blocks {
         self.cache.set_full(hash, block, full);
     }
 
-    /// The counts of production's cache.
+    /// Returns the counts of production's cache.
     pub(crate) fn stats(&self) -> MbCacheStats {
         self.cache.stats()
     }

@@ -49,27 +49,28 @@ pub(super) struct Bucket<'c> {
 }
 
 impl<'c> Bucket<'c> {
-    /// The bucket that consists of `words`.
+    /// Returns the bucket that consists of `words`.
     #[inline]
     pub(super) fn of(words: &'c [AtomicU64]) -> Self {
         Self { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
     }
 
-    /// The entry in a slot; 0 if the slot is empty, `None` if there is no such slot.
+    /// Returns the entry in a slot; 0 if the slot is empty, `None` if there is no such slot.
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Option<u64> {
-        // Acquire: a thread that finds the entry, or finds it gone, sees what the other thread did
-        // before.
+        // Acquire: pairs with the Release of `Claim::put` and `take`. A thread that finds the
+        // entry, or finds it gone, sees what the other thread did before.
         Some(self.entries.get(slot)?.load(Ordering::Acquire))
     }
 
-    /// The slots marked full, as bits.
+    /// Returns the slots marked full, as bits.
     #[inline]
     pub(super) fn full(&self) -> u64 {
         self.marks.load(Ordering::Relaxed) >> FULL
     }
 
     pub(super) fn find(&self, entry: u64) -> Option<usize> {
+        // Acquire: as in `entry`.
         self.entries.iter().position(|word| word.load(Ordering::Acquire) == entry)
     }
 
@@ -86,8 +87,8 @@ impl<'c> Bucket<'c> {
         }
     }
 
-    /// The empty slots, as bits. The loop looks at all: a CPU cannot predict which is the first,
-    /// and a wrong guess costs more.
+    /// Returns the empty slots, as bits. The loop looks at all: a CPU cannot predict which is the
+    /// first, and a wrong guess costs more.
     #[inline]
     fn empty_slots(&self) -> u64 {
         let words = self.entries.iter().enumerate();
@@ -105,7 +106,7 @@ impl<'c> Bucket<'c> {
             (true, false) => {
                 self.marks.fetch_or(bit, Ordering::Relaxed);
                 // Another entry may have taken its place. If one does later, its marks are cleared
-                // then.
+                // then. Acquire: as in `entry`.
                 if self.entries[slot].load(Ordering::Acquire) != entry {
                     self.marks.fetch_and(!bit, Ordering::Relaxed);
                 }
@@ -122,14 +123,15 @@ impl<'c> Bucket<'c> {
 
     /// Takes an entry out of its slot; true if it was there.
     fn take(&self, slot: usize, entry: u64) -> bool {
-        // Release: a thread that finds the slot empty sees what this thread did before. Acquire:
-        // this thread sees what another did before, if this one finds the slot empty; see
-        // "Resizing" in `MbCache`.
+        // Release: pairs with the Acquire of `entry` and `find`. A thread that finds the slot empty
+        // sees what this thread did before. Acquire: pairs with the Release here of another thread,
+        // if this one finds the slot empty; see "Resizing" in `MbCache`.
         self.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Claims the right to insert; `None` if another thread has it.
     pub(super) fn claim(&self) -> Option<Claim<'_, 'c>> {
+        // Acquire: pairs with the Release of the last claim's `drop`.
         let before = self.marks.fetch_or(CLAIMED, Ordering::Acquire);
         (before & CLAIMED == 0).then(|| Claim { bucket: self, cleared: 0 })
     }
@@ -161,7 +163,9 @@ impl Claim<'_, '_> {
             let Victim { slot, entry: old, others } = self.victim();
             let word = &self.bucket.entries[slot as usize];
             // If it fails, the old one has been removed meanwhile, as happens at most once to each
-            // slot: the claim keeps other threads from inserting.
+            // slot: the claim keeps other threads from inserting. Release: pairs with the Acquire
+            // of `entry` and `find`. Acquire: pairs with the Release of `take`, if the slot was
+            // emptied.
             if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.cleared |= 1 << (REFERENCED + slot) | 1 << (FULL + slot);
                 return Put { others, takes_place: old != 0 };
@@ -172,10 +176,11 @@ impl Claim<'_, '_> {
     /// Moves the entries for another bucket to it, and drops those marked full, which an insertion
     /// would drop first. Returns the number of entries dropped. If a dropped one has room again,
     /// its owner inserts it again, or one hint is lost.
-    pub(super) fn give_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
+    pub(super) fn move_entries_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
         let full = self.bucket.full();
         let mut gone = 0;
         for (slot, word) in self.bucket.entries.iter().enumerate() {
+            // Acquire: pairs with the Release of `put`.
             let entry = word.load(Ordering::Acquire);
             if entry != 0 && is_to_go(entry) && self.bucket.take(slot, entry) {
                 let is_full = full >> slot & 1 != 0;
@@ -185,7 +190,7 @@ impl Claim<'_, '_> {
         gone
     }
 
-    /// The slot to use: an empty one, or one marked full, or that of the clock's hand.
+    /// Returns the slot to use: an empty one, or one marked full, or that of the clock's hand.
     fn victim(&self) -> Victim {
         let bucket = self.bucket;
         let entry = |slot: u32| bucket.entries[slot as usize].load(Ordering::Relaxed);

@@ -98,7 +98,7 @@ pub struct MbCache {
     /// There are 2^from buckets in use at least, and 2^to at most.
     from: u32,
     to: u32,
-    /// A [`State`].
+    /// A [`TableState`].
     state: AtomicU32,
     /// Insertions into crowded buckets since a thread last counted all entries.
     crowded: Line<AtomicU32>,
@@ -115,9 +115,9 @@ pub struct MbCache {
 /// A state comes again after 2^20 changes. A thread that read the first one would have to stand
 /// still meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State(u32);
+struct TableState(u32);
 
-impl State {
+impl TableState {
     fn of(bits: u32) -> Self {
         Self(bits | bits << 6)
     }
@@ -136,7 +136,7 @@ impl State {
         self.bits() != self.next_bits()
     }
 
-    /// The state that comes after this.
+    /// Returns the state that comes after this.
     fn then(self, bits: u32, next_bits: u32) -> Self {
         Self((self.0 >> 12).wrapping_add(1) << 12 | next_bits << 6 | bits)
     }
@@ -180,14 +180,14 @@ impl MbCache {
     /// with these keeps numbers of 42 bits: blocks of 1 KiB up to 4 PiB.
     pub const BITS_NEAR: u32 = 10;
 
-    /// An empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of up to 32
-    /// + `bits` bits.
+    /// Returns an empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of
+    /// up to 32 + `bits` bits.
     pub fn new(bits: u32) -> Self {
         Self::sized(bits, bits)
     }
 
-    /// One that has 2^`from` to 2^`to` buckets in use, at most 2^24, by how much there is to be
-    /// found. It keeps numbers of up to 32 + `from` bits.
+    /// Returns a cache that has 2^`from` to 2^`to` buckets in use, at most 2^24, by how much there
+    /// is to be found. It keeps numbers of up to 32 + `from` bits.
     pub fn sized(from: u32, to: u32) -> Self {
         let to = to.min(24);
         let from = from.min(to);
@@ -195,7 +195,7 @@ impl MbCache {
         let start = words.as_ptr().align_offset(WORDS * size_of::<u64>());
         // Wherever it starts: a line is only faster.
         let start = if start < WORDS { start } else { 0 };
-        let state = AtomicU32::new(State::of(from).0);
+        let state = AtomicU32::new(TableState::of(from).0);
         Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: ThreadCounter::new() }
     }
 
@@ -239,8 +239,8 @@ impl MbCache {
         taken
     }
 
-    /// The entries for a hash that are not marked full, read one by one: at most as many as a
-    /// bucket has room for. One that is taken out and put in elsewhere meanwhile may come twice.
+    /// Returns the entries for a hash that are not marked full, read one by one: at most as many as
+    /// a bucket has room for. One that is taken out and put in elsewhere meanwhile may come twice.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
@@ -272,29 +272,29 @@ impl MbCache {
     }
 
     #[inline]
-    fn state(&self) -> State {
+    fn state(&self) -> TableState {
         // Acquire: pairs with the Release of the mover that has moved everything.
-        State(self.state.load(Ordering::Acquire))
+        TableState(self.state.load(Ordering::Acquire))
     }
 
     fn number_mask(&self) -> u64 {
         (1 << (32 + self.from)) - 1
     }
 
-    /// The part of the hash that an entry holds, at its place in the entry: all but the bits that
-    /// choose among the smallest number of buckets.
+    /// Returns the part of the hash that an entry holds, at its place in the entry: all but the
+    /// bits that choose among the smallest number of buckets.
     #[inline]
     fn rest(&self, hash: u32) -> u64 {
         u64::from(mix(hash) >> self.from) << (32 + self.from)
     }
 
-    /// The entry for a number, if there can be one.
+    /// Returns the entry for a number, if there can be one.
     fn entry(&self, hash: u32, number: u64) -> Option<u64> {
         let fits = number != 0 && number <= self.number_mask();
         fits.then(|| self.rest(hash) | number)
     }
 
-    /// The bucket of a hash where 2^`bits` are in use.
+    /// Returns the bucket of a hash where 2^`bits` are in use.
     #[inline]
     fn bucket(&self, hash: u32, bits: u32) -> Bucket<'_> {
         // OK: at most 24 bits.
@@ -325,7 +325,7 @@ impl MbCache {
 
     /// Notes an insertion into a crowded bucket: chance, or a sign that all buckets are crowded.
     #[cold]
-    fn note_crowded(&self, state: State) {
+    fn note_crowded(&self, state: TableState) {
         let buckets = 1 << state.bits();
         if state.bits() == self.to {
             return;
@@ -342,7 +342,7 @@ impl MbCache {
 
     /// Notes an entry that is alone in its bucket. One in 64 times this counts all entries.
     #[inline]
-    fn note_sparse(&self, entry: u64, state: State) {
+    fn note_sparse(&self, entry: u64, state: TableState) {
         // OK: any bits will do, because those looked at depend on all that are left.
         let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
         if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
@@ -360,7 +360,7 @@ impl MbCache {
     }
 
     /// Has 2^`bits` buckets in use from now on, unless another thread is resizing already.
-    fn resize(&self, state: State, bits: u32) {
+    fn resize(&self, state: TableState, bits: u32) {
         debug_assert!(!state.is_moving() && state.bits() != bits, "{state:?} {bits}");
         let moving = state.then(state.bits(), bits);
         // Relaxed: this thread acquired the previous mover's release when it loaded `state`, and
@@ -385,12 +385,14 @@ impl MbCache {
         let (mut small_claim, mut large_claim) =
             (small_bucket.wait_for_claim(), large_bucket.wait_for_claim());
         match bits == more {
-            true => small_claim.give_to(&mut large_claim, |entry| self.index_of(small, entry, more) == large),
-            false => large_claim.give_to(&mut small_claim, |_| true),
+            true => small_claim
+                .move_entries_to(&mut large_claim, |entry| self.index_of(small, entry, more) == large),
+            false => large_claim.move_entries_to(&mut small_claim, |_| true),
         }
     }
 
-    /// The bucket of an entry where 2^`bits` are in use. It is in one with number `index` of fewer.
+    /// Returns the bucket of an entry where 2^`bits` are in use. It is in one with number `index`
+    /// of fewer.
     fn index_of(&self, index: usize, entry: u64, bits: u32) -> usize {
         // OK: the rest has at most 32 bits.
         let mixed = ((entry >> (32 + self.from)) as usize) << self.from | index & ((1 << self.from) - 1);
@@ -404,9 +406,9 @@ impl fmt::Debug for MbCache {
     }
 }
 
-/// A bijection that spreads hashes of which only a part differs. The upper bits of a product depend
-/// on all bits of the hash, so the uppermost byte moves to the bits that choose the bucket. Every
-/// lookup waits for this function, so it does no more.
+/// Mixes a hash by a bijection, which spreads hashes of which only a part differs. The upper bits
+/// of a product depend on all bits of the hash, so the uppermost byte moves to the bits that choose
+/// the bucket. Every lookup waits for this function, so it does no more.
 #[inline]
 fn mix(hash: u32) -> u32 {
     hash.wrapping_mul(MIX).swap_bytes()
@@ -453,7 +455,7 @@ impl<'c> Iterator for Candidates<'c> {
 }
 
 impl Candidate<'_> {
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -110,7 +110,7 @@ fn second_chance_order() {
     assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 12, 13], "a second chance, and no third");
     cache.set_full(0, 12, true);
     cache.insert(0, 14);
-    assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 13, 14], "what is full is of no use");
+    assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 13, 14], "full blocks are not offered");
     all(&cache, 0).iter().for_each(|number| touch(&cache, 0, *number));
     cache.insert(0, 15);
     assert_eq!(entries(&cache), 7, "one goes, though all were of use");
@@ -119,7 +119,7 @@ fn second_chance_order() {
 
 /// 6048c64b2609: lookups walked chains of full blocks over and over.
 #[test]
-fn what_is_full_is_not_offered() {
+fn full_entries_are_not_offered() {
     let cache = one();
     cache.insert(3, 30);
     cache.insert(3, 31);
@@ -136,7 +136,7 @@ fn what_is_full_is_not_offered() {
 
 /// 3dc96bba65f5 met a count that went below zero, because an entry was taken out twice.
 #[test]
-fn entries_are_counted_by_who_takes_them_out() {
+fn each_removal_is_counted_once() {
     let cache = MbCache::new(4);
     for round in 0..100 {
         for number in 1..200 {
@@ -182,7 +182,7 @@ fn threads_agree_on_the_count() {
 }
 
 #[test]
-fn who_has_found_an_entry_can_tell_whether_it_is_in_still() {
+fn a_finder_can_tell_whether_its_entry_is_still_in() {
     let cache = one();
     cache.insert(3, 30);
     let found = cache.candidates(3).next().unwrap();
@@ -194,7 +194,7 @@ fn who_has_found_an_entry_can_tell_whether_it_is_in_still() {
     assert!(!found.is_in(), "another has its place");
     found.touch();
     let marks = cache.words[cache.start].load(Ordering::Relaxed);
-    assert_eq!(marks & 0xff, 0, "it is not what was of use");
+    assert_eq!(marks & 0xff, 0, "it was not used");
 }
 
 /// The author's cache had at most 16,384 entries of 56 bytes, and gains vanished where more were in
@@ -218,7 +218,7 @@ fn four_mebibytes_have_room_for_200_000_entries() {
 /// An entry in the cache can still be found, and a removed one is gone, however often the cache has
 /// grown.
 #[test]
-fn grows_with_what_there_is_to_find() {
+fn the_table_grows_with_its_entries() {
     let cache = MbCache::sized(2, 7);
     let (mut hash, mut sizes) = (7u32, vec![cache.stats().capacity]);
     let mut known = Vec::new();
@@ -292,7 +292,7 @@ fn shrinks_when_there_is_little_to_find() {
 
 /// Those marked full go first where it shrinks, too, and each once.
 #[test]
-fn what_is_moved_takes_the_place_of_what_is_full() {
+fn moved_entries_replace_full_ones() {
     let cache = MbCache::sized(0, 2);
     cache.resize(cache.state(), 2);
     let hash_of = |bucket| (0..).find(|hash| mix(*hash) & 3 == bucket).expect("a hash for each bucket");
@@ -381,7 +381,7 @@ proptest! {
                 Do::Insert(hash, number) => match cache.insert(hash, number) {
                     Inserted::Yes => drop(map.insert((hash, number), false)),
                     Inserted::Present => prop_assert!(map.contains_key(&(hash, number))),
-                    Inserted::No => prop_assert!(false, "nobody else inserts"),
+                    Inserted::No => prop_assert!(false, "no other thread inserts"),
                 },
                 Do::Remove(hash, number) => {
                     prop_assert!(!cache.remove(hash, number) || map.contains_key(&(hash, number)));

@@ -7,7 +7,7 @@ use crate::{Corrupt, Place};
 
 /// The place of an attribute in an inode, and the room that its value has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct ValueSlot {
     /// The offset of its entry after the header.
     entry: usize,
     /// The offset of its value after the header.
@@ -17,7 +17,7 @@ pub struct Spot {
     room: usize,
 }
 
-impl Spot {
+impl ValueSlot {
     /// Finds the attribute of that name in `space`, and checks `space` as [`Attrs::in_inode`] does.
     /// `None` unless the attribute exists and has a nonempty value in the inode.
     ///
@@ -88,8 +88,8 @@ mod tests {
         Attr { index: NameIndex::USER, name, value, hash: 7 }
     }
 
-    fn spot(space: &[u8], name: &[u8]) -> Option<Spot> {
-        Spot::find(space, PLACE, (NameIndex::USER, name)).unwrap()
+    fn slot(space: &[u8], name: &[u8]) -> Option<ValueSlot> {
+        ValueSlot::find(space, PLACE, (NameIndex::USER, name)).unwrap()
     }
 
     #[test]
@@ -104,18 +104,18 @@ mod tests {
         let mut space = [0xEE; 120];
         encode_in_inode(&list, &mut space).unwrap();
         for value in [b"123456".as_slice(), b"12345", b"12345678"] {
-            let place = spot(&space, b"two").unwrap();
+            let place = slot(&space, b"two").unwrap();
             assert!(!place.has(&space, value) && !place.has(&space, b""));
             assert!(place.fits(value.len()) && !place.fits(4) && !place.fits(9) && !place.fits(0));
             place.overwrite(&mut space, value);
-            assert!(spot(&space, b"two").unwrap().has(&space, value));
+            assert!(slot(&space, b"two").unwrap().has(&space, value));
             // The same bytes as if the value had been encoded there.
             list[1] = Attr { hash: 0, ..attr(b"two", Value::Here(value)) };
-            let mut anew = [0xEE; 120];
-            encode_in_inode(&list, &mut anew).unwrap();
-            assert_eq!(space, anew);
+            let mut encoded = [0xEE; 120];
+            encode_in_inode(&list, &mut encoded).unwrap();
+            assert_eq!(space, encoded);
         }
-        assert_eq!([&b"three"[..], b"four", b"five"].map(|name| spot(&space, name)), [None; 3]);
+        assert_eq!([&b"three"[..], b"four", b"five"].map(|name| slot(&space, name)), [None; 3]);
     }
 
     /// Returns the format allows a value that begins at any byte, though no writer makes one.
@@ -125,9 +125,9 @@ mod tests {
         encode_in_inode(&[attr(b"n", Value::Here(b"abc"))], &mut space).unwrap();
         // The offset of its value is after the header and the first two bytes of the entry.
         space[6..8].copy_from_slice(&57u16.to_le_bytes());
-        let spot = spot(&space, b"n").unwrap();
-        assert!(spot.fits(3) && spot.fits(1) && !spot.fits(4));
-        spot.overwrite(&mut space, b"z");
+        let slot = slot(&space, b"n").unwrap();
+        assert!(slot.fits(3) && slot.fits(1) && !slot.fits(4));
+        slot.overwrite(&mut space, b"z");
         assert_eq!(space[61..], *b"z\0\0");
     }
 }

@@ -1,55 +1,53 @@
 //! The state that this crate keeps with an inode of the VFS.
 //!
-//! A reader of an inode works with a copy of its [`InodeInfo`], and a thread that changes it puts
-//! another in its place. The fields that one thread works with therefore belong together, without a
-//! lock. Copying one takes as long as counting a reference to it.
+//! A reader of an inode works with a copy of its [`InodeInfo`], and a thread that changes the inode
+//! replaces the whole. So the fields that one thread works with belong together, without a lock.
+//! Copying one takes as long as counting a reference to it.
 //!
-//! For an inode that is read again and again, a further copy is [shown](Node::shown) to readers,
-//! which need not even take the latch for it. The next change takes that copy away, unless it
-//! changes nothing that readers look for here. Readers get times, permission bits and the number of
-//! links from the VFS.
+//! An inode that is read again and again has a second copy, its [snapshot](CachedInode::snapshot),
+//! which readers take without the latch. The next change drops the snapshot, unless it changes
+//! nothing that readers look for here. Readers get times, permission bits and the number of links
+//! from the VFS.
 //!
 //! # Locks
 //! Changes of one inode exclude each other by locks of the VFS, which are held over every call that
-//! makes them. There are two exceptions. A thread that only writes over contents may run next to
-//! one that changes attributes and links; here it changes nothing but `written`. A thread that
-//! moves a file that stays as it is may do so, too; it changes nothing but what
-//! [`note`](Node::note) does.
+//! makes them. There are two exceptions:
 //!
-//! `current` is held for as long as it takes to copy it or to replace it, or to note what makes it
-//! durable. Its holder waits for nothing but the list of orphans. `shown` is changed only under
-//! `current`, and holds what `current` says, or nothing.
+//! - A thread that only overwrites contents may run next to one that changes attributes and links.
+//!   It changes nothing here but `written`.
+//! - A thread that moves a file without changing it may do so, too. It changes nothing here but
+//!   what [`note`](CachedInode::note) does.
 //!
-//! `contents` guards a file's map. A reader of contents holds it shared, from finding out where
-//! they are until it has read them. A thread that takes blocks away from the file holds it
-//! exclusive, so no reader reads a block that has become another file's. It guards contents inside
-//! the inode in the same way, since they stand in two places that belong together. It is taken
-//! inside `rwsem`.
+//! `current` is a latch. A thread holds it while it copies or replaces the inode, or notes what
+//! makes the inode durable, and waits under it for nothing but the list of orphans. `snapshot` is
+//! changed only under `current`, and holds what `current` holds, or nothing.
 //!
-//! A thread that takes blocks away takes `contents` before it opens its first handle. A thread that
-//! only adds to the map takes it while a handle is open. It keeps it as long as nodes below the
-//! root do not agree with the inode that readers have. Both are in order, since a reader opens no
-//! handle under it, and there is only one changer.
+//! `contents` guards a file's map, or contents inside the inode. It is taken inside `rwsem`.
+//!
+//! - A reader of contents holds it shared, from looking up where they are until it has read them.
+//! - A thread that takes blocks away from the file holds it exclusive, so no reader reads a block
+//!   that has become another file's. It takes `contents` before it opens its first handle.
+//! - A thread that only adds to the map takes it while a handle is open. It keeps it as long as
+//!   nodes below the root do not agree with the inode that readers have.
+//!
+//! Both orders are safe: a reader opens no handle under `contents`, and there is only one changer.
 //!
 //! In a directory `contents` guards the names. The VFS lets several threads change names of one
-//! directory at once. Those changes have the blocks with the entries and the directory's own inode
-//! in common. A thread that changes these holds `contents` exclusive ([`Names`]), and one that
-//! looks a name up or lists them holds it shared. A changer takes it inside a handle. Neither opens
-//! a handle or waits for a commit under it. A rename with two directories takes both in the order
-//! of their numbers.
+//! directory at once, and their changes share the directory's blocks and inode. A thread that
+//! changes these holds `contents` exclusive ([`LockedNames`]); one that looks a name up or lists
+//! names holds it shared. A changer takes it inside a handle. Neither opens a handle or waits for a
+//! commit under it. A rename with two directories takes both in the order of their numbers.
 //!
-//! `attributes` guards extended attributes, in the record and in a block, which belong together. A
-//! reader of attributes holds it shared. A changer holds it exclusive, and takes it inside `rwsem`
-//! and before the first handle. A reader of contents therefore does not meet a changer of
-//! attributes.
+//! `attributes` guards extended attributes, in the record and in a block. A reader of attributes
+//! holds it shared. A changer holds it exclusive, and takes it inside `rwsem` and before the first
+//! handle. So a reader of contents does not wait for a changer of attributes.
 //!
-//! But contents inside the inode stand next to attributes: a thread that changes attributes of such
-//! an inode takes `contents` exclusive before `attributes`. (In a directory, too. No thread with a
-//! handle wants `contents` then: it would hold the `rwsem`, which is exclusive for a directory.)
-//!
-//! A thread that changes contents there needs `contents` alone. It leaves other attributes as they
-//! are, and the record changes in one step and is looked at as it stood at one moment. A reader
-//! holds one of the two at a time, and under it waits for no holder of the other.
+//! Contents inside the inode are the exception, since they stand next to attributes. A thread that
+//! changes attributes of such an inode takes `contents` exclusive before `attributes`. (In a
+//! directory, too. There no thread with a handle wants `contents` meanwhile: it would hold the
+//! `rwsem`, which is exclusive for a directory.) A thread that changes such contents needs
+//! `contents` alone: it leaves other attributes as they are, and the record changes in one step. A
+//! reader holds one of the two locks at a time, and waits for no holder of the other under it.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -68,9 +66,9 @@ use extern4_vfs::Inode;
 use crate::alloc::preallocation::Window;
 use crate::inode::info::InodeInfo;
 
-/// An inode in use.
+/// An inode in use. The module describes its locks.
 #[repr(C)]
-pub(crate) struct Node {
+pub(crate) struct CachedInode {
     /// A copy of `current` for readers, but for what `set_touched` and `set_attributes` may have
     /// changed since.
     snapshot: RcuSnapshot<InodeInfo>,
@@ -82,8 +80,8 @@ pub(crate) struct Node {
     position: Option<Position>,
     /// Where in its record extended attributes are. The facts that follow from that never change.
     xattr_range: Range<usize>,
-    // Two words are enough for the assertion below. With three, `current` stands so that a write
-    // over contents takes 4 ns less, of 88.
+    // Two words are enough for the assertion below. Three were measured to be faster for
+    // overwrites, by where `current` then is.
     _apart: [u64; 3],
     pub(crate) window: Window,
     /// A reader of attributes reads the record, and so meets a changer of the fields behind this
@@ -95,26 +93,26 @@ pub(crate) struct Node {
 /// The fields that readers of contents and writers over them look at are on another cache line than
 /// the fields that change next to them. That holds wherever the memory begins, at a multiple of 16.
 const _: () = {
-    let last = offset_of!(Node, written) + size_of::<LastFlush>() - 1;
-    assert!(offset_of!(Node, window) / 16 >= last / 16 + 4);
+    let last = offset_of!(CachedInode, written) + size_of::<LastFlush>() - 1;
+    assert!(offset_of!(CachedInode, window) / 16 >= last / 16 + 4);
 };
 
 /// A directory while its names are changed: no other thread changes or reads them until this is
 /// gone.
-pub(crate) struct Names<'d> {
+pub(crate) struct LockedNames<'d> {
     pub(crate) dir: &'d Inode,
     /// The directory's inode, to be changed.
     pub(crate) info: InodeInfo,
     _names: Ordered<BiasedWriteGuard<'d>>,
 }
 
-impl<'d> Names<'d> {
+impl<'d> LockedNames<'d> {
     /// Locks the names of `dir`.
     pub(crate) fn lock(dir: &'d Inode) -> Self {
-        let node = dir.private::<Node>();
-        let names = Ordered::lock(Rank::DirectoryBlocks, || node.contents.write());
+        let cached = dir.private::<CachedInode>();
+        let names = Ordered::lock(Rank::DirectoryBlocks, || cached.contents.write());
         // Built in its final place, since it is large.
-        node.peek(|info| Self { dir, info: info.clone(), _names: names })
+        cached.peek(|info| Self { dir, info: info.clone(), _names: names })
     }
 }
 
@@ -154,7 +152,7 @@ impl Current {
     }
 }
 
-impl Node {
+impl CachedInode {
     pub(crate) fn new(info: InodeInfo) -> Self {
         Self::with(info, None)
     }
@@ -180,8 +178,8 @@ impl Node {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks `current` for a change, and takes the copy for readers away until they have asked
-    /// often again.
+    /// Locks `current` for a change, and drops the snapshot. Readers get another once they have
+    /// asked often.
     #[inline]
     fn change(&self) -> LatchGuard<'_, Current> {
         let current = self.current();
@@ -189,7 +187,7 @@ impl Node {
         current
     }
 
-    /// An inode that transaction `tid` has made.
+    /// Returns an inode that transaction `tid` has made.
     pub(crate) fn changed(info: InodeInfo, tid: Tid) -> Self {
         Self::with(info, Some(tid))
     }
@@ -206,7 +204,7 @@ impl Node {
 
     /// Returns the present inode, for a caller that only reads. Where callers do that often, it
     /// stores nothing to memory that others use.
-    pub(crate) fn shown(&self) -> InodeInfo {
+    pub(crate) fn snapshot(&self) -> InodeInfo {
         if let Some(info) = self.snapshot.get(&pin()) {
             return info.clone();
         }
@@ -253,7 +251,7 @@ impl Node {
     pub(crate) fn note(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         current.note(tid);
-        current.info.near = info.near;
+        current.info.dir_hint = info.dir_hint;
     }
 
     /// Changes the inode in place, as part of transaction `tid`, but nothing that readers look at
@@ -271,7 +269,7 @@ impl Node {
         self.position
     }
 
-    /// Where in its record extended attributes are.
+    /// Returns where in its record extended attributes are.
     pub(crate) fn xattr_range(&self) -> Range<usize> {
         self.xattr_range.clone()
     }

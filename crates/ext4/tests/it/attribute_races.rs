@@ -15,10 +15,10 @@ use crate::model::{Random, acl, open};
 /// Records with room for attributes and without, blocks of attributes that are shared and values in
 /// inodes of their own.
 const VOLUMES: [ImageSpec; 4] = [
-    ImageSpec::new("beside-ext4", 32 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]),
-    ImageSpec::new("beside-i128", 16 << 20, &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=1"]),
-    ImageSpec::new("beside-ea", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "ea_inode", "-J", "size=4"]),
-    ImageSpec::new("beside-ext2", 16 << 20, &["-t", "ext2", "-b", "1024"]),
+    ImageSpec::new("race-ext4", 32 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]),
+    ImageSpec::new("race-i128", 16 << 20, &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=1"]),
+    ImageSpec::new("race-ea", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "ea_inode", "-J", "size=4"]),
+    ImageSpec::new("race-ext2", 16 << 20, &["-t", "ext2", "-b", "1024"]),
 ];
 
 const FILE: &str = "/file";
@@ -147,21 +147,21 @@ impl Changer for Mover {
 }
 
 /// Writes over blocks of its own until it is told to stop; how the last one was filled.
-fn write(session: &Session, who: usize, stop: &AtomicBool) -> u8 {
+fn write(session: &Session, writer: usize, stop: &AtomicBool) -> u8 {
     let file = open(session, FILE, OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
-    let (mut mark, offset, mut bytes) = (0_u8, (2 * who * BLOCK) as u64, vec![0; 2 * BLOCK]);
+    let (mut mark, offset, mut bytes) = (0_u8, (2 * writer * BLOCK) as u64, vec![0; 2 * BLOCK]);
     while !stop.load(Ordering::Relaxed) {
         mark = mark.wrapping_add(1);
         bytes.fill(mark);
         assert_eq!(file.write_at(&bytes, offset).expect("a write"), bytes.len());
         let left = &mut [0; 2 * BLOCK];
         file.read_at(left, offset).expect("a read");
-        assert!(left.iter().all(|byte| *byte == mark), "{who}: what was written is not there");
+        assert!(left.iter().all(|byte| *byte == mark), "{writer}: the written bytes are not there");
     }
     mark
 }
 
-fn beside(spec: &ImageSpec, turns: usize, seed: u64) {
+fn race(spec: &ImageSpec, turns: usize, seed: u64) {
     let Some(volume) = Volume::new(spec) else { return };
     let session = &volume.session;
     for dir in ["/links", "/others"] {
@@ -172,7 +172,7 @@ fn beside(spec: &ImageSpec, turns: usize, seed: u64) {
     file.write_at(&vec![0; 4 * BLOCK], 0).expect("contents");
     session.chmod(FILE, 0o644, How::FOLLOW).expect("its mode");
     session.link(FILE, How::FOLLOW, "/links/moved0").expect("a name that moves");
-    let most = if spec.name == "beside-ea" { 3000 } else { 300 };
+    let most = if spec.name == "race-ea" { 3000 } else { 300 };
     let mut changers: Vec<Box<dyn Changer + Send>> = vec![
         Box::new(Rights { mode: 0o644, acl: None }),
         Box::new(Attribute { name: "user.a", most: 60, value: None }),
@@ -182,10 +182,10 @@ fn beside(spec: &ImageSpec, turns: usize, seed: u64) {
     ];
     let stop = AtomicBool::new(false);
     let marks = thread::scope(|scope| {
-        let writers = [0, 1].map(|who| {
+        let writers = [0, 1].map(|writer| {
             scope.spawn({
                 let stop = &stop;
-                move || write(session, who, stop)
+                move || write(session, writer, stop)
             })
         });
         let changers: Vec<_> = changers
@@ -216,17 +216,17 @@ fn beside(spec: &ImageSpec, turns: usize, seed: u64) {
     let session = crate::model::session(Arc::clone(&fs) as _);
     changers.iter().for_each(|changer| changer.check(&session));
     let file = open(&session, FILE, OpenFlags::READ, 0).expect("it opens");
-    for (who, mark) in marks.into_iter().enumerate() {
+    for (writer, mark) in marks.into_iter().enumerate() {
         let mut left = vec![0; 2 * BLOCK];
-        file.read_at(&mut left, (2 * who * BLOCK) as u64).expect("a read");
-        assert!(left.iter().all(|byte| *byte == mark), "{what}: {who}");
+        file.read_at(&mut left, (2 * writer * BLOCK) as u64).expect("a read");
+        assert!(left.iter().all(|byte| *byte == mark), "{what}: {writer}");
     }
 }
 
 #[test]
-fn what_changes_of_a_file_that_is_written_is_kept() {
+fn attribute_changes_during_writes_are_kept() {
     let turns = memory::number("EXTERN4_BESIDE", 2000) as usize;
     for spec in &VOLUMES {
-        in_time(spec.name, Duration::from_secs(300), move || beside(spec, turns, 1));
+        in_time(spec.name, Duration::from_secs(300), move || race(spec, turns, 1));
     }
 }
