@@ -78,7 +78,7 @@ impl Checker<'_> {
     }
 }
 
-/// Comparing the bitmaps of one group.
+/// The comparison of the bitmaps of one group.
 struct Compare<'a> {
     checker: &'a Checker<'a>,
     group: u32,

@@ -29,7 +29,7 @@ struct Span {
 }
 
 impl ClusterMap {
-    /// No cluster.
+    /// Returns a map of no cluster.
     pub(crate) fn new(geometry: &Geometry) -> Self {
         Self {
             groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
@@ -55,7 +55,7 @@ impl ClusterMap {
         clashes
     }
 
-    /// Sets the cluster of `block`; whether it was clear before.
+    /// Sets the cluster of `block`, and returns whether it was clear before.
     pub(crate) fn first_visit(&self, block: u64) -> bool {
         let mut first = false;
         self.each_span(block, 1, |span| {
@@ -80,7 +80,7 @@ impl ClusterMap {
         self.groups.iter().all(|group| group.get().is_none())
     }
 
-    /// Word `index` of the bits of `group`.
+    /// Returns word `index` of the bits of `group`.
     pub(crate) fn word(&self, group: u32, index: usize) -> u64 {
         let words = self.groups.get(to_usize(group)).and_then(OnceLock::get);
         words.and_then(|words| words.get(index)).map_or(0, |word| word.load(Relaxed))

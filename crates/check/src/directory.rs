@@ -111,7 +111,7 @@ struct Look<'a> {
     names: Names,
 }
 
-/// The directory at hand.
+/// The directory that is being checked.
 struct Current<'d> {
     dir: &'d DirRecord,
     layout: Layout,
@@ -330,7 +330,7 @@ impl Look<'_> {
     }
 }
 
-/// That a directory's `..` is not the directory that names it.
+/// Returns the fault that a directory's `..` is not the directory that names it.
 pub(crate) fn wrong_parent(dir: &DirRecord) -> Fault {
     let value = u64::from(dir.dotdot.load(Relaxed));
     Place::new(Structure::DirectoryBlock)

@@ -9,7 +9,7 @@ const CELLS: usize = (65536_usize / 12 * 2).next_power_of_two();
 const NAME_OFFSET: usize = 8;
 const NAME_LEN_OFFSET: usize = 6;
 
-/// The names of the block at hand.
+/// The names of the block that is being checked.
 pub(crate) struct Names {
     /// Stamp, 16 bits of the hash, and the entry's offset in words.
     cells: Box<[u64]>,
@@ -31,7 +31,7 @@ impl Names {
         self.stamp += 1;
     }
 
-    /// Adds the name of the entry at `offset` of `block`; whether it is new.
+    /// Adds the name of the entry at `offset` of `block`, and returns whether it is new.
     pub(crate) fn insert(&mut self, block: &[u8], offset: u32, name: &[u8]) -> bool {
         let hash = hash(name);
         let mask = self.cells.len() - 1;

@@ -25,17 +25,17 @@ impl Fault {
         Self { place, wrong }
     }
 
-    /// That two things disagree, as a short sentence says.
+    /// Returns the fault that two things disagree, as the short sentence `what` says.
     pub(crate) fn mismatch(place: Place, what: &'static str) -> Self {
         place.corrupt(CorruptKind::Mismatch { what }).into()
     }
 
-    /// That `field` holds a value that cannot be.
+    /// Returns the fault that `field` holds an impossible value.
     pub(crate) fn field(place: Place, field: &'static str, value: u64) -> Self {
         place.corrupt(CorruptKind::Field { field, value }).into()
     }
 
-    /// That something at `place` could not be read, or not be understood.
+    /// Returns the fault that something at `place` could not be read, or not be understood.
     pub(crate) fn of_error(place: Place, error: Error) -> Self {
         match error {
             Error::Corrupt(corrupt) => corrupt.into(),

@@ -133,7 +133,7 @@ impl Checker<'_> {
     }
 }
 
-/// Looking at the inodes of one group.
+/// The check of the inodes of one group.
 struct Scan<'a> {
     checker: &'a Checker<'a>,
     group: u32,
@@ -246,7 +246,7 @@ impl<'a> Scan<'a> {
         self.slots[to_usize(index)] = Slot { links, kind: kind.to_raw(), usage, names: AtomicU32::new(0) };
     }
 
-    /// A record without links: a file that was deleted says when.
+    /// Checks a record without links: that of a deleted file says when it was deleted.
     fn free(&mut self, record: &[u8], ino: u32, place: Place) {
         if is_blank(record) {
             return;
@@ -314,7 +314,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Flags and halves of words that the volume's features do not allow.
+    /// Checks flags and halves of words that the volume's features do not allow.
     fn features(&mut self, inode: &Inode, place: Place) {
         let features = self.checker.sb.features();
         let needs = [
@@ -468,7 +468,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A device file, pipe or socket has no contents; a device's number takes two words.
+    /// Checks a device file, pipe or socket: it has no contents, and a device's number takes two
+    /// words.
     fn device(&mut self, inode: &Inode, place: Place) {
         let (base, _) = inode.raw();
         let size = u64::from(base.i_size_lo.get()) | u64::from(base.i_size_high.get()) << 32;

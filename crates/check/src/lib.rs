@@ -18,14 +18,14 @@
 //! # }
 //! ```
 //!
-//! It looks at these structures, in this order:
+//! The check looks at these structures, in this order:
 //!
 //! 1. superblock and descriptors with their backups, the places of fixed metadata, journal,
 //!    orphans, multiple mount protection (`groups`, `special`);
-//! 2. every inode in use: its fields, its map, its attributes, and who owns each block (`inode`,
-//!    `xattr`, `owners`);
+//! 2. every inode in use: its fields, its map, its attributes, and the owners of each block
+//!    (`inode`, `xattr`, `owners`);
 //! 3. every directory: blocks, entries, hash tree (`directory`, `tree`);
-//! 4. names against link counts, and the way from the root to each directory (`links`);
+//! 4. names against link counts, and the path from the root to each directory (`links`);
 //! 5. bitmaps and counts against what was found (`bitmaps`), and quota files against what owners
 //!    have (`quota`).
 //!
@@ -231,7 +231,7 @@ impl<'a> Checker<'a> {
         self.may_share() && self.nodes_again.fetch_add(1, Relaxed) < self.geometry.blocks_count()
     }
 
-    /// Every directory, by inode number.
+    /// Returns every directory, by inode number.
     fn directories(&self) -> impl Iterator<Item = &DirRecord> {
         self.inodes.iter().filter_map(OnceLock::get).flat_map(|group| group.dirs.iter())
     }

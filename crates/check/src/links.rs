@@ -1,4 +1,4 @@
-//! Link counts, and the way from the root to every directory.
+//! Link counts, and the path from the root to every directory.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -134,7 +134,7 @@ struct QuotaFile<'a> {
 }
 
 impl Checker<'_> {
-    /// Block `number` of the quota file `ino`, and where it stands.
+    /// Returns block `number` of the quota file `ino`, and where it stands.
     fn quota_block(&self, ino: u32, number: u32) -> Result<(Vec<u8>, Place), Fault> {
         let place = Place::new(Structure::Quota).ino(ino);
         let start = u64::from(number) * BLOCK_SIZE as u64;
@@ -179,8 +179,8 @@ impl<'a> QuotaFile<'a> {
         self.checker.quota_block(self.ino, number)
     }
 
-    /// Follows a block of the tree at `level`, which ids lead to that begin as `above` does.
-    /// Whether all below it could be read.
+    /// Follows a block of the tree at `level`, to which ids lead that begin as `above` does.
+    /// Returns whether all below it could be read.
     fn tree(&mut self, number: u32, level: u32, above: u32, judge: bool, report: &mut Report<'_>) -> bool {
         if !self.seen.insert(number) {
             report.push(self.place().corrupt(CorruptKind::Loop { what: "the tree of a quota file" }));

@@ -1,4 +1,4 @@
-//! Doing the items of a pass on all cores, and reporting what they find in order.
+//! A pass on all cores: its items are spread over threads, and their faults are reported in order.
 //!
 //! Threads take one item after the other and send their faults through a bounded channel to the
 //! caller's thread, which alone calls the caller's function. The report sorts the faults of a pass

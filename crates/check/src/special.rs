@@ -123,7 +123,7 @@ impl Checker<'_> {
         (self.sb.first_ino()..=self.sb.inodes_count()).contains(&ino)
     }
 
-    /// Inode `ino` as its record says.
+    /// Returns inode `ino` as its record on the device says.
     pub(crate) fn inode(&self, ino: u32) -> Result<Inode, Fault> {
         let place = Place::new(Structure::Inode).ino(ino);
         let mut block = Vec::new();

@@ -5,7 +5,7 @@
 //! look like such a record and hold the block's checksum.
 //!
 //! ```text
-//! | ino 4 | rec_len 2 | name_len 1 | file_type 1 | name, padded to 4 | (hash 8) | slack up to rec_len |
+//! | ino 4 | rec_len 2 | name_len 1 | file_type 1 | name, padded to 4 | (hash 8) | slack |
 //! ```
 //!
 //! Three features change the layout. Without the `filetype` feature, `name_len` takes both bytes.

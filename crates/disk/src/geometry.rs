@@ -1,8 +1,10 @@
 //! The geometry of a volume: the division of blocks, clusters, inodes and descriptors into groups.
 //!
 //! ```text
-//! | boot | super | descriptors | reserved | bitmaps, inode table | data ... |  bitmaps, inode table | data ... |
-//! |<----------------------------- group 0 ------------------------------->|<-- group 2, without backups -->|
+//! | boot | super | descriptors | reserved | bitmaps, inode table | data |
+//! |<----------------------------- group 0 ----------------------------->|
+//! | bitmaps, inode table | data |
+//! |<- a group without backups ->|
 //! ```
 //! All numbers come from the superblock, whose fields are checked here in pairs. A [`Geometry`]
 //! holds only numbers for which its arithmetic cannot overflow. Methods return `None` for a block,

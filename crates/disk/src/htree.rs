@@ -10,8 +10,8 @@
 //! names whose hashes lie between its entry's and the next.
 //!
 //! ```text
-//! root:  | `.` 12 | `..` 12 | info 8 | limit 2, count 2, block 4 | hash 4, block 4 | ... | checksum 8 |
-//! node:  | unused record 8           | limit 2, count 2, block 4 | hash 4, block 4 | ... | checksum 8 |
+//! root: | `.` 12 | `..` 12 | info 8 | limit 2, count 2, block 4 | hash 4, block 4 | ... | sum 8 |
+//! node: | unused record 8           | limit 2, count 2, block 4 | hash 4, block 4 | ... | sum 8 |
 //! ```
 //!
 //! Names that share a hash may spill over several leaves. A leaf may continue with the last hash of

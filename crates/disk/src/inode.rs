@@ -4,8 +4,8 @@
 //! gives the number of bytes of further fields, and the rest of the record holds extended
 //! attributes.
 //! ```text
-//! | 128 bytes: mode, owner, size, times, map ... | fields, i_extra_isize bytes | extended attributes |
-//! |<-------------------------------- s_inode_size bytes --------------------------------------------->|
+//! | 128 bytes: mode, owner, size, ... | i_extra_isize bytes: more fields | extended attributes |
+//! |<----------------------------------- s_inode_size bytes ----------------------------------->|
 //! ```
 //! An [`Inode`] has a copy of the fields and interprets them by the volume's features. A caller
 //! that asks for a size or a count thus gets the number that Linux would use. The map's own

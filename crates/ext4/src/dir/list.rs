@@ -6,7 +6,8 @@
 //! its leaves split. Elsewhere they are listed as they stand, and a cookie is a byte offset.
 //!
 //! ```text
-//! by hash:    0 before `.`, 1 before `..`, then 2 + (hash, 31 bits | upper half of minor hash, 16 | rank, 16)
+//! by hash:    0 before `.`, 1 before `..`,
+//!             then 2 + (hash, 31 bits | upper half of minor hash, 16 | rank, 16)
 //! by offset:  1 << 63 | bytes from the start
 //! ```
 //!

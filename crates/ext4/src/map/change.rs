@@ -2,7 +2,7 @@
 //!
 //! The functions here change blocks of the map and the inode in memory; the caller stores the inode
 //! in the same change. Readers see a map that has become deeper than its root while it changes. So
-//! a caller that changes a map that others may read holds the node's map lock. It holds the lock
+//! a caller that changes a map that others may read holds the inode's map lock. It holds the lock
 //! from the first change of the map until the changed inode is in its place.
 //!
 //! # What it costs
