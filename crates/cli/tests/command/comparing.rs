@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use extern4_testkit::image::Image;
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::plan;
 use extern4_testkit::tools::{Need, can_run, find, temporary};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
 
@@ -352,6 +353,25 @@ fn what_cannot_be_read_is_no_difference_and_no_sameness() {
         assert!(said.contains(name), "{name}: {said}");
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+#[test]
+fn files_whose_blocks_are_the_same_need_no_reading() {
+    const SPEC: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-O", "encrypt"])
+        .mounted(&[plan::encrypted])
+        .needing(&[Need::KernelFeature("encryption")]);
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    changed_copy(&image, &[&["touch", "copy.img:/new"]]);
+    let only = ["Only in copy.img:/: new"];
+    // Without the key, the encrypted files can be compared by their blocks only.
+    assert_eq!(differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]), only);
+    ok(extern4(&image, ["tune", "--uuid", "random", "copy.img"]));
+    let output = extern4(&image, ["diff", "--no-times", "disk.img", "copy.img"]);
+    assert!(failed(&output, 2).contains("Required key not available"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), only[0]);
 }
 
 #[test]

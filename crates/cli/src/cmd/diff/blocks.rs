@@ -50,6 +50,9 @@ impl ChangedBlocks {
             opened.image.file.metadata().is_ok_and(|found| found.is_file()).then_some(start)
         };
         let starts = Both { old: raw(volumes.old)?, new: raw(volumes.new)? };
+        if volumes.old.image.is(&volumes.new.image) {
+            return Some(Self::default());
+        }
         let raw = Both {
             old: Raw { file: &volumes.old.image.file, start: starts.old },
             new: Raw { file: &volumes.new.image.file, start: starts.new },

@@ -58,7 +58,7 @@ impl ChangedInodes {
         });
         let first = group * geometry.inodes_per_group() + 1;
         for ino in first..first + used.old.max(used.new) {
-            if is_changed(volumes.old, ino, blocks)? {
+            if is_changed(volumes, ino, blocks)? {
                 self.0.insert(ino.into());
             }
         }
@@ -72,16 +72,21 @@ impl ChangedInodes {
 }
 
 /// Returns whether the record of an inode or one of its blocks has changed.
-fn is_changed(volume: &Ext4, ino: u32, blocks: &ChangedBlocks) -> Result<bool, Error> {
+fn is_changed(volumes: Both<&Ext4>, ino: u32, blocks: &ChangedBlocks) -> Result<bool, Error> {
+    let volume = volumes.old;
     let block_size = u64::from(volume.superblock().geometry().block_size());
-    let size = usize::from(volume.superblock().inode_size());
     let at = volume.inode_position(ino)?;
-    if blocks.touch(at.block * block_size + u64::from(at.offset), size as u64) {
+    let size = usize::from(volume.superblock().inode_size());
+    let record = at.offset as usize..at.offset as usize + size;
+    let read = |volume: &Ext4| volume.cache().read(at.block);
+    let buffer = read(volume)?;
+    let old = buffer.get(record.clone()).unwrap_or_default();
+    if blocks.touch(at.block * block_size + u64::from(at.offset), size as u64)
+        && read(volumes.new)?.get(record) != Some(old)
+    {
         return Ok(true);
     }
-    let buffer = volume.cache().read(at.block)?;
-    let record = buffer.get(at.offset as usize..).and_then(|rest| rest.get(..size)).unwrap_or_default();
-    if is_blank(record) {
+    if is_blank(old) {
         return Ok(false);
     }
     let mut is_changed = false;
