@@ -1,5 +1,7 @@
 //! Collects the sources of a volume, and decides its size and its identity.
 
+use std::collections::BTreeSet;
+
 use extern4_mkfs::{Config, Draft, Options};
 use extern4_tree::{Contents, Entry, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time};
 use sha2::{Digest as _, Sha256};
@@ -126,7 +128,8 @@ impl Builder {
         }
         let order = self.tree.sort();
         self.set_identity(&order);
-        let planning = Planning { holes: self.find_holes(&order)?, builder: self, order };
+        let (holes, owners) = (self.find_holes(&order)?, self.owners(&order));
+        let planning = Planning { holes, owners, builder: self, order };
         match planning.builder.options.size {
             Size::Bytes(bytes) => planning.of_size(bytes),
             Size::Auto => planning.smallest(0),
@@ -165,7 +168,13 @@ impl Builder {
         let inodes = order.inodes.len() as u64 + options.inodes.unwrap_or(0);
         let bytes = PROBE_BYTES + inodes * INODE_RATIO;
         options.size = Some(bytes);
-        Ok(Draft::new(&options, &self.options.config, bytes)?)
+        Ok(Draft::new(&options, &self.options.config, bytes, &self.owners(order))?)
+    }
+
+    /// The users and groups that have files.
+    fn owners(&self, order: &Order) -> Vec<(u32, u32)> {
+        let of = |&inode: &u32| (self.tree.node(inode).uid, self.tree.node(inode).gid);
+        order.inodes.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn find_holes(&self, order: &Order) -> Result<Holes> {
@@ -189,6 +198,7 @@ struct Planning {
     builder: Builder,
     order: Order,
     holes: Holes,
+    owners: Vec<(u32, u32)>,
 }
 
 impl Planning {
@@ -201,7 +211,7 @@ impl Planning {
         let mut needed = self.order.inodes.len() as u64 + 12;
         loop {
             options.inodes = Some(needed.max(wanted));
-            let draft = Draft::new(&options, &self.builder.options.config, bytes)?;
+            let draft = Draft::new(&options, &self.builder.options.config, bytes, &self.owners)?;
             let last = u64::from(draft.first_free_inode()) + self.order.inodes.len() as u64 - 2;
             let lack = last.saturating_sub(draft.superblock().inodes_count().into());
             if lack == 0 {

@@ -85,11 +85,20 @@ impl Layout {
         }
     }
 
+    /// Blocks that an inode counts: those of its contents, its map and its extended attributes.
+    pub(crate) fn blocks_of(&self, tree: &Tree, holes: &Holes, inode: u32, block_size: u32) -> u64 {
+        let contents = match self.directories.get(&inode) {
+            Some(&(blocks, _)) => blocks,
+            None => file_blocks(tree, holes, inode, block_size),
+        };
+        let map = self.scattered.get(&inode).map_or(0, |scattered| scattered.map_blocks);
+        contents + map + u64::from(self.xattr_blocks.contains_key(&inode))
+    }
+
     /// The part of an inode's map that is in the inode, and the blocks that hold the rest, if they
     /// are known already.
-    pub(crate) fn known_map(&self, inode: u32) -> Option<([u8; MAP_SIZE], u64)> {
-        let scattered = self.scattered.get(&inode)?;
-        Some((scattered.root?, scattered.map_blocks))
+    pub(crate) fn known_map(&self, inode: u32) -> Option<[u8; MAP_SIZE]> {
+        self.scattered.get(&inode)?.root
     }
 }
 

@@ -59,7 +59,7 @@ impl Planned {
         builder: Builder,
         order: Order,
         holes: Holes,
-        draft: Draft,
+        mut draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
         let Builder { tree, layers, mut warnings, .. } = builder;
@@ -81,6 +81,12 @@ impl Planned {
             .chain([LOST_FOUND_INO])
             .collect();
         directories.sort_unstable();
+        let size = u64::from(sb.block_size());
+        for &inode in &order.inodes {
+            let node = tree.node(inode);
+            let blocks = layout.blocks_of(&tree, &holes, inode, sb.block_size());
+            draft.charge((node.uid, node.gid), blocks * size);
+        }
         let plan = draft.finish(&UsedInodes { last: last_ino, directories: &directories })?;
         Ok(Self {
             tree,

@@ -72,7 +72,7 @@ impl Planned {
                 map[..target.len()].copy_from_slice(target);
                 raw.set_map(&map);
                 raw.set_size(target.len() as u64);
-                self.count_sectors(raw, inode, 0)
+                self.count_sectors(raw, inode)
             }
             Body::Symlink(target) => {
                 // The target ends with a NUL in its block.
@@ -89,9 +89,9 @@ impl Planned {
                     return Err(self.impossible(inode, reason));
                 }
                 raw.set_device(DeviceNumber { major, minor });
-                self.count_sectors(raw, inode, 0)
+                self.count_sectors(raw, inode)
             }
-            Body::Fifo | Body::Socket => self.count_sectors(raw, inode, 0),
+            Body::Fifo | Body::Socket => self.count_sectors(raw, inode),
         }
     }
 
@@ -100,7 +100,7 @@ impl Planned {
         if self.sb.features().incompat.contains(Incompat::EXTENTS) {
             raw.set_flags(raw.flags() | InodeFlags::EXTENTS);
         }
-        let (root, map_blocks) = match self.layout.known_map(inode) {
+        let root = match self.layout.known_map(inode) {
             Some(known) => known,
             None => {
                 let one;
@@ -113,16 +113,17 @@ impl Planned {
                     Place::Runs(runs) => runs,
                 };
                 let mut none = || Err(extern4_mkfs::Error::Size("a map has grown".to_owned()));
-                (layout::make_map(&self.sb, raw.ino(), runs, &mut none)?.root, 0)
+                layout::make_map(&self.sb, raw.ino(), runs, &mut none)?.root
             }
         };
         raw.set_map(&root);
-        self.count_sectors(raw, inode, blocks + map_blocks)
+        self.count_sectors(raw, inode)
     }
 
-    fn count_sectors(&self, raw: &mut Inode, inode: u32, blocks: u64) -> Result<()> {
-        let xattrs = u64::from(self.layout.xattr_blocks.contains_key(&inode));
-        if raw.set_sectors((blocks + xattrs) * u64::from(self.sb.block_size() / 512)) {
+    fn count_sectors(&self, raw: &mut Inode, inode: u32) -> Result<()> {
+        let size = self.sb.block_size();
+        let blocks = self.layout.blocks_of(&self.tree, &self.holes, inode, size);
+        if raw.set_sectors(blocks * u64::from(size / 512)) {
             return Ok(());
         }
         Err(self

@@ -110,7 +110,7 @@ fn every_kind_of_entry_in_every_format() {
     let (mount, _image) = source(ALL);
     let mut expected = kept(tree::from_mount(&mount.path));
     let formats: &[&[&str]] = &[
-        &["-b", "1024"],
+        &["-b", "1024", "-O", "quota"],
         &["-O", "^extents,^64bit", "-b", "2048"],
         &[],
         &["-O", "^has_journal"],
@@ -121,6 +121,7 @@ fn every_kind_of_entry_in_every_format() {
         &["-t", "ext4", "-I", "512", "-O", "inline_data,meta_bg,^resize_inode"],
         &["-O", "^metadata_csum,uninit_bg,mmp,sparse_super2"],
         &["-O", "^filetype,^huge_file,^orphan_file,fast_commit"],
+        &["-O", "quota,project"],
         &["-b", "65536"],
     ];
     for format in formats {

@@ -115,6 +115,23 @@ pub struct Info {
 }
 
 impl Info {
+    /// Seconds for which a soft limit may be exceeded, unless an administrator says otherwise: a
+    /// week.
+    const GRACE: u32 = 7 * 24 * 60 * 60;
+
+    /// Returns the header of a new file of this many blocks, all of which are in use. `free_leaf`
+    /// is the only leaf that has room; 0 if there is none.
+    pub const fn new(blocks: u32, free_leaf: u32) -> Self {
+        Self {
+            space_grace: Self::GRACE,
+            inode_grace: Self::GRACE,
+            blocks,
+            free_block: 0,
+            free_leaf,
+            flags: 0,
+        }
+    }
+
     /// Validates the first block of a file.
     ///
     /// # Errors

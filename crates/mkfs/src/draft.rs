@@ -10,16 +10,15 @@ use extern4_disk::superblock::Superblock;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::files::{Journal, LOST_FOUND_INO};
+use crate::files::{Journal, LOST_FOUND_INO, LOST_FOUND_OWNER};
 use crate::layout::{self, Group};
-use crate::numbers::{Numbers, default_journal};
+use crate::numbers::{LEAST_JOURNAL, Numbers, default_journal};
 use crate::options::{JournalSize, Options};
 use crate::plan::{Plan, UsedInodes};
+use crate::quota::QuotaFile;
 use crate::space::Space;
-use crate::{numbers, superblock};
+use crate::{journal_device, numbers, superblock};
 
-/// The least blocks of a journal.
-const LEAST_JOURNAL: u32 = 1024;
 /// A journal of the default size has one block for fast commits for each of these many others.
 const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
 /// Inodes up to this number are in use without being files.
@@ -42,34 +41,42 @@ pub struct Draft {
     pub(crate) journal_blocks: u64,
     space: Space,
     inodes: BTreeMap<u32, Inode>,
+    pub(crate) quotas: Vec<QuotaFile>,
     warnings: Vec<String>,
 }
 
 impl Draft {
-    /// Begins the volume that these options make of a device of `bytes`.
+    /// Begins the volume that these options make of a device of `bytes`. `owners` are the users and
+    /// groups that the caller's files belong to, for the quota files.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn new(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        let (mut draft, journal) = Self::begin(options, config, bytes)?;
+    pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[(u32, u32)]) -> Result<Self> {
+        let (mut draft, journal) = Self::begin(options, config, bytes, owners)?;
         draft.make_files(journal)?;
         Ok(draft)
     }
 
     /// Begins a volume whose only files are the file system's own.
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        let (mut draft, journal) = Self::begin(options, config, bytes)?;
+        let (mut draft, journal) = Self::begin(options, config, bytes, &[options.root_owner])?;
         draft.make_root(options)?;
         draft.make_files(journal)?;
         draft.make_inode_tables();
         Ok(draft)
     }
 
-    fn begin(options: &Options, config: &Config, bytes: u64) -> Result<(Self, Option<Journal>)> {
+    fn begin(
+        options: &Options,
+        config: &Config,
+        bytes: u64,
+        owners: &[(u32, u32)],
+    ) -> Result<(Self, Option<Journal>)> {
         let mut numbers = Numbers::choose(options, config, bytes)?;
         let mut warnings = Vec::new();
         let journal = journal(options, &mut numbers, &mut warnings)?;
         let sb = superblock::make(options, config, &numbers)?;
+        let quotas = QuotaFile::all(options, sb.features(), &[owners, &[LOST_FOUND_OWNER]].concat());
         let mut space = Space::default();
         let groups = layout::place(sb.geometry(), options.stride, &mut space)?;
         let mut draft = Self {
@@ -81,6 +88,7 @@ impl Draft {
             journal_blocks: 0,
             space,
             inodes: BTreeMap::new(),
+            quotas,
             warnings,
         };
         let metadata = draft.space.used_in(0, draft.sb.blocks_count());
@@ -102,6 +110,12 @@ impl Draft {
     /// Takes `len` free blocks from `start` on.
     pub fn take(&mut self, start: u64, len: u64) {
         self.space.take(start, len);
+    }
+
+    /// Counts an inode for the quotas of its owner: a user and a group. `bytes` are those of its
+    /// contents, map and attributes.
+    pub fn charge(&mut self, owner: (u32, u32), bytes: u64) {
+        self.quotas.iter_mut().for_each(|file| file.charge(owner, bytes));
     }
 
     /// Where the inode table of a group starts.
@@ -132,8 +146,10 @@ impl Draft {
     /// blocks, those of the inode tables and of the root directory included.
     ///
     /// # Errors
-    /// [`Error::Size`] if a count is too large for the format.
-    pub fn finish(self, inodes: &UsedInodes<'_>) -> Result<Plan> {
+    /// [`Error::Size`] if a count is too large for the format, or if an owner was counted that
+    /// [`new`](Self::new) was not told.
+    pub fn finish(mut self, inodes: &UsedInodes<'_>) -> Result<Plan> {
+        self.fill_quotas()?;
         let mut plan = Plan {
             sb: self.sb,
             groups: self.groups,
@@ -211,10 +227,32 @@ impl Draft {
     }
 }
 
+impl Plan {
+    /// Decides everything about the volume that these options make of a device of `bytes`. With the
+    /// feature `journal_dev`, it is not a volume but an external journal.
+    ///
+    /// # Errors
+    /// [`Error::Options`](crate::Error::Options) for options that are wrong or exclude each other,
+    /// [`Error::Feature`](crate::Error::Feature) for a feature that cannot be made,
+    /// [`Error::Size`](crate::Error::Size) for a device of the wrong size.
+    pub fn new(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
+        if journal_device::is_wanted(options) {
+            return journal_device::plan(options, config, bytes);
+        }
+        Draft::empty(options, config, bytes)?.finish_empty()
+    }
+}
+
 /// Decides the size of the journal. A volume that is too small for one loses it, with a warning.
 fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>) -> Result<Option<Journal>> {
     if !numbers.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(None);
+    }
+    if options.external_journal.is_some() {
+        return match options.journal_size {
+            None => Ok(None),
+            Some(_) => Err(Error::options("the size of an external journal is that of its device")),
+        };
     }
     let Some(default) = default_journal(numbers.blocks) else {
         warnings.push("the volume is too small for a journal, so it gets none".to_owned());

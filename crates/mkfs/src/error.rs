@@ -24,6 +24,9 @@ pub enum Error {
     /// A feature that extern4 cannot write.
     #[error("the feature '{0}' is not supported")]
     Feature(String),
+    /// The external journal has wrong contents.
+    #[error("the external journal: {0}")]
+    Damaged(extern4_disk::Corrupt),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] extern4_block::Error),

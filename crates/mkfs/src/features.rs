@@ -1,6 +1,7 @@
 //! The features of a new volume.
 
 use extern4_disk::feature::{Compat, Feature, FeatureSet, Features, Incompat, RoCompat};
+use extern4_disk::quota::Kind;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -33,6 +34,8 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::GDT_CSUM)
     .union(RoCompat::DIR_NLINK)
     .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::QUOTA)
+    .union(RoCompat::PROJECT)
     .union(RoCompat::METADATA_CSUM);
 
 /// Adds the features of a list to `features`, or removes those with `^` before their names.
@@ -86,8 +89,11 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     if !features.compat.contains(Compat::HAS_JOURNAL) {
         features.compat.remove(Compat::ORPHAN_FILE);
     }
-    if options.journal || options.journal_size.is_some() {
+    if options.journal || options.journal_size.is_some() || options.external_journal.is_some() {
         features.compat |= Compat::HAS_JOURNAL;
+    }
+    if options.quota.as_ref().is_some_and(|kinds| kinds.contains(&Kind::Project)) {
+        features.ro_compat |= RoCompat::PROJECT;
     }
     settle(&mut features, before)?;
     Ok(features)
@@ -111,8 +117,7 @@ fn settle(features: &mut Features, before: Features) -> Result<()> {
     if features.incompat.contains(Incompat::META_BG) && features.compat.contains(Compat::RESIZE_INODE) {
         return Err(Error::options("resize_inode and meta_bg exclude each other"));
     }
-    let sparse = features.ro_compat.contains(RoCompat::SPARSE_SUPER)
-        || features.compat.contains(Compat::SPARSE_SUPER2);
+    let sparse = features.ro_compat.contains(RoCompat::SPARSE_SUPER);
     if features.compat.contains(Compat::RESIZE_INODE) && !sparse {
         return Err(Error::options("resize_inode needs sparse_super"));
     }

@@ -1,5 +1,5 @@
 //! The files of a new volume: the root directory, lost+found, the inode that lets the volume grow,
-//! the journal and the orphan file.
+//! the journal, the quota files and the orphan file.
 
 use extern4_disk::dirent::{DirEntry, FileType, Layout, store_checksum};
 use extern4_disk::feature::{Compat, Incompat, RoCompat};
@@ -7,6 +7,7 @@ use extern4_disk::inode::{Inode, InodeFlags, JOURNAL_INO, RESIZE_INO, ROOT_INO};
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
+use extern4_disk::quota::Kind;
 use extern4_disk::time::Timestamp;
 use extern4_disk::{Place, Structure};
 use zerocopy::IntoBytes;
@@ -18,7 +19,10 @@ use crate::options::Options;
 
 /// The inode of lost+found on a new volume.
 pub const LOST_FOUND_INO: u32 = 11;
-const ORPHAN_FILE_INO: u32 = 12;
+/// The user and the group of lost+found.
+pub(crate) const LOST_FOUND_OWNER: (u32, u32) = (0, 0);
+const USER_QUOTA_INO: u32 = 3;
+const GROUP_QUOTA_INO: u32 = 4;
 /// lost+found is at least so large, in bytes and in blocks, so that e2fsck needs no block to put
 /// files there.
 const LOST_FOUND_BYTES: u64 = 16 << 10;
@@ -46,6 +50,7 @@ impl Draft {
         if features.incompat.contains(Incompat::MMP) {
             self.make_mmp()?;
         }
+        self.make_quotas()?;
         if features.compat.contains(Compat::ORPHAN_FILE) {
             self.make_orphan_file()?;
         }
@@ -66,6 +71,7 @@ impl Draft {
         inode.set_uid(options.root_owner.0);
         inode.set_gid(options.root_owner.1);
         self.set_inode(&inode);
+        self.charge(options.root_owner, self.block_size() as u64);
         Ok(())
     }
 
@@ -83,6 +89,7 @@ impl Draft {
         }
         let mut inode = self.file(LOST_FOUND_INO, DIRECTORY | 0o700, &runs)?;
         inode.set_links(2);
+        self.charge(LOST_FOUND_OWNER, inode.size());
         self.set_inode(&inode);
         Ok(())
     }
@@ -198,14 +205,52 @@ impl Draft {
         Ok(())
     }
 
+    /// Makes the quota files, whose contents follow when all files are known.
+    fn make_quotas(&mut self) -> Result<()> {
+        for index in 0..self.quotas.len() {
+            let (kind, len) = (self.quotas[index].kind, self.quotas[index].encode()?.len() as u64);
+            let runs = self.allocate(len.div_ceil(self.block_size() as u64), 0)?;
+            let project_ino = self.first_free_inode();
+            let raw = self.sb.raw_mut();
+            let (ino, field) = match kind {
+                Kind::User => (USER_QUOTA_INO, &mut raw.s_usr_quota_inum),
+                Kind::Group => (GROUP_QUOTA_INO, &mut raw.s_grp_quota_inum),
+                Kind::Project => (project_ino, &mut raw.s_prj_quota_inum),
+            };
+            field.set(ino);
+            let mut inode = self.file(ino, REGULAR | 0o600, &runs)?;
+            inode.set_size(len);
+            inode.set_flags(inode.flags() | InodeFlags::IMMUTABLE);
+            self.set_inode(&inode);
+            self.quotas[index].runs = runs;
+        }
+        Ok(())
+    }
+
+    /// Fills the quota files with what is in use.
+    pub(crate) fn fill_quotas(&mut self) -> Result<()> {
+        for file in std::mem::take(&mut self.quotas) {
+            let contents = file.encode()?;
+            let mut numbers = file.runs.iter().flat_map(|(start, len)| *start..start + len);
+            for block in contents.chunks(self.block_size()) {
+                let number = numbers.next().ok_or_else(|| {
+                    Error::Size("a quota file has no room for one of the owners".to_owned())
+                })?;
+                self.put(number, block.to_vec());
+            }
+        }
+        Ok(())
+    }
+
     fn make_orphan_file(&mut self) -> Result<()> {
         let wanted = self.sb.blocks_count() / BLOCKS_PER_ORPHAN_BLOCK;
         let runs = self.allocate(wanted.clamp(*ORPHAN_BLOCKS.start(), *ORPHAN_BLOCKS.end()), 0)?;
-        let inode = self.file(ORPHAN_FILE_INO, REGULAR | 0o600, &runs)?;
+        let ino = self.first_free_inode();
+        let inode = self.file(ino, REGULAR | 0o600, &runs)?;
         self.set_inode(&inode);
         let empty = OrphanBlock::empty(&self.sb);
         for number in runs.iter().flat_map(|(start, len)| *start..start + len) {
-            let block = match self.inode_seed(ORPHAN_FILE_INO) {
+            let block = match self.inode_seed(ino) {
                 Some(seed) => empty.encode(number, seed, &self.sb),
                 None => {
                     empty.encode(number, extern4_disk::checksum::ChecksumSeed::of_uuid(&[0; 16]), &self.sb)
@@ -213,7 +258,7 @@ impl Draft {
             };
             self.put(number, block);
         }
-        self.sb.raw_mut().s_orphan_file_inum.set(ORPHAN_FILE_INO);
+        self.sb.raw_mut().s_orphan_file_inum.set(ino);
         Ok(())
     }
 

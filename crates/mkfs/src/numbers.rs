@@ -8,6 +8,8 @@ use crate::features;
 use crate::options::Options;
 
 const MIB: u64 = 1 << 20;
+/// The least blocks of a journal.
+pub(crate) const LEAST_JOURNAL: u32 = 1024;
 /// Blocks that a last group must have beyond its own metadata.
 const LEAST_DATA_BLOCKS: u64 = 50;
 /// The inodes up to lost+found.
@@ -38,28 +40,15 @@ impl Numbers {
     pub(crate) fn choose(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
         let types = types(options, config, options.size.unwrap_or(bytes))?;
         let features = features::choose(options, config, &types)?;
-        let block_size = block_size(options, config, &types)?;
-        let inode_size = inode_size(options, config, &types, block_size)?;
-        let blocks = match options.size {
-            Some(size) => size / u64::from(block_size),
-            None => bytes / PAGE * PAGE / u64::from(block_size),
-        };
-        let mut numbers = Self {
-            types,
-            features,
-            block_size,
-            inode_size,
-            blocks,
-            reserved: 0,
-            blocks_per_group: blocks_per_group(options, block_size)?,
-            inodes_per_group: 0,
-            groups: 0,
-            reserved_gdt_blocks: 0,
-        };
+        let mut numbers = Self::undivided(options, config, types, features, bytes)?;
+        let inode_size = numbers.inode_size;
         numbers.check_size()?;
         numbers.reserved = numbers.percentage(options, config)?;
         if inode_size < 256 && numbers.features.incompat.contains(Incompat::INLINE_DATA) {
             return Err(Error::options("inline_data needs inodes of at least 256 bytes"));
+        }
+        if inode_size < 256 && numbers.features.ro_compat.contains(RoCompat::PROJECT) {
+            return Err(Error::options("project needs inodes of at least 256 bytes"));
         }
         let inodes = numbers.wanted_inodes(options, config)?;
         let mut divided = numbers.clone();
@@ -72,6 +61,45 @@ impl Numbers {
             return Ok(numbers);
         }
         Ok(divided)
+    }
+
+    /// Chooses the numbers of an external journal on a device of `bytes`. It has no groups and no
+    /// inodes.
+    pub(crate) fn of_journal(
+        options: &Options,
+        config: &Config,
+        features: Features,
+        bytes: u64,
+    ) -> Result<Self> {
+        let types = types(options, config, options.size.unwrap_or(bytes))?;
+        Self::undivided(options, config, types, features, bytes)
+    }
+
+    /// The sizes, without a division into groups.
+    fn undivided(
+        options: &Options,
+        config: &Config,
+        types: Vec<String>,
+        features: Features,
+        bytes: u64,
+    ) -> Result<Self> {
+        let block_size = block_size(options, config, &types)?;
+        let blocks = match options.size {
+            Some(size) => size / u64::from(block_size),
+            None => bytes / PAGE * PAGE / u64::from(block_size),
+        };
+        Ok(Self {
+            inode_size: inode_size(options, config, &types, block_size)?,
+            types,
+            features,
+            block_size,
+            blocks,
+            reserved: 0,
+            blocks_per_group: blocks_per_group(options, block_size)?,
+            inodes_per_group: 0,
+            groups: 0,
+            reserved_gdt_blocks: 0,
+        })
     }
 
     /// The first block of group 0.
@@ -265,7 +293,14 @@ fn by_size(bytes: u64) -> &'static str {
 
 fn block_size(options: &Options, config: &Config, types: &[String]) -> Result<u32> {
     let of_config = config.number(types, "blocksize").and_then(|size| u32::try_from(size).ok());
-    let size = options.block_size.or(of_config.filter(|size| *size > 0)).unwrap_or(4096);
+    let of_journal = options.external_journal.as_ref().map(|journal| journal.block_size);
+    let of_config = of_journal.or(of_config.filter(|size| *size > 0));
+    let size = options.block_size.or(of_config).unwrap_or(4096);
+    if let Some(journal) = of_journal.filter(|journal| *journal != size) {
+        return Err(Error::options(format!(
+            "blocks of {size} bytes: the external journal has blocks of {journal}"
+        )));
+    }
     if !size.is_power_of_two() || !(1024..=65536).contains(&size) {
         return Err(Error::options(format!(
             "blocks of {size} bytes: a power of two from 1024 to 65536 is possible"

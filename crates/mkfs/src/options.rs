@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use extern4_disk::quota::Kind;
+
+use crate::external_journal::ExternalJournal;
+
 /// How large the journal is to be (`-J size=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalSize {
@@ -41,12 +45,17 @@ pub struct Options {
     pub inodes: Option<u64>,
     /// Features to add, or with `^` to remove, in this order (`-O`); `none` removes all.
     pub features: Vec<String>,
+    /// The quotas that the feature `quota` turns on (`-E quotatype=`). `None` stands for those of
+    /// users and groups, and of projects where the feature `project` is on.
+    pub quota: Option<Vec<Kind>>,
     /// Whether there is to be a journal, whatever the type says (`-j`).
     pub journal: bool,
     /// Size of the journal (`-J size=`).
     pub journal_size: Option<JournalSize>,
     /// Size of the fast commit area in KiB (`-J fast_commit_size=`).
     pub fast_commit_kib: Option<u32>,
+    /// The external journal (`-J device=`).
+    pub external_journal: Option<ExternalJournal>,
     /// Per cent of the blocks that only the superuser may take (`-m`): 0 to 50.
     pub reserved_percent: Option<f64>,
     /// The label (`-L`): 16 bytes at most.
@@ -116,9 +125,11 @@ impl Default for Options {
             inode_size: None,
             inodes: None,
             features: Vec::new(),
+            quota: None,
             journal: false,
             journal_size: None,
             fast_commit_kib: None,
+            external_journal: None,
             reserved_percent: None,
             label: None,
             last_mounted: None,

@@ -7,12 +7,9 @@ use extern4_disk::feature::RoCompat;
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::superblock::Superblock;
 
-use crate::config::Config;
-use crate::draft::Draft;
 use crate::error::Result;
 use crate::layout::Group;
 use crate::numbers;
-use crate::options::Options;
 use crate::space::Space;
 
 /// The inodes in use on a new volume: all from 1 to the last.
@@ -52,16 +49,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Decides everything about the volume that these options make of a device of `bytes`.
-    ///
-    /// # Errors
-    /// [`Error::Options`](crate::Error::Options) for options that are wrong or exclude each other,
-    /// [`Error::Feature`](crate::Error::Feature) for a feature that cannot be made,
-    /// [`Error::Size`](crate::Error::Size) for a device of the wrong size.
-    pub fn new(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        Draft::empty(options, config, bytes)?.finish_empty()
-    }
-
     /// Bytes of the volume.
     pub fn size_bytes(&self) -> u64 {
         self.sb.blocks_count() * u64::from(self.sb.block_size())

@@ -71,6 +71,10 @@ fn set_numbers(raw: &mut RawSuperblock, options: &Options, numbers: &Numbers) ->
     copy_text(&mut raw.s_volume_name, options.label.as_deref(), "the label")?;
     copy_text(&mut raw.s_last_mounted, options.last_mounted.as_deref(), "the last mount point")?;
     raw.s_uuid = options.uuid;
+    if let Some(journal) = &options.external_journal {
+        raw.s_journal_uuid = journal.uuid;
+        raw.s_journal_dev.set(journal.device_number);
+    }
     Ok(())
 }
 

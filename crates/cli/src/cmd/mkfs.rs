@@ -1,6 +1,7 @@
 //! `extern4 mkfs`: makes ext2, ext3 and ext4 volumes, with the options of mke2fs.
 
 mod extended;
+mod journal;
 pub(super) mod size;
 
 use std::fs::OpenOptions;
@@ -14,6 +15,7 @@ use extern4_mkfs::{Config, Error, Options, Plan, random_uuid};
 use rustix::fs::FallocateFlags;
 
 use self::extended::{Extended, JournalOptions};
+use self::journal::Journal;
 use self::size::Size;
 use super::tune::{Uuid, uuid};
 use crate::app::{App, host_reason, part};
@@ -62,12 +64,13 @@ pub(crate) struct Args {
     /// With a journal, whatever the type says
     #[arg(short = 'j', id = "with_journal")]
     journal: bool,
-    /// The journal: size=MiB, fast_commit_size=KiB
+    /// The journal: size=MiB, fast_commit_size=KiB, or device=DEVICE for an external journal that
+    /// 'mkfs -O journal_dev' made: its path, UUID=UUID or LABEL=TEXT
     #[arg(short = 'J', value_name = "NAME=VALUE[,...]", value_parser = extended::journal)]
     journal_options: Option<JournalOptions>,
     /// Further options: hash_seed=UUID, lazy_itable_init, lazy_journal_init, mmp_update_interval=N,
-    /// mount_opts=TEXT, nodiscard, num_backup_sb=N, resize=BLOCKS, root_owner=UID:GID, stride=N,
-    /// stripe_width=N
+    /// mount_opts=TEXT, nodiscard, num_backup_sb=N, quotatype=KIND[:...] with usrquota, grpquota or
+    /// prjquota, resize=BLOCKS, root_owner=UID:GID, stride=N, stripe_width=N
     #[arg(short = 'E', value_name = "NAME[=VALUE][,...]", value_parser = extended::parse)]
     extended: Option<Extended>,
     /// The label: 16 bytes at most
@@ -151,74 +154,98 @@ fn failed(error: impl ToString) -> Failure {
 }
 
 fn make(args: &Args, image: &Image) -> Result<Plan, Failure> {
-    let (options, config) = (options(args)?, config()?);
+    let config = config()?;
+    let device = args.journal_options.as_ref().and_then(|journal| journal.device.as_deref());
+    let journal = device.map(|device| Journal::open(device, args.force)).transpose()?;
+    let mut options = options(args)?;
+    if let Some(journal) = &journal {
+        journal.add_to(&mut options);
+    }
+    let make = Make { args, image, options, config, journal };
     match std::fs::metadata(&image.file) {
-        Ok(found) => overwrite(args, image, found.file_type().is_block_device(), &options, &config),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(args, image, &options, &config),
+        Ok(found) => make.overwrite(found.file_type().is_block_device()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make.create(),
         Err(error) => Err(failed(host_reason(&error))),
     }
 }
 
-/// Makes the file and the volume in it; a file that did not become a volume is removed.
-fn create(args: &Args, image: &Image, options: &Options, config: &Config) -> Result<Plan, Failure> {
-    if image.part != Part::Whole {
-        return Err(failed("it is not there"));
-    }
-    let bytes = options.size.ok_or_else(|| failed("it is not there, so a size has to be given"))?;
-    let plan = Plan::new(options, config, bytes)?;
-    if args.dry_run {
-        return Ok(plan);
-    }
-    let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
-    let made = file
-        .map_err(|error| failed(host_reason(&error)))?
-        .set_len(plan.size_bytes())
-        .map_err(failed)
-        .and_then(|()| device(image, false, true))
-        .and_then(|device| plan.write_on_zeroes(&*device).map_err(Failure::from));
-    if made.is_err() {
-        let _ = std::fs::remove_file(&image.file);
-    }
-    made.map(|()| plan)
+/// A volume that is to be made.
+struct Make<'a> {
+    args: &'a Args,
+    image: &'a Image,
+    options: Options,
+    config: Config,
+    journal: Option<Journal>,
 }
 
-/// Makes the volume in a file, device or partition that is there.
-fn overwrite(
-    args: &Args,
-    image: &Image,
-    is_device: bool,
-    options: &Options,
-    config: &Config,
-) -> Result<Plan, Failure> {
-    if args.dry_run {
-        return Ok(Plan::new(options, config, image_size(image)?)?);
+impl Make<'_> {
+    fn plan(&self, bytes: u64) -> Result<Plan, Failure> {
+        Ok(Plan::new(&self.options, &self.config, bytes)?)
     }
-    let target = device(image, is_device, args.force)?;
-    let plan = Plan::new(options, config, target.size_bytes())?;
-    if is_device || image.part != Part::Whole {
-        let (wanted, have) = (plan.size_bytes(), target.size_bytes());
-        if wanted > have {
-            return Err(failed(format!("{wanted} bytes are more than its {have}")));
+
+    /// Writes the volume, to a device that reads as zeroes or may hold anything.
+    fn write(&self, plan: &Plan, device: &dyn BlockDevice, is_zero: bool) -> Result<(), Failure> {
+        if let Some(journal) = &self.journal {
+            journal.set_user(plan)?;
         }
-        plan.write(&*target)?;
-        return Ok(plan);
+        let written = if is_zero { plan.write_on_zeroes(device) } else { plan.write(device) };
+        Ok(written?)
     }
-    let file =
-        OpenOptions::new().write(true).open(&image.file).map_err(|error| failed(host_reason(&error)))?;
-    if target.size_bytes() < plan.size_bytes() {
-        file.set_len(plan.size_bytes()).map_err(failed)?;
+
+    /// Makes the file and the volume in it; a file that did not become a volume is removed.
+    fn create(&self) -> Result<Plan, Failure> {
+        let image = self.image;
+        if image.part != Part::Whole {
+            return Err(failed("it is not there"));
+        }
+        let bytes = self.options.size.ok_or_else(|| failed("it is not there, so a size has to be given"))?;
+        let plan = self.plan(bytes)?;
+        if self.args.dry_run {
+            return Ok(plan);
+        }
+        let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
+        let made = file
+            .map_err(|error| failed(host_reason(&error)))?
+            .set_len(plan.size_bytes())
+            .map_err(failed)
+            .and_then(|()| device(image, false, true))
+            .and_then(|device| self.write(&plan, &*device, true));
+        if made.is_err() {
+            let _ = std::fs::remove_file(&image.file);
+        }
+        made.map(|()| plan)
     }
-    // A hole reads as zeroes and takes no room; a file system without holes has the zeroes written.
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let is_hole = rustix::fs::fallocate(&file, flags, 0, plan.size_bytes()).is_ok();
-    drop(target);
-    let target = device(image, false, true)?;
-    if is_hole {
-        plan.write_on_zeroes(&*target)?
-    } else {
-        plan.write(&*target)?
+
+    /// Makes the volume in a file, device or partition that is there.
+    fn overwrite(&self, is_device: bool) -> Result<Plan, Failure> {
+        let image = self.image;
+        if self.args.dry_run {
+            return self.plan(image_size(image)?);
+        }
+        let target = device(image, is_device, self.args.force)?;
+        let plan = self.plan(target.size_bytes())?;
+        if is_device || image.part != Part::Whole {
+            let (wanted, have) = (plan.size_bytes(), target.size_bytes());
+            if wanted > have {
+                return Err(failed(format!("{wanted} bytes are more than its {have}")));
+            }
+            self.write(&plan, &*target, false)?;
+            return Ok(plan);
+        }
+        let file =
+            OpenOptions::new().write(true).open(&image.file).map_err(|error| failed(host_reason(&error)))?;
+        if target.size_bytes() < plan.size_bytes() {
+            file.set_len(plan.size_bytes()).map_err(failed)?;
+        }
+        // A hole reads as zeroes and takes no room; a file system without holes has the zeroes
+        // written.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let is_hole = rustix::fs::fallocate(&file, flags, 0, plan.size_bytes()).is_ok();
+        drop(target);
+        let target = device(image, false, true)?;
+        self.write(&plan, &*target, is_hole)?;
+        Ok(plan)
     }
-    Ok(plan)
 }
 
 fn image_size(image: &Image) -> Result<u64, Failure> {
@@ -262,7 +289,7 @@ fn contents(head: &[u8]) -> &'static str {
 
 fn options(args: &Args) -> Result<Options, Failure> {
     let extended = args.extended.clone().unwrap_or_default();
-    let journal = args.journal_options.unwrap_or_default();
+    let journal = args.journal_options.clone().unwrap_or_default();
     let random = || random_uuid().map_err(failed);
     Ok(Options {
         fs_type: args.fs_type.clone(),
@@ -278,6 +305,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         journal: args.journal,
         journal_size: journal.size,
         fast_commit_kib: journal.fast_commit_kib,
+        external_journal: None,
         reserved_percent: args.reserved_percent,
         label: args.label.clone(),
         last_mounted: args.last_mounted.clone(),
@@ -295,6 +323,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
             _ => 3,
         }),
         revision: args.revision,
+        quota: extended.quota,
         root_owner: extended.root_owner,
         stride: extended.stride,
         stripe_width: extended.stripe_width,

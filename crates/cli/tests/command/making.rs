@@ -59,6 +59,9 @@ const FEATURES: &[&str] = &[
     "stable_inodes",
     "mmp",
     "^extra_isize",
+    "quota",
+    "project",
+    "quota,project",
     "none",
 ];
 
@@ -100,7 +103,15 @@ fn options(random: &mut Random) -> (Vec<String>, u64) {
         add("-e", random.one_of(&["continue", "remount-ro", "panic"]).to_owned());
     }
     if random.happens(15) {
-        let choices = ["stride=4", "stride=16,stripe_width=32", "num_backup_sb=1", "root_owner=7:8"];
+        let choices = [
+            "stride=4",
+            "stride=16,stripe_width=32",
+            "num_backup_sb=1",
+            "root_owner=7:8",
+            "quotatype=usrquota",
+            "quotatype=prjquota",
+            "quotatype=grpquota:prjquota,root_owner=70000:3",
+        ];
         add("-E", random.one_of(&choices).to_owned());
     }
     if random.happens(60) {
@@ -139,7 +150,21 @@ fn described(dir: &Path, name: &str) -> Vec<String> {
     let text = tool(dir, "dumpe2fs", [name]);
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines = text.lines().filter(|line| !OWN.iter().any(|start| line.starts_with(start)));
-    lines.map(without_places).collect()
+    let mut described: Vec<String> = lines.map(without_places).collect();
+    for (kind, line) in
+        [("user", "User quota inode"), ("group", "Group quota inode"), ("project", "Project quota inode")]
+    {
+        if text.lines().any(|found| found.starts_with(line)) {
+            described.extend(quotas(dir, name, kind));
+        }
+    }
+    described
+}
+
+/// The quotas of one kind on a volume, with what is in use.
+fn quotas(dir: &Path, name: &str, kind: &str) -> Vec<String> {
+    let text = tool(dir, "debugfs", ["-R", &format!("list_quota {kind}"), name]);
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
 }
 
 fn without_places(line: &str) -> String {
@@ -226,6 +251,37 @@ fn a_made_volume_is_sound_and_can_be_used() {
             tool(dir, "e2fsck", ["-fn", &name]);
         }
     }
+}
+
+/// extern4 goes on counting where `mkfs` began.
+#[test]
+fn quotas_count_from_the_start() {
+    if !can_run(&[Need::Tool("e2fsck"), Need::Tool("debugfs")]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    let options = ["-O", "quota", "-E", "quotatype=usrquota:grpquota:prjquota,root_owner=70000:7"];
+    ok(extern4_in(dir, [&["mkfs", "-q", "-b", "1024"], &options[..], &["disk.img", "64M"]].concat()));
+    let used = |kind: &str| -> Vec<String> {
+        tool(dir, "e2fsck", ["-fn", "disk.img"]);
+        let words = |line: &String| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            (words.len() == 7).then(|| [words[0], words[1], words[4]].join(" "))
+        };
+        let mut used: Vec<String> = quotas(dir, "disk.img", kind).iter().filter_map(words).collect();
+        used.sort();
+        used
+    };
+    assert_eq!(used("user"), ["0 12288 1", "70000 1024 1"]);
+    assert_eq!(used("group"), ["0 12288 1", "7 1024 1"]);
+    assert_eq!(used("project"), ["0 13312 2"]);
+    std::fs::write(dir.join("text"), [1; 3000]).expect("it is written");
+    ok(extern4_in(dir, ["cp", "text", "disk.img:/text"]));
+    ok(extern4_in(dir, ["chown", "5:70000", "disk.img:/text"]));
+    assert_eq!(used("user"), ["0 12288 1", "5 3072 1", "70000 1024 1"]);
+    assert_eq!(used("group"), ["0 12288 1", "7 1024 1", "70000 3072 1"]);
+    assert_eq!(used("project"), ["0 16384 3"]);
 }
 
 /// A configuration of the caller's counts in place of the built-in one.
@@ -358,6 +414,11 @@ fn wrong_options_are_named_and_leave_nothing_behind() {
             "needs metadata_csum",
         ),
         (&["-O", "^extent", "x.img", "64M"], 2, "64bit needs extent"),
+        (&["-O", "project", "-I", "128", "x.img", "64M"], 2, "project needs inodes of at least 256"),
+        (&["-E", "quotatype=usrquota:all", "x.img", "64M"], 2, "'all' is none of usrquota"),
+        (&["-O", "journal_dev", "-b", "4096", "x.img", "3M"], 1, "a journal of 768 blocks"),
+        (&["-J", "device=none.img", "x.img", "64M"], 1, "its journal none.img: No such file"),
+        (&["-J", "device=UUID=7", "x.img", "64M"], 1, "no device has an external journal with UUID=7"),
         (&["-b", "3000", "x.img", "64M"], 2, "3000 bytes"),
         (&["-I", "100", "x.img", "64M"], 2, "100 bytes"),
         (&["-m", "51", "x.img", "64M"], 2, "51 %"),

@@ -1,6 +1,6 @@
 //! The options of `-E` and `-J`.
 
-use extern4_mkfs::JournalSize;
+use extern4_mkfs::{JournalSize, QuotaKind};
 
 use super::{Uuid, uuid};
 
@@ -15,13 +15,16 @@ pub(crate) struct Extended {
     pub(crate) backup_superblocks: Option<u32>,
     pub(crate) mmp_interval: Option<u16>,
     pub(crate) mount_options: Option<String>,
+    pub(crate) quota: Option<Vec<QuotaKind>>,
 }
 
 /// The options of `-J`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalOptions {
     pub(crate) size: Option<JournalSize>,
     pub(crate) fast_commit_kib: Option<u32>,
+    /// The external journal: a path, `UUID=` or `LABEL=`.
+    pub(crate) device: Option<String>,
 }
 
 /// The words of a list, each with its value if it has one.
@@ -55,6 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<Extended, String> {
             },
             "mmp_update_interval" => extended.mmp_interval = Some(number(name, value)?),
             "mount_opts" => extended.mount_options = Some(value.unwrap_or("").to_owned()),
+            "quotatype" => extended.quota = Some(quota_kinds(value)?),
             // Tables and journal are zeroed at once by the file system below or by the device,
             // without writing them.
             "lazy_itable_init"
@@ -66,6 +70,18 @@ pub(crate) fn parse(text: &str) -> Result<Extended, String> {
         }
     }
     Ok(extended)
+}
+
+/// The kinds of quota in a list with colons.
+fn quota_kinds(value: Option<&str>) -> Result<Vec<QuotaKind>, String> {
+    let kind = |word: &str| match word {
+        "usrquota" => Ok(QuotaKind::User),
+        "grpquota" => Ok(QuotaKind::Group),
+        "prjquota" => Ok(QuotaKind::Project),
+        _ => Err(format!("quotatype: '{word}' is none of usrquota, grpquota and prjquota")),
+    };
+    let list = value.ok_or("write it as quotatype=usrquota:grpquota")?;
+    list.split(':').filter(|word| !word.is_empty()).map(kind).collect()
 }
 
 /// `UID:GID`; without a value, those of the caller.
@@ -82,6 +98,7 @@ pub(crate) fn journal(text: &str) -> Result<JournalOptions, String> {
     for (name, value) in words(text) {
         match name {
             "size" => options.size = Some(JournalSize::Mebibytes(number(name, value)?)),
+            "device" => options.device = Some(value.ok_or("write it as device=PATH")?.to_owned()),
             "fast_commit_size" => options.fast_commit_kib = Some(number(name, value)?),
             _ => return Err(format!("'{name}' is not supported")),
         }
@@ -101,6 +118,7 @@ mod tests {
         for text in ["stride", "stride=x", "num_backup_sb=3", "packed_meta_blocks=1", "root_owner=7"] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert!(journal("device=/dev/null").is_err());
+        assert_eq!(journal("device=UUID=7").unwrap().device.as_deref(), Some("UUID=7"));
+        assert!(journal("device").is_err() && journal("location=7").is_err());
     }
 }
