@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NEW")]
     new: OsString,
     /// Of two files, only say whether they differ
-    #[arg(short, long)]
+    #[arg(short = 'q', long)]
     brief: bool,
     /// Ignore owners and groups
     #[arg(long)]
