@@ -51,14 +51,19 @@ impl Server {
             self.log(&format!("the kernel's FUSE {}.{} is too old", init.major, init.minor));
             return Err(Errno::from_raw(EPROTO).into());
         }
-        self.note_minor(init.minor);
+        self.protocol.set_minor(init.minor);
+        if !self.protocol.prunes() && self.config().max_known != usize::MAX {
+            self.log(
+                "this kernel cannot be asked to forget files, so memory for those that it knows is not bounded",
+            );
+        }
         let mut offered = Features::from_bits_truncate(u64::from(init.flags));
         if offered.contains(Features::INIT_EXT) {
             let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
             offered |= Features::from_bits_truncate(u64::from(more.flags2) << 32);
         }
-        let agreed = self.agree(offered & wanted(self.config(), self.rings().is_some()));
-        let by_ring = self.rings().filter(|_| agreed.contains(Features::OVER_IO_URING));
+        let agreed = self.protocol.agree(offered & wanted(self.config(), self.protocol.rings().is_some()));
+        let by_ring = self.protocol.rings().filter(|_| agreed.contains(Features::OVER_IO_URING));
         let data_bytes = by_ring.unwrap_or(MAX_DATA_BYTES);
         let [low, high] = [agreed.bits(), agreed.bits() >> 32].map(|half| half as u32);
         body.put(&InitOut {

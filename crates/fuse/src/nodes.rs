@@ -16,7 +16,7 @@ use extern4_vfs::{Errno, Location, Namespace, Result};
 use crate::abi::ROOT_ID;
 use crate::handles::Handle;
 use crate::lock::lock;
-use crate::surplus::Surplus;
+use crate::prune::PruneQueue;
 
 /// Power of two: the low bits of a node id choose the shard.
 const SHARDS: usize = 64;
@@ -30,7 +30,7 @@ pub(crate) struct Nodes {
     /// Nodes of a shard that the kernel may know before the server asks it to forget some.
     limit: usize,
     /// Nodes that the server asks the kernel to forget.
-    pub(crate) surplus: Surplus,
+    pub(crate) to_prune: PruneQueue,
     shards: Box<[Mutex<Shard>]>,
 }
 
@@ -79,7 +79,7 @@ impl Nodes {
         let limit = limit.div_ceil(SHARDS);
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let (namespace, root) = (Arc::clone(namespace), namespace.root());
-        Self { namespace, root, limit, surplus: Surplus::default(), shards }
+        Self { namespace, root, limit, to_prune: PruneQueue::default(), shards }
     }
 
     /// Returns the node id of an inode number, and in the same way the number behind a node id.
@@ -154,7 +154,7 @@ impl Nodes {
             shard.surplus(self.limit)
         };
         if surplus.iter().any(Option::is_some) {
-            self.surplus.enter(surplus.into_iter().flatten());
+            self.to_prune.push(surplus.into_iter().flatten());
         }
         id
     }

@@ -4,15 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::primitive::{AtomicBool, OnceLock, Ordering};
-use extern4_vfs::{Attr, Cred, Errno, Error, Location, Namespace, Result, Session, SuperBlock};
+use extern4_vfs::{Attr, Errno, Error, Location, Namespace, Result, SuperBlock};
 
-use crate::abi::{Features, MINOR_PRUNE, Opcode};
-use crate::caller::Idle;
+use crate::abi::{Features, Opcode};
+use crate::credentials::Credentials;
+use crate::forgets::{Drain, Forgets};
 use crate::handles::Handles;
 use crate::meter::{Meter, Operation};
 use crate::nodes::Nodes;
+use crate::protocol::Protocol;
 use crate::reply::{Answer, Body, Outlet};
 use crate::request::Request;
 
@@ -45,7 +46,7 @@ pub struct Config {
     /// How long the kernel may remember attributes and lookups, failed ones included. As long as
     /// only the kernel changes a volume, that may be for ever. With a lifetime of zero, the kernel
     /// asks for each name that it comes to. It still uses the attributes sent with a name, and
-    /// those of directories, for a moment (`Server::moment`).
+    /// those of directories, for a moment (`Config::moment`).
     pub lifetime: Duration,
     /// Lets the kernel map users for mounts of this mount (`mount_setattr(2)`). It then names the
     /// caller only where a request makes a file; elsewhere the server reads `/proc`, where that
@@ -67,7 +68,7 @@ pub struct Config {
     /// The user and the group of the process that mounts, to act as root on the volume
     /// (`fakeroot`): every permission check succeeds. For mounts that serve this user only, and
     /// whose permissions the kernel does not check. Needs a `lifetime` of zero. See
-    /// `Server::attr_for_kernel`.
+    /// `Config::attr_for_kernel`.
     pub fakeroot: Option<(u32, u32)>,
     /// Lets the kernel keep written data, and send it later in larger pieces. Until then only the
     /// kernel knows sizes and times of files. When the volume is full, only `fsync(2)` and
@@ -97,6 +98,57 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Returns the least time for which the kernel may remember attributes, while it walks over a
+    /// name or a directory. The kernel would otherwise ask for the same attributes again before it
+    /// has finished that walk. This is the shortest time of the protocol, which Linux rounds up to
+    /// a tick of its clock.
+    pub(crate) fn moment(&self) -> Duration {
+        if self.only.is_some() || self.fakeroot.is_some() {
+            Duration::ZERO
+        } else {
+            self.lifetime.max(Duration::from_nanos(1))
+        }
+    }
+
+    /// Returns the attributes as the kernel is to see them.
+    pub(crate) fn attr(&self, location: &Location) -> Attr {
+        let (uid, gid) = self.owner;
+        let attr = location.attr();
+        Attr { uid: uid.unwrap_or(attr.uid), gid: gid.unwrap_or(attr.gid), ..attr }
+    }
+
+    /// Returns the attributes with a name, or after a change. With `fakeroot` these say that the
+    /// file is the caller's. Without capabilities, the kernel lets only an owner set ACLs or link
+    /// set-id files, by the attributes that it has last received. Before it shows attributes, the
+    /// kernel asks for them again, and then gets the owner on the volume.
+    pub(crate) fn attr_for_kernel(&self, location: &Location) -> Attr {
+        let attr = self.attr(location);
+        self.fakeroot.map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
+    }
+
+    /// Returns whether the server serves this user. A request on an open file was allowed at its
+    /// open, and the kernel itself may send it.
+    fn serves(&self, opcode: Opcode, uid: u32) -> bool {
+        use Opcode as Op;
+        let only = self.only.unwrap_or(uid);
+        uid == 0
+            || uid == only
+            || has_no_reply(opcode)
+            || matches!(
+                opcode,
+                Op::Init
+                    | Op::Destroy
+                    | Op::Read
+                    | Op::Write
+                    | Op::Flush
+                    | Op::Fsync
+                    | Op::Release
+                    | Op::Releasedir
+            )
+    }
+}
+
 /// The functions that a server calls.
 pub struct Callbacks {
     /// Called at the end of the mount, before the kernel learns that its last request is done,
@@ -112,65 +164,42 @@ impl Default for Callbacks {
     }
 }
 
-/// Reads the kernel's FORGETs, and forgets the nodes here.
-pub(crate) type Hearing = Box<dyn Fn(Hear) + Send + Sync>;
-
 /// Tells the kernel that the attributes it knows of a node are out of date.
-pub(crate) type Telling = Box<dyn Fn(&Server, u64) + Send + Sync>;
-
-/// How many of the kernel's waiting messages to read at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hear {
-    /// All of them: a caller of another request may have to wait longer meanwhile.
-    All,
-    /// All up to the first request that needs an answer. As a rule, every FORGET comes before that.
-    UntilAsked,
-}
+type Invalidate = Box<dyn Fn(&Server, u64) + Send + Sync>;
 
 /// Answers the kernel's requests for one mount. Any number of threads may call it at the same time.
 pub struct Server {
     config: Config,
     callbacks: Callbacks,
-    pub(crate) base: Session,
-    pub(crate) idle: Idle,
+    pub(crate) credentials: Credentials,
+    pub(crate) protocol: Arc<Protocol>,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
     meter: Meter,
-    agreed: OnceLock<Features>,
-    /// Whether the kernel can be asked to forget nodes.
-    prunes: OnceLock<bool>,
-    /// Bytes that a request carries through the rings that exist, to be used if the kernel agrees.
-    rings: OnceLock<Option<usize>>,
-    /// Reads the kernel's FORGETs; set once requests come.
-    hearing: OnceLock<Hearing>,
+    pub(crate) forgets: Forgets,
     /// Invalidates attributes in the kernel, of changes that the kernel does not know; set once
     /// requests come.
-    telling: OnceLock<Telling>,
-    /// A thread holds this shared from before it reads a FORGET until it has forgotten the nodes
-    /// here.
-    pub(crate) forgetting: BiasedRwLock<()>,
+    pub(crate) invalidate: OnceLock<Invalidate>,
     /// A request has hit a fault in the program: nothing is changed any more.
     broken: AtomicBool,
     /// The kernel has lost data that programs had written.
     lost: AtomicBool,
-    warned_of_opens: AtomicBool,
+    /// The warning that flags do not keep files from being opened has been given.
+    pub(crate) warned_of_opens: AtomicBool,
 }
 
 impl Server {
     /// Creates a server for the tree at the root of `namespace`.
     pub fn new(namespace: &Arc<Namespace>, config: Config, callbacks: Callbacks) -> Self {
+        let protocol = Arc::new(Protocol::new());
         Self {
-            base: Session::new(namespace, Cred::root()).with_umask(0),
-            idle: Idle::new(),
+            credentials: Credentials::new(namespace, config.fakeroot.is_some(), &protocol),
+            protocol,
             nodes: Nodes::new(namespace, config.max_known),
             handles: Handles::new(),
             meter: Meter::new(),
-            agreed: OnceLock::new(),
-            prunes: OnceLock::new(),
-            rings: OnceLock::new(),
-            hearing: OnceLock::new(),
-            telling: OnceLock::new(),
-            forgetting: BiasedRwLock::new(()),
+            forgets: Forgets::new(),
+            invalidate: OnceLock::new(),
             broken: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             warned_of_opens: AtomicBool::new(false),
@@ -210,44 +239,9 @@ impl Server {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this was called before. The warning that flags do not keep files from being
-    /// opened comes once.
-    pub(crate) fn has_warned_of_opens(&self) -> bool {
-        // Relaxed: the flag orders nothing else.
-        self.warned_of_opens.swap(true, Ordering::Relaxed)
-    }
-
     /// Returns the transport in use, once kernel and server have agreed on it.
     pub fn transport(&self) -> Transport {
-        if self.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
-    }
-
-    /// Returns the least time for which the kernel may remember attributes, while it walks over a
-    /// name or a directory. The kernel would otherwise ask for the same attributes again before it
-    /// has finished that walk. This is the shortest time of the protocol, which Linux rounds up to
-    /// a tick of its clock.
-    pub(crate) fn moment(&self) -> Duration {
-        if self.config.only.is_some() || self.config.fakeroot.is_some() {
-            Duration::ZERO
-        } else {
-            self.config.lifetime.max(Duration::from_nanos(1))
-        }
-    }
-
-    /// Returns the attributes as the kernel is to see them.
-    pub(crate) fn attr(&self, location: &Location) -> Attr {
-        let (uid, gid) = self.config.owner;
-        let attr = location.attr();
-        Attr { uid: uid.unwrap_or(attr.uid), gid: gid.unwrap_or(attr.gid), ..attr }
-    }
-
-    /// Returns the attributes with a name, or after a change. With `fakeroot` these say that the
-    /// file is the caller's. Without capabilities, the kernel lets only an owner set ACLs or link
-    /// set-id files, by the attributes that it has last received. Before it shows attributes, the
-    /// kernel asks for them again, and then gets the owner on the volume.
-    pub(crate) fn attr_for_kernel(&self, location: &Location) -> Attr {
-        let attr = self.attr(location);
-        self.config.fakeroot.map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
+        if self.protocol.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
     }
 
     /// Drops every file that the kernel knew or had open: it does not any more. On return, no other
@@ -255,9 +249,8 @@ impl Server {
     pub fn forget_all(&self) {
         self.handles.clear();
         self.nodes.clear();
-        // A thread that has read a FORGET holds this until it has freed the file. The caller closes
-        // the volume next, and a file not freed by then stays an orphan.
-        drop(self.forgetting.write());
+        // The caller closes the volume next, and a file not freed by then stays an orphan.
+        self.forgets.wait();
     }
 
     pub(crate) fn log(&self, message: &str) {
@@ -265,73 +258,16 @@ impl Server {
     }
 
     pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
-        self.base.namespace().superblock()
-    }
-
-    /// Records the features that were agreed on; the first call counts.
-    pub(crate) fn agree(&self, features: Features) -> Features {
-        *self.agreed.get_or_init(|| features)
-    }
-
-    /// Records the kernel's minor version.
-    pub(crate) fn note_minor(&self, minor: u32) {
-        let prunes = *self.prunes.get_or_init(|| minor >= MINOR_PRUNE);
-        if !prunes && self.config.max_known != usize::MAX {
-            self.log("this kernel cannot be asked to forget files, so memory for those that it knows is not bounded");
-        }
-    }
-
-    /// Records how much a request carries through rings, if there are any, before INIT.
-    pub(crate) fn note_rings(&self, rings: Option<usize>) {
-        // A server serves one mount.
-        let _ = self.rings.set(rings);
-    }
-
-    /// Returns how much a request carries through rings, if there are any to be used.
-    pub(crate) fn rings(&self) -> Option<usize> {
-        self.rings.get().copied().flatten()
-    }
-
-    /// Returns whether the kernel can be asked to forget nodes.
-    pub(crate) fn prunes(&self) -> bool {
-        self.prunes.get().copied().unwrap_or(false)
-    }
-
-    /// Returns whether kernel and server have agreed on a feature.
-    pub(crate) fn has(&self, feature: Features) -> bool {
-        self.agreed.get().is_some_and(|agreed| agreed.contains(feature))
-    }
-
-    /// Sets the function that reads the kernel's FORGETs.
-    pub(crate) fn hear_by(&self, hearing: Hearing) {
-        // There is one for a mount.
-        let _ = self.hearing.set(hearing);
-    }
-
-    /// Sets the function that invalidates attributes in the kernel.
-    pub(crate) fn tell_by(&self, telling: Telling) {
-        // There is one for a mount.
-        let _ = self.telling.set(telling);
+        self.credentials.superblock()
     }
 
     /// Makes the kernel ask for the attributes of a node before it uses them again: a request has
     /// changed some without the kernel's knowledge. Call this before the answer to the request, so
     /// that its caller sees the new ones.
     pub(crate) fn attributes_changed(&self, nodeid: u64) {
-        if let Some(tell) = self.telling.get() {
-            tell(self, nodeid);
+        if let Some(invalidate) = self.invalidate.get() {
+            invalidate(self, nodeid);
         }
-    }
-
-    /// Handles the FORGETs that the kernel has sent until now, as many as `how` says. The kernel
-    /// sends them without waiting for an answer, and the blocks of a removed file are free only
-    /// after its FORGET.
-    pub(crate) fn forget_now(&self, how: Hear) {
-        if let Some(hear) = self.hearing.get() {
-            hear(how);
-        }
-        // This waits for FORGETs that another thread has read before.
-        drop(self.forgetting.write());
     }
 
     /// Returns the requests so far, and how long they took.
@@ -355,13 +291,13 @@ impl Server {
             return Answer::Error(Errno::ENOSYS);
         };
         let start = Instant::now();
-        let request = request.by(self.caller(&request.header));
+        let request = request.by(self.credentials.caller(&request.header));
         let outlet = outlet.map(|outlet| -> &mut dyn Outlet { outlet });
         let mut answer = self.try_answer(opcode, &request, Body::new(&mut *space, outlet));
         if matches!(answer, Answer::Error(Errno::ENOSPC | Errno::EDQUOT)) {
-            self.forget_now(Hear::All);
+            self.forgets.drain(Drain::All);
             // Now it matters whether the caller may use reserved blocks.
-            let request = request.by(self.identified(&request.caller));
+            let request = request.by(self.credentials.identified(&request.caller));
             answer = self.try_answer(opcode, &request, Body::new(space, None));
         }
         let failed = matches!(&answer, Answer::Error(error) if !is_normal(opcode, *error));
@@ -412,7 +348,9 @@ impl Server {
         if self.is_broken() && changes(opcode) {
             return Err(Errno::EROFS.into());
         }
-        if self.config.only.is_some() && !self.serves(opcode, self.itself(&request.caller).uid) {
+        if self.config.only.is_some()
+            && !self.config.serves(opcode, self.credentials.itself(&request.caller).uid)
+        {
             return Err(Errno::EACCES.into());
         }
         match opcode {
@@ -452,7 +390,7 @@ impl Server {
             Op::Fallocate => self.fallocate(request),
             // Data that the kernel still keeps would look like a hole. Without an answer, the
             // kernel treats files as having no holes.
-            Op::Lseek if self.has(Features::WRITEBACK_CACHE) => Err(Errno::ENOSYS.into()),
+            Op::Lseek if self.protocol.has(Features::WRITEBACK_CACHE) => Err(Errno::ENOSYS.into()),
             Op::Lseek => self.lseek(request, body),
             Op::CopyFileRange => self.copy_file_range(request, body, false),
             Op::CopyFileRange64 => self.copy_file_range(request, body, true),
@@ -491,29 +429,6 @@ fn is_normal(opcode: Opcode, error: Errno) -> bool {
         // The question was whether the caller may.
         Opcode::Access => matches!(error, Errno::EACCES | Errno::EROFS),
         _ => false,
-    }
-}
-
-impl Server {
-    /// Returns whether the server serves this user. A request on an open file was allowed at its
-    /// open, and the kernel itself may send it.
-    fn serves(&self, opcode: Opcode, uid: u32) -> bool {
-        use Opcode as Op;
-        let only = self.config.only.unwrap_or(uid);
-        uid == 0
-            || uid == only
-            || has_no_reply(opcode)
-            || matches!(
-                opcode,
-                Op::Init
-                    | Op::Destroy
-                    | Op::Read
-                    | Op::Write
-                    | Op::Flush
-                    | Op::Fsync
-                    | Op::Release
-                    | Op::Releasedir
-            )
     }
 }
 

@@ -96,7 +96,7 @@ fn forgetting_all_waits_for_threads_that_forget() {
     let (is_free, starts) = (&AtomicBool::new(false), &Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let forgetting = served.server.forgetting.read();
+            let forgetting = served.server.forgets.handle();
             starts.wait();
             // Long enough for a premature return of the other thread to show.
             std::thread::sleep(Duration::from_millis(50));
@@ -126,7 +126,7 @@ fn kernel_and_server_agree() {
 #[test]
 fn requests_through_rings_carry_what_there_is_memory_for() {
     let served = Served::new(SuperOptions::default());
-    served.server.note_rings(Some(128 << 10));
+    served.server.protocol.set_rings(Some(128 << 10));
     let offered = Features::INIT_EXT | Features::MAX_PAGES | Features::OVER_IO_URING;
     let [flags, flags2] = [offered.bits(), offered.bits() >> 32].map(|half| half as u32);
     let init = InitIn { major: 7, minor: 45, flags, ..InitIn::default() };
@@ -135,7 +135,7 @@ fn requests_through_rings_carry_what_there_is_memory_for() {
     assert_eq!((agreed.flags2, agreed.max_write, agreed.max_pages), (flags2, 128 << 10, 32));
     // A kernel that does not offer them uses the device.
     let served = Served::new(SuperOptions::default());
-    served.server.note_rings(Some(128 << 10));
+    served.server.protocol.set_rings(Some(128 << 10));
     let without = InitIn { flags: Features::MAX_PAGES.bits() as u32, ..init };
     let agreed: InitOut = served.get(Opcode::Init, 0, &[without.as_bytes()]);
     assert_eq!((agreed.flags2, agreed.max_write, agreed.max_pages), (0, 1 << 20, 256));
@@ -319,7 +319,7 @@ fn one_user_and_root_are_served_where_that_is_asked_for() {
     }
     // FORGET is served for any user, and the kernel has to ask for attributes each time.
     assert_eq!(ask(8, Opcode::Forget, &[&[0; 8]]), Ok(()));
-    assert!(served.server.moment().is_zero());
+    assert!(served.server.config().moment().is_zero());
 }
 
 /// With names and changes the kernel is told that the caller owns a file; when it asks for

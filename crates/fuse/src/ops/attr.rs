@@ -10,25 +10,27 @@ use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
 use crate::attributes::{lifetime, timespec, wire_attr, wire_statx};
 use crate::reply::Body;
 use crate::request::Request;
-use crate::server::Server;
+use crate::server::{Config, Server};
+
+impl Config {
+    /// Writes attributes with their lifetime.
+    fn put_attr(&self, attr: &Attr, body: &mut Body<'_>) -> Result<()> {
+        let is_dir = attr.kind == FileType::Directory;
+        let (attr_valid, attr_valid_nsec) = lifetime(if is_dir { self.moment() } else { self.lifetime });
+        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(attr) })
+    }
+}
 
 impl Server {
     pub(crate) fn getattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let location = self.nodes.get(request.header.nodeid)?;
-        self.put_attr(&self.attr(&location), body)
-    }
-
-    fn put_attr(&self, attr: &Attr, body: &mut Body<'_>) -> Result<()> {
-        let is_dir = attr.kind == FileType::Directory;
-        let (attr_valid, attr_valid_nsec) =
-            lifetime(if is_dir { self.moment() } else { self.config().lifetime });
-        body.put(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: wire_attr(attr) })
+        self.config().put_attr(&self.config().attr(&location), body)
     }
 
     pub(crate) fn statx(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let location = self.nodes.get(request.header.nodeid)?;
         let (attr_valid, attr_valid_nsec) = lifetime(self.config().lifetime);
-        let stat = wire_statx(&self.attr(&location));
+        let stat = wire_statx(&self.config().attr(&location));
         body.put(&StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat })
     }
 
@@ -39,14 +41,14 @@ impl Server {
         if valid == WRITTEN && set.fh != 0 {
             let (mtime, ctime) = (timespec(set.mtime, set.mtimensec), timespec(set.ctime, set.ctimensec));
             self.handles.get(set.fh)?.file.set_written(mtime, ctime)?;
-            return self.put_attr(&self.attr_for_kernel(&location), body);
+            return self.config().put_attr(&self.config().attr_for_kernel(&location), body);
         }
         if valid.contains(SetattrValid::SIZE) {
             self.set_size(request, &location, &set, valid)?;
         }
         let owner_or_mode = SetattrValid::UID | SetattrValid::GID | SetattrValid::MODE;
         let times = SetattrValid::ATIME | SetattrValid::MTIME;
-        let session = self.session(&request.caller, &location);
+        let session = self.credentials.session(&request.caller, &location);
         if valid.intersects(owner_or_mode | SetattrValid::CTIME) {
             let time = |bit, now, sec, nsec| {
                 valid.contains(bit).then(|| if valid.contains(now) { present() } else { timespec(sec, nsec) })
@@ -70,7 +72,7 @@ impl Server {
             let mtime = time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec);
             session.utimens("", atime, mtime, How::EMPTY)?;
         }
-        self.put_attr(&self.attr_for_kernel(&location), body)
+        self.config().put_attr(&self.config().attr_for_kernel(&location), body)
     }
 
     fn set_size(
@@ -88,9 +90,13 @@ impl Server {
             }
         }
         if kill {
-            return self.session_of_writer(&request.caller, location).truncate("", set.size, How::EMPTY);
+            return self.credentials.session_of_writer(&request.caller, location).truncate(
+                "",
+                set.size,
+                How::EMPTY,
+            );
         }
-        self.session(&request.caller, location).truncate("", set.size, How::EMPTY)
+        self.credentials.session(&request.caller, location).truncate("", set.size, How::EMPTY)
     }
 
     /// Answers ACCESS, which the kernel sends only without `default_permissions`.
@@ -98,12 +104,12 @@ impl Server {
         let access: AccessIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let want = u8::try_from(access.mask).ok().and_then(Access::from_bits).ok_or(Errno::EINVAL)?;
-        self.session_unchecked(&request.caller, &location).access("", want, How::EMPTY)
+        self.credentials.session_unchecked(&request.caller, &location).access("", want, How::EMPTY)
     }
 
     pub(crate) fn readlink(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let location = self.nodes.get(request.header.nodeid)?;
-        body.push(&self.base.at(&location).read_link("", How::EMPTY)?)
+        body.push(&self.credentials.superuser(&location).read_link("", How::EMPTY)?)
     }
 }
 

@@ -22,21 +22,18 @@ impl Server {
         if !self.config().opens {
             return Err(Errno::ENOSYS.into());
         }
-        let fh = self.handles.enter(self.open_dir(request)?);
+        let fh = self.handles.enter(self.dir(request, 0)?);
         body.put(&OpenOut { fh, open_flags: FOPEN_CACHE_DIR | FOPEN_KEEP_CACHE, backing_id: 0 })
-    }
-
-    fn open_dir(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
-        let location = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.caller, &location);
-        let dir = session.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, b"")?;
-        Ok(Handle::new(&request.caller, dir))
     }
 
     /// Returns the open directory that a request means. If the request names none, this opens the
     /// directory for it. Concurrent listings then need not wait for each other.
     fn dir(&self, request: &Request<'_>, fh: u64) -> Result<Arc<Handle>> {
-        if fh == 0 { self.open_dir(request) } else { self.handles.get(fh) }
+        if fh != 0 {
+            return self.handles.get(fh);
+        }
+        let location = self.nodes.get(request.header.nodeid)?;
+        self.credentials.open(&request.caller, location, OpenFlags::READ | OpenFlags::DIRECTORY)
     }
 
     pub(crate) fn readdir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {

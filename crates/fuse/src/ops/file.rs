@@ -65,22 +65,12 @@ impl Server {
                 let location = self.nodes.get(nodeid)?;
                 let append_only = writes && is_append_only(&location);
                 let flags = if append_only { want | OpenFlags::APPEND } else { want };
-                let file = self.session(caller, &location).open_location(location, flags, b"")?;
-                let handle = Handle::new(caller, file);
+                let handle = self.credentials.open(caller, location, flags)?;
                 self.nodes.set_file(nodeid, &handle);
                 handle
             }
         };
         Ok(handle)
-    }
-
-    /// Opens the file once more, for a read that must not change the access time. The node does not
-    /// keep this one: reads of others do change it.
-    fn file_without_atime(&self, request: &Request<'_>) -> Result<Arc<Handle>> {
-        let location = self.nodes.get(request.header.nodeid)?;
-        let flags = OpenFlags::READ | OpenFlags::NOATIME;
-        let file = self.session(&request.caller, &location).open_location(location, flags, b"")?;
-        Ok(Handle::new(&request.caller, file))
     }
 
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -96,14 +86,15 @@ impl Server {
         // then goes to the file's end, at any offset.
         flags.set(OpenFlags::APPEND, is_append_only(&location) && open.flags & O_APPEND != 0);
         let request = &self.identify_opener(request, flags);
-        let file = self.session(&request.caller, &location).open_location(location, flags, b"")?;
+        let file =
+            self.credentials.session(&request.caller, &location).open_location(location, flags, b"")?;
         body.put(&self.opened(request, request.header.nodeid, file))
     }
 
     /// Returns whether the kernel reports opens. A write-back cache needs that: the server has to
     /// check inode flags at open, for it is too late when the kernel writes the cached data.
     pub(crate) fn hears_of_opens(&self) -> bool {
-        self.config().opens || self.has(Features::WRITEBACK_CACHE)
+        self.config().opens || self.protocol.has(Features::WRITEBACK_CACHE)
     }
 
     /// Returns the request, for an open for writing with the capabilities of its caller. They count
@@ -111,7 +102,7 @@ impl Server {
     /// them up when it finds no space.
     fn identify_opener<'r>(&self, request: &Request<'r>, flags: OpenFlags) -> Request<'r> {
         let identify = flags.contains(OpenFlags::WRITE) && self.hears_of_opens();
-        if identify { request.by(self.identified(&request.caller)) } else { *request }
+        if identify { request.by(self.credentials.identified(&request.caller)) } else { *request }
     }
 
     /// Returns the answer to an open. A kernel that opens files without the server does not report
@@ -159,7 +150,7 @@ impl Server {
         flags: OpenFlags,
         body: &mut Body<'_>,
     ) -> Result<()> {
-        let mut session = self.session(&request.caller, dir);
+        let mut session = self.credentials.session(&request.caller, dir);
         session.set_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
         let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
@@ -179,13 +170,14 @@ impl Server {
         flags: OpenFlags,
         file: OpenFile,
     ) -> Result<(Request<'r>, OpenFile)> {
-        if !(self.has(Features::ALLOW_IDMAP) && self.hears_of_opens()) {
+        if !(self.protocol.has(Features::ALLOW_IDMAP) && self.hears_of_opens()) {
             return Ok((*request, file));
         }
-        let opener = request.by(self.itself(&request.caller));
+        let opener = request.by(self.credentials.itself(&request.caller));
         let flags = flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TMPFILE);
         let location = file.location();
-        let file = self.session(&opener.caller, location).open_location(location.clone(), flags, b"")?;
+        let file =
+            self.credentials.session(&opener.caller, location).open_location(location.clone(), flags, b"")?;
         Ok((opener, file))
     }
 
@@ -199,7 +191,9 @@ impl Server {
     pub(crate) fn read(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let read: ReadIn = request.arg()?;
         let handle = if read.fh == 0 && read.flags & O_NOATIME != 0 {
-            self.file_without_atime(request)?
+            // The node does not keep this file: reads of others do change the access time.
+            let location = self.nodes.get(request.header.nodeid)?;
+            self.credentials.open(&request.caller, location, OpenFlags::READ | OpenFlags::NOATIME)?
         } else {
             self.file(request, request.header.nodeid, read.fh, OpenFlags::READ)?
         };
@@ -222,7 +216,7 @@ impl Server {
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
             self.drop_set_id_bits(request, request.header.nodeid, &handle)?;
         }
-        let kept = write.write_flags & WRITE_CACHE != 0 && self.has(Features::WRITEBACK_CACHE);
+        let kept = write.write_flags & WRITE_CACHE != 0 && self.protocol.has(Features::WRITEBACK_CACHE);
         let write_at = if kept { OpenFile::write_back } else { OpenFile::write_at };
         let written = write_all(data, write.offset, |data, offset| write_at(&handle.file, data, offset));
         if let Err(error) = &written
@@ -240,7 +234,9 @@ impl Server {
         if handle.file.stat().mode & 0o6000 == 0 {
             return Ok(());
         }
-        self.session_of_writer(&request.caller, handle.file.location()).drop_set_id_bits("", How::EMPTY)?;
+        self.credentials
+            .session_of_writer(&request.caller, handle.file.location())
+            .drop_set_id_bits("", How::EMPTY)?;
         // Otherwise the kernel would run the file with the bits that it knows.
         self.attributes_changed(nodeid);
         Ok(())
@@ -249,7 +245,7 @@ impl Server {
     /// Takes the set-id bits off before a change for which the kernel does not say whether they go.
     fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
         let has_bits = handle.file.stat().mode & 0o6000 != 0;
-        let keeps = !has_bits || self.identified(&request.caller).caps.contains(Caps::FSETID);
+        let keeps = !has_bits || self.credentials.identified(&request.caller).caps.contains(Caps::FSETID);
         if keeps { Ok(()) } else { self.drop_set_id_bits(request, nodeid, handle) }
     }
 

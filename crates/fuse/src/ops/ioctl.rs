@@ -1,6 +1,7 @@
 //! IOCTL: inode flags and other operations without a request of their own.
 
-use extern4_vfs::{Caps, Errno, FileFlags, How, Location, Result, Shutdown};
+use extern4_sync::primitive::Ordering;
+use extern4_vfs::{Caps, Errno, FileFlags, How, Location, Result, Shutdown, SuperBlock};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{IoctlIn, IoctlOut};
@@ -84,12 +85,12 @@ impl Server {
                 body.push(&label)
             }
             SETFSLABEL | FITRIM | SHUTDOWN
-                if !self.identified(&request.caller).caps.contains(Caps::SYS_ADMIN) =>
+                if !self.credentials.identified(&request.caller).caps.contains(Caps::SYS_ADMIN) =>
             {
                 Err(Errno::EPERM.into())
             }
             SETFSLABEL => self.superblock().set_label(until_zero(input)),
-            FITRIM => self.trim(input, body),
+            FITRIM => trim(self.superblock(), input, body),
             SHUTDOWN => self.superblock().shut_down(Shutdown::Flush),
             _ => Err(Errno::ENOTTY.into()),
         }
@@ -108,8 +109,8 @@ impl Server {
         }
         let flags = FileFlags::from_bits_retain(now & !MODIFIABLE | wanted & MODIFIABLE);
         // Journaling of contents takes a capability.
-        let caller = self.identified(&request.caller);
-        self.session(&caller, location).set_flags("", flags, How::EMPTY)?;
+        let caller = self.credentials.identified(&request.caller);
+        self.credentials.session(&caller, location).set_flags("", flags, How::EMPTY)?;
         self.flags_changed(request, location, now);
         Ok(())
     }
@@ -125,7 +126,7 @@ impl Server {
         for (flag, bit) in XFLAGS {
             flags.set(flag, wanted.xflags & bit != 0);
         }
-        let session = self.session(&request.caller, location);
+        let session = self.credentials.session(&request.caller, location);
         session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)?;
         self.flags_changed(request, location, now.bits());
         Ok(())
@@ -137,20 +138,24 @@ impl Server {
         self.attributes_changed(request.header.nodeid);
         let protects = FileFlags::IMMUTABLE | FileFlags::APPEND;
         let new = location.attr().flags - FileFlags::from_bits_retain(before);
-        if new.intersects(protects) && !self.hears_of_opens() && !self.has_warned_of_opens() {
+        // Relaxed: the flag orders nothing else.
+        if new.intersects(protects)
+            && !self.hears_of_opens()
+            && !self.warned_of_opens.swap(true, Ordering::Relaxed)
+        {
             self.log(
                 "a file was made immutable or append-only (chattr +i, +a): it can still be opened for writing, and only the write \
                  fails; with the mount option 'opens' open(2) fails, as on Linux",
             );
         }
     }
+}
 
-    fn trim(&self, input: &[u8], body: &mut Body<'_>) -> Result<()> {
-        let (mut range, _) = TrimRange::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
-        let end = range.start.saturating_add(range.len);
-        range.len = self.superblock().trim(range.start..end, range.minlen)?;
-        body.put(&range)
-    }
+fn trim(superblock: &SuperBlock, input: &[u8], body: &mut Body<'_>) -> Result<()> {
+    let (mut range, _) = TrimRange::read_from_prefix(input).map_err(|_| Errno::EINVAL)?;
+    let end = range.start.saturating_add(range.len);
+    range.len = superblock.trim(range.start..end, range.minlen)?;
+    body.put(&range)
 }
 
 fn until_zero(text: &[u8]) -> &[u8] {

@@ -5,5 +5,5 @@ mod dir;
 mod file;
 mod ioctl;
 mod name;
-mod whole;
+mod statfs;
 mod xattr;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use extern4_vfs::{Attr, Errno, FileType, How, Location, NewKind, RenameFlags, Result};
+use extern4_vfs::{Errno, FileType, How, Location, NewKind, RenameFlags, Result};
 use zerocopy::FromBytes as _;
 
 use crate::abi::{
@@ -16,22 +16,10 @@ use crate::server::Server;
 impl Server {
     /// Returns the answer for a node that the kernel may name from then on.
     pub(crate) fn entry(&self, location: Location) -> EntryOut {
-        let attr = self.attr_for_kernel(&location);
+        let attr = self.config().attr_for_kernel(&location);
         let nodeid = self.nodes.tell(location);
-        self.entry_of(nodeid, &attr)
-    }
-
-    /// Returns how long the kernel may remember lookups. Where a name may have several spellings,
-    /// the kernel treats each as a separate name. It does not know that a change of one spelling
-    /// changes the others. This holds for all of a volume with such directories: a file may move
-    /// into one, and a directory may become one.
-    fn names_last(&self) -> Duration {
-        if self.superblock().traits().casefold { Duration::ZERO } else { self.config().lifetime }
-    }
-
-    fn entry_of(&self, nodeid: u64, attr: &Attr) -> EntryOut {
-        let (entry_valid, entry_valid_nsec) = lifetime(self.names_last());
-        let (attr_valid, attr_valid_nsec) = lifetime(self.moment());
+        let (entry_valid, entry_valid_nsec) = lifetime(self.name_lifetime());
+        let (attr_valid, attr_valid_nsec) = lifetime(self.config().moment());
         EntryOut {
             nodeid,
             generation: u64::from(attr.generation),
@@ -39,8 +27,16 @@ impl Server {
             attr_valid,
             entry_valid_nsec,
             attr_valid_nsec,
-            attr: wire_attr(attr),
+            attr: wire_attr(&attr),
         }
+    }
+
+    /// Returns how long the kernel may remember lookups. Where a name may have several spellings,
+    /// the kernel treats each as a separate name. It does not know that a change of one spelling
+    /// changes the others. This holds for all of a volume with such directories: a file may move
+    /// into one, and a directory may become one.
+    fn name_lifetime(&self) -> Duration {
+        if self.superblock().traits().casefold { Duration::ZERO } else { self.config().lifetime }
     }
 
     pub(crate) fn lookup(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -50,11 +46,11 @@ impl Server {
             return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
-        match self.session(&request.caller, &dir).locate(name, How::NOFOLLOW) {
+        match self.credentials.session(&request.caller, &dir).locate(name, How::NOFOLLOW) {
             Ok(found) => body.put(&self.entry(found)),
             // Node id 0: the kernel may remember that the name does not exist.
             Err(error) if error == Errno::ENOENT => {
-                let (entry_valid, entry_valid_nsec) = lifetime(self.names_last());
+                let (entry_valid, entry_valid_nsec) = lifetime(self.name_lifetime());
                 body.put(&EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() })
             }
             Err(error) => Err(error),
@@ -81,7 +77,7 @@ impl Server {
         let (name, rest) = name(request.text())?;
         let (target, _) = text(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let made = self.session(&request.caller, &dir).symlink(target, name)?;
+        let made = self.credentials.session(&request.caller, &dir).symlink(target, name)?;
         body.put(&self.entry(made))
     }
 
@@ -98,7 +94,7 @@ impl Server {
             FileType::Socket => NewKind::Socket,
             FileType::Directory | FileType::Symlink => return Err(Errno::EINVAL.into()),
         };
-        let mut session = self.session(&request.caller, &dir);
+        let mut session = self.credentials.session(&request.caller, &dir);
         session.set_umask(low_bits(node.umask));
         let made = session.mknod(name, kind, mode & 0o7777)?;
         body.put(&self.entry(made))
@@ -108,7 +104,7 @@ impl Server {
         let (new, rest) = request.split::<MkdirIn>()?;
         let (name, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let mut session = self.session(&request.caller, &dir);
+        let mut session = self.credentials.session(&request.caller, &dir);
         session.set_umask(low_bits(new.umask));
         let made = session.mkdir(name, low_bits(new.mode) & 0o7777)?;
         body.put(&self.entry(made))
@@ -117,13 +113,13 @@ impl Server {
     pub(crate) fn unlink(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.caller, &dir).unlink(name)
+        self.credentials.session(&request.caller, &dir).unlink(name)
     }
 
     pub(crate) fn rmdir(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.caller, &dir).rmdir(name)
+        self.credentials.session(&request.caller, &dir).rmdir(name)
     }
 
     pub(crate) fn rename(&self, request: &Request<'_>) -> Result<()> {
@@ -142,7 +138,7 @@ impl Server {
         let (from, rest) = name(names)?;
         let (to, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.caller, &dir);
+        let session = self.credentials.session(&request.caller, &dir);
         if newdir == request.header.nodeid {
             return session.rename(from, to, flags);
         }
@@ -154,7 +150,7 @@ impl Server {
         let (name, _) = name(rest)?;
         let file = self.nodes.get(link.oldnodeid)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let session = self.session(&request.caller, &file);
+        let session = self.credentials.session(&request.caller, &file);
         session.link_to("", How::EMPTY, &session.at(&dir), name)?;
         body.put(&self.entry(file))
     }

@@ -12,7 +12,7 @@ use crate::server::Server;
 
 impl Server {
     pub(crate) fn setxattr(&self, request: &Request<'_>) -> Result<()> {
-        let (set, rest) = if self.has(Features::SETXATTR_EXT) {
+        let (set, rest) = if self.protocol.has(Features::SETXATTR_EXT) {
             request.split::<SetxattrInExt>()?
         } else {
             let (SetxattrIn { size, flags }, rest) = request.split()?;
@@ -26,7 +26,7 @@ impl Server {
         let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::EINVAL)?;
         let location = self.nodes.get(request.header.nodeid)?;
         let without = if kill_sgid { Caps::FSETID } else { Caps::empty() };
-        let session = self.session_without(&request.caller, &location, without);
+        let session = self.credentials.session_without(&request.caller, &location, without);
         session.set_xattr("", name, value, flags, How::EMPTY)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
@@ -35,7 +35,7 @@ impl Server {
     /// Invalidates the mode after a change of an ACL. An ACL changes the permission bits, and a
     /// kernel that leaves ACLs to the server does not know that.
     fn mode_changed(&self, nodeid: u64, name: &[u8]) {
-        if !self.has(Features::POSIX_ACL) && AclKind::from_xattr_name(name).is_some() {
+        if !self.protocol.has(Features::POSIX_ACL) && AclKind::from_xattr_name(name).is_some() {
             self.attributes_changed(nodeid);
         }
     }
@@ -43,7 +43,7 @@ impl Server {
     pub(crate) fn removexattr(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = text(request.text())?;
         let location = self.nodes.get(request.header.nodeid)?;
-        self.session(&request.caller, &location).remove_xattr("", name, How::EMPTY)?;
+        self.credentials.session(&request.caller, &location).remove_xattr("", name, How::EMPTY)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
     }
@@ -55,24 +55,17 @@ impl Server {
             return put_sized(std::process::id().to_string().as_bytes(), get.size, body);
         }
         let location = self.nodes.get(request.header.nodeid)?;
-        let value = self.session(&request.caller, &location).get_xattr("", name, How::EMPTY)?;
+        let value = self.credentials.session(&request.caller, &location).get_xattr("", name, How::EMPTY)?;
         put_sized(&value, get.size, body)
-    }
-
-    /// Returns whether the caller may see `trusted.*`, which the kernel lets only root read.
-    fn shows_trusted(&self, request: &Request<'_>) -> bool {
-        let caller = self.identified(&request.caller);
-        let is_fake = self.config().fakeroot.is_some() && caller.uid != 0;
-        !is_fake && caller.caps.contains(Caps::SYS_ADMIN)
     }
 
     pub(crate) fn listxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let list: GetxattrIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
-        let mut listed = self.session(&request.caller, &location).list_xattr("", How::EMPTY)?;
+        let mut listed = self.credentials.session(&request.caller, &location).list_xattr("", How::EMPTY)?;
         // The kernel leaves hiding these to the file system.
         let is_trusted = |name: &[u8]| XattrNamespace::of(name) == Some(XattrNamespace::Trusted);
-        if listed.iter().any(|name| is_trusted(name)) && !self.shows_trusted(request) {
+        if listed.iter().any(|name| is_trusted(name)) && !self.credentials.shows_trusted(&request.caller) {
             listed.retain(|name| !is_trusted(name));
         }
         let mut names = Vec::new();

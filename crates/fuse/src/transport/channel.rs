@@ -17,17 +17,18 @@ use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
 use super::clone::clone_channel;
-use super::company::Company;
+use super::cpu_sharing::CpuSharing;
 use super::cpus::run_on;
-use super::lookout::{Lookout, Next};
 use super::pipe::Pipe;
-use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Start, Waiters, Worker, answer, named, waits};
+use super::pollers::{Next, Pollers};
+use super::{BUSY, BlockingPool, PATIENCE, SHORT_ANSWER_BYTES, Start, Worker, answer, named, waits};
 use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
+use crate::forgets::Drain;
 use crate::init::MAX_DATA_BYTES;
 use crate::lock::lock;
 use crate::reply::Outlet;
 use crate::request::Request;
-use crate::server::{Hear, Server, has_no_reply};
+use crate::server::{Server, has_no_reply};
 
 /// Room for a request: the largest write, and what the kernel may append to it.
 const REQUEST_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>() + MAX_DATA_BYTES + 4096;
@@ -43,18 +44,18 @@ const NAP: Duration = Duration::from_micros(500);
 /// Makes the server read the kernel's FORGETs through a channel of its own, which never blocks.
 /// Where there are no rings, other requests come there, too. Other threads answer those: the thread
 /// that reads the FORGETs already has a request to answer.
-pub(super) fn hear_beside(
+pub(super) fn read_forgets_through(
     server: &Arc<Server>,
     device: &Arc<OwnedFd>,
-    waiters: &Arc<Waiters>,
+    pool: &Arc<BlockingPool>,
 ) -> io::Result<()> {
-    let channel = Channel::beside(device)?;
-    let (channel, waiters, us) = (Mutex::new(channel), Arc::clone(waiters), Arc::downgrade(server));
-    server.hear_by(Box::new(move |how| {
+    let channel = Channel::separate(device)?;
+    let (channel, pool, us) = (Mutex::new(channel), Arc::clone(pool), Arc::downgrade(server));
+    server.forgets.set_reader(move |drain| {
         if let Some(server) = us.upgrade() {
-            lock(&channel).hear(&server, &waiters, how);
+            lock(&channel).drain(&server, &pool, drain);
         }
-    }));
+    });
     Ok(())
 }
 
@@ -66,7 +67,7 @@ pub(super) struct Channel {
     pipe: Pipe,
     /// How long the thread polls for the next request before it sleeps.
     patience: Duration,
-    company: Company,
+    sharing: CpuSharing,
 }
 
 /// Starts a thread on each CPU, with a channel of its own, to serve once `start` says so.
@@ -74,14 +75,14 @@ pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     server: &Arc<Server>,
     device: &Arc<OwnedFd>,
-    waiters: &Arc<Waiters>,
+    pool: &Arc<BlockingPool>,
     start: &'scope Start,
 ) -> io::Result<Vec<Worker<'scope>>> {
-    let lookout = Arc::new(Lookout::new()?);
+    let pollers = Arc::new(Pollers::new()?);
     let start_one = |cpu| {
         // A lack of memory is an error here, before the mount is served.
         let mut channel = Channel::new(clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new))?;
-        let (server, waiters, lookout) = (Arc::clone(server), Arc::clone(waiters), Arc::clone(&lookout));
+        let (server, pool, pollers) = (Arc::clone(server), Arc::clone(pool), Arc::clone(&pollers));
         thread::Builder::new().spawn_scoped(scope, move || {
             if !start.wait() {
                 return Ok(());
@@ -89,10 +90,10 @@ pub(super) fn start<'scope>(
             // Polling threads never sleep, so without this they would collect on one CPU. A caller
             // on another CPU would then find that CPU asleep.
             run_on(cpu);
-            channel.run_among(&server, &waiters, &lookout)
+            channel.run_with_pollers(&server, &pool, &pollers)
         })
     };
-    waiters.cpus().numbers().into_iter().map(start_one).collect()
+    pool.cpus().numbers().into_iter().map(start_one).collect()
 }
 
 /// Allocates zeroes that take no memory before they are written to.
@@ -111,12 +112,12 @@ impl Channel {
             answer: zeroes(ANSWER_BYTES)?,
             pipe: Pipe::default(),
             patience: Duration::ZERO,
-            company: Company::default(),
+            sharing: CpuSharing::default(),
         })
     }
 
     /// Opens one more channel to the mount of `device`. Reads from it never block.
-    pub(super) fn beside(device: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn separate(device: &OwnedFd) -> io::Result<Self> {
         let channel = Self::new(Arc::new(clone_channel(device)?))?;
         fcntl_setfl(&channel.device, OFlags::NONBLOCK)?;
         Ok(channel)
@@ -129,12 +130,12 @@ impl Channel {
     /// this thread, mostly on another CPU, which takes the caller longer than the rest of the
     /// removal. So this thread sleeps for a moment without waiting for requests, and then reads
     /// many at once.
-    pub(super) fn run_beside_rings(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
+    pub(super) fn run_for_forgets(&mut self, server: &Arc<Server>, pool: &BlockingPool) -> io::Result<()> {
         loop {
             match self.receive(server)? {
                 Received::Request(found) => {
                     let naps = found.forgetting.is_some();
-                    self.respond(server, waiters, found);
+                    self.respond(server, pool, found);
                     if naps {
                         std::thread::sleep(NAP);
                     }
@@ -146,27 +147,32 @@ impl Channel {
     }
 
     /// Answers all waiting requests.
-    fn hear(&mut self, server: &Arc<Server>, waiters: &Waiters, how: Hear) {
+    fn drain(&mut self, server: &Arc<Server>, pool: &BlockingPool, drain: Drain) {
         // The threads that serve the channels find and report errors.
         while let Ok(Received::Request(found)) = self.receive(server) {
             if found.forgetting.is_some() {
-                self.respond(server, waiters, found);
+                self.respond(server, pool, found);
                 continue;
             }
-            self.answer_later(server, waiters, found.len);
-            if how == Hear::UntilAsked {
+            self.answer_later(server, pool, found.len);
+            if drain == Drain::UntilRequest {
                 return;
             }
         }
     }
 
     /// Answers requests until the end of the mount, as one of several threads that poll for them.
-    fn run_among(&mut self, server: &Arc<Server>, waiters: &Waiters, lookout: &Lookout) -> io::Result<()> {
+    fn run_with_pollers(
+        &mut self,
+        server: &Arc<Server>,
+        pool: &BlockingPool,
+        pollers: &Pollers,
+    ) -> io::Result<()> {
         // This runs on every return.
-        let _closes = Closes(lookout);
+        let _closes = ClosePollers(pollers);
         fcntl_setfl(&self.device, OFlags::NONBLOCK)?;
-        while let Some(found) = self.look(server, lookout)? {
-            self.respond(server, waiters, found);
+        while let Some(found) = self.search(server, pollers)? {
+            self.respond(server, pool, found);
         }
         Ok(())
     }
@@ -195,36 +201,36 @@ impl Channel {
         }
     }
 
-    /// Looks for a request, with sleep in between if need be; `None` if the mount is gone.
-    fn look<'a>(&mut self, server: &'a Server, lookout: &Lookout) -> io::Result<Option<Found<'a>>> {
-        let mut found = lookout.begin();
+    /// Searches for a request, with sleep in between if need be; `None` if the mount is gone.
+    fn search<'a>(&mut self, server: &'a Server, pollers: &Pollers) -> io::Result<Option<Found<'a>>> {
+        let mut found = pollers.begin();
         let received = loop {
-            match self.look_for_a_moment(server, lookout) {
+            match self.poll_for_a_moment(server, pollers) {
                 Ok(Received::Request(request)) => break Ok(Some(request)),
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => break Ok(None),
                 Err(error) => break Err(error),
             }
-            self.company.part(lookout);
+            self.sharing.end(pollers);
             let start = Instant::now();
-            let rested = match lookout.in_vain(&mut found) {
-                Next::Look => Duration::ZERO,
-                Next::Sleep => lookout.sleep(self.device.as_fd()).map(|()| start.elapsed())?,
+            let slept = match pollers.found_nothing(&mut found) {
+                Next::Poll => Duration::ZERO,
+                Next::Sleep => pollers.sleep(self.device.as_fd()).map(|()| start.elapsed())?,
             };
-            self.patience = if rested < BUSY { PATIENCE } else { Duration::ZERO };
+            self.patience = if slept < BUSY { PATIENCE } else { Duration::ZERO };
         };
         let found = received.as_ref().ok().and_then(Option::as_ref);
-        lookout.end(found.and_then(|found| found.asker).filter(|_| self.company.is_there()));
+        pollers.end(found.and_then(|found| found.tid).filter(|_| self.sharing.is_shared()));
         received
     }
 
-    fn look_for_a_moment<'a>(&mut self, server: &'a Server, lookout: &Lookout) -> io::Result<Received<'a>> {
+    fn poll_for_a_moment<'a>(&mut self, server: &'a Server, pollers: &Pollers) -> io::Result<Received<'a>> {
         let start = Instant::now();
         loop {
             match self.receive(server)? {
                 Received::Nothing if start.elapsed() < self.patience => {
                     let device = &self.device;
-                    self.company.step_aside(lookout, || is_readable(device))
+                    self.sharing.yield_cpu(pollers, || is_readable(device))
                 }
                 received => return Ok(received),
             }
@@ -232,17 +238,19 @@ impl Channel {
     }
 
     /// Reads a request. Between the read of a FORGET and the release of its nodes, no other thread
-    /// could know of it. So both happen under the shared `forgetting` lock, as one step for a
-    /// thread that takes it exclusively ([`Server::forget_now`]).
+    /// could know of it. So both happen under the shared lock of
+    /// [`Forgets`](crate::forgets::Forgets), as one step for a thread that takes it exclusively.
     fn receive<'a>(&mut self, server: &'a Server) -> io::Result<Received<'a>> {
-        let forgetting = server.forgetting.read();
+        let forgetting = server.forgets.handle();
         match rustix::io::read(&*self.device, &mut self.request[..]) {
             Ok(len) => {
                 let request = Request::parse(&self.request[..len]);
-                let asker =
-                    request.as_ref().filter(|request| !is_word(request)).map(|request| request.header.pid);
-                let forgetting = request.as_ref().is_some_and(is_word).then_some(forgetting);
-                Ok(Received::Request(Found { len, asker, forgetting }))
+                let tid = request
+                    .as_ref()
+                    .filter(|request| !needs_no_answer(request))
+                    .map(|request| request.header.pid);
+                let forgetting = request.as_ref().is_some_and(needs_no_answer).then_some(forgetting);
+                Ok(Received::Request(Found { len, tid, forgetting }))
             }
             // The kernel took the request back before the read, or there is none.
             Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => Ok(Received::Nothing),
@@ -252,7 +260,7 @@ impl Channel {
     }
 
     /// Answers the request that was read, or gives it to a thread that may wait.
-    fn respond(&mut self, server: &Arc<Server>, waiters: &Waiters, found: Found<'_>) {
+    fn respond(&mut self, server: &Arc<Server>, pool: &BlockingPool, found: Found<'_>) {
         // This holds `found` until the answer.
         let len = found.len;
         let Some(request) = Request::parse(&self.request[..len]) else { return };
@@ -260,14 +268,14 @@ impl Channel {
             respond(server, &self.device, &request, &mut self.answer, Some(&mut self.pipe));
             return;
         }
-        self.answer_later(server, waiters, len);
+        self.answer_later(server, pool, len);
     }
 
     /// Gives the request that was read to a thread that may wait.
-    fn answer_later(&mut self, server: &Arc<Server>, waiters: &Waiters, len: usize) {
+    fn answer_later(&mut self, server: &Arc<Server>, pool: &BlockingPool, len: usize) {
         let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
         let bytes = self.request[..len].to_vec();
-        waiters.hand_over(Box::new(move || {
+        pool.spawn(Box::new(move || {
             let Some(request) = Request::parse(&bytes) else { return };
             let room = if waits(request.header.opcode) { SHORT_ANSWER_BYTES } else { ANSWER_BYTES };
             respond(&server, &device, &request, &mut vec![0; room], None);
@@ -281,7 +289,7 @@ fn is_readable(device: &OwnedFd) -> bool {
 }
 
 /// Returns whether the kernel waits for no answer to this request.
-fn is_word(request: &Request<'_>) -> bool {
+fn needs_no_answer(request: &Request<'_>) -> bool {
     Opcode::from_raw(request.header.opcode).is_some_and(has_no_reply)
 }
 
@@ -290,9 +298,9 @@ struct Found<'a> {
     /// The request's length in bytes.
     len: usize,
     /// The id of the thread that waits for the answer.
-    asker: Option<u32>,
-    /// For a request without an answer, the guard of [`Server::forgetting`], held until it is
-    /// handled.
+    tid: Option<u32>,
+    /// For a request without an answer, the guard of
+    /// [`Forgets::handle`](crate::forgets::Forgets::handle), held until it is handled.
     forgetting: Option<BiasedReadGuard<'a, ()>>,
 }
 
@@ -305,9 +313,9 @@ enum Received<'a> {
 }
 
 /// Lets the other threads end, too.
-struct Closes<'a>(&'a Lookout);
+struct ClosePollers<'a>(&'a Pollers);
 
-impl Drop for Closes<'_> {
+impl Drop for ClosePollers<'_> {
     fn drop(&mut self) {
         self.0.close();
     }

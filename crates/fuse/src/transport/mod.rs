@@ -1,14 +1,14 @@
 //! Transports: the ways of requests from the kernel, and of answers back.
 
+mod blocking_pool;
 mod channel;
 mod clone;
-mod company;
+mod cpu_sharing;
 mod cpus;
-mod lookout;
-mod obstacle;
 mod pipe;
+mod pollers;
 mod ring;
-mod waiters;
+mod ring_error;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,10 +25,10 @@ use crate::lock::lock;
 use crate::reply::{Answer, Outlet};
 use crate::request::Request;
 use crate::server::{Server, Transport};
+use blocking_pool::BlockingPool;
 use channel::Channel;
 use cpus::Cpus;
 use ring::Queue;
-use waiters::Waiters;
 
 /// A thread that answers requests.
 type Worker<'scope> = thread::ScopedJoinHandle<'scope, io::Result<()>>;
@@ -54,48 +54,48 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         Transport::Auto if ring::are_off() => None,
         Transport::Auto => ring::queues(&device, max_bytes).ok(),
         Transport::Ring => {
-            Some(ring::queues(&device, max_bytes).map_err(|error| obstacle::to_rings(Some(&error)))?)
+            Some(ring::queues(&device, max_bytes).map_err(|error| ring_error::explain(Some(&error)))?)
         }
     };
-    server.note_rings(queues.as_ref().and_then(|queues| queues.first()).map(Queue::request_bytes));
+    server.protocol.set_rings(queues.as_ref().and_then(|queues| queues.first()).map(Queue::request_bytes));
     // INIT comes first, and alone.
     let alive = Channel::new(Arc::clone(&device))?.run_once(server)?;
     let rings = server.transport() == Transport::Ring;
     if server.config().transport == Transport::Ring && !rings {
-        return Err(obstacle::to_rings(None));
+        return Err(ring_error::explain(None));
     }
-    let waiters = Arc::new(Waiters::new(Cpus::of_this_thread()));
+    let pool = Arc::new(BlockingPool::new(Cpus::of_this_thread()));
     if alive {
         // Without a further channel, the server may miss the room of a removed file for a moment.
-        let _ = channel::hear_beside(server, &device, &waiters);
-        tell_through(server, &device);
+        let _ = channel::read_forgets_through(server, &device, &pool);
+        invalidate_through(server, &device);
     }
     let start = Start::default();
     let result = thread::scope(|scope| {
         // This runs on every return, so that the scope can end.
-        let _ended = EndsSurplus(server);
-        let gate = SaysStart(&start);
-        let surplus = || server.nodes.surplus.each_batch(|ids| prune(server, &device, ids));
-        thread::Builder::new().spawn_scoped(scope, surplus)?;
-        let mut beside = None;
+        let _ended = EndPruning(server);
+        let gate = CancelStart(&start);
+        let prune = || server.nodes.to_prune.each_batch(|ids| ask_to_forget(server, &device, ids));
+        thread::Builder::new().spawn_scoped(scope, prune)?;
+        let mut forgets = None;
         let threads = match (alive, queues.filter(|_| rings)) {
             (false, _) => Vec::new(),
             (true, Some(queues)) => {
-                beside = Some(Channel::beside(&device)?);
-                ring::start(scope, queues, server, &waiters, &start)?
+                forgets = Some(Channel::separate(&device)?);
+                ring::start(scope, queues, server, &pool, &start)?
             }
-            (true, None) => channel::start(scope, server, &device, &waiters, &start)?,
+            (true, None) => channel::start(scope, server, &device, &pool, &start)?,
         };
         gate.0.say(true);
         ready();
-        let mut result = beside.map_or(Ok(()), |mut channel| channel.run_beside_rings(server, &waiters));
+        let mut result = forgets.map_or(Ok(()), |mut channel| channel.run_for_forgets(server, &pool));
         for thread in threads {
             let other = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
             result = result.and(other);
         }
         result
     });
-    waiters.finish();
+    pool.finish();
     result
 }
 
@@ -123,29 +123,29 @@ impl Start {
 }
 
 /// On drop, sends the threads home, unless they have been started.
-struct SaysStart<'a>(&'a Start);
+struct CancelStart<'a>(&'a Start);
 
-impl Drop for SaysStart<'_> {
+impl Drop for CancelStart<'_> {
     fn drop(&mut self) {
         self.0.say(false);
     }
 }
 
 /// On drop, ends the thread that makes the kernel forget nodes.
-struct EndsSurplus<'a>(&'a Server);
+struct EndPruning<'a>(&'a Server);
 
-impl Drop for EndsSurplus<'_> {
+impl Drop for EndPruning<'_> {
     fn drop(&mut self) {
-        self.0.nodes.surplus.end();
+        self.0.nodes.to_prune.end();
     }
 }
 
 /// Makes the server invalidate attributes in the kernel. For that the kernel takes no lock that the
 /// caller of the pending request may hold. It marks the attributes as out of date and releases the
 /// node, which that caller still uses.
-fn tell_through(server: &Server, device: &Arc<OwnedFd>) {
+fn invalidate_through(server: &Server, device: &Arc<OwnedFd>) {
     let device = Arc::downgrade(device);
-    server.tell_by(Box::new(move |server, ino| {
+    let invalidate = move |server: &Server, ino| {
         let Some(device) = device.upgrade() else { return };
         let changed = NotifyInvalInodeOut { ino, off: -1, len: 0 };
         match notify(&device, NOTIFY_INVAL_INODE, &[changed.as_bytes()]) {
@@ -155,7 +155,9 @@ fn tell_through(server: &Server, device: &Arc<OwnedFd>) {
                 server.log(&format!("the kernel was not told of changed attributes: {}", named(error)))
             }
         }
-    }));
+    };
+    // There is one for a mount.
+    let _ = server.invalidate.set(Box::new(invalidate));
 }
 
 /// Sends the kernel a notification.
@@ -167,8 +169,8 @@ fn notify(device: &OwnedFd, what: i32, parts: &[&[u8]]) -> rustix::io::Result<()
 }
 
 /// Asks the kernel to forget unused nodes.
-fn prune(server: &Server, device: &OwnedFd, ids: &[u64]) {
-    if !server.prunes() {
+fn ask_to_forget(server: &Server, device: &OwnedFd, ids: &[u64]) {
+    if !server.protocol.prunes() {
         return;
     }
     let count = u32::try_from(ids.len()).expect("a batch");

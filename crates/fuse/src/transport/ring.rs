@@ -40,7 +40,7 @@ use zerocopy::IntoBytes as _;
 use self::placement::{Cpu, Placement};
 use self::slot::{Slot, answer_parts, push_poll};
 use super::cpus::{listed, run_on};
-use super::{BUSY, PATIENCE, SHORT_ANSWER_BYTES, Start, Waiters, Worker, named, waits};
+use super::{BUSY, BlockingPool, PATIENCE, SHORT_ANSWER_BYTES, Start, Worker, named, waits};
 use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
 use crate::init::{MAX_DATA_BYTES, PAGE_BYTES};
 use crate::lock::lock;
@@ -82,12 +82,12 @@ pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     queues: Vec<Queue>,
     server: &Arc<Server>,
-    waiters: &Arc<Waiters>,
+    pool: &Arc<BlockingPool>,
     start: &'scope Start,
 ) -> io::Result<Vec<Worker<'scope>>> {
     let start_one = |mut queue: Queue| {
-        let (server, waiters) = (Arc::clone(server), Arc::clone(waiters));
-        let run = move || if start.wait() { queue.run(&server, &waiters) } else { Ok(()) };
+        let (server, pool) = (Arc::clone(server), Arc::clone(pool));
+        let run = move || if start.wait() { queue.run(&server, &pool) } else { Ok(()) };
         thread::Builder::new().spawn_scoped(scope, run)
     };
     queues.into_iter().map(start_one).collect()
@@ -141,7 +141,7 @@ impl Queue {
     }
 
     /// Answers requests until the end of the mount.
-    fn run(&mut self, server: &Arc<Server>, waiters: &Waiters) -> io::Result<()> {
+    fn run(&mut self, server: &Arc<Server>, pool: &BlockingPool) -> io::Result<()> {
         run_on(self.number.into());
         // The ring is this thread's from now on.
         self.ring.submitter().register_enable_rings()?;
@@ -159,7 +159,7 @@ impl Queue {
             done.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
             for (name, result) in done.drain(..) {
                 match usize::try_from(name) {
-                    Ok(index) if index < self.slots.len() => self.complete(server, waiters, index, result)?,
+                    Ok(index) if index < self.slots.len() => self.complete(server, pool, index, result)?,
                     _ => self.woken()?,
                 }
             }
@@ -198,7 +198,7 @@ impl Queue {
     fn complete(
         &mut self,
         server: &Arc<Server>,
-        waiters: &Waiters,
+        pool: &BlockingPool,
         index: usize,
         result: i32,
     ) -> io::Result<()> {
@@ -214,7 +214,7 @@ impl Queue {
         }
         let request = self.slots[index].request();
         if waits(request.header.opcode) {
-            self.answer_later(server, waiters, index);
+            self.answer_later(server, pool, index);
             return Ok(());
         }
         let next = self.placement.after(request);
@@ -222,17 +222,17 @@ impl Queue {
         self.hand_over(index, RING_COMMIT_AND_FETCH)?;
         match next {
             Some(Cpu::Own) => run_on(self.number.into()),
-            Some(Cpu::Any) => waiters.cpus().run_on_any(),
+            Some(Cpu::Any) => pool.cpus().run_on_any(),
             None => {}
         }
         Ok(())
     }
 
-    fn answer_later(&mut self, server: &Arc<Server>, waiters: &Waiters, index: usize) {
+    fn answer_later(&mut self, server: &Arc<Server>, pool: &BlockingPool, index: usize) {
         let (server, late) = (Arc::clone(server), Arc::clone(&self.late));
         let (parts, payload) = self.slots[index].copy();
         self.away += 1;
-        waiters.hand_over(Box::new(move || {
+        pool.spawn(Box::new(move || {
             let mut body = vec![0; SHORT_ANSWER_BYTES];
             let (header, len) = answer_parts(&server, &parts, &payload, &mut body);
             body.truncate(len);

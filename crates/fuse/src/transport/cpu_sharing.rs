@@ -2,8 +2,8 @@
 //!
 //! An answer is best made on the CPU of its caller: waking a thread from another CPU takes longer
 //! than most requests. So a polling thread yields its CPU between two polls, and learns from the
-//! time that this takes whether other threads run there. A thread without such company takes
-//! account of the threads that have it:
+//! time that this takes whether other threads run there. A thread that has its CPU alone takes
+//! account of the threads that share theirs:
 //!
 //! * If there are none, the callers run on CPUs without a polling thread. The thread then polls
 //!   without pause.
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::thread::sched_yield;
 
-use super::lookout::{Accompanied, Finds, Lookout};
+use super::pollers::{Finds, Pollers, SharingThreads};
 
 /// The time between two polls, unless others have had the CPU.
 const GLANCE: Duration = Duration::from_micros(30);
@@ -37,62 +37,62 @@ const SWITCH: Duration = Duration::from_nanos(800);
 
 /// The other threads on the CPU of a polling thread.
 #[derive(Default)]
-pub(super) struct Company {
-    /// Others had the CPU not long ago. The lookout counts the threads that have set this.
-    is_there: bool,
+pub(super) struct CpuSharing {
+    /// Others had the CPU not long ago. [`Pollers`] counts the threads that have set this.
+    is_shared: bool,
     /// Glances since others had the CPU.
     glances: u32,
-    /// The requests found by threads in company, when this thread last asked.
+    /// The requests found by threads that share their CPU, when this thread last asked.
     found: Finds,
 }
 
-impl Company {
+impl CpuSharing {
     /// Returns whether others had the CPU not long ago.
-    pub(super) fn is_there(&self) -> bool {
-        self.is_there
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Yields the CPU to others, and returns at once when they have had it: one of them may have
     /// sent a request. `is_asked` returns whether there is a request.
-    pub(super) fn step_aside(&mut self, lookout: &Lookout, is_asked: impl Fn() -> bool) {
+    pub(super) fn yield_cpu(&mut self, pollers: &Pollers, is_asked: impl Fn() -> bool) {
         loop {
-            let others = if self.is_there { None } else { Some(lookout.accompanied(&mut self.found)) };
+            let others = if self.is_shared { None } else { Some(pollers.sharing(&mut self.found)) };
             let offer = match others {
-                None | Some(Accompanied::Idle | Accompanied::AskedByOne) => GLANCE,
-                Some(Accompanied::Nobody) => Duration::ZERO,
-                Some(Accompanied::AskedBySeveral) => {
+                None | Some(SharingThreads::Idle | SharingThreads::OneCaller) => GLANCE,
+                Some(SharingThreads::None) => Duration::ZERO,
+                Some(SharingThreads::SeveralCallers) => {
                     std::thread::sleep(NAP);
                     Duration::ZERO
                 }
             };
-            let had_it = self.others_had_it(lookout, offer);
-            if had_it || others != Some(Accompanied::AskedByOne) || is_needed(&is_asked) {
+            let had_it = self.others_had_it(pollers, offer);
+            if had_it || others != Some(SharingThreads::OneCaller) || is_needed(&is_asked) {
                 return;
             }
         }
     }
 
     /// Ends polling: the thread then knows nothing of others.
-    pub(super) fn part(&mut self, lookout: &Lookout) {
-        self.note(lookout, false);
+    pub(super) fn end(&mut self, pollers: &Pollers) {
+        self.note(pollers, false);
     }
 
     /// Offers the CPU to others, and records whether they have had it.
-    fn others_had_it(&mut self, lookout: &Lookout, offer: Duration) -> bool {
-        // A thread that had company a moment ago and has to wait for its CPU mostly waits for a
+    fn others_had_it(&mut self, pollers: &Pollers, offer: Duration) -> bool {
+        // A thread that shared its CPU a moment ago and has to wait for its CPU mostly waits for a
         // caller. Making sure is not worth a system call.
-        let is_sure = self.is_there && self.glances == 0;
+        let is_sure = self.is_shared && self.glances == 0;
         let had_it =
             if is_sure { others_had_it(offer, || true) } else { others_had_it(offer, has_switched()) };
         self.glances = if had_it { 0 } else { self.glances.saturating_add(1) };
-        self.note(lookout, had_it || self.is_there && self.glances < LONG);
+        self.note(pollers, had_it || self.is_shared && self.glances < LONG);
         had_it
     }
 
-    fn note(&mut self, lookout: &Lookout, is_there: bool) {
-        if self.is_there != is_there {
-            self.is_there = is_there;
-            lookout.note_company(is_there);
+    fn note(&mut self, pollers: &Pollers, is_shared: bool) {
+        if self.is_shared != is_shared {
+            self.is_shared = is_shared;
+            pollers.note_sharing(is_shared);
         }
     }
 }
@@ -145,10 +145,10 @@ mod tests {
     const LONG_ENOUGH: Duration = Duration::from_secs(60);
 
     #[test]
-    fn who_shares_its_cpu_is_not_alone() {
+    fn a_thread_notices_that_it_shares_its_cpu() {
         let cpu = Cpus::of_this_thread().numbers()[0];
         let ended = AtomicBool::new(false);
-        let lookout = Lookout::new().unwrap();
+        let pollers = Pollers::new().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 run_on(cpu);
@@ -156,31 +156,31 @@ mod tests {
                     sched_yield();
                 }
             });
-            let looker = scope.spawn(|| {
+            let poller = scope.spawn(|| {
                 run_on(cpu);
-                let (mut company, start) = (Company::default(), Instant::now());
-                while !company.is_there() && start.elapsed() < LONG_ENOUGH {
-                    company.step_aside(&lookout, || false);
+                let (mut sharing, start) = (CpuSharing::default(), Instant::now());
+                while !sharing.is_shared() && start.elapsed() < LONG_ENOUGH {
+                    sharing.yield_cpu(&pollers, || false);
                 }
-                company.is_there()
+                sharing.is_shared()
             });
-            let is_there = looker.join();
+            let is_shared = poller.join();
             ended.store(true, Ordering::Relaxed);
-            assert!(is_there.unwrap(), "another was there all the time");
+            assert!(is_shared.unwrap(), "another was there all the time");
         });
     }
 
     #[test]
-    fn what_one_asks_for_is_left_to_those_beside_him_while_they_find_it() {
-        let lookout = Lookout::new().unwrap();
-        lookout.note_company(true);
+    fn requests_of_one_caller_are_left_to_threads_on_its_cpu_while_they_find_them() {
+        let pollers = Pollers::new().unwrap();
+        pollers.note_sharing(true);
         let find = || {
-            lookout.begin();
-            lookout.end(Some(1));
+            pollers.begin();
+            pollers.end(Some(1));
         };
-        let mut company = Company::default();
+        let mut sharing = CpuSharing::default();
         find();
-        lookout.accompanied(&mut company.found);
+        pollers.sharing(&mut sharing.found);
         find();
         let looks = Cell::new(0);
         let is_asked = || {
@@ -190,8 +190,8 @@ mod tests {
             }
             false
         };
-        company.step_aside(&lookout, is_asked);
+        sharing.yield_cpu(&pollers, is_asked);
         // Fewer if another thread wanted this CPU meanwhile.
-        assert!(looks.get() == 3 || company.is_there(), "{}", looks.get());
+        assert!(looks.get() == 3 || sharing.is_shared(), "{}", looks.get());
     }
 }

@@ -1,4 +1,5 @@
-//! Threads for requests that wait for the device, so that other requests need not wait for them.
+//! The blocking pool: threads for requests that wait for the device, so that other requests need
+//! not wait for these.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ const MAX_THREADS: usize = 16;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A pool of threads that start as they are needed, and stay.
-pub(super) struct Waiters {
+pub(super) struct BlockingPool {
     cpus: Cpus,
     shared: Arc<Shared>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -36,7 +37,7 @@ struct Queue {
     ended: bool,
 }
 
-impl Waiters {
+impl BlockingPool {
     /// Creates a pool whose threads run on these CPUs.
     pub(super) fn new(cpus: Cpus) -> Self {
         Self { cpus, shared: Arc::default(), threads: Mutex::default() }
@@ -47,8 +48,8 @@ impl Waiters {
         &self.cpus
     }
 
-    /// Gives `job` to another thread.
-    pub(super) fn hand_over(&self, job: Job) {
+    /// Runs `job` on another thread.
+    pub(super) fn spawn(&self, job: Job) {
         let mut queue = lock(&self.shared.queue);
         queue.jobs.push_back(job);
         if queue.jobs.len() > queue.idle {
@@ -114,29 +115,29 @@ mod tests {
 
     /// The thread that hands a job over may be bound to one CPU.
     #[test]
-    fn who_waits_may_run_on_any_cpu() {
+    fn a_job_may_run_on_any_cpu() {
         let cpus = Cpus::of_this_thread();
-        let waiters = Waiters::new(cpus.clone());
+        let pool = BlockingPool::new(cpus.clone());
         let (say, said) = mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 run_on(cpus.numbers()[0]);
-                waiters.hand_over(Box::new(move || say.send(Cpus::of_this_thread().numbers()).unwrap()));
+                pool.spawn(Box::new(move || say.send(Cpus::of_this_thread().numbers()).unwrap()));
             });
         });
         assert_eq!(said.recv().unwrap(), cpus.numbers());
-        waiters.finish();
+        pool.finish();
     }
 
     #[test]
-    fn many_wait_at_a_time_and_all_are_done() {
-        let waiters = Waiters::new(Cpus::of_this_thread());
+    fn many_jobs_wait_at_a_time_and_all_are_done() {
+        let pool = BlockingPool::new(Cpus::of_this_thread());
         let (started, starts) = mpsc::channel();
         let (go, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..MAX_THREADS * 2 {
             let (started, gate) = (started.clone(), Arc::clone(&gate));
-            waiters.hand_over(Box::new(move || {
+            pool.spawn(Box::new(move || {
                 started.send(()).unwrap();
                 lock(&gate).recv().unwrap();
             }));
@@ -148,7 +149,7 @@ mod tests {
         for _ in 0..MAX_THREADS * 2 {
             go.send(()).unwrap();
         }
-        waiters.finish();
+        pool.finish();
         assert_eq!(starts.try_iter().count(), MAX_THREADS);
     }
 }

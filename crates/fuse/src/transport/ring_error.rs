@@ -19,7 +19,7 @@ struct System {
 }
 
 /// Returns why there are no rings: creating them failed with `error`, or the kernel offered none.
-pub(super) fn to_rings(error: Option<&io::Error>) -> io::Error {
+pub(super) fn explain(error: Option<&io::Error>) -> io::Error {
     let read = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
     let filter = read("/proc/self/status").and_then(|status| {
         let line = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?;

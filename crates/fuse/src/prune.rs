@@ -2,7 +2,7 @@
 //! memory allows.
 //!
 //! Each known node keeps an inode and a name in memory. A thread that reports a node beyond the
-//! limit to the kernel enters here the nodes known longest. Another thread then asks the kernel to
+//! limit to the kernel pushes the nodes known longest. Another thread then asks the kernel to
 //! forget these, in batches (`FUSE_NOTIFY_PRUNE`). The kernel forgets the unused ones among them,
 //! and sends FORGETs as it always does.
 //!
@@ -18,7 +18,7 @@ const BATCH: usize = 256;
 
 /// The queue of nodes to be forgotten.
 #[derive(Default)]
-pub(crate) struct Surplus {
+pub(crate) struct PruneQueue {
     queue: Mutex<Queue>,
     more: Condvar,
 }
@@ -30,9 +30,9 @@ struct Queue {
     ended: bool,
 }
 
-impl Surplus {
+impl PruneQueue {
     /// Adds nodes that the kernel is to forget.
-    pub(crate) fn enter(&self, ids: impl IntoIterator<Item = u64>) {
+    pub(crate) fn push(&self, ids: impl IntoIterator<Item = u64>) {
         let mut queue = lock(&self.queue);
         queue.ids.extend(ids);
         if queue.ids.len() >= BATCH {

@@ -1,15 +1,16 @@
-//! The file system as a whole: STATFS.
+//! STATFS: the space and the limits of the file system.
 
 use extern4_vfs::Result;
 
 use crate::abi::StatfsOut;
+use crate::forgets::Drain;
 use crate::reply::Body;
 use crate::request::Request;
-use crate::server::{Hear, Server};
+use crate::server::Server;
 
 impl Server {
     pub(crate) fn statfs(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        self.forget_now(Hear::UntilAsked);
+        self.forgets.drain(Drain::UntilRequest);
         let location = self.nodes.get(request.header.nodeid)?;
         let stat = self.superblock().fs().statfs_by(location.inode())?;
         body.put(&StatfsOut {
