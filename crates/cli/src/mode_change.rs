@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn a_text_that_is_no_mode_is_refused() {
         for text in ["", "888", "77777", "u", "q+r", "u+q", "u+r,", "+r+q", "-1"] {
             assert_eq!(ModeChange::parse(text), None, "{text}");
         }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_in_between_is_the_difference() {
+    fn a_difference_has_the_counts_in_between() {
         let (before, between) = (of([100, 5_000_000]), of([200, 300, 90_000]));
         let mut after = before.clone();
         after.add(&between);

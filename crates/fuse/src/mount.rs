@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_mounted_is_found_by_where() {
+    fn a_mount_is_found_by_its_directory() {
         let table = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw
 40 22 0:51 / /mnt/a\\040b rw shared:1 - fuse.extern4 x rw
 41 22 0:52 / /mnt/a\\134b rw - fuse.extern4 x rw

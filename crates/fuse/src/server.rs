@@ -229,7 +229,7 @@ impl Server {
         }
         // Relaxed: see `has_lost`.
         if !self.lost.swap(true, Ordering::Relaxed) {
-            self.log(&format!("what was written to a file is lost: {error}"));
+            self.log(&format!("data written to a file is lost: {error}"));
         }
     }
 

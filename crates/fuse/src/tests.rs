@@ -179,7 +179,7 @@ fn names_are_checked() {
 }
 
 #[test]
-fn what_the_kernel_has_forgotten_is_found_by_its_handle() {
+fn a_node_that_the_kernel_has_forgotten_is_found_by_its_handle() {
     let served = Served::new(SuperOptions::default());
     let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory");
     let file = served.make(b"file");
@@ -199,7 +199,7 @@ fn what_the_kernel_has_forgotten_is_found_by_its_handle() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_data_is_read() {
     let served = Served::new(SuperOptions::default());
     let (nodeid, fh) = (served.make(b"file"), 0);
     let write = WriteIn { fh, offset: 3, size: 4, ..WriteIn::default() };
@@ -243,7 +243,7 @@ fn a_kernel_that_tells_of_opens_makes_and_opens_at_once() {
 }
 
 #[test]
-fn what_is_asked_is_counted() {
+fn requests_are_counted() {
     let served = Served::new(SuperOptions::default());
     let (nodeid, fh) = (served.make(b"file"), 0);
     let read = ReadIn { fh, size: 100, ..ReadIn::default() };

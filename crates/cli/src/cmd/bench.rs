@@ -34,7 +34,10 @@ enum What {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !matches!(args.what, Some(What::Walk(_))) && *app.opening() != Opening::default() {
-        app.fail(ExitStatus::Usage, "what is changed is a copy: --journal and --superblock are for walk");
+        app.fail(
+            ExitStatus::Usage,
+            "changes go to a copy of the image: --journal and --superblock are only for walk",
+        );
         return Ok(());
     }
     match &args.what {

@@ -93,12 +93,12 @@ fn link(
     }
     // A file of that name exists. The link is made under a temporary name and renamed, so that the
     // name always exists.
-    let mut beside = OsString::from(".extern4-link.");
-    beside.push(std::process::id().to_string());
-    let beside = new.with_file_name(beside);
-    make(&beside)?;
+    let mut temporary = OsString::from(".extern4-link.");
+    temporary.push(std::process::id().to_string());
+    let temporary = new.with_file_name(temporary);
+    make(&temporary)?;
     // A rename of one name of a file over another does nothing, and both stay.
-    let done = session.rename(&beside, new);
-    let _ = session.remove_file(&beside);
+    let done = session.rename(&temporary, new);
+    let _ = session.remove_file(&temporary);
     done
 }

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_between_two_reports_is_told_by_the_second() {
+    fn activity_between_two_reports_is_shown_by_the_second() {
         let earlier = report(10, 100, &[("block_hits", 10), ("block_misses", 10), ("handles", 5)]);
         let later = report(
             12,

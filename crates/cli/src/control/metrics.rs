@@ -60,7 +60,7 @@ const COUNTERS: &[(&str, Kind, &str)] = &[
         "Copies of blocks written to the journal; without one, metadata blocks written by commits.",
     ),
     ("bytes_logged", Kind::Total, "Bytes written to the journal."),
-    ("revokes", Kind::Total, "Blocks that the journal was told never to replay, because they were freed."),
+    ("revokes", Kind::Total, "Blocks that the journal must never replay, because they were freed."),
     ("flushes", Kind::Total, "Flushes of the image's or the journal's device."),
     ("checkpoints", Kind::Total, "Times that room in the journal was freed."),
     (
@@ -111,7 +111,7 @@ pub(super) fn text(report: &Report) -> String {
         out,
         "info",
         "gauge",
-        "What is mounted, by which version of this program, and what requests come through. Always 1.",
+        "The mounted image, the version of this program and the transport of requests. Always 1.",
     );
     let labels =
         [("image", &*report.image), ("version", env!("CARGO_PKG_VERSION")), ("transport", &report.transport)];
@@ -149,7 +149,7 @@ fn operations(report: &Report, out: &mut String) {
         out,
         ERRORS,
         "counter",
-        "Requests of the kernel that failed, by kind. Not counted: names and attributes that were asked for and are not there.",
+        "Requests of the kernel that failed, by kind. Lookups of missing names and attributes do not count.",
     );
     for operation in &report.operations {
         sample(out, ERRORS, &[("operation", &operation.name)], operation.errors);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_report_is_read() {
         let times = Histogram::from_counts([(3, 1), (40, 7)], 12_345, 2_000);
         let report = Report {
             image: "a \"b\"\n".to_owned(),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_no_harm() {
+    fn an_answer_that_is_no_report_does_no_harm() {
         for bad in ["", "{", "[]", "7", "null", "{\"version\":2}", &"[".repeat(1 << 16), &error_line("no")] {
             assert!(Report::read(bad).is_err());
         }

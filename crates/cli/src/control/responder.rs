@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_stands_there_keeps_nobody_out() {
+    fn an_idle_client_keeps_no_other_out() {
         let (_responder, path, _dir) = responder();
         // The clients send nothing, or half a request, or do not read their answer.
         let connect = |_| UnixStream::connect(&path).expect("it listens");
@@ -346,7 +346,7 @@ mod tests {
 
     /// The limit is on a client's whole time, not on that between two bytes of its request.
     #[test]
-    fn a_client_that_says_a_byte_now_and_then_is_sent_away() {
+    fn a_slow_client_is_disconnected() {
         let (_responder, path, _dir) = responder();
         let mut slow = UnixStream::connect(&path).expect("it listens");
         let start = Instant::now();

@@ -74,7 +74,7 @@ mod tests {
     use super::{Backslash, push_octal, unescape};
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_text_is_read_back() {
         for name in [&b"a b=\n\\x"[..], b"\\101", b"\xff\"", b"\\\\", b""] {
             for backslash in [Backslash::Doubled, Backslash::Octal] {
                 let mut out = Vec::new();

@@ -93,7 +93,7 @@ fn umount_waits_for_the_volume() {
 }
 
 #[test]
-fn what_is_write_protected_is_mounted_for_reading() {
+fn a_write_protected_device_is_mounted_for_reading() {
     if !can_make_loop_devices() {
         return;
     }

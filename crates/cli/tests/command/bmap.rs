@@ -43,7 +43,7 @@ fn positions(dir: &Path) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn blocks_of_files_are_where_linux_says_that_they_are() {
+fn blocks_of_files_are_where_linux_shows_them() {
     if !can_mount() || !can_run(&[Need::Mount, Need::Tool("perl"), Need::Tool("fallocate")]) {
         return;
     }

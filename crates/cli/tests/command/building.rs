@@ -45,7 +45,7 @@ fn a_directory_an_archive_and_a_pipe_give_the_same_bytes() {
 }
 
 #[test]
-fn what_cannot_be_built_is_named_and_leaves_nothing() {
+fn a_source_that_cannot_be_built_is_named_and_leaves_nothing() {
     let dir = temporary("extern4-build-");
     let at = dir.path();
     fs::create_dir(at.join("tree")).expect("a directory");
@@ -145,7 +145,7 @@ fn a_device_is_filled() {
 }
 
 #[test]
-fn what_is_left_out_is_told() {
+fn files_that_are_left_out_are_named() {
     let dir = temporary("extern4-build-");
     let at = dir.path();
     fs::create_dir_all(at.join("tree/lost+found")).expect("directories");

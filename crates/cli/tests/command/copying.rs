@@ -220,7 +220,7 @@ fn special_files_are_made_not_read() {
 }
 
 #[test]
-fn what_the_journal_holds_is_copied() {
+fn contents_in_the_journal_are_copied() {
     // Contents in the journal, too: there the image itself must not be read past it.
     for name in ["ordered", "data_journal", "data_journal_escapes_1k", "revokes_data_journal"] {
         let spec = extern4_testkit::crash::spec(name);

@@ -82,7 +82,7 @@ fn trees_are_copied_with_few_open_files() {
 }
 
 #[test]
-fn what_cannot_be_read_or_made_is_said_and_the_rest_is_copied() {
+fn a_file_that_cannot_be_copied_is_named_and_the_rest_is_copied() {
     let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).build();
     let at = |path: &str| image.scratch().join(path);
     for name in ["tree/a/in/deeper", "tree/b", "tree/c"] {
@@ -174,7 +174,7 @@ fn files_that_do_not_say_how_long_they_are_are_copied_to_their_end() {
 }
 
 #[test]
-fn what_pipes_and_devices_say_is_copied_unless_trees_are() {
+fn data_of_pipes_and_devices_is_copied_unless_a_tree_is() {
     let image = empty();
     let dir = image.scratch();
     let length = 3 << 20;

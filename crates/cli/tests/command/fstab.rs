@@ -50,7 +50,7 @@ fn lines_that_linux_takes_are_taken() {
 }
 
 #[test]
-fn what_is_refused_has_a_reason_and_no_list_behind_it() {
+fn a_refused_option_has_a_reason_and_no_list() {
     let image = EMPTY.build();
     for (word, reason) in [
         ("journal_async_commit", "a commit block is written only when"),
@@ -275,7 +275,7 @@ fn crashed() -> Image {
 }
 
 #[test]
-fn what_needs_recovery_is_not_written_without_its_journal() {
+fn a_volume_that_needs_recovery_is_not_written_without_its_journal() {
     if !can_mount() || !can_run(&[Need::Mount]) {
         return;
     }

@@ -27,8 +27,8 @@ fn armed(root: &Path) -> Result<()> {
 }
 
 #[test]
-fn what_is_on_the_image_of_a_user_gives_nobody_rights() {
-    if !users_can_mount("what_is_on_the_image_of_a_user_gives_nobody_rights") {
+fn files_on_the_image_of_a_user_give_no_rights() {
+    if !users_can_mount("files_on_the_image_of_a_user_give_no_rights") {
         return;
     }
     let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"]).from_directory(&[armed]).build();

@@ -165,7 +165,7 @@ fn root_keeps_its_privileges_where_users_are_mapped() {
 
 /// A user that makes files as the volume's root is not root, and gets no reserved blocks.
 #[test]
-fn what_is_kept_back_is_for_root_where_users_are_mapped() {
+fn reserved_blocks_are_for_root_where_users_are_mapped() {
     if !can_map() || !can_run(&[Need::Tool("setpriv"), Need::Tool("tune2fs")]) {
         return;
     }

@@ -232,7 +232,7 @@ fn commands_change_a_volume_whose_journal_is_elsewhere() {
 }
 
 #[test]
-fn what_the_kernel_left_in_a_journal_elsewhere_is_replayed() {
+fn an_external_journal_of_the_kernel_is_replayed() {
     if !can_use() {
         return;
     }

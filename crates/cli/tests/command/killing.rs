@@ -127,7 +127,7 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
     });
     tools::run("umount", ["-l".as_ref(), dir.as_os_str()]);
     let synced: usize = told.iter().map(|told| told.there.len() + told.gone.len()).sum();
-    assert!(synced > 0, "round {round}: nobody was told that anything is durable");
+    assert!(synced > 0, "round {round}: no sync was reported");
     let mut daemon = in_foreground(image, dir, transport);
     for (thread, told) in (0..).zip(&told) {
         check(dir, thread, told);
@@ -139,7 +139,7 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
 }
 
 #[test]
-fn what_was_synced_survives_a_kill() {
+fn synced_data_survives_a_kill() {
     if !can_mount() {
         return;
     }

@@ -302,7 +302,7 @@ fn id(name: &str, table: &str) -> String {
 }
 
 #[test]
-fn find_starts_where_it_is_told() {
+fn find_starts_at_the_given_path() {
     let image = machine();
     let check = |args: &[&str], expected: &str| {
         let output = ok(extern4(&image, [&["find"], args].concat()));

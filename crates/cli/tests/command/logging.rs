@@ -55,7 +55,7 @@ fn a_device_that_fails_is_in_the_log() {
 }
 
 #[test]
-fn as_much_is_told_as_is_asked_for() {
+fn the_log_has_the_requested_level() {
     let image = EMPTY.build();
     let mount = |level: &str, log: &str| {
         let words = ["mount", "--log", log, "disk.img", "mnt"];
@@ -153,7 +153,7 @@ fn that_immutable_files_can_be_opened_is_in_the_log() {
 
 /// Damage makes the volume read-only. Later messages about that name the damage.
 #[test]
-fn what_made_a_volume_read_only_is_in_the_log() {
+fn the_reason_for_a_read_only_volume_is_in_the_log() {
     if !can_mount() || !can_run(&[Need::Tool("dumpe2fs")]) {
         return;
     }

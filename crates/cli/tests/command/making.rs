@@ -330,7 +330,7 @@ fn the_same_options_make_the_same_bytes() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten() {
+fn an_existing_volume_is_not_overwritten() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
     ok(extern4_in(dir, ["mkfs", "-q", "disk.img", "64M"]));

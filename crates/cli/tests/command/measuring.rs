@@ -196,7 +196,7 @@ fn a_crashed_image_stays_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_written_is_only_read() {
+fn a_volume_that_cannot_be_written_is_only_read() {
     let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-O", "bigalloc"]).build();
     let report = json(&ok(bench(&image, "disk.img", &["--json", "--on", "library"])));
     assert!(report["notes"].to_string().contains("bigalloc"), "{}", report["notes"]);
@@ -251,7 +251,7 @@ fn is_attached(image: &Image) -> bool {
 }
 
 #[test]
-fn whoever_ends_it_is_left_with_no_mount() {
+fn a_benchmark_that_is_ended_leaves_no_mount() {
     let ends =
         [("-TERM", "mount"), ("-INT", "mount"), ("-KILL", "mount"), ("-TERM", "kernel"), ("-KILL", "kernel")];
     let sides = sides();
@@ -285,7 +285,7 @@ fn within_a_minute(what: &str, so: impl Fn() -> bool) {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn options_that_make_no_sense_are_refused() {
     let image = volume();
     fs::write(image.scratch().join("zeroes"), [0; 8192]).expect("a file");
     let check = |args: &[&str], code| drop(failed(&extern4(&image, [&["bench"], args].concat()), code));

@@ -262,7 +262,7 @@ fn errors_of_full_places_name_the_copy() {
 }
 
 #[test]
-fn who_has_the_image_is_named() {
+fn the_process_that_holds_the_image_is_named() {
     if !can_mount() {
         return;
     }
@@ -297,7 +297,7 @@ fn where_metrics_cannot_be_served_is_named() {
 }
 
 #[test]
-fn what_can_only_be_read_is_mounted_for_reading() {
+fn a_volume_that_can_only_be_read_is_mounted_for_reading() {
     if !can_mount() {
         return;
     }
@@ -311,7 +311,7 @@ fn what_can_only_be_read_is_mounted_for_reading() {
 }
 
 #[test]
-fn a_user_without_rights_is_told_of_what() {
+fn a_user_without_rights_gets_the_reason() {
     if !can_run(&[Need::Tool("setpriv")]) || !rustix::process::geteuid().is_root() {
         return;
     }

@@ -55,7 +55,7 @@ fn a_volume_begins_where_the_option_says() {
     assert!(said.contains("disk.img@1048576"), "{said}");
     for (words, named) in [
         ("noauto,data=none", "'data=none'"),
-        ("ro,dax=always", "'dax=always' cannot be had"),
+        ("ro,dax=always", "'dax=always' is not supported"),
         ("strictatime", "page cache"),
     ] {
         let said = failed(&extern4(&image, ["mount", "-o", words, "disk.img", "."]), 2);
@@ -123,7 +123,7 @@ fn can_ask_to_forget() -> bool {
 }
 
 #[test]
-fn what_the_kernel_knows_is_bounded() {
+fn the_number_of_files_that_the_kernel_knows_is_bounded() {
     const FILES: usize = 12_000;
     if !can_mount() || !can_ask_to_forget() {
         return;
@@ -178,7 +178,7 @@ fn remount(image: &Image, words: &str) -> Option<String> {
 }
 
 #[test]
-fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
+fn a_remount_does_not_pretend_to_change_the_data_mode() {
     if !can_mount() {
         return;
     }
@@ -228,7 +228,7 @@ fn a_remount_does_not_pretend_to_change_how_contents_are_kept() {
 }
 
 #[test]
-fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
+fn a_remount_does_not_pretend_to_change_fixed_options() {
     if !can_mount() {
         return;
     }
@@ -263,7 +263,7 @@ fn a_remount_does_not_pretend_to_change_what_was_decided_before() {
 }
 
 #[test]
-fn directories_can_be_read_without_a_note() {
+fn nodiratime_leaves_access_times_of_directories_alone() {
     if !can_mount() {
         return;
     }
@@ -290,7 +290,7 @@ fn directories_can_be_read_without_a_note() {
 
 /// The table has to tell them, because mount(8) passes its words on with a remount.
 #[test]
-fn the_mount_table_tells_when_access_times_change() {
+fn the_mount_table_shows_when_access_times_change() {
     if !can_mount() {
         return;
     }
@@ -314,7 +314,7 @@ fn the_mount_table_tells_when_access_times_change() {
 /// With noload, neither we nor the kernel replay the journal: the volume shows its blocks as they
 /// are.
 #[test]
-fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {
+fn noload_ignores_newer_contents_in_the_journal() {
     if !can_mount() || !can_run(&[Need::Mount]) {
         return;
     }
@@ -343,7 +343,7 @@ fn what_a_journal_knows_better_is_left_aside_where_that_is_asked_for() {
 }
 
 #[test]
-fn who_expects_quotas_is_told_that_there_are_none() {
+fn a_quota_option_reports_that_the_volume_has_no_quotas() {
     if !can_mount() {
         return;
     }
@@ -411,8 +411,8 @@ fn a_volume_is_mounted_by_a_copy_of_its_superblock() {
 
 /// Where only reserved blocks are left, the named user may use them.
 #[test]
-fn what_is_kept_back_is_for_whom_the_options_name() {
-    if !users_can_mount("what_is_kept_back_is_for_whom_the_options_name") {
+fn reserved_blocks_are_for_the_ids_in_the_options() {
+    if !users_can_mount("reserved_blocks_are_for_the_ids_in_the_options") {
         return;
     }
     let image = EMPTY.build();
@@ -457,7 +457,7 @@ fn seen(dir: &std::path::Path) -> String {
 }
 
 #[test]
-fn words_of_ext4_do_what_they_do_in_linux() {
+fn options_of_ext4_mean_the_same_as_in_linux() {
     if !can_mount() || !can_run(&[Need::Mount]) {
         return;
     }

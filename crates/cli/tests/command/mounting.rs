@@ -181,7 +181,7 @@ fn open_files_outlive_their_names() {
 }
 
 #[test]
-fn what_is_removed_gives_its_space_back() {
+fn a_removed_file_gives_its_space_back() {
     if !can_mount() {
         return;
     }
@@ -482,7 +482,7 @@ fn users_mount_their_own_images() {
 }
 
 #[test]
-fn what_cannot_be_changed_is_refused() {
+fn changes_that_cannot_be_made_are_refused() {
     if !can_mount() {
         return;
     }
@@ -610,7 +610,7 @@ fn lines_of(pipe: ChildStderr) -> Receiver<String> {
 
 /// The parent of the daemon may be gone, and the pipe of its messages closed.
 #[test]
-fn a_signal_ends_what_nobody_listens_to() {
+fn a_signal_ends_a_mount_whose_messages_have_no_reader() {
     if !can_mount() {
         return;
     }
@@ -721,7 +721,7 @@ fn a_killed_mount_keeps_what_was_synced() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_said() {
+fn a_failed_mount_has_a_reason() {
     let image = EMPTY.build();
     let said = failed(&extern4(&image, ["mount", "disk.img", "nowhere"]), 1);
     assert!(said.contains("nowhere"), "{said}");
@@ -746,7 +746,7 @@ fn what_cannot_be_mounted_is_said() {
 }
 
 #[test]
-fn umount_says_that_it_waits_for_what_others_have_mounted() {
+fn umount_reports_that_it_waits_for_other_mounts() {
     if !can_mount() {
         return;
     }

@@ -139,7 +139,7 @@ fn an_mbr_may_count_in_sectors_of_4_kib() {
 }
 
 #[test]
-fn what_is_odd_about_a_table_is_said() {
+fn an_odd_partition_table_is_reported() {
     let image = machine();
     let sectors = u32::try_from(fs::metadata(&image.path).expect("an image").len() / 512).expect("small");
     let fails = |args: &[&str], code: i32, says: &str| {

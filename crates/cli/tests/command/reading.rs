@@ -139,7 +139,7 @@ fn every_read_gives_what_the_file_holds() {
 }
 
 #[test]
-fn what_goes_through_the_journal_is_read_from_there() {
+fn journaled_data_is_read_from_the_journal() {
     if !can_mount() {
         return;
     }
@@ -242,7 +242,7 @@ impl Drop for Ends<'_> {
 }
 
 #[test]
-fn nobody_reads_what_another_file_has() {
+fn no_file_shows_the_blocks_of_another() {
     if !can_mount() {
         return;
     }

@@ -11,7 +11,7 @@ use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports};
 use crate::run::tool;
 
 #[test]
-fn what_was_only_appended_to_is_written_where_it_is_said() {
+fn a_former_append_only_file_is_written_at_the_given_offset() {
     if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
@@ -48,7 +48,7 @@ const COPY: &str = r#"
 "#;
 
 #[test]
-fn who_changes_contents_in_whatever_way_takes_set_id_bits_off() {
+fn each_change_of_contents_takes_set_id_bits_off() {
     if !can_mount() || !can_run(&["setpriv", "fallocate", "perl"].map(Need::Tool)) {
         return;
     }

@@ -38,7 +38,7 @@ fn check(image: &Image, manager: &UnixDatagram, name: &str) {
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn the_service_manager_gets_the_state() {
     if !can_mount() {
         return;
     }

@@ -305,7 +305,7 @@ const LINES: &[&str] = &[
 ];
 
 #[test]
-fn what_another_user_has_named_is_never_printed_as_it_is() {
+fn names_by_another_user_are_never_printed_raw() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("script")]) {
         return;
     }

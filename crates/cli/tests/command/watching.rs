@@ -94,7 +94,7 @@ fn without_a_lifetime_each_look_is_asked_for() {
 /// themselves: the thread that reads them sleeps for half a millisecond each time. (Where a file
 /// takes longer than that, this test shows little.)
 #[test]
-fn what_is_forgotten_is_told_of_many_at_once_beside_rings() {
+fn forgets_come_in_batches_next_to_rings() {
     const FILES: u64 = 500;
     if !can_mount() || !transports().contains(&"transport=ring") {
         return;
@@ -291,7 +291,7 @@ fn whatever_is_said_to_the_socket_does_no_harm() {
 }
 
 #[test]
-fn who_may_not_look_is_told_so() {
+fn a_user_that_may_not_look_gets_the_reason() {
     let image = EMPTY.build();
     let said = failed(&extern4(&image, ["stats", "."]), 3);
     assert!(said.contains("no volume is mounted here by extern4"), "{said}");

@@ -91,7 +91,7 @@ fn times_are_those_of_the_writes() {
 }
 
 #[test]
-fn what_is_kept_is_no_hole() {
+fn data_that_the_kernel_keeps_is_no_hole() {
     if !can_mount() {
         return;
     }
@@ -106,7 +106,7 @@ fn what_is_kept_is_no_hole() {
 }
 
 #[test]
-fn what_may_only_be_appended_to_grows() {
+fn an_append_only_file_grows() {
     if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
@@ -129,7 +129,7 @@ fn what_may_only_be_appended_to_grows() {
 }
 
 #[test]
-fn a_full_volume_is_told_when_it_is_synced() {
+fn a_sync_reports_a_full_volume() {
     if !can_mount() {
         return;
     }

@@ -375,7 +375,7 @@ fn attributes_are_set_and_removed() {
 }
 
 #[test]
-fn what_is_put_has_the_acl_and_attributes_of_what_was_there() {
+fn put_keeps_the_acl_and_attributes_of_the_file() {
     let image = empty();
     let large = vec![b'x'; (1 << 20) + 1];
     for contents in [&b"short"[..], &large] {

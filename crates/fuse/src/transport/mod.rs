@@ -152,7 +152,7 @@ fn invalidate_through(server: &Server, device: &Arc<OwnedFd>) {
             // The kernel has forgotten the node, or the mount has gone.
             Ok(()) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
             Err(error) => {
-                server.log(&format!("the kernel was not told of changed attributes: {}", named(error)))
+                server.log(&format!("cannot tell the kernel of changed attributes: {}", named(error)))
             }
         }
     };
@@ -178,7 +178,7 @@ fn ask_to_forget(server: &Server, device: &OwnedFd, ids: &[u64]) {
     match notify(device, NOTIFY_PRUNE, &[prune.as_bytes(), ids.as_bytes()]) {
         // The mount has gone.
         Ok(()) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
-        Err(error) => server.log(&format!("the kernel was not asked to forget files: {}", named(error))),
+        Err(error) => server.log(&format!("cannot ask the kernel to forget files: {}", named(error))),
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
     /// Sends an answer to a file, and returns the bytes that arrive there.
     fn sent(pipe: &mut Pipe, body: &[Lent<'_>]) -> Option<Vec<u8>> {
         let (out, device) = pipe_with(PipeFlags::empty()).expect("a pipe");
-        fcntl_setpipe_size(&device, MAX_DATA_BYTES).expect("as large as anybody may have it");
+        fcntl_setpipe_size(&device, MAX_DATA_BYTES).expect("the largest size for any user");
         let taken = pipe.outlet(&device).send(UNIQUE, body);
         drop(device);
         let mut bytes = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_half_way_is_in_no_answer() {
+    fn half_written_data_is_in_no_answer() {
         let file = scratch(&[b'x'; 10_000]);
         let mut pipe = Pipe::default();
         for _ in 0..3 {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_begun() {
+    fn an_answer_without_room_is_not_begun() {
         let file = scratch(&[b'x'; 4096]);
         let body = vec![Lent::Host { file: &file, offset: 1, len: 1 }; 1000];
         let mut pipe = Pipe::default();

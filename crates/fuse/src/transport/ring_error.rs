@@ -73,7 +73,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn what_forbids_rings_is_named() {
+    fn the_obstacle_to_rings_is_named() {
         let check = |error: Option<Errno>, disabled: &str, is_filtered, switch: Option<&str>, named: &str| {
             let error = error.map(io::Error::from);
             let (disabled, switch) = (Some(disabled.to_owned()), switch.map(str::to_owned));

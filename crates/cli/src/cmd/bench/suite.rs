@@ -120,7 +120,10 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     if !app.is_superuser() {
-        app.fail(ExitStatus::Usage, "mounts are used by who runs this: --as is for walk and ops");
+        app.fail(
+            ExitStatus::Usage,
+            "the suite uses mounts as the calling user: --as is only for walk and ops",
+        );
         return Ok(());
     }
     if app.refuses_opening("a copy of the image is measured") {

@@ -20,7 +20,7 @@ use crate::text::escape;
 #[derive(Clone, Debug)]
 pub(super) enum Owner {
     /// No known purpose.
-    Nobody,
+    None,
     /// A copy of the superblock or of the group descriptors, or reserved space for descriptors.
     Descriptors,
     /// A group's block bitmap.
@@ -37,7 +37,7 @@ impl Owner {
     /// Returns the purpose in words, for people.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Nobody => "no owner".to_owned(),
+            Self::None => "no owner".to_owned(),
             Self::Descriptors => "superblock or group descriptors".to_owned(),
             Self::BlockBitmap(group) => format!("block bitmap of group {group}"),
             Self::InodeBitmap(group) => format!("inode bitmap of group {group}"),
@@ -60,7 +60,7 @@ impl Owner {
     /// Returns the purpose as one word, for scripts.
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Self::Nobody => "none",
+            Self::None => "none",
             Self::Descriptors => "descriptors",
             Self::BlockBitmap(_) => "block_bitmap",
             Self::InodeBitmap(_) => "inode_bitmap",
@@ -113,7 +113,7 @@ impl Owners {
     }
 
     pub(super) fn owner(&self, block: u64) -> Owner {
-        self.found.get(&block).cloned().unwrap_or(Owner::Nobody)
+        self.found.get(&block).cloned().unwrap_or(Owner::None)
     }
 
     /// Takes the errors of parts that could not be read.

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn an_invalid_expression_has_a_reason() {
         for (regex, why) in [
             ("\\(a\\)\\1", "\\1, which looks back"),
             ("\\(a", "lacks a \\)"),

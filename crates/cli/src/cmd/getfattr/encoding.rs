@@ -104,7 +104,7 @@ mod tests {
     use super::{Encoding, decode};
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_text_is_read_back() {
         for value in [&b""[..], b"a", b"ab", b"abc", b"abcd", b"\x00\xff\n\"\\x", b"0x12"] {
             for encoding in [Encoding::Text, Encoding::Hex, Encoding::Base64] {
                 let mut out = Vec::new();

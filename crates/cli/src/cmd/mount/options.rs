@@ -458,7 +458,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_word_is_taken_with_its_meaning_or_is_idle_or_refused_with_a_reason() {
+    fn each_word_has_its_meaning_or_is_idle_or_refused_with_a_reason() {
         let usual = format!("{:?}", read(&[]));
         for (fate, words) in ALL {
             for word in *words {

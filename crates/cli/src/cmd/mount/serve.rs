@@ -87,9 +87,9 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
 /// Returns the reason why data was lost, if any was.
 fn loss(server: &Server) -> Option<String> {
     if server.is_broken() {
-        Some("what was not durable when the fault was met is lost".to_owned())
+        Some("changes that were not durable at the fault are lost".to_owned())
     } else if server.has_lost() {
-        Some("some of what programs wrote could not be written; the log tells what".to_owned())
+        Some("some data that programs had written is lost; the log has the errors".to_owned())
     } else {
         None
     }

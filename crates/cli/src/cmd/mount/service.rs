@@ -16,7 +16,7 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 pub(super) fn tell(state: &str) {
     let Some(socket) = env::var_os(SOCKET) else { return };
     if let Err(error) = send(&socket, state) {
-        tracing::warn!("the service manager was not told: {}", host_reason(&error));
+        tracing::warn!("cannot tell the service manager: {}", host_reason(&error));
     }
 }
 

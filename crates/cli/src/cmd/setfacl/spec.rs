@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_an_acl_gives_no_more_rights() {
+    fn the_rest_of_an_acl_gives_no_more_rights() {
         let mut entries = acl("u::rw-,u:5:rw-,g::rw-,m::r--,o::r--");
         remove_extended(&mut entries);
         assert_eq!(entries, acl("u::rw-,g::r--,o::r--"));

@@ -155,7 +155,7 @@ fn new_name(session: &Session) -> Result<PathBuf> {
             return Ok(PathBuf::from(name));
         }
     }
-    Err(Failure::Because(format!("there is no name left beside {WORK}")))
+    Err(Failure::Because(format!("each name next to {WORK} is taken")))
 }
 
 fn make_file(session: &Session, path: &Path, owner: (u32, u32)) -> Result<()> {

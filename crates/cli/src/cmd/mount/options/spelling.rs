@@ -56,7 +56,7 @@ pub(super) fn find(word: &str) -> Result<(&'static MountOption, &'static Meaning
         .or_else(|| of_key.iter().find(|spelling| spelling.is_refused()));
     match found {
         Some(spelling) if spelling.is_refused() => {
-            Err(format!("'{word}' cannot be had: {}", spelling.option.help))
+            Err(format!("'{word}' is not supported: {}", spelling.option.help))
         }
         Some(spelling) if spelling.meaning.apply(&mut Options::default(), value).is_some() => {
             Ok((spelling.option, spelling.meaning))
