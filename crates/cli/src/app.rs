@@ -439,7 +439,7 @@ fn status_of(kind: ErrorKind) -> ExitStatus {
 
 /// Returns the reason of an error, without the operation and the path: the message names these
 /// already.
-pub(crate) fn reason(error: &extern4::Error) -> String {
+fn reason(error: &extern4::Error) -> String {
     let Some(cause) = error.source() else {
         return match error.kind() {
             ErrorKind::Os(errno) => errno.to_string(),

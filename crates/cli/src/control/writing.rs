@@ -20,8 +20,7 @@ use tracing::{info, warn};
 use super::client::{self, Error};
 use super::mounts::Mount;
 use super::socket;
-use crate::app::reason;
-use crate::text::{escape, quoted};
+use crate::text::escape;
 
 /// The request.
 const WRITE: &str = "extern4/1 write";
@@ -54,15 +53,7 @@ fn answer(volume: &Volume) -> String {
             info!("the volume is open for writing now");
             WRITES.to_owned()
         }
-        Err(error) => format!("{REFUSED}{}", refusal(&error).replace('\n', " ")),
-    }
-}
-
-fn refusal(error: &extern4::Error) -> String {
-    let reason = reason(error);
-    match error.path() {
-        Some(path) => format!("{}: {reason}", quoted(path.display())),
-        None => reason,
+        Err(error) => format!("{REFUSED}{}", error.to_string().replace('\n', " ")),
     }
 }
 
