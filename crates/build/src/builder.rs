@@ -1,9 +1,12 @@
 //! Collects the sources of a volume, and decides its size and its identity.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use extern4_mkfs::{Config, Draft, Options};
-use extern4_tree::{Contents, Entry, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time};
+use extern4_tree::{
+    Contents, Entry, Filter, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time, Unwanted,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
@@ -49,11 +52,20 @@ pub struct BuildOptions {
     pub latest: Option<i64>,
     /// The owner and the group of all files, in place of those of the sources.
     pub owner: Option<(u32, u32)>,
+    /// Rules that leave out a part of the tree, by paths in the volume. A manifest that comes after
+    /// the sources can add such paths again.
+    pub filter: Filter,
 }
+
+/// A change of each entry. The error says why an entry cannot be changed.
+pub type Edit = Box<dyn FnMut(&mut Entry) -> Result<(), String>>;
 
 /// Collects the trees that a volume is made of.
 pub struct Builder {
     options: BuildOptions,
+    edit: Option<Edit>,
+    /// Whether the filter has yet to be applied to what the tree has.
+    is_unfiltered: bool,
     pub(crate) tree: Tree,
     pub(crate) layers: Vec<Layer>,
     pub(crate) warnings: Vec<String>,
@@ -81,7 +93,21 @@ impl Layer {
 impl Builder {
     /// A builder without sources.
     pub fn new(options: BuildOptions) -> Self {
-        Self { options, tree: Tree::new(), layers: Vec::new(), warnings: Vec::new() }
+        Self {
+            options,
+            edit: None,
+            is_unfiltered: false,
+            tree: Tree::new(),
+            layers: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Has `edit` change each entry of the sources that are added from now on, hard links excepted.
+    /// It changes owners, modes, times and attributes; [`Entry::map_ids`] and [`Entry::set_mode`]
+    /// help. It sees the entry's path in the volume. Manifests are not edited.
+    pub fn edit(&mut self, edit: Edit) {
+        self.edit = Some(edit);
     }
 
     /// Reads a source, and puts its tree over what the volume has: its root becomes the directory
@@ -91,6 +117,7 @@ impl Builder {
     /// [`Error::Source`].
     pub fn add(&mut self, source: Box<dyn Source>, prefix: &[u8]) -> Result<()> {
         let number = self.next_layer()?;
+        self.is_unfiltered = true;
         let mut overlay = Overlay { builder: self, number, prefix };
         source.scan(&mut overlay)?;
         self.layers.push(Layer { source, prefix: prefix.into() });
@@ -104,12 +131,21 @@ impl Builder {
     /// [`Error::Source`].
     pub fn amend(&mut self, manifest: Manifest) -> Result<()> {
         let number = self.next_layer()?;
+        self.leave_out();
         for amendment in manifest.amendments() {
             self.tree.amend(&amendment.path, number, |entry| manifest.apply(amendment, entry))?;
         }
         self.warnings.extend_from_slice(manifest.warnings());
         self.layers.push(Layer { source: Box::new(manifest), prefix: Box::default() });
         Ok(())
+    }
+
+    /// Applies the filter to what the tree has now: names, places and types are final, whichever
+    /// source they come from.
+    fn leave_out(&mut self) {
+        if std::mem::take(&mut self.is_unfiltered) {
+            self.tree.filter(&self.options.filter);
+        }
     }
 
     fn next_layer(&self) -> Result<u16> {
@@ -123,6 +159,7 @@ impl Builder {
     /// [`Error::NoRoom`] if the tree does not fit; options that are wrong;
     /// a source that cannot be read.
     pub fn plan(mut self) -> Result<Planned> {
+        self.leave_out();
         if self.tree.leave_out(LOST_FOUND) {
             self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
         }
@@ -310,10 +347,7 @@ struct Overlay<'a> {
 impl Overlay<'_> {
     /// The path in the volume of a path in the source.
     fn place(&self, path: &[u8]) -> Vec<u8> {
-        match (self.prefix, path) {
-            (b"", path) | (path, b"") => path.to_vec(),
-            (prefix, path) => [prefix, b"/", path].concat(),
-        }
+        join(self.prefix, path)
     }
 }
 
@@ -323,7 +357,13 @@ impl Sink for Overlay<'_> {
         if let Kind::HardLink(target) = &mut entry.kind {
             *target = self.place(target);
         }
-        let options = &self.builder.options;
+        let Builder { options, edit, .. } = &mut *self.builder;
+        if let (Some(edit), false) = (edit, matches!(entry.kind, Kind::HardLink(_))) {
+            edit(&mut entry).map_err(|reason| {
+                let path = crate::error::shown(&entry.path);
+                extern4_tree::Error::Refused { path, reason }
+            })?;
+        }
         if let Some((uid, gid)) = options.owner {
             (entry.uid, entry.gid) = (uid, gid);
         }
@@ -343,6 +383,20 @@ impl Sink for Overlay<'_> {
 
     fn warn(&mut self, message: String) {
         self.builder.warnings.push(message);
+    }
+
+    fn unwanted(&self) -> Option<Unwanted> {
+        let (filter, prefix) = (self.builder.options.filter.clone(), self.prefix.to_vec());
+        (!filter.is_empty())
+            .then(|| Arc::new(move |path: &[u8]| filter.leaves_out(&join(&prefix, path), true)) as Unwanted)
+    }
+}
+
+/// The path of `path` in the directory `prefix`.
+fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
+    match (prefix, path) {
+        (b"", path) | (path, b"") => path.to_vec(),
+        (prefix, path) => [prefix, b"/", path].concat(),
     }
 }
 

@@ -41,7 +41,7 @@ mod tree;
 mod write;
 mod xattr;
 
-pub use builder::{BuildOptions, Builder, Size};
+pub use builder::{BuildOptions, Builder, Edit, Size};
 pub use error::{Error, Result};
 pub use output::NewFile;
 pub use planned::{Planned, Summary};

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
 
 use extern4_disk::inode::FileKind;
-use extern4_tree::{Contents, Entry, Error, Kind, Result, Time};
+use extern4_tree::{Contents, Entry, Error, Filter, Kind, Result, Time};
 use hashbrown::HashTable;
 
 use crate::error::shown;
@@ -437,6 +437,27 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Takes away all paths that a filter leaves out, with what is below them.
+    pub(crate) fn filter(&mut self, filter: &Filter) {
+        if filter.is_empty() {
+            return;
+        }
+        let mut left = vec![(0, Vec::new())];
+        while let Some((directory, path)) = left.pop() {
+            let names: Vec<u32> = self.children(directory).map(|(name, _)| name).collect();
+            for name in names {
+                let Name { text, inode, .. } = &self.names[name as usize];
+                let is_directory = self.node(*inode).body.is_directory();
+                let below = if path.is_empty() { text.to_vec() } else { [&path, &b"/"[..], text].concat() };
+                if filter.leaves_out(&below, is_directory) {
+                    self.unlink(name);
+                } else if is_directory {
+                    left.push((name, below));
+                }
+            }
+        }
     }
 
     /// Takes the name out of the root directory, and says whether there was anything in or under

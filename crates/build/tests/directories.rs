@@ -11,7 +11,7 @@ use extern4_testkit::image::{Image, Plan};
 use extern4_testkit::plan;
 use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree::{self, Tree};
-use extern4_tree::DirectorySource;
+use extern4_tree::{DirectorySource, Manifest, Rule};
 
 /// Everything that a directory can hold but targets of symbolic links that are longer than a small
 /// block.
@@ -282,5 +282,67 @@ fn many_empty_files_and_links() {
     assert_eq!(fs::metadata(mount.path.join("0/0")).expect("a file").nlink(), 10_001);
     let last = mount.path.join(format!("{}", directories - 1));
     assert_eq!(fs::read_dir(last).expect("a directory").count(), files);
+    mount.unmount();
+}
+
+#[test]
+fn a_filter_applies_to_the_whole_of_all_sources() {
+    if !tools::can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
+        return;
+    }
+    let (lower, upper) = (tools::temporary("extern4-build-"), tools::temporary("extern4-build-"));
+    let write = |dir: &Path, name: &str| {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, name).expect("a file");
+    };
+    for name in ["a.o", "src/b.c", "src/b.o", "src/keep.o", "cache/x", "var/cache/y", "both", "usr/lib/gone"]
+    {
+        write(lower.path(), name);
+    }
+    fs::hard_link(lower.path().join("a.o"), lower.path().join("z")).expect("a link");
+    std::os::unix::fs::symlink("usr/lib", lower.path().join("lib")).expect("a link");
+    // The upper tree replaces a file by a directory that is left out.
+    write(upper.path(), "both/inside");
+    let rules = [
+        Rule::include(b"keep.o"),
+        Rule::exclude(b"*.o"),
+        Rule::exclude(b"/cache"),
+        Rule::exclude(b"both/"),
+        Rule::exclude(b"/usr/lib/gone"),
+    ];
+    let mut builder =
+        Builder::new(BuildOptions { filter: rules.into_iter().collect(), ..BuildOptions::default() });
+    for dir in [lower.path(), upper.path()] {
+        builder.add(Box::new(DirectorySource::new(dir).expect("a directory")), b"").expect("a tree");
+    }
+    // A manifest comes after the filter.
+    let list = Manifest::read(&b"dir /cache 0755 0 0\n"[..], "list").expect("a list");
+    builder.amend(list).expect("a directory");
+    let image = Image::in_directory(tools::temporary("extern4-build-"), "out.img");
+    builder.plan().expect("a volume").write_file(&image.path, false, 2, &go_on).expect("an image");
+    tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
+    let mount = image.mount("ro,noatime");
+    let found = tree::from_mount(&mount.path);
+    let names: Vec<_> = found.entries.keys().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+    let expected = [
+        "/",
+        "/cache",
+        "/lib",
+        "/lost+found",
+        "/src",
+        "/src/b.c",
+        "/src/keep.o",
+        "/usr",
+        "/usr/lib",
+        "/var",
+        "/var/cache",
+        "/var/cache/y",
+        "/z",
+    ];
+    assert_eq!(names, expected);
+    // Its first name is left out.
+    assert_eq!(fs::read(mount.path.join("z")).expect("a file"), b"a.o");
+    assert_eq!(fs::metadata(mount.path.join("z")).expect("a file").nlink(), 1);
     mount.unmount();
 }

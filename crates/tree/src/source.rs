@@ -26,7 +26,17 @@ pub trait Sink {
 
     /// Takes a message about something that is left out or altered.
     fn warn(&mut self, message: String);
+
+    /// Returns a test for directories that the sink is going to leave out, if there may be any. A
+    /// source need not read their attributes and what is in them. It still gives the directory
+    /// itself.
+    fn unwanted(&self) -> Option<Unwanted> {
+        None
+    }
 }
+
+/// Says whether the sink is going to leave out a directory, given by its path in the source.
+pub type Unwanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// A tree that can be read.
 pub trait Source: Send + Sync {

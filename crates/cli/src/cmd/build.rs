@@ -1,5 +1,7 @@
 //! `extern4 build`: builds a volume from directories, tar archives and OCI images.
 
+mod edits;
+mod rules;
 mod source;
 
 use std::io::{self, Write as _};
@@ -12,6 +14,8 @@ use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
 use extern4_mkfs::{Options, random_uuid};
 use extern4_tree::Manifest;
 
+use self::edits::Edits;
+use self::rules::Rules;
 use self::source::Argument;
 use super::mkfs::{self, Failure};
 use super::tune::{Uuid, uuid};
@@ -65,6 +69,10 @@ pub(crate) struct Args {
     /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<(u32, u32)>,
+    #[command(flatten)]
+    edits: Edits,
+    #[command(flatten)]
+    rules: Rules,
     /// The latest time that a file can have, in seconds since 1970; SOURCE_DATE_EPOCH by default
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     source_date_epoch: Option<i64>,
@@ -175,6 +183,9 @@ fn out_of(args: &Args) -> Result<Out, Failure> {
 
 fn plan(args: &Args, size: Size, app: &App) -> Result<Planned, Failure> {
     let mut builder = Builder::new(options(args, size)?);
+    if let Some(edit) = args.edits.edit().map_err(Failure::Usage)? {
+        builder.edit(edit);
+    }
     for argument in &args.sources {
         let source = argument.open(args.one_file_system, &args.out.image.file)?;
         builder.add(source, argument.prefix())?;
@@ -229,6 +240,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
             None => mkfs::epoch()?,
         },
         owner: args.owner,
+        filter: args.rules.0.clone(),
     })
 }
 

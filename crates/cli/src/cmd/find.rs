@@ -7,7 +7,6 @@
 mod action;
 mod eval;
 mod expr;
-mod glob;
 mod parse;
 mod perm;
 mod regex;

@@ -156,3 +156,79 @@ fn files_that_are_left_out_are_named() {
     assert_eq!(said, "extern4: build: /lost+found: a volume has its own, so the source's is left out\n");
     assert_eq!(ok(extern4_in(at, ["ls", "out.img:/lost+found"])), b"");
 }
+
+#[test]
+fn patterns_leave_out_a_part_of_every_source() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    for name in ["src/a.c", "src/a.o", "src/keep.o", "target/x", "sub/target/y"] {
+        let path = at.join("tree").join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, name).expect("a file");
+    }
+    tool(at, "tar", ["-cf", "tree.tar", "-C", "tree", "."]);
+    let rules = ["--include", "keep.o", "--exclude=*.o", "--exclude", "/target/", "--include=a.o"];
+    for source in ["tree", "tree.tar"] {
+        let args = [&["build", "-qF", "out.img", source], &rules[..]].concat();
+        ok(extern4_in(at, args));
+        let found = String::from_utf8(ok(extern4_in(at, ["find", "out.img", "-type", "f"]))).expect("UTF-8");
+        let mut found: Vec<&str> = found.lines().collect();
+        found.sort_unstable();
+        assert_eq!(found, ["/src/a.c", "/src/keep.o", "/sub/target/y"], "{source}");
+    }
+    // The place in the volume counts.
+    ok(extern4_in(at, ["build", "-qF", "--exclude", "/srv/src", "out.img", "tree:/srv", "tree/src"]));
+    let found = String::from_utf8(ok(extern4_in(at, ["ls", "out.img", "out.img:/srv"]))).expect("UTF-8");
+    assert!(found.contains("a.c") && found.contains("target") && !found.contains("src"), "{found}");
+}
+
+#[test]
+fn modes_and_ids_of_every_source_are_changed() {
+    if !can_run(&[Need::Tool("tar"), Need::Tool("setfacl"), Need::Tool("e2fsck")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/d")).expect("a directory");
+    fs::write(at.join("tree/d/file"), "text").expect("a file");
+    // These have no names, which an archive would have in place of numbers.
+    tool(at, "setfacl", ["-m", "u:4007:rwx,g:4008:r", "tree/d/file"]);
+    let list = "dir /dev 0700 9 9\n";
+    fs::write(at.join("list"), list).expect("a list");
+    tool(at, "tar", ["--acls", "--numeric-owner", "--owner=5", "--group=6", "-cf", "tree.tar", "tree"]);
+    let uids = ["--uid-map", "5:1005:1", "--uid-map=0:100000:5", "--uid-map", "4007:2007:10"];
+    let args = [
+        &["build", "-q", "out.img", "tree.tar", "--manifest", "list", "--chmod", "D2750,Fg-wx,o="],
+        &uids[..],
+        &["--gid-map", "0:200000:100", "--gid-map", "4008:200008:1"],
+    ];
+    ok(extern4_in(at, args.concat()));
+    e2fsck(&at.join("out.img")).expect("a sound volume");
+    let stat = |path: &str| {
+        let said = ok(extern4_in(at, ["stat", "-c", "%a %u:%g", &format!("out.img:{path}")]));
+        String::from_utf8(said).expect("UTF-8")
+    };
+    assert_eq!(stat("/tree/d"), "2750 1005:200006\n");
+    assert_eq!(stat("/tree/d/file"), "640 1005:200006\n");
+    // A manifest has the last word.
+    assert_eq!(stat("/dev"), "700 9:9\n");
+    let acl =
+        String::from_utf8(ok(extern4_in(at, ["getfacl", "-n", "out.img:/tree/d/file"]))).expect("UTF-8");
+    assert!(acl.contains("user:2007:rwx\t") && acl.contains("group:200008:r--"), "{acl}");
+    assert!(acl.contains("mask::r--"), "{acl}");
+    let missing = extern4_in(at, ["build", "no.img", "tree.tar", "--uid-map", "0:1:1"]);
+    let said = failed(&missing, 1);
+    assert!(said.contains("tree.tar") && said.contains("no range maps the user 5"), "{said}");
+    for wrong in [
+        &["--uid-map", "0:1"][..],
+        &["--uid-map", "0:1:2", "--uid-map", "1:5:1"],
+        &["--gid-map", "0:0:0"],
+        &["--chmod", "u+q"],
+        &["--owner", "0:0", "--uid-map", "0:1:1"],
+    ] {
+        failed(&extern4_in(at, [&["build", "no.img", "tree"], wrong].concat()), 2);
+    }
+    // As /etc/subuid says it: the user's own id becomes 0, and the first of the range 1.
+    ok(extern4_in(at, ["build", "-qF", "out.img", "tree.tar", "--uid-map=root:5:10", "--uid-map=4007:7:1"]));
+    assert_eq!(stat("/tree/d"), "755 1:6\n");
+}

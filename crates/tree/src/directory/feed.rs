@@ -10,7 +10,7 @@ use super::walk::Walk;
 use super::xattrs::By;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::source::Sink;
+use crate::source::{Sink, Unwanted};
 
 /// How many entries are handed over at a time, and how often before the walk waits.
 const BATCH: usize = 128;
@@ -25,9 +25,11 @@ enum Found {
 /// Gives the tree of the source to the sink.
 pub(super) fn scan(source: &DirectorySource, sink: &mut dyn Sink) -> Result<()> {
     let (sender, receiver) = sync_channel(BATCHES);
+    let unwanted = sink.unwanted();
     std::thread::scope(|scope| {
         let walk = std::thread::Builder::new().name("extern4-walk".to_owned());
-        let walk = walk.spawn_scoped(scope, move || walk_into(source, sender, By::of_this_thread()));
+        let walk =
+            walk.spawn_scoped(scope, move || walk_into(source, sender, unwanted, By::of_this_thread()));
         let walk = walk.map_err(|error| Error::io(source.name(b""), error))?;
         // After an error the walk finds that its channel is closed, and ends.
         let fed = feed(receiver, sink);
@@ -46,9 +48,14 @@ fn feed(receiver: Receiver<Vec<Found>>, sink: &mut dyn Sink) -> Result<()> {
     Ok(())
 }
 
-fn walk_into(source: &DirectorySource, sender: SyncSender<Vec<Found>>, by: By) -> Result<()> {
+fn walk_into(
+    source: &DirectorySource,
+    sender: SyncSender<Vec<Found>>,
+    unwanted: Option<Unwanted>,
+    by: By,
+) -> Result<()> {
     let mut batches = Batches { sender, batch: Vec::with_capacity(BATCH) };
-    let walked = Walk::new(source, &mut batches, by).run();
+    let walked = Walk::new(source, &mut batches, unwanted, by).run();
     // Entries that the walk found before an error are given, as without this thread.
     batches.send().and(walked)
 }
@@ -120,7 +127,7 @@ mod tests {
                 scope.spawn(move || {
                     let by = By::of_this_thread();
                     assert_eq!(by, By::CurrentDirectory);
-                    walk_into(source, sender, wanted.unwrap_or(by)).unwrap();
+                    walk_into(source, sender, None, wanted.unwrap_or(by)).unwrap();
                 });
                 feed(receiver, &mut found).unwrap();
             });

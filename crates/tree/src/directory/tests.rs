@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 use super::DirectorySource;
 use crate::testing::{Collected, is_root, read, run};
-use crate::{Data, Error, Kind, Source, Time};
+use crate::{Data, Entry, Error, Kind, Result, Sink, Source, Time, Unwanted};
 
 fn source(path: &Path) -> DirectorySource {
     DirectorySource::new(path).unwrap()
@@ -269,4 +269,47 @@ fn mounts_are_left_out_by_name() {
     })
     .join()
     .unwrap();
+}
+
+/// A sink that is going to leave out a directory.
+#[derive(Default)]
+struct Choosy(Collected);
+
+impl Sink for Choosy {
+    fn entry(&mut self, entry: Entry) -> Result<()> {
+        self.0.entry(entry)
+    }
+
+    fn remove(&mut self, path: &[u8]) -> Result<()> {
+        self.0.remove(path)
+    }
+
+    fn clear(&mut self, path: &[u8]) -> Result<()> {
+        self.0.clear(path)
+    }
+
+    fn warn(&mut self, message: String) {
+        self.0.warn(message);
+    }
+
+    fn unwanted(&self) -> Option<Unwanted> {
+        Some(std::sync::Arc::new(|path| path == b"d/skipped"))
+    }
+}
+
+#[test]
+fn an_unwanted_directory_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("d/skipped/deep")).unwrap();
+    fs::create_dir_all(dir.path().join("skipped/deep")).unwrap();
+    let value = b"value";
+    for name in ["d/skipped", "skipped"] {
+        let path = dir.path().join(name);
+        rustix::fs::setxattr(path, "user.name", value, XattrFlags::empty()).unwrap();
+    }
+    let mut sink = Choosy::default();
+    source(dir.path()).scan(&mut sink).unwrap();
+    assert_eq!(sink.0.paths(), [".", "d", "d/skipped", "skipped", "skipped/deep"]);
+    assert!(sink.0.get("d/skipped").xattrs.is_empty());
+    assert_eq!(sink.0.get("skipped").xattrs.len(), 1);
 }

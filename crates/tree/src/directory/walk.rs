@@ -10,7 +10,7 @@ use super::xattrs::{By, Reader};
 use super::{DirectorySource, beneath};
 use crate::entry::{Contents, Data, Entry, Identity, Kind, Time};
 use crate::error::{Error, Result};
-use crate::source::Sink;
+use crate::source::{Sink, Unwanted};
 
 /// This number of directories on the way down stays open. The others are opened again on the way
 /// up.
@@ -67,6 +67,7 @@ pub(super) struct Walk<'a> {
     source: &'a DirectorySource,
     sink: &'a mut dyn Sink,
     xattrs: Reader,
+    unwanted: Option<Unwanted>,
     frames: Vec<Frame>,
     path: Vec<u8>,
     /// Files with several names, by device and inode number.
@@ -77,11 +78,17 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// `by` says how extended attributes are read.
-    pub(super) fn new(source: &'a DirectorySource, sink: &'a mut dyn Sink, by: By) -> Self {
+    pub(super) fn new(
+        source: &'a DirectorySource,
+        sink: &'a mut dyn Sink,
+        unwanted: Option<Unwanted>,
+        by: By,
+    ) -> Self {
         Self {
             source,
             sink,
             xattrs: Reader::new(by),
+            unwanted,
             frames: Vec::new(),
             path: Vec::new(),
             links: HashMap::new(),
@@ -138,6 +145,9 @@ impl<'a> Walk<'a> {
         let crosses = device(&stat) != parent;
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
             self.give(at.as_fd(), name, &stat, Kind::Directory)?;
+            if self.is_unwanted() {
+                return Ok(());
+            }
             return self.descend(at.as_fd(), name, &stat, Some(crosses));
         }
         if crosses && self.source.one_file_system {
@@ -154,6 +164,11 @@ impl<'a> Walk<'a> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         rustix::fs::statx(at, name, flags, StatxFlags::BASIC_STATS)
             .map_err(|error| self.source.error(&self.path, error))
+    }
+
+    /// Returns whether the directory at the walk's path is going to be left out.
+    fn is_unwanted(&self) -> bool {
+        self.unwanted.as_ref().is_some_and(|unwanted| unwanted(&self.path))
     }
 
     fn warn(&mut self, what: &str) {
@@ -203,6 +218,7 @@ impl<'a> Walk<'a> {
         };
         let xattrs = match kind {
             Kind::HardLink(_) => Vec::new(),
+            Kind::Directory if self.is_unwanted() => Vec::new(),
             _ => self.xattrs.read(self.source, (at, name), (&self.path, device(stat)), self.sink)?,
         };
         self.sink.entry(Entry {

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use extern4::{FileType, Timespec};
+use extern4_tree::Glob;
 use regex_lite::Regex;
 
 use super::action::Action;
-use super::glob::Glob;
 use super::perm::Perm;
 
 /// An expression: tests, actions and the operators between them.

@@ -11,13 +11,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use extern4::FileType;
+use extern4_tree::Glob;
 
 use crate::app::{App, Target};
 use crate::image_path::ImagePath;
 
 use super::action::Action;
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
-use super::glob::Glob;
 use super::perm::Perm;
 
 /// The deepest nesting of parentheses and negations.

@@ -3,7 +3,7 @@
 
 /// A pattern, split into the pieces that it matches one after the other.
 #[derive(Clone, Debug)]
-pub(super) struct Glob {
+pub struct Glob {
     pieces: Vec<Piece>,
     fold: bool,
     /// The pattern has no special characters: it is compared as a whole.
@@ -38,7 +38,7 @@ enum Unit {
 
 impl Glob {
     /// Reads a pattern; with `fold`, upper and lower case are the same.
-    pub(super) fn new(pattern: &[u8], fold: bool) -> Self {
+    pub fn new(pattern: &[u8], fold: bool) -> Self {
         let mut pieces = Vec::new();
         let mut rest = pattern;
         while let Some((unit, after)) = next(rest) {
@@ -78,7 +78,7 @@ impl Glob {
     /// The match only ever goes back to the last star: everything before it matches as early as
     /// possible, which leaves the most to the rest. So the time is at most proportional to the
     /// product of both lengths.
-    pub(super) fn matches(&self, name: &[u8]) -> bool {
+    pub fn matches(&self, name: &[u8]) -> bool {
         if let Some(literal) = &self.literal {
             return literal == name;
         }
