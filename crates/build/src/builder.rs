@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::holes::Holes;
 use crate::layout::{LOST_FOUND, Layout, Placer};
 use crate::planned::Planned;
+use crate::progress::{Progress, Watch};
 use crate::tree::{Body, Order, Tree};
 
 /// Bytes of the volume for each further inode where there is to be free space.
@@ -64,6 +65,9 @@ pub type Edit = Box<dyn FnMut(&mut Entry) -> Result<(), String>>;
 pub struct Builder {
     options: BuildOptions,
     edit: Option<Edit>,
+    pub(crate) watch: Option<Watch>,
+    /// Entries that the sources have given.
+    entries: u64,
     /// Whether the filter has yet to be applied to what the tree has.
     is_unfiltered: bool,
     pub(crate) tree: Tree,
@@ -96,6 +100,8 @@ impl Builder {
         Self {
             options,
             edit: None,
+            watch: None,
+            entries: 0,
             is_unfiltered: false,
             tree: Tree::new(),
             layers: Vec::new(),
@@ -110,16 +116,25 @@ impl Builder {
         self.edit = Some(edit);
     }
 
+    /// Has `watch` get the progress, of the writing as well. It can end the build.
+    pub fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
     /// Reads a source, and puts its tree over what the volume has: its root becomes the directory
     /// `prefix`, which is a path without a slash in front, and empty for the volume's root.
     ///
     /// # Errors
-    /// [`Error::Source`].
+    /// [`Error::Source`], and [`Error::Interrupted`] if the watch breaks.
     pub fn add(&mut self, source: Box<dyn Source>, prefix: &[u8]) -> Result<()> {
         let number = self.next_layer()?;
         self.is_unfiltered = true;
-        let mut overlay = Overlay { builder: self, number, prefix };
-        source.scan(&mut overlay)?;
+        let mut overlay = Overlay { builder: self, number, prefix, is_stopped: false };
+        let scanned = source.scan(&mut overlay);
+        if overlay.is_stopped {
+            return Err(Error::Interrupted);
+        }
+        scanned?;
         self.layers.push(Layer { source, prefix: prefix.into() });
         Ok(())
     }
@@ -342,6 +357,8 @@ struct Overlay<'a> {
     builder: &'a mut Builder,
     number: u16,
     prefix: &'a [u8],
+    /// Whether the watch has ended the build.
+    is_stopped: bool,
 }
 
 impl Overlay<'_> {
@@ -353,6 +370,12 @@ impl Overlay<'_> {
 
 impl Sink for Overlay<'_> {
     fn entry(&mut self, mut entry: Entry) -> TreeResult<()> {
+        self.builder.entries += 1;
+        let progress = Progress::Reading { entries: self.builder.entries };
+        if self.builder.watch.as_ref().is_some_and(|watch| watch(progress).is_break()) {
+            self.is_stopped = true;
+            return Err(extern4_tree::Error::Sink(Box::new(Error::Interrupted)));
+        }
         entry.path = self.place(&entry.path);
         if let Kind::HardLink(target) = &mut entry.kind {
             *target = self.place(target);

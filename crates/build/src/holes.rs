@@ -29,7 +29,7 @@ impl Holes {
         open: impl FnOnce() -> extern4_tree::Result<Opened>,
     ) -> extern4_tree::Result<io::Result<()>> {
         let data = match &contents.data {
-            Data::HostFile { sparse: true, .. } => match data_of(&open()?.file, contents.size) {
+            Data::HostFile { sparse: true, .. } => match data_of(open()?.file(), contents.size) {
                 Ok(data) => data,
                 Err(error) => return Ok(Err(error)),
             },
@@ -42,8 +42,9 @@ impl Holes {
     }
 }
 
-/// The parts of an open file that are no holes: offsets and lengths.
-fn data_of(file: &std::fs::File, size: u64) -> io::Result<Vec<(u64, u64)>> {
+/// The parts of an open file that are no holes: offsets and lengths. Only the host knows holes.
+fn data_of(file: Option<&std::fs::File>, size: u64) -> io::Result<Vec<(u64, u64)>> {
+    let Some(file) = file else { return Ok(vec![(0, size)]) };
     let (mut data, mut at) = (Vec::new(), 0);
     while at < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {

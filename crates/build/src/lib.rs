@@ -22,7 +22,7 @@
 //! std::fs::File::create_new("root.img")?.set_len(volume.size_bytes())?;
 //! let options = FileOptions { write: true, ..FileOptions::default() };
 //! let device = FileDevice::open_with("root.img", &options)?;
-//! volume.write_on_zeroes(&device, 2, &|_| std::ops::ControlFlow::Continue(()))?;
+//! volume.write_on_zeroes(&device, 2)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -36,6 +36,7 @@ mod holes;
 mod layout;
 mod output;
 mod planned;
+mod progress;
 mod record;
 mod tree;
 mod write;
@@ -45,4 +46,4 @@ pub use builder::{BuildOptions, Builder, Edit, Size};
 pub use error::{Error, Result};
 pub use output::NewFile;
 pub use planned::{Planned, Summary};
-pub use write::Progress;
+pub use progress::{Progress, Watch};

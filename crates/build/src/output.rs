@@ -13,7 +13,6 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::planned::Planned;
-use crate::write::Progress;
 
 impl Planned {
     /// Writes the volume to a new file. The file gets its name when it is complete and durable, so
@@ -23,13 +22,7 @@ impl Planned {
     /// # Errors
     /// [`Error::Output`] if there is a file of that name and `replace` is false, or the file cannot
     /// be made; those of [`write`](Self::write).
-    pub fn write_file(
-        &self,
-        path: &Path,
-        replace: bool,
-        threads: usize,
-        progress: &Progress<'_>,
-    ) -> Result<()> {
+    pub fn write_file(&self, path: &Path, replace: bool, threads: usize) -> Result<()> {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(output(path, io::ErrorKind::AlreadyExists.into()));
         }
@@ -37,7 +30,7 @@ impl Planned {
         file.file().set_len(self.size_bytes()).map_err(|error| output(path, error))?;
         let options = FileOptions { write: true, ..FileOptions::default() };
         let device = FileDevice::open_with(file.open_path(), &options)?;
-        self.write_on_zeroes(&device, threads, progress)?;
+        self.write_on_zeroes(&device, threads)?;
         drop(device);
         file.finish(path, replace).map_err(|error| output(path, error))
     }
@@ -75,6 +68,12 @@ impl NewFile {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The name that the file of a process that is to become `path` has before it is complete,
+    /// where it has one. A process that ends without dropping the file removes it.
+    pub fn unfinished_name(path: &Path) -> PathBuf {
+        partial(path)
     }
 
     /// The open file.

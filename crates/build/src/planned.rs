@@ -10,6 +10,7 @@ use crate::builder::{Builder, Layer};
 use crate::error::Result;
 use crate::holes::Holes;
 use crate::layout::{self, Layout};
+use crate::progress::Watch;
 use crate::tree::{Order, Tree};
 
 /// A volume that is to be written.
@@ -19,6 +20,7 @@ pub struct Planned {
     pub(crate) holes: Holes,
     pub(crate) layout: Layout,
     pub(crate) layers: Vec<Layer>,
+    pub(crate) watch: Option<Watch>,
     warnings: Vec<String>,
     pub(crate) plan: Plan,
     pub(crate) sb: Superblock,
@@ -62,7 +64,7 @@ impl Planned {
         mut draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
-        let Builder { tree, layers, mut warnings, .. } = builder;
+        let Builder { tree, layers, mut warnings, watch, .. } = builder;
         warnings.extend(
             tree.xattrs.left_out.iter().map(|name| {
                 format!("ext4 has no place for the extended attribute '{name}', which is left out")
@@ -94,6 +96,7 @@ impl Planned {
             holes,
             layout,
             layers,
+            watch,
             warnings,
             plan,
             sb,

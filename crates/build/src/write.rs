@@ -5,7 +5,6 @@
 //! one buffer of [`BATCH_BYTES`], so memory does not grow with the tree. The threads share the
 //! queue under a lock and write different blocks.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -19,6 +18,7 @@ use crate::directory::Format;
 use crate::error::{Error, Result, shown};
 use crate::layout::{self, Place};
 use crate::planned::Planned;
+use crate::progress::Progress;
 use crate::tree::Body;
 
 /// Bytes of a batch: the buffer of one thread.
@@ -39,9 +39,6 @@ enum Item {
     Inodes(u32, u32),
 }
 
-/// Tells a caller how far the writing is: bytes of contents that are written.
-pub type Progress<'a> = dyn Fn(u64) -> ControlFlow<()> + Sync + 'a;
-
 /// The items that are not given out yet.
 struct Queue<'a> {
     planned: &'a Planned,
@@ -57,22 +54,17 @@ impl Planned {
     /// all else is durable.
     ///
     /// # Errors
-    /// An error of a source, of the device, or [`Error::Interrupted`] if `progress` breaks.
-    pub fn write(&self, device: &dyn BlockDevice, threads: usize, progress: &Progress<'_>) -> Result<()> {
+    /// An error of a source, of the device, or [`Error::Interrupted`] if the watch breaks.
+    pub fn write(&self, device: &dyn BlockDevice, threads: usize) -> Result<()> {
         self.plan.clear(device)?;
-        self.write_on_zeroes(device, threads, progress)
+        self.write_on_zeroes(device, threads)
     }
 
     /// Writes the volume to a device that reads as zeroes, such as a new file.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_on_zeroes(
-        &self,
-        device: &dyn BlockDevice,
-        threads: usize,
-        progress: &Progress<'_>,
-    ) -> Result<()> {
+    pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize) -> Result<()> {
         let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
         let written = AtomicU64::new(0);
         let worker = || {
@@ -83,7 +75,7 @@ impl Planned {
                 buffer: Vec::new(),
                 opened: None,
             };
-            worker.run(&queue, &written, progress)
+            worker.run(&queue, &written)
         };
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(worker)).collect();
@@ -106,6 +98,19 @@ impl Planned {
         }
         self.plan.write_on_zeroes(device)?;
         Ok(())
+    }
+}
+
+impl Planned {
+    /// Tells the watch how many bytes are written.
+    fn tell(&self, bytes: u64) -> Result<()> {
+        let tables = u64::from(self.last_ino) * u64::from(self.sb.inode_size());
+        let total = self.layout.used * u64::from(self.sb.block_size()) + tables;
+        let progress = Progress::Writing { bytes: bytes.min(total), total };
+        match &self.watch {
+            Some(watch) if watch(progress).is_break() => Err(Error::Interrupted),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -212,7 +217,7 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Writes batches until there are no more. A failure leaves no more for the other threads.
-    fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &AtomicU64, progress: &Progress<'_>) -> Result<()> {
+    fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &AtomicU64) -> Result<()> {
         let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let batch = lock().batch();
@@ -221,7 +226,7 @@ impl Worker<'_> {
             }
             let done = self.write(&batch).and_then(|bytes| {
                 let all = written.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                if progress(all).is_break() { Err(Error::Interrupted) } else { Ok(()) }
+                self.planned.tell(all)
             });
             if done.is_err() {
                 lock().close();

@@ -4,8 +4,9 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
-use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
+use extern4_build::{BuildOptions, Builder, Error, Planned, Progress, Size};
 use extern4_mkfs::Options;
 use extern4_testkit::image::{Image, Plan};
 use extern4_testkit::plan;
@@ -52,14 +53,10 @@ fn planned(source: &Path, options: BuildOptions) -> Result<Planned, Error> {
     builder.plan()
 }
 
-fn go_on(_: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 /// Builds an image of a directory.
 fn build(source: &Path, options: BuildOptions) -> Result<Image, Error> {
     let image = Image::in_directory(tools::temporary("extern4-build-"), "out.img");
-    planned(source, options)?.write_file(&image.path, false, 2, &go_on)?;
+    planned(source, options)?.write_file(&image.path, false, 2)?;
     Ok(image)
 }
 
@@ -183,7 +180,7 @@ fn the_same_bytes_with_any_number_of_threads() {
         .map(|threads| {
             let out = tools::temporary("extern4-build-");
             let path = out.path().join("out.img");
-            volume.write_file(&path, false, threads, &go_on).expect("an image");
+            volume.write_file(&path, false, threads).expect("an image");
             fs::read(path).expect("an image")
         })
         .collect();
@@ -229,6 +226,24 @@ fn what_does_not_fit_is_refused_with_numbers() {
     assert!(matches!(refused, Err(Error::NoRoom { size: 2_097_152, .. })));
 }
 
+/// Builds until the watch ends it, while the sources are read or the volume is written.
+fn stopped_while(source: &Path, image: &Path, is_writing: bool) -> Result<(), Error> {
+    let mut builder = Builder::new(options(&[]));
+    builder.watch(Arc::new(move |progress| match progress {
+        Progress::Reading { entries } => {
+            assert!(entries > 0);
+            if is_writing { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+        Progress::Writing { bytes, total } => {
+            assert!(is_writing && 0 < bytes && bytes <= total);
+            ControlFlow::Break(())
+        }
+        other => panic!("{other:?}"),
+    }));
+    builder.add(Box::new(DirectorySource::new(source)?), b"")?;
+    builder.plan()?.write_file(image, false, 2)
+}
+
 #[test]
 fn nothing_is_left_of_a_build_that_failed() {
     let dir = tools::temporary("extern4-build-");
@@ -237,23 +252,19 @@ fn nothing_is_left_of_a_build_that_failed() {
     fs::write(&file, vec![1; 3 << 20]).expect("a file");
     let volume = planned(dir.path(), options(&[])).expect("a volume");
     fs::write(&file, vec![2; 2 << 20]).expect("a file");
-    let failed = volume.write_file(&image, false, 2, &go_on).expect_err("the file changed");
+    let failed = volume.write_file(&image, false, 2).expect_err("the file changed");
     assert!(
         failed.to_string().contains("file' changed") || failed.to_string().contains("changed"),
         "{failed}"
     );
-    let stopped = planned(dir.path(), options(&[])).expect("a volume");
-    let stopped = stopped.write_file(&image, false, 2, &|_| ControlFlow::Break(()));
-    assert!(matches!(stopped, Err(Error::Interrupted)));
+    assert!(matches!(stopped_while(dir.path(), &image, false), Err(Error::Interrupted)));
+    assert!(matches!(stopped_while(dir.path(), &image, true), Err(Error::Interrupted)));
     assert_eq!(fs::read_dir(out.path()).expect("a directory").count(), 0);
     fs::write(&image, "mine").expect("a file");
-    let refused = planned(dir.path(), options(&[])).expect("a volume").write_file(&image, false, 2, &go_on);
+    let refused = planned(dir.path(), options(&[])).expect("a volume").write_file(&image, false, 2);
     assert!(matches!(refused, Err(Error::Output { .. })));
     assert_eq!(fs::read(&image).expect("a file"), b"mine");
-    planned(dir.path(), options(&[]))
-        .expect("a volume")
-        .write_file(&image, true, 2, &go_on)
-        .expect("an image");
+    planned(dir.path(), options(&[])).expect("a volume").write_file(&image, true, 2).expect("an image");
     assert!(fs::metadata(&image).expect("an image").size() > 2 << 20);
 }
 
@@ -320,7 +331,7 @@ fn a_filter_applies_to_the_whole_of_all_sources() {
     let list = Manifest::read(&b"dir /cache 0755 0 0\n"[..], "list").expect("a list");
     builder.amend(list).expect("a directory");
     let image = Image::in_directory(tools::temporary("extern4-build-"), "out.img");
-    builder.plan().expect("a volume").write_file(&image.path, false, 2, &go_on).expect("an image");
+    builder.plan().expect("a volume").write_file(&image.path, false, 2).expect("an image");
     tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
     let mount = image.mount("ro,noatime");
     let found = tree::from_mount(&mount.path);

@@ -410,7 +410,7 @@ pub(crate) fn part(options: &mut extern4::VolumeOptions, image: &Image) {
 
 /// Returns the partitions of a disk that was named as a whole, in the form in which a command line
 /// names them.
-fn partitions(image: &Image) -> Option<String> {
+pub(crate) fn partitions(image: &Image) -> Option<String> {
     let table = Volume::partitions(&image.file).ok()??;
     let part = |partition: &extern4::Partition| {
         Image { file: image.file.clone(), part: Part::Partition(partition.number) }.to_string()
@@ -429,7 +429,8 @@ fn blames_superblock(error: &extern4::Error) -> bool {
     }
 }
 
-fn status_of(kind: ErrorKind) -> ExitStatus {
+/// Returns the status of a command that ended with an error of the library.
+pub(crate) fn status_of(kind: ErrorKind) -> ExitStatus {
     match kind {
         ErrorKind::NotExt | ErrorKind::Unsupported => ExitStatus::Refused,
         ErrorKind::Corrupt => ExitStatus::Corrupt,

@@ -125,7 +125,7 @@ impl Image {
     }
 
     /// Splits off a trailing `#N` or `@OFFSET`.
-    fn split(text: &[u8]) -> Option<Self> {
+    pub(crate) fn split(text: &[u8]) -> Option<Self> {
         let mark = text.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
         let number = std::str::from_utf8(&text[mark + 1..]).ok()?;
         let part = match text[mark] {

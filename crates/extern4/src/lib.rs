@@ -36,6 +36,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "build")]
+pub mod build;
 mod change;
 mod dir;
 mod error;

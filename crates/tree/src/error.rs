@@ -95,6 +95,9 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// An error of a source of another kind.
+    #[error(transparent)]
+    Source(Box<dyn std::error::Error + Send + Sync>),
     /// An error of the sink that has nothing to do with the entry.
     #[error(transparent)]
     Sink(Box<dyn std::error::Error + Send + Sync>),

@@ -8,6 +8,7 @@
 mod acl;
 mod compression;
 mod directory;
+mod entries;
 mod entry;
 mod error;
 mod filter;
@@ -25,6 +26,7 @@ mod tar;
 mod testing;
 
 pub use directory::DirectorySource;
+pub use entries::Entries;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};
 pub use filter::{Filter, Rule};
@@ -32,5 +34,5 @@ pub use glob::Glob;
 pub use ids::{IdMap, IdRange};
 pub use manifest::{AmendedKind, Amendment, Manifest};
 pub use oci::{Layer, LayerCompression, LayerWriter, OciSource, Platform, split_reference};
-pub use source::{HostFile, Opened, Sink, Source, Unwanted};
+pub use source::{Opened, ReadAt, Sink, Source, Unwanted};
 pub use tar::{ReadContents, TarSource, TarWriter};

@@ -1,7 +1,8 @@
 //! Sources and sinks of entries.
 
+use std::fmt;
 use std::fs::File;
-use std::ops::Deref;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -49,24 +50,75 @@ pub trait Source: Send + Sync {
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened>;
 }
 
-/// The host's file that holds the contents of an entry.
-#[derive(Debug)]
+/// Bytes that can be read at any place, by several threads at a time.
+pub trait ReadAt: Send + Sync {
+    /// Fills the buffer from an offset on. The end of the bytes is an error.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = usize::try_from(offset).ok().and_then(|at| self.get(at..)?.get(..buf.len()));
+        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// The open contents of an entry.
 pub struct Opened {
-    /// The file.
-    pub file: HostFile,
+    bytes: Bytes,
     base: u64,
     identity: Option<Identity>,
+}
+
+/// The bytes that hold the contents of an entry.
+enum Bytes {
+    /// A file of the host, opened for one entry.
+    Own(File),
+    /// A file of the host with the contents of many entries.
+    Shared(Arc<File>),
+    /// Anything else.
+    Other(Arc<dyn ReadAt>),
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, base) = (self.file(), self.base);
+        f.debug_struct("Opened").field("file", &file).field("base", &base).finish_non_exhaustive()
+    }
 }
 
 impl Opened {
     /// A store: position `p` is the byte `p + base` of the file, modulo 2^64.
     pub fn store(file: Arc<File>, base: u64) -> Self {
-        Self { file: HostFile::Shared(file), base, identity: None }
+        Self { bytes: Bytes::Shared(file), base, identity: None }
     }
 
     /// A file of the entry's own, with the identity that the scan met.
     pub fn own(file: File, identity: Identity) -> Self {
-        Self { file: HostFile::Own(file), base: 0, identity: Some(identity) }
+        Self { bytes: Bytes::Own(file), base: 0, identity: Some(identity) }
+    }
+
+    /// Bytes that are no file of the host. Positions are offsets in them.
+    pub fn other(bytes: Arc<dyn ReadAt>) -> Self {
+        Self { bytes: Bytes::Other(bytes), base: 0, identity: None }
+    }
+
+    /// Returns the host's file that holds the contents, if one does.
+    pub fn file(&self) -> Option<&File> {
+        match &self.bytes {
+            Bytes::Own(file) => Some(file),
+            Bytes::Shared(file) => Some(file),
+            Bytes::Other(_) => None,
+        }
+    }
+
+    /// Returns the host's file with the contents of many entries, if one holds these.
+    pub(crate) fn shared(&self) -> Option<&Arc<File>> {
+        match &self.bytes {
+            Bytes::Shared(file) => Some(file),
+            _ => None,
+        }
     }
 
     /// Returns where a position is in the file: that of [`Data::Stored`](crate::Data::Stored) or of
@@ -78,37 +130,22 @@ impl Opened {
     }
 
     /// Fills the buffer from a position on.
-    pub fn read_exact_at(&self, buf: &mut [u8], position: u64) -> std::io::Result<()> {
-        self.file.read_exact_at(buf, self.offset(position))
+    pub fn read_exact_at(&self, buf: &mut [u8], position: u64) -> io::Result<()> {
+        let offset = self.offset(position);
+        match &self.bytes {
+            Bytes::Own(file) => FileExt::read_exact_at(file, buf, offset),
+            Bytes::Shared(file) => FileExt::read_exact_at(&**file, buf, offset),
+            Bytes::Other(bytes) => bytes.read_exact_at(buf, offset),
+        }
     }
 
     /// Fails if the host's file changed after the scan. Called after its bytes are read.
     pub fn check_unchanged(&self, path: &[u8]) -> Result<()> {
-        let Some(expected) = self.identity else { return Ok(()) };
-        match Identity::of(&self.file) {
+        let (Some(expected), Some(file)) = (self.identity, self.file()) else { return Ok(()) };
+        match Identity::of(file) {
             Ok(now) if now == expected => Ok(()),
             Ok(_) => Err(Error::Changed { name: crate::error::shown(path) }),
             Err(error) => Err(Error::io(crate::error::shown(path), error)),
-        }
-    }
-}
-
-/// An open file of the host.
-#[derive(Debug)]
-pub enum HostFile {
-    /// Opened for one entry.
-    Own(File),
-    /// A store with the contents of many entries.
-    Shared(Arc<File>),
-}
-
-impl Deref for HostFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        match self {
-            Self::Own(file) => file,
-            Self::Shared(file) => file,
         }
     }
 }

@@ -1,25 +1,30 @@
-//! `extern4 build`: builds a volume from directories, tar archives and OCI images.
+//! `extern4 build`: builds a volume from directories, tar archives, OCI images and other volumes.
 
 mod edits;
+mod progress;
 mod rules;
 mod source;
+mod stop;
 
 use std::io::{self, Write as _};
 use std::num::NonZero;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use extern4_build::{BuildOptions, Builder, Error, Planned, Size};
-use extern4_mkfs::{Options, random_uuid};
-use extern4_tree::Manifest;
+use extern4::build::{
+    BuildOptions, Builder, Error, MakeError, Manifest, NewFile, Options, Planned, Size, SourceError,
+    random_uuid,
+};
 
 use self::edits::Edits;
+use self::progress::{Shown, When};
 use self::rules::Rules;
 use self::source::Argument;
-use super::mkfs::{self, Failure};
+use self::stop::Stop;
+use super::mkfs;
 use super::tune::{Uuid, uuid};
-use crate::app::App;
+use crate::app::{App, status_of};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{ImagePath, Part};
 
@@ -29,7 +34,8 @@ pub(crate) struct Args {
     #[arg(value_name = "OUT", value_parser = ImagePath::parser())]
     out: ImagePath,
     /// The trees to put into it, each over those before: a directory, a tar archive, - for an
-    /// archive on standard input, or oci:DIR[:TAG]. SOURCE:/PATH puts its root at /PATH
+    /// archive on standard input, oci:DIR[:TAG], or an ext2, ext3 or ext4 volume: IMAGE or
+    /// DISK#PARTITION. SOURCE:/PATH puts its root at /PATH
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
     sources: Vec<Argument>,
     /// The size: auto for the smallest that works, +SIZE for that and as much more, or the size
@@ -86,6 +92,9 @@ pub(crate) struct Args {
     /// Threads that read and write; one for each CPU by default
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZero<usize>>,
+    /// When to show the progress
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    progress: When,
     /// Only show how large the volume would be
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -103,31 +112,84 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Ok(volume) => show(&volume)?,
         Err(Failure::Usage(reason)) => app.fail(ExitStatus::Usage, reason),
         Err(Failure::Failed(reason)) => app.fail(ExitStatus::Failed, reason),
+        Err(Failure::Volume(error)) => app.fail(status_of(error.kind()), error),
+        Err(Failure::Reported) => {}
+        Err(Failure::Stopped(code)) => {
+            app.note("interrupted");
+            std::process::exit(code);
+        }
     }
     Ok(())
+}
+
+/// Why no volume was built.
+enum Failure {
+    /// The options are wrong.
+    Usage(String),
+    /// A source is a volume that cannot be read.
+    Volume(Box<extern4::Error>),
+    /// Anything else.
+    Failed(String),
+    /// A message has told of it.
+    Reported,
+    /// A signal ended the build; the exit code.
+    Stopped(i32),
+}
+
+impl From<mkfs::Failure> for Failure {
+    fn from(failure: mkfs::Failure) -> Self {
+        match failure {
+            mkfs::Failure::Usage(reason) => Self::Usage(reason),
+            mkfs::Failure::Failed(reason) => Self::Failed(reason),
+        }
+    }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Make(extern4_mkfs::Error::Options(reason)) => Self::Usage(reason),
+            Error::Make(MakeError::Options(reason)) => Self::Usage(reason),
+            Error::Source(error) => error.into(),
             error => Self::Failed(error.to_string()),
         }
     }
 }
 
-impl From<extern4_tree::Error> for Failure {
-    fn from(error: extern4_tree::Error) -> Self {
-        Self::Failed(error.to_string())
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        let error = match error {
+            SourceError::Source(error) => error.downcast::<extern4::Error>(),
+            error => Err(error.into()),
+        };
+        match error {
+            Ok(error) => Self::Volume(error),
+            Err(error) => Self::Failed(error.to_string()),
+        }
     }
 }
 
-fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
+fn build(args: &Args, app: &mut App) -> Result<Planned, Failure> {
+    let stop = Stop::listen(NewFile::unfinished_name(&args.out.image.file)).map_err(failed)?;
+    let shown = Arc::new(Shown::new(if args.quiet { When::Never } else { args.progress }));
+    let watch = Watched { stop, shown };
+    let built = build_watched(args, &watch, app);
+    watch.shown.finish();
+    match built {
+        Err(Failure::Failed(_)) if watch.stop.check().is_break() => Err(Failure::Stopped(watch.stop.code())),
+        built => built,
+    }
+}
+
+fn failed(error: impl ToString) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+fn build_watched(args: &Args, watch: &Watched, app: &mut App) -> Result<Planned, Failure> {
     match out_of(args)? {
         Out::File => {
-            let volume = plan(args, args.size, app)?;
+            let volume = plan(args, args.size, watch, app)?;
             if !args.dry_run {
-                volume.write_file(&args.out.image.file, args.force, threads(args), &go_on)?;
+                volume.write_file(&args.out.image.file, args.force, threads(args))?;
             }
             Ok(volume)
         }
@@ -137,14 +199,14 @@ fn build(args: &Args, app: &App) -> Result<Planned, Failure> {
                 Size::Auto => Size::Bytes(target.size_bytes()),
                 size => size,
             };
-            let volume = plan(args, size, app)?;
+            let volume = plan(args, size, watch, app)?;
             let (wanted, have) = (volume.size_bytes(), target.size_bytes());
             if wanted > have {
                 let reason = format!("'{}': {wanted} bytes are more than its {have}", args.out.image);
                 return Err(Failure::Failed(reason));
             }
             if !args.dry_run {
-                volume.write(&*target, threads(args), &go_on)?;
+                volume.write(&*target, threads(args))?;
             }
             Ok(volume)
         }
@@ -181,32 +243,38 @@ fn out_of(args: &Args) -> Result<Out, Failure> {
     }
 }
 
-fn plan(args: &Args, size: Size, app: &App) -> Result<Planned, Failure> {
+/// The watch of a build.
+struct Watched {
+    stop: Stop,
+    shown: Arc<Shown>,
+}
+
+fn plan(args: &Args, size: Size, watch: &Watched, app: &mut App) -> Result<Planned, Failure> {
     let mut builder = Builder::new(options(args, size)?);
+    let (stop, shown) = (watch.stop.clone(), Arc::clone(&watch.shown));
+    builder.watch(Arc::new(move |progress| {
+        shown.update(progress);
+        stop.check()
+    }));
     if let Some(edit) = args.edits.edit().map_err(Failure::Usage)? {
         builder.edit(edit);
     }
     for argument in &args.sources {
-        let source = argument.open(args.one_file_system, &args.out.image.file)?;
-        builder.add(source, argument.prefix())?;
+        let source = argument.open(args.one_file_system, &args.out.image.file, app)?;
+        let added = builder.add(source, argument.prefix()).map_err(Failure::from);
+        added.map_err(|failure| argument.explain(failure, app))?;
     }
     for manifest in &args.manifest {
         builder.amend(Manifest::open(manifest)?)?;
     }
     let volume = builder.plan()?;
-    for warning in volume.warnings() {
-        app.note(warning);
-    }
+    watch.shown.suspend(|| volume.warnings().iter().for_each(|warning| app.note(warning)));
     Ok(volume)
 }
 
 fn threads(args: &Args) -> usize {
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
     threads.map_or(1, NonZero::get)
-}
-
-fn go_on(_: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
 }
 
 fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
@@ -217,7 +285,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
     let uuid = match args.uuid {
         None => None,
         Some(Uuid::Exactly(uuid)) => Some(uuid),
-        Some(Uuid::Random) => Some(random_uuid().map_err(|error| Failure::Failed(error.to_string()))?),
+        Some(Uuid::Random) => Some(random_uuid().map_err(failed)?),
     };
     Ok(BuildOptions {
         volume: Options {

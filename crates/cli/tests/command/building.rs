@@ -6,6 +6,7 @@ use std::process::Stdio;
 use extern4_testkit::tools::{LoopDevice, Need, can_run, e2fsck, temporary};
 
 use crate::run::{command, extern4_in, failed, ok, tool};
+use crate::terminal::on_terminal;
 
 #[test]
 fn a_directory_an_archive_and_a_pipe_give_the_same_bytes() {
@@ -231,4 +232,100 @@ fn modes_and_ids_of_every_source_are_changed() {
     // As /etc/subuid says it: the user's own id becomes 0, and the first of the range 1.
     ok(extern4_in(at, ["build", "-qF", "out.img", "tree.tar", "--uid-map=root:5:10", "--uid-map=4007:7:1"]));
     assert_eq!(stat("/tree/d"), "755 1:6\n");
+}
+
+#[test]
+fn volumes_and_partitions_are_sources() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/etc")).expect("directories");
+    fs::write(at.join("tree/etc/file"), vec![7; 300_000]).expect("a file");
+    fs::hard_link(at.join("tree/etc/file"), at.join("tree/link")).expect("a link");
+    fs::write(at.join("tree/mode"), "0").expect("a file");
+    ok(extern4_in(at, ["build", "-q", "--owner", "7:8", "old.img", "tree"]));
+    let old = fs::read(at.join("old.img")).expect("an image");
+    let mut disk = vec![0; 1 << 20];
+    disk[446 + 4] = 0x83;
+    disk[446 + 8..446 + 12].copy_from_slice(&u32::to_le_bytes(2048));
+    disk[446 + 12..446 + 16].copy_from_slice(&u32::to_le_bytes(old.len() as u32 / 512));
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk.extend_from_slice(&old);
+    fs::write(at.join("disk.img"), disk).expect("a disk");
+    for source in ["old.img", "disk.img#1", "disk.img@1M"] {
+        ok(extern4_in(at, ["build", "-qF", "new.img", source]));
+        assert!(fs::read(at.join("new.img")).expect("an image") == old, "{source}");
+    }
+    // Over a directory, at another place, and seen by a user.
+    fs::create_dir(at.join("upper")).expect("a directory");
+    fs::write(at.join("upper/mode"), "1").expect("a file");
+    ok(extern4_in(at, ["build", "-qF", "new.img", "disk.img#1:/srv", "old.img", "upper"]));
+    assert_eq!(ok(extern4_in(at, ["cat", "new.img:/srv/mode", "new.img:/mode"])), b"01");
+    // A volume can take the place of its source.
+    ok(extern4_in(at, ["build", "-qF", "new.img", "new.img", "upper:/more"]));
+    assert_eq!(ok(extern4_in(at, ["cat", "new.img:/more/mode", "new.img:/srv/mode"])), b"10");
+    let build = |args: &[&str], code| failed(&extern4_in(at, [&["build", "no.img"], args].concat()), code);
+    assert!(build(&["disk.img"], 1).contains("a disk with partitions; name one of them: disk.img#1"));
+    assert!(build(&["disk.img#2"], 1).contains("there is no partition 2"));
+    let mut damaged = old.clone();
+    // The inode table's checksums hold no longer.
+    let table = damaged.windows(2).position(|pair| pair == 0o40755_u16.to_le_bytes()).expect("an inode");
+    damaged[table + 4] ^= 1;
+    fs::write(at.join("damaged.img"), &damaged).expect("an image");
+    let said = build(&["damaged.img"], 4);
+    assert!(said.starts_with("extern4: build: 'damaged.img"), "{said}");
+    assert!(!at.join("no.img").exists());
+}
+
+#[test]
+fn a_signal_ends_a_build_and_leaves_nothing() {
+    if !can_run(&[Need::Tool("perl")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::write(at.join("out.img"), "mine").expect("a file");
+    for (signal, code) in [(2, 130), (15, 143)] {
+        // The archive never comes.
+        let mut child = command()
+            .current_dir(at)
+            .args(["build", "-F", "out.img", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command");
+        let waits = |pid: u32| {
+            let names = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            names.map(name).any(|name| name.trim() == "signals")
+        };
+        let start = std::time::Instant::now();
+        while !waits(child.id()) {
+            assert!(start.elapsed().as_secs() < 60, "it does not wait for signals");
+            std::thread::yield_now();
+        }
+        tool(at, "perl", ["-e", "kill $ARGV[0], $ARGV[1]", &signal.to_string(), &child.id().to_string()]);
+        let input = child.stdin.take();
+        let output = child.wait_with_output().expect("a child");
+        drop(input);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+    assert_eq!(fs::read_dir(at).expect("a directory").count(), 1);
+    assert_eq!(fs::read(at.join("out.img")).expect("a file"), b"mine");
+}
+
+#[test]
+fn the_progress_is_shown_on_demand() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    fs::write(at.join("tree/file"), vec![7; 30 << 20]).expect("a file");
+    let built = extern4_in(at, ["build", "--progress=always", "--threads=1", "out.img", "tree"]);
+    let said = String::from_utf8(built.stderr).expect("UTF-8");
+    assert!(said.contains("extern4: build: 50 % of 30.") && said.lines().count() >= 8, "{said}");
+    for quiet in [&["--progress=never"][..], &[], &["-q", "--progress=always"]] {
+        ok(extern4_in(at, [&["build", "-F", "out.img", "tree"], quiet].concat()));
+    }
+    if let Some(output) = on_terminal(at, "build -F out.img tree") {
+        assert!(String::from_utf8_lossy(&output).contains("MiB/30."), "{output:?}");
+    }
 }

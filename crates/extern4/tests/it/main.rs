@@ -1,5 +1,7 @@
 //! The library against its judges: the kernel's ext4, debugfs, and images that lie.
 
+#[cfg(feature = "build")]
+mod building;
 mod dropping;
 mod hostile;
 mod journal;

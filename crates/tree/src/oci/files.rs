@@ -12,7 +12,7 @@ use super::Reason;
 use super::digest::Digest;
 use crate::entry::{Contents, Data, Entry, Kind};
 use crate::error::{Error, Result};
-use crate::source::{HostFile, Sink, Source};
+use crate::source::{Sink, Source};
 use crate::tar::{InPlace, TarSource};
 
 /// The largest JSON file that is read.
@@ -110,8 +110,8 @@ fn in_archive(tar: &TarSource, members: &BTreeMap<Vec<u8>, Kind>, path: &str) ->
                 let Data::Stored { position } = contents.data else { break };
                 let opened = tar.open(&at, contents)?;
                 let start = opened.offset(position);
-                let HostFile::Shared(file) = opened.file else { break };
-                return Ok(Blob { file, start, len: contents.size });
+                let Some(file) = opened.shared() else { break };
+                return Ok(Blob { file: Arc::clone(file), start, len: contents.size });
             }
             Some(Kind::HardLink(target)) => at.clone_from(target),
             // Archives of old versions have a layer once and link to it.

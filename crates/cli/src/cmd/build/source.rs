@@ -7,7 +7,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use extern4_tree::{DirectorySource, OciSource, Result, Source, TarSource};
+use extern4::build::{DirectorySource, OciSource, Source, SourceError, TarSource, VolumeSource, is_volume};
+
+use super::Failure;
+use crate::app::{App, partitions};
+use crate::image_path::{Image, ImagePath, Part};
 
 /// A source as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +23,10 @@ pub(crate) struct Argument {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A directory or an archive of the host.
+    /// A directory, an archive or a volume of the host.
     Host(PathBuf),
+    /// The volume in a part of a disk.
+    Part(Image),
     /// An archive on standard input.
     Input,
     /// An image of a container, and which one of those that are there.
@@ -51,7 +57,7 @@ impl Argument {
             b"-" => Kind::Input,
             _ => match source.strip_prefix(b"oci:") {
                 Some(image) => image_of(image),
-                None => Kind::Host(path(source)),
+                None => host(source),
             },
         };
         Ok(Self { kind, prefix: parts.join(&b'/') })
@@ -61,26 +67,75 @@ impl Argument {
         &self.prefix
     }
 
+    /// Reports an error of a volume at its place. Returns any other failure.
+    pub(crate) fn explain(&self, failure: Failure, app: &mut App) -> Failure {
+        let image = match &self.kind {
+            Kind::Host(path) => Image { file: path.clone(), part: Part::Whole },
+            Kind::Part(image) => image.clone(),
+            Kind::Input | Kind::Image(..) => return failure,
+        };
+        let error = match failure {
+            Failure::Volume(error) => error,
+            // The file is no archive.
+            Failure::Failed(reason) => {
+                return Failure::Failed(match partitions(&image) {
+                    Some(names) => {
+                        format!("'{image}': this is a disk with partitions; name one of them: {names}")
+                    }
+                    None => reason,
+                });
+            }
+            failure => return failure,
+        };
+        let path = error.path().unwrap_or(Path::new("/")).as_os_str().to_owned();
+        app.error(ImagePath::inside(image, &path), &error);
+        Failure::Reported
+    }
+
     /// Opens the source. Contents that can be read only once go to files without names next to
     /// `out`.
-    pub(crate) fn open(&self, one_file_system: bool, out: &Path) -> Result<Box<dyn Source>> {
+    pub(crate) fn open(
+        &self,
+        one_file_system: bool,
+        out: &Path,
+        app: &mut App,
+    ) -> Result<Box<dyn Source>, Failure> {
         let spool = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(match &self.kind {
             Kind::Host(path) if path.is_dir() => {
                 Box::new(DirectorySource::new(path)?.one_file_system(one_file_system))
             }
+            Kind::Host(path) if is_volume(path) => {
+                volume(&Image { file: path.clone(), part: Part::Whole }, app)?
+            }
             Kind::Host(path) => Box::new(TarSource::open(path, spool)?),
+            Kind::Part(image) => volume(image, app)?,
             Kind::Input => {
                 let name = "standard input";
                 let input = std::io::stdin().as_fd().try_clone_to_owned();
-                let input =
-                    input.map_err(|source| extern4_tree::Error::Io { name: name.to_owned(), source })?;
+                let input = input.map_err(|source| SourceError::Io { name: name.to_owned(), source })?;
                 Box::new(TarSource::from_file(File::from(input), name, spool)?)
             }
             Kind::Image(path, reference) => {
                 Box::new(OciSource::open(path, reference.as_deref(), None, spool)?)
             }
         })
+    }
+}
+
+/// The root of a volume, as the caller may see it. A failure is reported.
+fn volume(image: &Image, app: &mut App) -> Result<Box<dyn Source>, Failure> {
+    let opened = app.volume(image).ok_or(Failure::Reported)?;
+    Ok(Box::new(VolumeSource::new(opened.session.clone())))
+}
+
+/// `PATH`, or `PATH#N` and `PATH@OFFSET` for a part of a disk; a path that is there is meant as a
+/// whole.
+fn host(text: &[u8]) -> Kind {
+    let whole = path(text);
+    match Image::split(text).filter(|image| !whole.exists() && image.file.exists()) {
+        Some(image) => Kind::Part(image),
+        None => Kind::Host(whole),
     }
 }
 

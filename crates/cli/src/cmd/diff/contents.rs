@@ -243,7 +243,8 @@ fn volume_segment(file: &File, at: u64) -> extern4::Result<Segment> {
 }
 
 fn host_segment(opened: &Opened, at: u64) -> std::io::Result<Segment> {
-    let file = &*opened.file;
+    // Only the host knows holes.
+    let Some(file) = opened.file() else { return Ok(Segment { end: u64::MAX, bytes: Bytes::At(at) }) };
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) if start > at => Ok(Segment { end: start, bytes: Bytes::Hole }),
         Ok(_) => {

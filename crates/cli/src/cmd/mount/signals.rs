@@ -67,7 +67,7 @@ pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc
 }
 
 /// Returns whether nohup(1) started the process, which then outlives its terminal.
-fn is_hangup_ignored() -> bool {
+pub(crate) fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

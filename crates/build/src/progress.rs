@@ -1,0 +1,26 @@
+//! The progress of a build, for its caller.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// The sources are read.
+    Reading {
+        /// Entries that are read so far.
+        entries: u64,
+    },
+    /// The volume is written.
+    Writing {
+        /// Bytes that are written so far.
+        bytes: u64,
+        /// About how many there are to write.
+        total: u64,
+    },
+}
+
+/// Gets the progress of a build, on any of its threads. A break ends the build with
+/// [`Error::Interrupted`](crate::Error::Interrupted).
+pub type Watch = Arc<dyn Fn(Progress) -> ControlFlow<()> + Send + Sync>;
