@@ -7,10 +7,10 @@ use extern4_mkfs::{Config, Draft, Options};
 use extern4_tree::{
     Contents, Entry, Filter, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time, Unwanted,
 };
-use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::holes::Holes;
+use crate::identity::TreeDigest;
 use crate::layout::{LOST_FOUND, Layout, Placer};
 use crate::planned::Planned;
 use crate::progress::{Progress, Watch};
@@ -45,9 +45,12 @@ pub struct BuildOptions {
     pub config: Config,
     /// How large the volume is to be.
     pub size: Size,
-    /// The volume's UUID; `None` derives one from the tree.
+    /// The volume's UUID; `None` derives one from the tree and the contents of its files. Where
+    /// checksums of a volume depend on its UUID, contents do not count: with `metadata_csum` and
+    /// without `metadata_csum_seed`, or with `uninit_bg`.
     pub uuid: Option<[u8; 16]>,
-    /// The seed of the directories' hashes; `None` derives one from the tree.
+    /// The seed of the directories' hashes; `None` derives one from the tree's names and metadata.
+    /// Contents do not count, since the order of directories has to be known before they are read.
     pub hash_seed: Option<[u8; 16]>,
     /// The latest time of a file, in seconds since 1970: `SOURCE_DATE_EPOCH`.
     pub latest: Option<i64>,
@@ -68,6 +71,8 @@ pub struct Builder {
     pub(crate) watch: Option<Watch>,
     /// Entries that the sources have given.
     entries: u64,
+    /// The digest of the whole tree, if the UUID is to be derived.
+    pub(crate) digest: Option<TreeDigest>,
     /// Whether the filter has yet to be applied to what the tree has.
     is_unfiltered: bool,
     pub(crate) tree: Tree,
@@ -102,6 +107,7 @@ impl Builder {
             edit: None,
             watch: None,
             entries: 0,
+            digest: None,
             is_unfiltered: false,
             tree: Tree::new(),
             layers: Vec::new(),
@@ -191,16 +197,11 @@ impl Builder {
 
     /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given.
     fn set_identity(&mut self, order: &Order) {
-        let digest = digest(&self.tree, order);
-        let mut derived = [0; 16];
-        derived.copy_from_slice(&digest[..16]);
-        // RFC 9562, version 8: the bits are the application's own.
-        derived[6] = derived[6] & 0x0f | 0x80;
-        derived[8] = derived[8] & 0x3f | 0x80;
+        let digest = TreeDigest::of(&self.tree, order);
+        self.digest = self.options.uuid.is_none().then_some(digest);
         let volume = &mut self.options.volume;
-        volume.uuid = self.options.uuid.unwrap_or(derived);
-        derived.copy_from_slice(&digest[16..]);
-        volume.hash_seed = self.options.hash_seed.unwrap_or(derived);
+        volume.uuid = self.options.uuid.unwrap_or_else(|| digest.uuid());
+        volume.hash_seed = self.options.hash_seed.unwrap_or_else(|| digest.hash_seed());
         let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
         let time = self.options.latest.or(newest).unwrap_or(0);
         volume.time = u64::try_from(time).unwrap_or(0);
@@ -421,50 +422,4 @@ fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
         (b"", path) | (path, b"") => path.to_vec(),
         (prefix, path) => [prefix, b"/", path].concat(),
     }
-}
-
-/// A digest of all facts about a tree's files but their bytes.
-fn digest(tree: &Tree, order: &Order) -> [u8; 32] {
-    let mut sha = Sha256::new();
-    let mut text = |bytes: &[u8]| {
-        sha.update((bytes.len() as u64).to_le_bytes());
-        sha.update(bytes);
-    };
-    for &inode in &order.inodes {
-        let node = tree.node(inode);
-        let numbers = [
-            u64::from(node.mode),
-            u64::from(node.uid),
-            u64::from(node.gid),
-            node.mtime.secs.cast_unsigned(),
-            u64::from(node.mtime.nanos),
-            u64::from(node.links),
-        ];
-        text(&numbers.map(u64::to_le_bytes).concat());
-        match &node.body {
-            Body::Directory { .. } => text(b"d"),
-            Body::File { contents, .. } => text(&[b"f", &contents.size.to_le_bytes()[..]].concat()),
-            Body::Symlink(target) => text(&[b"l", &**target].concat()),
-            Body::CharDevice { major, minor } => {
-                text(&[b"c", &major.to_le_bytes()[..], &minor.to_le_bytes()].concat());
-            }
-            Body::BlockDevice { major, minor } => {
-                text(&[b"b", &major.to_le_bytes()[..], &minor.to_le_bytes()].concat());
-            }
-            Body::Fifo => text(b"p"),
-            Body::Socket => text(b"s"),
-        }
-        for (index, name, value) in tree.xattrs.attributes(node.xattrs) {
-            text(&[index]);
-            text(name);
-            text(value);
-        }
-    }
-    for &directory in &order.directories {
-        for (_, name) in tree.children(directory) {
-            text(&name.text);
-            text(&tree.node(name.inode).place.to_le_bytes());
-        }
-    }
-    sha.finalize().into()
 }

@@ -8,7 +8,7 @@
 //! start to end.
 //!
 //! The same tree and options make the same bytes, on any machine and with any number of threads.
-//! UUID and hash seed are derived from the tree's names and metadata.
+//! UUID and hash seed are derived from the tree, the UUID from the contents of files as well.
 //!
 //! ```no_run
 //! use extern4_block::{FileDevice, FileOptions};
@@ -33,6 +33,7 @@ mod builder;
 mod directory;
 mod error;
 mod holes;
+mod identity;
 mod layout;
 mod output;
 mod planned;

@@ -9,6 +9,7 @@ use extern4_mkfs::{Draft, LOST_FOUND_INO, Plan, UsedInodes};
 use crate::builder::{Builder, Layer};
 use crate::error::Result;
 use crate::holes::Holes;
+use crate::identity::TreeDigest;
 use crate::layout::{self, Layout};
 use crate::progress::Watch;
 use crate::tree::{Order, Tree};
@@ -21,6 +22,8 @@ pub struct Planned {
     pub(crate) layout: Layout,
     pub(crate) layers: Vec<Layer>,
     pub(crate) watch: Option<Watch>,
+    /// The digest of the tree, if the UUID follows from it and from the contents.
+    pub(crate) digest: Option<TreeDigest>,
     warnings: Vec<String>,
     pub(crate) plan: Plan,
     pub(crate) sb: Superblock,
@@ -64,7 +67,7 @@ impl Planned {
         mut draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
-        let Builder { tree, layers, mut warnings, watch, .. } = builder;
+        let Builder { tree, layers, mut warnings, watch, digest, .. } = builder;
         warnings.extend(
             tree.xattrs.left_out.iter().map(|name| {
                 format!("ext4 has no place for the extended attribute '{name}', which is left out")
@@ -97,6 +100,7 @@ impl Planned {
             layout,
             layers,
             watch,
+            digest: digest.filter(|_| plan.is_uuid_free()),
             warnings,
             plan,
             sb,
@@ -112,7 +116,8 @@ impl Planned {
         self.plan.size_bytes()
     }
 
-    /// The superblock of the volume.
+    /// The superblock of the volume. A UUID that follows from the contents is known, and put in its
+    /// place, only when they are written.
     pub fn superblock(&self) -> &Superblock {
         self.plan.superblock()
     }

@@ -16,6 +16,7 @@ use extern4_tree::{Contents, Data, Opened};
 
 use crate::directory::Format;
 use crate::error::{Error, Result, shown};
+use crate::identity::ContentsDigest;
 use crate::layout::{self, Place};
 use crate::planned::Planned;
 use crate::progress::Progress;
@@ -74,17 +75,18 @@ impl Planned {
                 format: Format::of(&self.sb),
                 buffer: Vec::new(),
                 opened: None,
+                contents: ContentsDigest::default(),
             };
-            worker.run(&queue, &written)
+            worker.run(&queue, &written).map(|()| worker.contents)
         };
-        std::thread::scope(|scope| {
+        let contents = std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(worker)).collect();
             let own = worker();
             let of_others = others.into_iter().map(|other| match other.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            of_others.fold(own, Result::and)
+            of_others.fold(own, |all, one| Ok(all?.with(one?)))
         })?;
         let size = u64::from(self.sb.block_size());
         for (number, block) in &self.layout.map_blocks {
@@ -96,7 +98,10 @@ impl Planned {
             let block = self.tree.xattrs.encode_block(set, division, users, number, &self.sb);
             device.write_at(&block, number * size)?;
         }
-        self.plan.write_on_zeroes(device)?;
+        match self.digest {
+            Some(digest) => self.plan.write_on_zeroes_as(device, digest.uuid_with(contents))?,
+            None => self.plan.write_on_zeroes(device)?,
+        }
         Ok(())
     }
 }
@@ -213,6 +218,8 @@ struct Worker<'a> {
     buffer: Vec<u8>,
     /// The file that was opened last, by its inode in the tree.
     opened: Option<(u32, Opened)>,
+    /// The digest of what this thread has read, if the UUID needs it.
+    contents: ContentsDigest,
 }
 
 impl Worker<'_> {
@@ -347,6 +354,12 @@ impl Worker<'_> {
             _ => Error::Member { path: shown(&path), reason: extern4_block::os_reason(&error) },
         })?;
         opened.check_unchanged(layer.path_in_source(&path))?;
+        if planned.digest.is_some() {
+            let place = planned.tree.node(inode).place;
+            for (block, bytes) in (run.logical..).zip(self.buffer[at..].chunks(size as usize)) {
+                self.contents.add(place, block, bytes);
+            }
+        }
         self.pad();
         Ok(())
     }

@@ -357,3 +357,46 @@ fn a_filter_applies_to_the_whole_of_all_sources() {
     assert_eq!(fs::metadata(mount.path.join("z")).expect("a file").nlink(), 1);
     mount.unmount();
 }
+
+#[test]
+fn contents_decide_the_uuid() {
+    if !tools::can_run(&[Need::Tool("e2fsck")]) {
+        return;
+    }
+    let dir = tools::temporary("extern4-build-");
+    let path = dir.path().join("large");
+    let write = |first: u8, last: u8| {
+        let bytes = [&[first][..], &[0; 3 << 20], &[last]].concat();
+        fs::write(&path, bytes).expect("a file");
+        let file = fs::File::options().write(true).open(&path).expect("a file");
+        file.set_modified(std::time::UNIX_EPOCH).expect("a time");
+        let top = fs::File::open(dir.path()).expect("a directory");
+        top.set_modified(std::time::UNIX_EPOCH).expect("a time");
+    };
+    let identity = |words: &[&str]| {
+        let image = build(dir.path(), options(words)).expect("a volume");
+        tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("{words:?}: e2fsck: {said}"));
+        let bytes = fs::read(&image.path).expect("an image");
+        // Its UUID and its hash seed.
+        (bytes[1024 + 104..1024 + 120].to_vec(), bytes[1024 + 236..1024 + 252].to_vec())
+    };
+    let formats: &[(&[&str], bool)] = &[
+        (&[], true),
+        (&["-b", "1024"], true),
+        (&["-t", "ext3"], true),
+        (&["-O", "^metadata_csum,^metadata_csum_seed"], true),
+        (&["-O", "^metadata_csum_seed"], false),
+        (&["-O", "^metadata_csum,^metadata_csum_seed,uninit_bg"], false),
+    ];
+    for (words, is_free) in formats {
+        write(1, 2);
+        let first = identity(words);
+        assert_eq!(first, identity(words), "{words:?}");
+        for (one, other) in [(1, 3), (2, 2)] {
+            write(one, other);
+            let second = identity(words);
+            assert_eq!(first.0 != second.0, *is_free, "{words:?}");
+            assert_eq!(first.1, second.1, "{words:?}");
+        }
+    }
+}

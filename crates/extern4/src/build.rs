@@ -64,8 +64,8 @@ const REVISION: usize = 76;
 const MOST_LOG_BLOCK_SIZE: u32 = 6;
 const MOST_REVISION: u32 = 1;
 
-/// Opens what is at a path of the host: a directory, an ext2, ext3 or ext4 volume, or a tar archive.
-/// Contents of an archive that can be read only once go to a file without a name in `spool`.
+/// Opens what is at a path of the host: a directory, an ext2, ext3 or ext4 volume, or a tar
+/// archive. Contents of an archive that can be read only once go to a file without a name in `spool`.
 ///
 /// # Errors
 /// The file cannot be opened, or the volume in it.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use extern4_disk::bitmap::{compute_checksum, initial_block_bitmap};
-use extern4_disk::feature::RoCompat;
+use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::superblock::Superblock;
 
@@ -57,6 +57,17 @@ impl Plan {
     /// The superblock of the volume.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
+    }
+
+    /// Whether the UUID can still change: no checksum of anything but the superblock depends on it.
+    pub fn is_uuid_free(&self) -> bool {
+        let features = self.sb.features();
+        match features.ro_compat {
+            ro_compat if ro_compat.contains(RoCompat::METADATA_CSUM) => {
+                features.incompat.contains(Incompat::CSUM_SEED)
+            }
+            ro_compat => !ro_compat.contains(RoCompat::GDT_CSUM),
+        }
     }
 
     /// The blocks that hold copies of the superblock.

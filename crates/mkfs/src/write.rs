@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use extern4_block::BlockDevice;
+use extern4_disk::superblock::Superblock;
 
 use crate::error::Result;
 use crate::plan::Plan;
@@ -42,6 +43,21 @@ impl Plan {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
     pub fn write_on_zeroes(&self, device: &dyn BlockDevice) -> Result<()> {
+        self.write_with(device, &self.sb)
+    }
+
+    /// As [`write_on_zeroes`](Self::write_on_zeroes), with another UUID, of which
+    /// [`is_uuid_free`](Self::is_uuid_free) has to be true.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn write_on_zeroes_as(&self, device: &dyn BlockDevice, uuid: [u8; 16]) -> Result<()> {
+        let mut sb = self.sb.clone();
+        sb.raw_mut().s_uuid = uuid;
+        self.write_with(device, &sb)
+    }
+
+    fn write_with(&self, device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_by_key(|(number, _)| *number);
         let mut bytes = Vec::new();
@@ -57,9 +73,9 @@ impl Plan {
             }
         }
         self.write_descriptors(device)?;
-        self.write_backups(device)?;
+        self.write_backups(device, sb)?;
         device.flush()?;
-        device.write_at(&self.sb.encode(), BOOT_BYTES)?;
+        device.write_at(&sb.encode(), BOOT_BYTES)?;
         device.flush()?;
         Ok(())
     }
@@ -86,11 +102,11 @@ impl Plan {
     }
 
     /// Copies of the superblock say which group they are in, and not that the volume is clean.
-    fn write_backups(&self, device: &dyn BlockDevice) -> Result<()> {
-        let geometry = *self.sb.geometry();
+    fn write_backups(&self, device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
+        let geometry = *sb.geometry();
         for group in 1..geometry.group_count() {
             let Some(number) = geometry.superblock_in(group) else { continue };
-            let mut copy = self.sb.clone();
+            let mut copy = sb.clone();
             let raw = copy.raw_mut();
             raw.s_block_group_nr.set((group & 0xffff) as u16);
             raw.s_state.set(0);

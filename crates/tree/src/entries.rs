@@ -20,7 +20,8 @@ use crate::source::{Opened, ReadAt, Sink, Source};
 /// let text: Arc<dyn ReadAt> = Arc::new(b"web\n".to_vec());
 /// let kind = Kind::File(Contents { size: 4, data: Data::Stored { position: 0 } });
 /// let (mtime, xattrs) = (Time { secs: 1_700_000_000, nanos: 0 }, Vec::new());
-/// let entry = Entry { path: b"etc/hostname".to_vec(), kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs };
+/// let path = b"etc/hostname".to_vec();
+/// let entry = Entry { path, kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs };
 /// let source: Entries = [(entry, Some(text))].into_iter().collect();
 /// ```
 #[derive(Default)]

@@ -69,7 +69,8 @@ pub(crate) struct Args {
     /// The label: 16 bytes at most
     #[arg(short = 'L', long, value_name = "TEXT")]
     label: Option<String>,
-    /// The UUID: its digits, 'random' or 'clear'. Without it, one is derived from the tree
+    /// The UUID: its digits, 'random' or 'clear'. Without it, one is derived from the tree and its
+    /// contents
     #[arg(short = 'U', long, value_name = "UUID", value_parser = uuid)]
     uuid: Option<Uuid>,
     /// Owner and group of all files
