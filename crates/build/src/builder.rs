@@ -59,6 +59,11 @@ pub struct BuildOptions {
     /// Rules that leave out a part of the tree, by paths in the volume. A manifest that comes after
     /// the sources can add such paths again.
     pub filter: Filter,
+    /// Whether a new file becomes a disk: with a GPT, and the volume as its only partition, which
+    /// has the volume's label as its name.
+    pub partition: bool,
+    /// Whether a new file gets the hash tree of dm-verity behind the volume.
+    pub verity: bool,
 }
 
 /// A change of each entry. The error says why an entry cannot be changed.
@@ -66,7 +71,7 @@ pub type Edit = Box<dyn FnMut(&mut Entry) -> Result<(), String>>;
 
 /// Collects the trees that a volume is made of.
 pub struct Builder {
-    options: BuildOptions,
+    pub(crate) options: BuildOptions,
     edit: Option<Edit>,
     pub(crate) watch: Option<Watch>,
     /// Entries that the sources have given.

@@ -76,7 +76,17 @@ impl TreeDigest {
     }
 }
 
-/// A UUID of a digest.
+/// Bytes for some purpose that follow from a volume's UUID.
+pub(crate) fn derived(purpose: &[u8], uuid: [u8; 16]) -> [u8; 32] {
+    Sha256::new().chain_update(b"extern4 ").chain_update(purpose).chain_update(uuid).finalize().into()
+}
+
+/// A UUID for some purpose that follows from a volume's UUID.
+pub(crate) fn derived_uuid(purpose: &[u8], volume: [u8; 16]) -> [u8; 16] {
+    uuid(&derived(purpose, volume))
+}
+
+/// A UUID of the first bytes of a digest.
 fn uuid(digest: &[u8]) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid.copy_from_slice(&digest[..16]);

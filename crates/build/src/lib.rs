@@ -40,11 +40,13 @@ mod planned;
 mod progress;
 mod record;
 mod tree;
+mod verity;
 mod write;
 mod xattr;
 
 pub use builder::{BuildOptions, Builder, Edit, Size};
 pub use error::{Error, Result};
-pub use output::NewFile;
+pub use output::{NewFile, Written};
 pub use planned::{Planned, Summary};
 pub use progress::{Progress, Watch};
+pub use verity::Verity;

@@ -7,12 +7,15 @@ use std::os::fd::AsFd as _;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use extern4_block::partition::{Guid, NewDisk};
 use extern4_block::{FileDevice, FileOptions};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::identity;
 use crate::planned::Planned;
+use crate::verity::{Maker, Places, Verity};
 
 impl Planned {
     /// Writes the volume to a new file. The file gets its name when it is complete and durable, so
@@ -22,22 +25,79 @@ impl Planned {
     /// # Errors
     /// [`Error::Output`] if there is a file of that name and `replace` is false, or the file cannot
     /// be made; those of [`write`](Self::write).
-    pub fn write_file(&self, path: &Path, replace: bool, threads: usize) -> Result<()> {
+    pub fn write_file(&self, path: &Path, replace: bool, threads: usize) -> Result<Written> {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(output(path, io::ErrorKind::AlreadyExists.into()));
         }
         let file = NewFile::new(path).map_err(|error| output(path, error))?;
-        file.file().set_len(self.size_bytes()).map_err(|error| output(path, error))?;
-        let options = FileOptions { write: true, ..FileOptions::default() };
-        let device = FileDevice::open_with(file.open_path(), &options)?;
-        self.write_on_zeroes(&device, threads)?;
+        file.file().set_len(self.file_bytes()).map_err(|error| output(path, error))?;
+        let written = self.write_parts(&file.open_path(), threads)?;
+        file.finish(path, replace).map_err(|error| output(path, error))?;
+        Ok(written)
+    }
+
+    /// Bytes of the file that [`write_file`](Self::write_file) makes.
+    pub fn file_bytes(&self) -> u64 {
+        match self.partition {
+            true => self.disk(self.sb.uuid()).size_bytes(),
+            false => self.part_bytes(),
+        }
+    }
+
+    /// The places of the hash tree, if there is to be one.
+    fn hash_tree(&self) -> Option<Places> {
+        self.verity.then(|| Places::new(self.size_bytes(), self.sb.block_size()))
+    }
+
+    /// Bytes of the volume and its hash tree.
+    fn part_bytes(&self) -> u64 {
+        self.hash_tree().map_or(self.size_bytes(), |places| places.end())
+    }
+
+    /// The disk around a volume with this UUID.
+    fn disk(&self, uuid: [u8; 16]) -> NewDisk {
+        NewDisk {
+            id: Guid::of_uuid(identity::derived_uuid(b"disk", uuid)),
+            partition_id: Guid::of_uuid(identity::derived_uuid(b"partition", uuid)),
+            name: String::from_utf8_lossy(self.sb.label()).into_owned(),
+            partition_bytes: self.part_bytes(),
+        }
+    }
+
+    /// Writes the volume, its hash tree, and the partition table around both.
+    fn write_parts(&self, path: &Path, threads: usize) -> Result<Written> {
+        let mut options = FileOptions { write: true, ..FileOptions::default() };
+        if self.partition {
+            options.offset_bytes = NewDisk::PARTITION_START;
+            options.len_bytes = Some(self.part_bytes());
+        }
+        let device = FileDevice::open_with(path, &options)?;
+        let uuid = self.write_on_zeroes(&device, threads)?;
+        let make = |places: &Places| {
+            Maker { device: &device, places, uuid, threads, watch: self.watch.as_ref() }.make()
+        };
+        let verity = self.hash_tree().as_ref().map(make).transpose()?;
         drop(device);
-        file.finish(path, replace).map_err(|error| output(path, error))
+        if self.partition {
+            let whole = FileOptions { write: true, ..FileOptions::default() };
+            self.disk(uuid).write(&FileDevice::open_with(path, &whole)?)?;
+        }
+        Ok(Written { uuid, verity })
     }
 }
 
 fn output(path: &Path, source: io::Error) -> Error {
     Error::Output { path: path.to_owned(), source }
+}
+
+/// A volume that is in its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// The volume's UUID.
+    pub uuid: [u8; 16],
+    /// Its hash tree, if it has one.
+    pub verity: Option<Verity>,
 }
 
 /// A file that is not complete yet. It has no name until [`finish`](Self::finish) gives it one,
@@ -61,13 +121,16 @@ impl NewFile {
         let mode = Mode::from_raw_mode(0o666);
         match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
             Ok(file) => Ok(Self { file: file.into(), name: None }),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => {
-                let name = partial(path);
-                let file = File::create_new(&name)?;
-                Ok(Self { file, name: Some(name) })
-            }
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => Self::named(path),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes a file with another name.
+    fn named(path: &Path) -> io::Result<Self> {
+        let name = partial(path);
+        let file = File::options().read(true).write(true).create_new(true).open(&name)?;
+        Ok(Self { file, name: Some(name) })
     }
 
     /// The name that the file of a process that is to become `path` has before it is complete,
@@ -138,4 +201,32 @@ fn partial(path: &Path) -> PathBuf {
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NewFile;
+
+    #[test]
+    fn a_file_with_another_name_leaves_nothing_of_that() {
+        let dir = extern4_testkit::tools::temporary("extern4-build-");
+        let path = dir.path().join("out.img");
+        let names = || {
+            let names = std::fs::read_dir(dir.path()).expect("a directory");
+            names.map(|entry| entry.expect("a name").path()).collect::<Vec<_>>()
+        };
+        // An error ends it.
+        let file = NewFile::named(&path).expect("a file");
+        assert_eq!(names(), [NewFile::unfinished_name(&path)]);
+        drop(file);
+        assert!(names().is_empty());
+        // It gets its name, but replaces a file only where that is wanted.
+        NewFile::named(&path).expect("a file").finish(&path, false).expect("a name");
+        assert_eq!(names(), std::slice::from_ref(&path));
+        let refused = NewFile::named(&path).expect("a file").finish(&path, false);
+        assert_eq!(refused.expect_err("a file is there").kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!(names(), std::slice::from_ref(&path));
+        NewFile::named(&path).expect("a file").finish(&path, true).expect("a name");
+        assert_eq!(names(), [path]);
+    }
 }

@@ -24,6 +24,9 @@ pub struct Planned {
     pub(crate) watch: Option<Watch>,
     /// The digest of the tree, if the UUID follows from it and from the contents.
     pub(crate) digest: Option<TreeDigest>,
+    /// Whether a file becomes a disk with a partition, and gets a hash tree.
+    pub(crate) partition: bool,
+    pub(crate) verity: bool,
     warnings: Vec<String>,
     pub(crate) plan: Plan,
     pub(crate) sb: Superblock,
@@ -67,7 +70,7 @@ impl Planned {
         mut draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
-        let Builder { tree, layers, mut warnings, watch, digest, .. } = builder;
+        let Builder { options, tree, layers, mut warnings, watch, digest, .. } = builder;
         warnings.extend(
             tree.xattrs.left_out.iter().map(|name| {
                 format!("ext4 has no place for the extended attribute '{name}', which is left out")
@@ -100,6 +103,8 @@ impl Planned {
             layout,
             layers,
             watch,
+            partition: options.partition,
+            verity: options.verity,
             digest: digest.filter(|_| plan.is_uuid_free()),
             warnings,
             plan,

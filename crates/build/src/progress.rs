@@ -19,6 +19,13 @@ pub enum Progress {
         /// About how many there are to write.
         total: u64,
     },
+    /// The hash tree of dm-verity is made, level by level.
+    Hashing {
+        /// Bytes of this level that are hashed so far.
+        bytes: u64,
+        /// How many there are to hash.
+        total: u64,
+    },
 }
 
 /// Gets the progress of a build, on any of its threads. A break ends the build with

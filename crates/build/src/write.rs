@@ -51,12 +51,12 @@ struct Queue<'a> {
 }
 
 impl Planned {
-    /// Writes the volume to a device that may hold anything. The superblock is written last, when
-    /// all else is durable.
+    /// Writes the volume, without a partition table or a hash tree, to a device that may hold
+    /// anything. The superblock is written last, when all else is durable. Returns the UUID.
     ///
     /// # Errors
     /// An error of a source, of the device, or [`Error::Interrupted`] if the watch breaks.
-    pub fn write(&self, device: &dyn BlockDevice, threads: usize) -> Result<()> {
+    pub fn write(&self, device: &dyn BlockDevice, threads: usize) -> Result<[u8; 16]> {
         self.plan.clear(device)?;
         self.write_on_zeroes(device, threads)
     }
@@ -65,7 +65,7 @@ impl Planned {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize) -> Result<()> {
+    pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize) -> Result<[u8; 16]> {
         let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
         let written = AtomicU64::new(0);
         let worker = || {
@@ -98,11 +98,9 @@ impl Planned {
             let block = self.tree.xattrs.encode_block(set, division, users, number, &self.sb);
             device.write_at(&block, number * size)?;
         }
-        match self.digest {
-            Some(digest) => self.plan.write_on_zeroes_as(device, digest.uuid_with(contents))?,
-            None => self.plan.write_on_zeroes(device)?,
-        }
-        Ok(())
+        let uuid = self.digest.map_or(self.sb.uuid(), |digest| digest.uuid_with(contents));
+        self.plan.write_on_zeroes_as(device, uuid)?;
+        Ok(uuid)
     }
 }
 

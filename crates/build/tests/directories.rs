@@ -241,7 +241,7 @@ fn stopped_while(source: &Path, image: &Path, is_writing: bool) -> Result<(), Er
         other => panic!("{other:?}"),
     }));
     builder.add(Box::new(DirectorySource::new(source)?), b"")?;
-    builder.plan()?.write_file(image, false, 2)
+    builder.plan()?.write_file(image, false, 2).map(drop)
 }
 
 #[test]

@@ -13,9 +13,9 @@ pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main
 
 const IMAGE_PATHS: &str = concat!(
     "\
-A file in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2 \
-and IMAGE@1M:/PATH in the volume that starts 1 MiB into the image. Where an image's own name holds ':', '#' or '@', \
-the longest name that exists is taken.
+A file in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2, \
+IMAGE#NAME:/PATH in the partition with that name in the GPT, and IMAGE@1M:/PATH in the volume that starts 1 MiB into \
+the image. Where an image's own name holds ':', '#' or '@', the longest name that exists is taken.
 
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
 with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts. Those of diff are \

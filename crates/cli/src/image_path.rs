@@ -4,6 +4,7 @@
 //! disk.img:/etc/passwd      a path in the volume that fills disk.img
 //! disk.img                  its root
 //! disk.img#2:/etc           in partition 2, counted as Linux counts them
+//! disk.img#root:/etc        in the partition with that name in the GPT
 //! disk.img@1M:/etc          in the volume that starts 1 MiB into disk.img
 //! ```
 //!
@@ -14,10 +15,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use extern4::Volume;
 
 use crate::text::escape;
 
@@ -124,12 +126,13 @@ impl Image {
         Self::split(text).unwrap_or_else(|| Self { file: path(text), part: Part::Whole })
     }
 
-    /// Splits off a trailing `#N` or `@OFFSET`.
+    /// Splits off a trailing `#N`, `#NAME` or `@OFFSET`.
     pub(crate) fn split(text: &[u8]) -> Option<Self> {
         let mark = text.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
         let number = std::str::from_utf8(&text[mark + 1..]).ok()?;
         let part = match text[mark] {
-            b'#' => Part::Partition(number.parse().ok().filter(|_| is_digits(number))?),
+            b'#' if is_digits(number) => Part::Partition(number.parse().ok()?),
+            b'#' => Part::Partition(partition_named(&path(&text[..mark]), number)?),
             _ => Part::Offset(offset(number)?),
         };
         Some(Self { file: path(&text[..mark]), part })
@@ -144,6 +147,17 @@ pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
 
 fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// Returns the number of the partition with this name.
+fn partition_named(disk: &Path, name: &str) -> Option<u32> {
+    // A FIFO would wait for its writer.
+    let found = std::fs::metadata(disk).ok()?;
+    if name.is_empty() || !(found.is_file() || found.file_type().is_block_device()) {
+        return None;
+    }
+    let table = Volume::partitions(disk).ok()??;
+    table.partitions.iter().find(|found| found.name.as_deref() == Some(name)).map(|found| found.number)
 }
 
 fn is_digits(text: &str) -> bool {

@@ -42,7 +42,8 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 pub use extern4_build::{
-    BuildOptions, Builder, Edit, Error, NewFile, Planned, Progress, Result, Size, Summary, Watch,
+    BuildOptions, Builder, Edit, Error, NewFile, Planned, Progress, Result, Size, Summary, Verity, Watch,
+    Written,
 };
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{
@@ -65,7 +66,8 @@ const MOST_LOG_BLOCK_SIZE: u32 = 6;
 const MOST_REVISION: u32 = 1;
 
 /// Opens what is at a path of the host: a directory, an ext2, ext3 or ext4 volume, or a tar
-/// archive. Contents of an archive that can be read only once go to a file without a name in `spool`.
+/// archive. Contents of an archive that can be read only once go to a file without a name in
+/// `spool`.
 ///
 /// # Errors
 /// The file cannot be opened, or the volume in it.

@@ -36,7 +36,9 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::EXTRA_ISIZE)
     .union(RoCompat::QUOTA)
     .union(RoCompat::PROJECT)
-    .union(RoCompat::METADATA_CSUM);
+    .union(RoCompat::METADATA_CSUM)
+    // For volumes that are filled while they are made.
+    .union(RoCompat::READONLY);
 
 /// Adds the features of a list to `features`, or removes those with `^` before their names.
 fn edit(features: &mut Features, list: &str) -> Result<()> {

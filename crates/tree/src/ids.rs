@@ -85,7 +85,7 @@ impl Entry {
             if AclKind::from_xattr_name(name) == Some(AclKind::Access)
                 && let Ok(Some(acl)) = Acl::from_xattr(value)
             {
-                *value = acl.with_mode(mode).to_xattr();
+                *value = acl.with_mode(mode.into()).to_xattr();
             }
         }
     }

@@ -10,9 +10,9 @@ use super::{DiskId, Fault, Guid, Kind, Partition, Sector, Table, le32, le64};
 use crate::{BlockDevice, Error, Result};
 
 /// Bytes of the header that the specification defines.
-const HEADER_BYTES: usize = 92;
+pub(super) const HEADER_BYTES: usize = 92;
 /// Bytes of an entry that the specification defines; a table may have longer ones.
-const ENTRY_BYTES: u32 = 128;
+pub(super) const ENTRY_BYTES: u32 = 128;
 /// The most bytes of entries that are read: 8192 partitions, where usual tables have room for 128.
 const MAX_ENTRIES_BYTES: u64 = 1 << 20;
 
@@ -170,7 +170,7 @@ fn name(bytes: &[u8]) -> String {
 }
 
 /// Returns the CRC-32 of ISO 3309, as zlib and Ethernet compute it.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut i = 0;

@@ -9,6 +9,15 @@ pub struct Guid(pub [u8; 16]);
 impl Guid {
     /// The GUID of zeroes, which marks an unused entry.
     pub const ZERO: Self = Self([0; 16]);
+    /// The type of a partition that holds a file system of Linux.
+    pub const LINUX: Self = Self::from_fields(0x0fc63daf, 0x8483, 0x4772, 0x8e79_3d69d8477de4);
+
+    /// Returns the GUID that has the text form of this UUID, whose bytes are in the order of that.
+    pub fn of_uuid(uuid: [u8; 16]) -> Self {
+        let mut guid = uuid;
+        [0..4, 4..6, 6..8].into_iter().for_each(|field| guid[field].reverse());
+        Self(guid)
+    }
 
     /// Returns the GUID written `a-b-c-d-e`, where `d` and `e` are one number here.
     const fn from_fields(a: u32, b: u16, c: u16, de: u64) -> Self {
@@ -23,7 +32,7 @@ impl Guid {
 /// The common partition types, from the Discoverable Partitions Specification and the UEFI
 /// specification.
 pub(super) const KINDS: &[(Guid, &str)] = &[
-    (Guid::from_fields(0x0fc63daf, 0x8483, 0x4772, 0x8e79_3d69d8477de4), "Linux"),
+    (Guid::LINUX, "Linux"),
     (Guid::from_fields(0x0657fd6d, 0xa4ab, 0x43c4, 0x84e5_0933c84b4f4f), "Linux swap"),
     (Guid::from_fields(0x933ac7e1, 0x2eb4, 0x4f13, 0xb844_0e14e2aef915), "Linux home"),
     (Guid::from_fields(0x4f68bce3, 0xe8cd, 0x4db1, 0x96e7_fbcaf984b709), "Linux root (x86-64)"),

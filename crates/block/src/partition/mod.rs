@@ -24,8 +24,10 @@ use crate::{BlockDevice, Error, Result};
 mod gpt;
 mod guid;
 mod mbr;
+mod new;
 
 pub use guid::Guid;
+pub use new::NewDisk;
 
 /// A partition of a disk. It may reach beyond the end of a device that was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use extern4::build::{
-    BuildOptions, Builder, Error, MakeError, Manifest, NewFile, Options, Planned, Size, SourceError,
-    random_uuid,
+    BuildOptions, Builder, Error, MakeError, Manifest, NewFile, Options, Planned, Size, SourceError, Verity,
+    Written, random_uuid,
 };
 
 use self::edits::Edits;
@@ -76,6 +76,16 @@ pub(crate) struct Args {
     /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<(u32, u32)>,
+    /// Compact and never to be changed: no free space, no journal, and the feature read-only, with
+    /// which Linux mounts it for reading alone
+    #[arg(long, conflicts_with_all = ["size", "inodes"])]
+    read_only: bool,
+    /// Make OUT a disk: a GPT, and the volume in its first partition, which is named by the label
+    #[arg(long)]
+    partition: bool,
+    /// Append the hash tree of dm-verity, as veritysetup makes it, and print its root hash
+    #[arg(long)]
+    verity: bool,
     #[command(flatten)]
     edits: Edits,
     #[command(flatten)]
@@ -109,8 +119,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match build(args, app) {
-        Ok(volume) if args.quiet => drop(volume),
-        Ok(volume) => show(&volume)?,
+        Ok((volume, written)) => show(args, &volume, written.as_ref())?,
         Err(Failure::Usage(reason)) => app.fail(ExitStatus::Usage, reason),
         Err(Failure::Failed(reason)) => app.fail(ExitStatus::Failed, reason),
         Err(Failure::Volume(error)) => app.fail(status_of(error.kind()), error),
@@ -169,7 +178,10 @@ impl From<SourceError> for Failure {
     }
 }
 
-fn build(args: &Args, app: &mut App) -> Result<Planned, Failure> {
+/// A volume, and what was written of it unless it only was to be planned.
+type Built = (Planned, Option<Written>);
+
+fn build(args: &Args, app: &mut App) -> Result<Built, Failure> {
     let stop = Stop::listen(NewFile::unfinished_name(&args.out.image.file)).map_err(failed)?;
     let shown = Arc::new(Shown::new(if args.quiet { When::Never } else { args.progress }));
     let watch = Watched { stop, shown };
@@ -185,16 +197,19 @@ fn failed(error: impl ToString) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-fn build_watched(args: &Args, watch: &Watched, app: &mut App) -> Result<Planned, Failure> {
+fn build_watched(args: &Args, watch: &Watched, app: &mut App) -> Result<Built, Failure> {
     match out_of(args)? {
         Out::File => {
             let volume = plan(args, args.size, watch, app)?;
-            if !args.dry_run {
-                volume.write_file(&args.out.image.file, args.force, threads(args))?;
-            }
-            Ok(volume)
+            let write = || volume.write_file(&args.out.image.file, args.force, threads(args));
+            let written = (!args.dry_run).then(write).transpose()?;
+            Ok((volume, written))
         }
         Out::Device { is_device } => {
+            if args.partition || args.verity {
+                let reason = "--partition and --verity need OUT to be a new file";
+                return Err(Failure::Usage(format!("'{}': {reason}", args.out.image)));
+            }
             let target = mkfs::device(&args.out.image, is_device, args.force || args.dry_run)?;
             let size = match args.size {
                 Size::Auto => Size::Bytes(target.size_bytes()),
@@ -209,7 +224,7 @@ fn build_watched(args: &Args, watch: &Watched, app: &mut App) -> Result<Planned,
             if !args.dry_run {
                 volume.write(&*target, threads(args))?;
             }
-            Ok(volume)
+            Ok((volume, None))
         }
     }
 }
@@ -280,8 +295,11 @@ fn threads(args: &Args) -> usize {
 
 fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
     let mut features = args.features.clone();
-    if args.no_journal {
+    if args.no_journal || args.read_only {
         features.push("^has_journal".to_owned());
+    }
+    if args.read_only {
+        features.push("^resize_inode,read-only".to_owned());
     }
     let uuid = match args.uuid {
         None => None,
@@ -310,6 +328,8 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
         },
         owner: args.owner,
         filter: args.rules.0.clone(),
+        partition: args.partition,
+        verity: args.verity,
     })
 }
 
@@ -332,9 +352,26 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
     read().ok_or_else(|| "write it as 1000:1000".to_owned())
 }
 
-fn show(volume: &Planned) -> io::Result<()> {
-    let summary = volume.summary();
+/// Prints the numbers of a volume and the root hash of its tree; if nothing else is to be printed,
+/// that alone.
+fn show(args: &Args, volume: &Planned, written: Option<&Written>) -> io::Result<()> {
     let mut out = io::stdout().lock();
+    if !args.quiet {
+        show_numbers(&mut out, volume)?;
+    }
+    let Some(Verity { root_hash, hash_offset, .. }) = written.and_then(|written| written.verity.as_ref())
+    else {
+        return Ok(());
+    };
+    let root_hash: String = root_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    match args.quiet {
+        true => writeln!(out, "{root_hash}"),
+        false => writeln!(out, "A hash tree at its byte {hash_offset}, root hash {root_hash}"),
+    }
+}
+
+fn show_numbers(out: &mut impl io::Write, volume: &Planned) -> io::Result<()> {
+    let summary = volume.summary();
     let count =
         |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     writeln!(

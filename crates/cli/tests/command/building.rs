@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
+use extern4_testkit::image::Image;
 use extern4_testkit::tools::{LoopDevice, Need, can_run, e2fsck, temporary};
 
 use crate::run::{command, extern4_in, failed, ok, tool};
@@ -328,4 +329,137 @@ fn the_progress_is_shown_on_demand() {
     if let Some(output) = on_terminal(at, "build -F out.img tree") {
         assert!(String::from_utf8_lossy(&output).contains("MiB/30."), "{output:?}");
     }
+}
+
+#[test]
+fn a_read_only_volume_is_compact_and_stays_as_it_is() {
+    if !can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    fs::write(at.join("tree/file"), vec![7; 30 << 20]).expect("a file");
+    ok(extern4_in(at, ["build", "-q", "usual.img", "tree"]));
+    let said = String::from_utf8(ok(extern4_in(at, ["build", "--read-only", "out.img", "tree"])));
+    assert!(said.expect("UTF-8").ends_with("without a journal, 0 bytes are free\n"));
+    let size = |name: &str| fs::metadata(at.join(name)).expect("an image").len();
+    assert!(size("out.img") < size("usual.img") && size("out.img") < 31 << 20, "{}", size("out.img"));
+    e2fsck(&at.join("out.img")).expect("a sound volume");
+    let image = Image::in_directory(dir, "out.img");
+    let at = image.scratch();
+    // Linux mounts it for reading, whatever it is asked for.
+    let mount = image.mount("rw");
+    assert_eq!(fs::read(mount.path.join("file")).expect("a file").len(), 30 << 20);
+    let refused = fs::write(mount.path.join("new"), "x").expect_err("it is read-only");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    mount.unmount();
+    let refused = extern4_in(at, ["touch", "out.img:/new"]);
+    assert!(failed(&refused, 3).contains("read-only"), "{refused:?}");
+    failed(&extern4_in(at, ["build", "--read-only", "--size", "1G", "no.img", "tree"]), 2);
+}
+
+#[test]
+fn a_volume_is_put_into_a_partition() {
+    if !can_run(&[Need::Tool("e2fsck"), Need::Tool("sfdisk")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    fs::write(at.join("tree/file"), "text").expect("a file");
+    ok(extern4_in(at, ["build", "-q", "-L", "root fs", "plain.img", "tree"]));
+    ok(extern4_in(at, ["build", "-q", "-L", "root fs", "--partition", "disk.img", "tree"]));
+    let (plain, disk) = (fs::read(at.join("plain.img")), fs::read(at.join("disk.img")));
+    let (plain, disk) = (plain.expect("an image"), disk.expect("a disk"));
+    assert!(disk[1 << 20..][..plain.len()] == plain[..]);
+    assert_eq!(disk.len() % (1 << 20), 0);
+    for place in ["disk.img#1:/file", "disk.img#root fs:/file", "disk.img@1M:/file"] {
+        assert_eq!(ok(extern4_in(at, ["cat", place])), b"text", "{place}");
+    }
+    failed(&extern4_in(at, ["cat", "disk.img#other:/file"]), 1);
+    let said = String::from_utf8(tool(at, "sfdisk", ["--verify", "disk.img"])).expect("UTF-8");
+    assert!(said.contains("No errors detected") && said.contains("Header version: 1.0"), "{said}");
+    let said = String::from_utf8(tool(at, "sfdisk", ["--dump", "disk.img"])).expect("UTF-8");
+    assert!(said.contains("label: gpt") && said.contains("start=        2048"), "{said}");
+    assert!(
+        said.contains("name=\"root fs\"") && said.contains("0FC63DAF-8483-4772-8E79-3D69D8477DE4"),
+        "{said}"
+    );
+    // The same bytes each time.
+    ok(extern4_in(at, ["build", "-qF", "-L", "root fs", "--partition", "again.img", "tree"]));
+    assert!(fs::read(at.join("again.img")).expect("a disk") == disk);
+    // A disk can be a source, and a partition of it can be filled again; a partition has no table.
+    ok(extern4_in(at, ["build", "-q", "copy.img", "disk.img#root fs"]));
+    ok(extern4_in(at, ["build", "-qF", "disk.img#1", "tree"]));
+    let refused = extern4_in(at, ["build", "-qF", "--partition", "disk.img#1", "tree"]);
+    assert!(failed(&refused, 2).contains("need OUT to be a new file"));
+}
+
+#[test]
+fn a_hash_tree_of_verity_is_appended() {
+    if !can_run(&[Need::Tool("e2fsck"), Need::Tool("veritysetup")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    fs::write(at.join("tree/file"), vec![7; 3 << 20]).expect("a file");
+    // One level of the tree and two; blocks of data that are smaller and larger than those of the
+    // tree; space without contents.
+    for (name, size, more) in [
+        ("small.img", "+0", &["--read-only", "-b", "4096"][..]),
+        ("two.img", "80M", &[]),
+        ("kib.img", "auto", &["-b", "1024", "--no-journal"]),
+        ("large.img", "32M", &["-b", "65536"]),
+    ] {
+        let size: &[&str] = if name == "small.img" { &[] } else { &["--size", size] };
+        let args = [&["build", "--verity", name, "tree"], size, more].concat();
+        let said = String::from_utf8(ok(extern4_in(at, &args))).expect("UTF-8");
+        let quiet = [&["build", "-qF", "--threads=1", "--verity", "again.img", "tree"], size, more].concat();
+        let root = String::from_utf8(ok(extern4_in(at, quiet))).expect("UTF-8");
+        let line = said.lines().last().expect("a line");
+        assert!(line.ends_with(&format!("root hash {}", root.trim())), "{line}");
+        assert!(fs::read(at.join("again.img")).expect("a file") == fs::read(at.join(name)).expect("a file"));
+        let offset = line.split_whitespace().find_map(|word| word.strip_suffix(',')).expect("an offset");
+        e2fsck(&at.join(name)).expect("a sound volume");
+        let verify = ["verify", name, name, root.trim(), "--hash-offset", offset];
+        tool(at, "veritysetup", verify);
+        // The tree is that of veritysetup.
+        let dump = String::from_utf8(tool(at, "veritysetup", ["dump", name, "--hash-offset", offset]));
+        let dump = dump.expect("UTF-8");
+        let field = |name: &str| {
+            let line = dump.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+            line.trim_start_matches(':').split_whitespace().next().unwrap_or_default().to_owned()
+        };
+        let volume = fs::read(at.join(name)).expect("a file");
+        fs::write(at.join("data"), &volume[..offset.parse().expect("a number")]).expect("a file");
+        let options = [
+            format!("--salt={}", field("Salt")),
+            format!("--uuid={}", field("UUID")),
+            format!("--data-block-size={}", field("Data block size")),
+            format!("--data-blocks={}", field("Data blocks")),
+            format!("--hash-offset={offset}"),
+        ];
+        let format = ["format", "data", "data"].map(str::to_owned);
+        let made = tool(at, "veritysetup", format.iter().chain(&options));
+        assert!(String::from_utf8_lossy(&made).contains(root.trim()), "{name}");
+        assert!(fs::read(at.join("data")).expect("a file") == volume, "{name}");
+        // A changed byte is found.
+        let mut changed = volume;
+        changed[2000] ^= 1;
+        fs::write(at.join(name), &changed).expect("a file");
+        let mut verifier = std::process::Command::new("veritysetup");
+        let refused = verifier.current_dir(at).args(verify).output().expect("veritysetup");
+        assert!(!refused.status.success());
+    }
+    // In a partition, the offset counts from the start of that.
+    let said = ok(extern4_in(at, ["build", "--verity", "--partition", "disk.img", "tree"]));
+    let said = String::from_utf8(said).expect("UTF-8");
+    let line = said.lines().last().expect("a line").to_owned();
+    let offset = line.split_whitespace().find_map(|word| word.strip_suffix(',')).expect("an offset");
+    assert_eq!(ok(extern4_in(at, ["cat", "disk.img#1:/file"])).len(), 3 << 20);
+    let disk = fs::read(at.join("disk.img")).expect("a disk");
+    assert_eq!(disk[(1 << 20) + offset.parse::<usize>().expect("a number")..][..6], *b"verity");
+    failed(&extern4_in(at, ["build", "-F", "--verity", "disk.img#1", "tree"]), 2);
 }

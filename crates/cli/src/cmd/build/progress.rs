@@ -50,8 +50,8 @@ impl Shown {
     pub(super) fn update(&self, progress: Progress) {
         match (self, progress) {
             (Self::Bar(bar), Progress::Reading { entries }) => bar.set_position(entries),
-            (Self::Bar(bar), Progress::Writing { bytes, total }) => {
-                if bar.length().is_none() {
+            (Self::Bar(bar), Progress::Writing { bytes, total } | Progress::Hashing { bytes, total }) => {
+                if bar.length() != Some(total) {
                     bar.set_length(total);
                     bar.set_style(style("{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} eta {eta}"));
                     bar.reset();
