@@ -350,6 +350,6 @@ fn directory_loops_end() {
 /// An error of the device does not name the file a second time.
 #[test]
 fn an_image_that_is_not_there_is_named_once() {
-    let error = Volume::open("/none.img").err().expect("there is none");
+    let error = Volume::open("/none.img").expect_err("there is none");
     assert_eq!(error.to_string(), "cannot open /none.img: No such file or directory");
 }
