@@ -11,9 +11,9 @@
 //!    error. A later lookup therefore tries again.
 //! 5. A block outside the volume is refused before the table is touched.
 //! 6. The cache evicts buffers that no thread holds when the contents exceed its memory limit.
-//! 7. The bytes of an [`Image`] never change while another thread can see it. A change of a block
-//!    that others look at works on a copy, which then replaces the image. So a [`Buffer`], and the
-//!    snapshot of a [`Pin`], never change.
+//! 7. The bytes of a [`Snapshot`] never change while another thread can see it. A change of a block
+//!    that others look at works on a copy, which then replaces the old contents. So a [`Buffer`],
+//!    and the snapshot of a [`Pin`], never change.
 //! 8. A thread that changes a block keeps a [`Pin`] of it until the new contents are on the device.
 //!
 //! A hit takes no lock, allocates nothing, executes no locked instruction and writes nothing that
@@ -25,12 +25,13 @@
 //! A changed block is read and changed under a lock of its own, until it is evicted. There are two
 //! exceptions:
 //! - A block that is read again and again publishes a snapshot of its contents. Readers use that
-//!   without the lock until the next change (`changed`).
-//! - A block in which different threads change different parts has a lock for each part (`parts`).
+//!   without the lock until the next change (`dirty_buffer`).
+//! - A block in which different threads change different parts has a lock for each part
+//!   (`split_buffer`).
 
 mod buffer;
-mod changed;
-mod parts;
+mod dirty_buffer;
+mod split_buffer;
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -47,7 +48,7 @@ use extern4_sync::slab::Bytes;
 use extern4_sync::thread_counter::ThreadCounter;
 
 pub use self::buffer::{Buffer, Found, Pin};
-pub use self::changed::{Image, Unsealed};
+pub use self::dirty_buffer::{Snapshot, Unsealed};
 
 use self::buffer::Block;
 use crate::{BlockDevice, Error, Op, Result};
@@ -158,11 +159,11 @@ impl BufferCache {
 
     /// Returns block `block` for as long as the guard lives, if it is in memory and readable
     /// without its lock. Never reads and never waits. A block changed since it was loaded has to be
-    /// published first (`changed`).
+    /// published first (`dirty_buffer`).
     #[inline]
     pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
         let found = self.table.get(block, guard).map(RcuRef::get).filter(|found| found.is_ready())?;
-        let bytes = found.shown(guard)?;
+        let bytes = found.published(guard)?;
         self.hits.add([1]);
         Some(bytes)
     }
@@ -227,11 +228,11 @@ impl BufferCache {
         if self.with_cached(block, |_| ()).is_none() {
             return Ok(());
         }
-        let mut images = [self.blank()];
-        self.read_images(block, &mut images)?;
+        let mut contents = [self.blank()];
+        self.read_run(block, &mut contents)?;
         let mut buffer = self.read(block)?;
         buffer.change(|bytes, unsealed| {
-            bytes.copy_from_slice(&images[0]);
+            bytes.copy_from_slice(&contents[0]);
             *unsealed = Unsealed::default();
         });
         buffer.flags().store(0, Relaxed);
@@ -325,7 +326,7 @@ impl BufferCache {
     }
 
     /// Writes `bytes` to the device from block `block` on, past the cache. They are contents that
-    /// no thread reads through the cache, or [`Image`]s of blocks that are in the cache.
+    /// no thread reads through the cache, or [`Snapshot`]s of blocks that are in the cache.
     pub fn write(&self, block: u64, bytes: &[u8]) -> Result<()> {
         self.write_bytes(block.saturating_mul(self.block_size().into()), bytes)
     }
@@ -443,9 +444,9 @@ impl BufferCache {
     }
 
     fn load_run(&self, run: &[RcuArc<Block>]) {
-        let mut images: Vec<_> = iter::repeat_with(|| self.blank()).take(run.len()).collect();
-        match self.read_images(run[0].number, &mut images) {
-            Ok(()) => run.iter().zip(images).for_each(|(held, image)| self.publish(held, Ok(image))),
+        let mut contents: Vec<_> = iter::repeat_with(|| self.blank()).take(run.len()).collect();
+        match self.read_run(run[0].number, &mut contents) {
+            Ok(()) => run.iter().zip(contents).for_each(|(held, bytes)| self.publish(held, Ok(bytes))),
             Err(error) if run.len() == 1 => self.publish(&run[0], Err(error)),
             // One bad block must not fail its neighbours, so each block is read alone.
             Err(_) => run.chunks(1).for_each(|alone| self.load_run(alone)),
@@ -456,9 +457,9 @@ impl BufferCache {
         Bytes::zeroed(self.options.block_size as usize)
     }
 
-    /// Fills `images` with the blocks from `first` on.
-    fn read_images(&self, first: u64, images: &mut [Bytes]) -> Result<()> {
-        let (size, len) = (u64::from(self.options.block_size), images.len() as u64);
+    /// Fills `contents` with the blocks from `first` on.
+    fn read_run(&self, first: u64, contents: &mut [Bytes]) -> Result<()> {
+        let (size, len) = (u64::from(self.options.block_size), contents.len() as u64);
         let offset = first.checked_mul(size).ok_or(Error::OutOfRange {
             op: Op::Read,
             offset: u64::MAX,
@@ -466,10 +467,10 @@ impl BufferCache {
             size: self.device.size_bytes(),
         })?;
         self.counts.local().device_reads.fetch_add(1, Relaxed);
-        match images {
-            [image] => self.device.read_at(image, offset),
-            images => {
-                let mut slices: Vec<_> = images.iter_mut().map(|image| IoSliceMut::new(image)).collect();
+        match contents {
+            [bytes] => self.device.read_at(bytes, offset),
+            contents => {
+                let mut slices: Vec<_> = contents.iter_mut().map(|bytes| IoSliceMut::new(bytes)).collect();
                 self.device.read_vectored_at(&mut slices, offset)
             }
         }
@@ -482,13 +483,13 @@ impl BufferCache {
             self.resident.fetch_sub(1, Relaxed);
         }
         // OK: only the thread that made the placeholder publishes, and once.
-        let _ = held.image.set(result.map_err(Box::new));
+        let _ = held.loaded.set(result.map_err(Box::new));
     }
 }
 
 /// Waits until the read of `held` has finished, and returns its buffer or error.
 fn finish(held: RcuArc<Block>) -> Result<Buffer> {
-    match held.image.wait() {
+    match held.loaded.wait() {
         Ok(_) => Ok(Buffer::new(held)),
         Err(error) => Err((**error).clone()),
     }
@@ -502,7 +503,7 @@ struct Abandon<'a> {
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        for held in self.placeholders.iter().filter(|held| held.image.get().is_none()) {
+        for held in self.placeholders.iter().filter(|held| held.loaded.get().is_none()) {
             let size = self.cache.block_size().into();
             let offset = held.number.saturating_mul(size);
             let error = io::Error::other("the thread that read it has panicked");
@@ -529,12 +530,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lookup_reads_is_one_line() {
-        assert!(std::mem::offset_of!(Block, changed) + size_of::<u64>() <= 56);
+    fn a_lookup_reads_one_line() {
+        assert!(std::mem::offset_of!(Block, dirty) + size_of::<u64>() <= 56);
     }
 
     #[test]
-    fn what_is_in_memory_is_told_from_what_is_not() {
+    fn with_cached_finds_only_blocks_in_memory() {
         let cache = cache(8);
         assert_eq!(cache.with_cached(3, |block| block[0]), None);
         cache.reload(3).unwrap();
@@ -550,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_over_is_not_read_before() {
+    fn an_overwritten_block_is_not_read_before() {
         let cache = cache(8);
         cache.read(4).unwrap();
         let before = cache.stats().device_reads;
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_once_more_is_as_after_a_load() {
+    fn a_reloaded_block_is_as_after_a_load() {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
         buffer.flags().store(5, Relaxed);
@@ -631,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen_by_those_who_come_after_it() {
+    fn later_lookups_see_a_change() {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
         let (before, pin) = (cache.read(3).unwrap(), buffer.pin());
@@ -652,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_and_again_is_shown_until_it_is_changed() {
+    fn a_block_that_is_often_read_is_published_until_it_changes() {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
         // The looks that it takes: see `shown`.
@@ -679,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_off_is_done_once_and_shows_until_then() {
+    fn put_off_work_is_done_once_and_shows_until_then() {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
         let pin = buffer.pin();
@@ -691,7 +692,7 @@ mod tests {
         pin.seal(|_, _| panic!("it has been done"));
         let sealed = cache.read(3).unwrap();
         assert_eq!((&sealed[..3], sealed.unsealed()), (&[7, 8, 3][..], Unsealed::default()));
-        assert_eq!((buffer[1], &pin.snapshot()[..2]), (3, &[7, 8][..]), "who looks at it keeps what he has");
+        assert_eq!((buffer[1], &pin.snapshot()[..2]), (3, &[7, 8][..]), "a reader keeps its snapshot");
         buffer.change(|_, unsealed| unsealed[0] = 1);
         assert_eq!(cache.fresh(3).unwrap().unsealed(), Unsealed::default(), "it is another's block now");
     }
@@ -710,11 +711,11 @@ mod tests {
         assert_eq!(small.read(7).unwrap()[5], 1);
         drop(pin);
         // The cache evicts unused buffers in arbitrary order.
-        let is_read_anew = || {
+        let is_read_again = || {
             (8..256).for_each(|block| drop(small.read(block).unwrap()));
             small.read(7).unwrap()[5] == 7
         };
-        assert!((0..100).any(|_| is_read_anew()), "nobody has pinned it");
+        assert!((0..100).any(|_| is_read_again()), "no pin keeps it");
     }
 
     #[test]

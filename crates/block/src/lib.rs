@@ -15,7 +15,7 @@ mod error;
 pub mod partition;
 mod writer;
 
-pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Found, Image, Pin, Unsealed};
+pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Found, Pin, Snapshot, Unsealed};
 pub use device::counted::CountedDevice;
 pub use device::crash::CrashDevice;
 pub use device::fault::FaultDevice;

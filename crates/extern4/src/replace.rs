@@ -61,7 +61,7 @@ impl Session {
         }
         let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
         // Until the new file has the old one's rights, no other user may read it.
-        let (file, beside) = self.create_beside(path, name, if is_there { 0o600 } else { 0o666 })?;
+        let (file, beside) = self.create_temporary(path, name, if is_there { 0o600 } else { 0o666 })?;
         let written = (|| {
             write(&file)?;
             if is_there {
@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// Creates a file under a name that no other program uses, in the directory of `path`.
-    fn create_beside(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
+    fn create_temporary(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
         let mut options = File::options();
         options.read(true).write(true).create_new(true).mode(mode);
         for attempt in 0u32.. {

@@ -125,7 +125,7 @@ fn threads_that_read_one_file_share_no_line() {
 /// A thread reads a file, and another changes what belongs to the file but not to its contents.
 /// (With times of access, a read would have to find out when the file was changed last.)
 #[test]
-fn who_reads_a_file_does_not_meet_who_changes_its_attributes() {
+fn a_reader_shares_no_line_with_a_change_of_attributes() {
     let options = &mut Volume::options();
     let Some((_image, volume)) = empty_volume_with(options.write(true).atime(Atime::Never)) else { return };
     let session = volume.superuser();

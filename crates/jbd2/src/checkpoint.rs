@@ -1,19 +1,19 @@
 //! Checkpoints: writing committed blocks in place.
 //!
-//! The checkpoint keeps the newest committed image of each block until the block is written in
+//! The checkpoint keeps the newest committed snapshot of each block until the block is written in
 //! place. It writes blocks in ascending order, in slices, so that a commit need not wait for all of
 //! them. The oldest transactions leave the log once all blocks that they were the last to change
 //! are written and flushed.
 //!
 //! A block that a committed transaction has revoked is dropped from the list: it may belong to a
 //! file by now, and a write would destroy that file's data. Until the revoking transaction is
-//! committed, the older image still has to be written. After a crash the block would be metadata
+//! committed, the older snapshot still has to be written. After a crash the block would be metadata
 //! again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BlockWriter, Image, Pin};
+use extern4_block::{BlockDevice, BlockWriter, Pin, Snapshot};
 use extern4_disk::journal::Tid;
 
 use crate::Error;
@@ -22,16 +22,16 @@ use crate::log::Log;
 
 /// Blocks written between two checks for a wanted commit.
 const SLICE: usize = 1024;
-/// Bytes of images that may wait. A large log would let them fill the memory long before it is half
-/// full.
+/// Bytes of snapshots that may wait. A large log would let them fill the memory long before it is
+/// half full.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The newest committed image of a block.
-struct Homeless {
+/// The newest committed snapshot of a block.
+struct CommittedBlock {
     /// The transaction that changed it last.
     tid: Tid,
-    image: Image,
-    /// Until the image is on the device, the cache must not read the block from there.
+    snapshot: Snapshot,
+    /// Until the snapshot is on the device, the cache must not read the block from there.
     _pin: Pin,
 }
 
@@ -42,27 +42,27 @@ struct Walk {
     at: u64,
 }
 
-/// The blocks to be written in place.
-pub(crate) struct Checkpoint {
+/// The committed blocks that are not yet written in place, each with its newest snapshot.
+pub(crate) struct CheckpointList {
     volume: Arc<dyn BlockDevice>,
     block_size: u32,
-    homeless: BTreeMap<u64, Homeless>,
+    blocks: BTreeMap<u64, CommittedBlock>,
     walk: Option<Walk>,
     counters: Arc<Counters>,
 }
 
-impl Checkpoint {
+impl CheckpointList {
     pub(crate) fn new(volume: Arc<dyn BlockDevice>, block_size: u32, counters: Arc<Counters>) -> Self {
-        Self { volume, block_size, homeless: BTreeMap::new(), walk: None, counters }
+        Self { volume, block_size, blocks: BTreeMap::new(), walk: None, counters }
     }
 
     /// Notes the changed and revoked blocks of transaction `tid`, which is committed.
-    pub(crate) fn note(&mut self, tid: Tid, changed: Vec<(Pin, Image)>, revoked: &[u64]) {
+    pub(crate) fn note(&mut self, tid: Tid, changed: Vec<(Pin, Snapshot)>, revoked: &[u64]) {
         for block in revoked {
-            self.homeless.remove(block);
+            self.blocks.remove(block);
         }
-        for (pin, image) in changed {
-            self.homeless.insert(pin.number(), Homeless { tid, image, _pin: pin });
+        for (pin, snapshot) in changed {
+            self.blocks.insert(pin.number(), CommittedBlock { tid, snapshot, _pin: pin });
         }
     }
 
@@ -71,9 +71,9 @@ impl Checkpoint {
         self.walk.is_some()
     }
 
-    /// Returns whether too many images wait to be written to let them wait until the log fills.
+    /// Returns whether too many snapshots wait to be written to let them wait until the log fills.
     pub(crate) fn is_large(&self) -> bool {
-        self.homeless.len() >= MAX_BYTES / usize::try_from(self.block_size).unwrap_or(MAX_BYTES)
+        self.blocks.len() >= MAX_BYTES / usize::try_from(self.block_size).unwrap_or(MAX_BYTES)
     }
 
     /// Begins to write the blocks for which the log still needs the transactions up to `last`.
@@ -85,9 +85,9 @@ impl Checkpoint {
     pub(crate) fn step(&mut self, log: &mut Log) -> Result<(), Error> {
         let Some(Walk { last, at }) = self.walk else { return Ok(()) };
         let slice: Vec<u64> = self
-            .homeless
+            .blocks
             .range(at..)
-            .filter(|(_, homeless)| !homeless.tid.is_after(last))
+            .filter(|(_, block)| !block.tid.is_after(last))
             .map(|(block, _)| *block)
             .take(SLICE)
             .collect();
@@ -96,24 +96,25 @@ impl Checkpoint {
             self.walk = Some(Walk { last, at: block.saturating_add(1) });
             return Ok(());
         }
-        log.flush_home()?;
+        log.flush_volume()?;
         log.release(last)?;
         self.walk = None;
         Counters::add(&self.counters.checkpoints, 1);
         Ok(())
     }
 
-    /// Writes blocks in place. Their images are then dropped: the device has them, though perhaps
-    /// not durably yet. Their transactions stay in the log until a flush makes them durable.
+    /// Writes blocks in place. Their snapshots are then dropped: the device has them, though
+    /// perhaps not durably yet. Their transactions stay in the log until a flush makes them
+    /// durable.
     fn write(&mut self, blocks: &[u64]) -> Result<(), Error> {
         let mut writer = BlockWriter::new(&self.volume, self.block_size);
         for block in blocks {
-            if let Some(homeless) = self.homeless.get(block) {
-                writer.push(*block, &homeless.image)?;
+            if let Some(committed) = self.blocks.get(block) {
+                writer.push(*block, &committed.snapshot)?;
             }
         }
         writer.finish()?;
-        blocks.iter().for_each(|block| drop(self.homeless.remove(block)));
+        blocks.iter().for_each(|block| drop(self.blocks.remove(block)));
         Counters::add(&self.counters.blocks_checkpointed, u64::try_from(blocks.len()).unwrap_or(u64::MAX));
         Ok(())
     }

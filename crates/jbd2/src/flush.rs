@@ -52,12 +52,12 @@ impl LastFlush {
 #[derive(Default)]
 pub(crate) struct Flushes {
     begun: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<FlushState>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FlushState {
     /// The latest flush that has succeeded.
     done: Flush,
     /// A thread is flushing for all waiting threads.
@@ -65,7 +65,7 @@ struct State {
 }
 
 impl Flushes {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FlushState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_flush_is_enough_for_all_who_wrote_before_it() {
+    fn one_flush_covers_all_earlier_writers() {
         const WRITERS: usize = 8;
         let (flushes, made, barrier) = (Flushes::default(), AtomicU64::new(0), Barrier::new(WRITERS));
         thread::scope(|scope| {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_not_flushed_again_and_what_failed_is() {
+    fn a_flush_is_repeated_only_after_a_failure() {
         let (flushes, mut made) = (Flushes::default(), 0);
         let mut wait = |wanted, result: Result<(), u8>| {
             let result = flushes.wait(wanted, || {

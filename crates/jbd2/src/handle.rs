@@ -9,14 +9,14 @@ use extern4_disk::journal::Tid;
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 
 use crate::Error;
-use crate::shared::Shared;
+use crate::journal_state::JournalState;
 
 /// The right to change metadata, as part of the running transaction.
 ///
 /// While it is open, the transaction cannot be committed, so the thread that has it must not wait
 /// for a commit. Another thread may drop it.
 pub struct Handle<'t> {
-    shared: &'t Shared,
+    shared: &'t JournalState,
     /// The number of the running transaction.
     number: u64,
     /// Blocks that it may change.
@@ -29,7 +29,7 @@ pub struct Handle<'t> {
 }
 
 impl<'t> Handle<'t> {
-    pub(crate) fn new(shared: &'t Shared, number: u64, credits: u32) -> Self {
+    pub(crate) fn new(shared: &'t JournalState, number: u64, credits: u32) -> Self {
         let (entered, has_grown, freed) = Default::default();
         Self { shared, number, credits: Cell::new(credits), entered, has_grown, freed }
     }
@@ -108,7 +108,7 @@ impl<'t> Handle<'t> {
     /// Returns whether the block with this [tag](Buffer::tag) is part of the transaction.
     #[inline]
     pub fn has(&self, tag: &AtomicU64) -> bool {
-        // Relaxed: as in `Running::change`.
+        // Relaxed: as in `RunningTransaction::change`.
         tag.load(Relaxed) == self.number
     }
 

@@ -14,7 +14,7 @@
 //! ```text
 //! Journal::internal ─┐
 //! Journal::external ─┴─▶ Journal ──recover──▶ Recovered ──┬─▶ ReplayedDevice (nothing written)
-//!                           │                             └─▶ write_home, fast_commits, mark_empty ─▶ Journal (empty)
+//!                           │                             └─▶ write_in_place, fast_commits, mark_empty ─▶ Journal (empty)
 //!                           └──(empty)──▶ Transactions::journaled ──▶ start ─▶ Handle ─▶ sync, close
 //! ```
 //!
@@ -23,22 +23,23 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
-mod committer;
+mod commit;
 mod counters;
-mod door;
 mod error;
 mod flush;
 mod handle;
+mod handle_gate;
 mod journal;
+mod journal_state;
 mod log;
-mod map;
 #[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
-mod models;
+mod loom_tests;
+mod map;
 mod overlay;
 mod recovery;
-mod running;
-mod shared;
-mod transactions;
+mod revoke;
+mod running_transaction;
+mod transaction;
 
 pub use counters::Stats;
 pub use error::Error;
@@ -48,4 +49,4 @@ pub use journal::Journal;
 pub use map::{JournalMap, Run};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transactions::{Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Observer, Options, Transactions};
+pub use transaction::{Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Observer, Options, Transactions};

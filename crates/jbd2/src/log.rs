@@ -15,7 +15,7 @@
 //!
 //! Blocks that this log has not written yet may hold anything. They may hold records of an earlier
 //! volume on the device, with the same numbers and the same UUID. Recovery must take none of them
-//! for a part of this log, so on this [ground](Ground) the log writes more:
+//! for a part of this log, so in this [area](StaleArea) the log writes more:
 //!
 //! * With step 1, zeroes where the commit block goes, and in some blocks behind it. So the log ends
 //!   behind the commit block, whatever the device held there.
@@ -37,22 +37,21 @@
 //! One thread owns a log, so it has no lock. The log never writes fast commits. Those in the
 //! journal are void, since they go with a transaction whose number has been passed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use extern4_block::{BlockDevice, BlockWriter, Image};
+use extern4_block::{BlockDevice, BlockWriter, Snapshot};
 use extern4_disk::journal::{
-    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, MAGIC, Revoke,
-    Tag, TagFlags, Tid, TransactionChecksum, Version, escape,
+    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, MAGIC, Tag,
+    TagFlags, Tid, TransactionChecksum, Version, escape,
 };
 use zerocopy::IntoBytes;
 
 use crate::counters::Counters;
+use crate::revoke::{self, CopyCounts};
 use crate::{Error, Journal, JournalMap};
 
-/// Bytes of a revoke block before its numbers.
-const REVOKE_HEADER: usize = 16;
 /// Bytes of the UUID behind the first tag of a descriptor.
 const UUID: usize = 16;
 
@@ -73,7 +72,7 @@ impl Measure {
             // One block stays free, so that a full ring does not look like an empty one.
             room: log.end - log.start - 1,
             tags_per_block: fit(format.usable() - BlockHeader::SIZE - UUID, format.tag_size()),
-            revokes_per_block: fit(format.usable() - REVOKE_HEADER, format.revoke_size()),
+            revokes_per_block: u64::try_from(revoke::per_block(&format)).unwrap_or(1),
         }
     }
 
@@ -87,7 +86,7 @@ impl Measure {
 /// The contents of a transaction to be committed, in ascending order of blocks.
 pub(crate) struct Contents<'a> {
     pub(crate) tid: Tid,
-    pub(crate) copies: &'a [(u64, Image)],
+    pub(crate) copies: &'a [(u64, Snapshot)],
     pub(crate) revokes: &'a [u64],
 }
 
@@ -102,20 +101,20 @@ struct Live {
 
 /// The part of the ring that this log has not written yet, from the head on. It may hold anything.
 #[derive(Clone, Copy)]
-struct Ground {
+struct StaleArea {
     len_blocks: u32,
     /// The number of its first blocks that are zeroes, durably.
     cleared: u32,
 }
 
-impl Ground {
+impl StaleArea {
     /// The most blocks to clear ahead of the log. Up to this limit the log clears as many as it has
     /// logged, so a first transaction alone clears few.
     const AHEAD: u32 = 64;
 
     /// Returns how many blocks to clear behind the commit block of a transaction of `len_blocks`.
     /// The ring has `ring` blocks, of which `free` are behind the commit block. `None` if the
-    /// transaction ends on cleared ground, or on blocks that this log has already written.
+    /// transaction ends on cleared blocks, or on blocks that this log has already written.
     fn ahead(self, len_blocks: u32, ring: u32, free: u32) -> Option<u32> {
         let needed = self.len_blocks > 0 && self.cleared <= len_blocks;
         let logged = ring - self.len_blocks;
@@ -123,7 +122,7 @@ impl Ground {
         needed.then(|| logged.min(Self::AHEAD).min(left).min(free).max(1))
     }
 
-    /// Returns the ground that is left behind a transaction of `len_blocks`, behind which `ahead`
+    /// Returns the area that is left behind a transaction of `len_blocks`, behind which `ahead`
     /// blocks were cleared.
     fn behind(self, len_blocks: u32, ahead: Option<u32>) -> Self {
         Self {
@@ -144,13 +143,13 @@ pub(crate) struct Log {
     format: Format,
     measure: Measure,
     head: u32,
-    ground: Ground,
+    stale: StaleArea,
     /// The next transaction.
     next: Tid,
     used: u32,
     live: VecDeque<Live>,
-    /// For each block of the volume, how many live transactions have a copy of it.
-    copied: HashMap<u64, u32>,
+    /// The blocks of the volume that live transactions have copies of.
+    copied: CopyCounts,
     /// When the last transaction was committed, in seconds. It never goes back, since recovery
     /// tells laps of the ring apart by it.
     seconds: u64,
@@ -190,11 +189,11 @@ impl Log {
             format: superblock.format(),
             measure: Measure::new(&superblock),
             head: superblock.first,
-            ground: Ground { len_blocks: superblock.log().end - superblock.first, cleared: 0 },
+            stale: StaleArea { len_blocks: superblock.log().end - superblock.first, cleared: 0 },
             next: superblock.sequence,
             used: 0,
             live: VecDeque::new(),
-            copied: HashMap::new(),
+            copied: CopyCounts::default(),
             seconds: 0,
             superblock,
             counters,
@@ -225,24 +224,24 @@ impl Log {
         self.superblock.version == Version::V2
     }
 
-    /// Returns whether the log has a copy of a block that recovery would replay.
-    pub(crate) fn has_copy(&self, block: u64) -> bool {
-        self.copied.contains_key(&block)
+    /// Returns those of the freed blocks that recovery would replay a copy of.
+    pub(crate) fn with_copy<'a>(&'a self, freed: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
+        freed.iter().copied().filter(|block| self.copied.has(*block))
     }
 
     /// Makes everything durable that was written to the devices before.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        self.flush_volume()?;
+        self.flush_separate_volume()?;
         self.flush_log()
     }
 
     /// Makes everything durable that was written to the volume before, such as blocks written in
     /// place.
-    pub(crate) fn flush_home(&self) -> Result<(), Error> {
-        if self.volume.is_some() { self.flush_volume() } else { self.flush_log() }
+    pub(crate) fn flush_volume(&self) -> Result<(), Error> {
+        if self.volume.is_some() { self.flush_separate_volume() } else { self.flush_log() }
     }
 
-    fn flush_volume(&self) -> Result<(), Error> {
+    fn flush_separate_volume(&self) -> Result<(), Error> {
         if let Some(volume) = &self.volume {
             Counters::add(&self.counters.flushes, 1);
             volume.flush()?;
@@ -265,11 +264,11 @@ impl Log {
     ) -> Result<(), Error> {
         go_on()?;
         let (start, is_first) = (self.head, self.superblock.start.is_none());
-        self.say_what_is_revoked(contents)?;
+        self.announce_revokes(contents)?;
         let len_blocks = self.len_blocks(contents);
         let log = self.superblock.log();
         let free = self.free().saturating_sub(len_blocks) + 1;
-        let ahead = self.ground.ahead(len_blocks, log.end - log.start, free);
+        let ahead = self.stale.ahead(len_blocks, log.end - log.start, free);
         let body = self.write_body(contents, ahead, !is_first)?;
         if is_first {
             self.void_fast_commits()?;
@@ -290,7 +289,7 @@ impl Log {
         appender.put(&commit)?;
         let head = appender.finish()?;
         self.flush_log()?;
-        self.ground = self.ground.behind(len_blocks, ahead);
+        self.stale = self.stale.behind(len_blocks, ahead);
         self.note(contents, start, head);
         Ok(())
     }
@@ -303,7 +302,7 @@ impl Log {
     }
 
     /// Records in the superblock that there are revoke blocks, before recovery could find one.
-    fn say_what_is_revoked(&mut self, contents: &Contents<'_>) -> Result<(), Error> {
+    fn announce_revokes(&mut self, contents: &Contents<'_>) -> Result<(), Error> {
         if contents.revokes.is_empty() || self.superblock.incompat.contains(Incompat::REVOKE) {
             return Ok(());
         }
@@ -328,9 +327,8 @@ impl Log {
         let (mut appender, mut checksum) = (Appender::new(self, self.head), TransactionChecksum::new());
         appender.hides = hides && ahead.is_some();
         let fits = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        for revokes in contents.revokes.chunks(fits(self.measure.revokes_per_block)) {
-            let revoke = Revoke { tid: contents.tid, blocks: revokes.to_vec() };
-            appender.put(&revoke.encode(&self.format).ok_or_else(too_wide)?)?;
+        for block in revoke::encode(contents.tid, contents.revokes, &self.format) {
+            appender.put(&block.ok_or_else(too_wide)?)?;
         }
         for copies in contents.copies.chunks(fits(self.measure.tags_per_block)) {
             self.write_copies(contents.tid, copies, &mut appender, &mut checksum)?;
@@ -350,21 +348,21 @@ impl Log {
     fn write_copies(
         &self,
         tid: Tid,
-        copies: &[(u64, Image)],
+        copies: &[(u64, Snapshot)],
         appender: &mut Appender<'_>,
         checksum: &mut TransactionChecksum,
     ) -> Result<(), Error> {
         let mut tags = Vec::with_capacity(copies.len());
         let mut escaped = Vec::new();
-        for (at, (block, image)) in copies.iter().enumerate() {
+        for (at, (block, snapshot)) in copies.iter().enumerate() {
             let mut flags = TagFlags::empty();
             flags.set(TagFlags::SAME_UUID, at != 0);
             flags.set(TagFlags::LAST, at + 1 == copies.len());
-            if let Some(copy) = escape_copy(image) {
+            if let Some(copy) = escape_copy(snapshot) {
                 flags.insert(TagFlags::ESCAPED);
                 escaped.push((at, copy));
             }
-            let copy = escaped.last().filter(|(of, _)| *of == at).map_or(&image[..], |(_, copy)| copy);
+            let copy = escaped.last().filter(|(of, _)| *of == at).map_or(&snapshot[..], |(_, copy)| copy);
             let uuid = (at == 0).then_some(self.superblock.uuid);
             tags.push(Tag { block: *block, flags, checksum: self.format.copy_checksum(tid, copy), uuid });
         }
@@ -377,10 +375,10 @@ impl Log {
         };
         put(&descriptor)?;
         let mut escaped = escaped.into_iter().peekable();
-        for (at, (_, image)) in copies.iter().enumerate() {
+        for (at, (_, snapshot)) in copies.iter().enumerate() {
             match escaped.next_if(|(of, _)| *of == at) {
                 Some((_, copy)) => put(&copy)?,
-                None => put(image)?,
+                None => put(snapshot)?,
             }
         }
         Ok(())
@@ -409,9 +407,7 @@ impl Log {
         let log = self.superblock.log();
         let len_blocks = if head > start { head - start } else { head + (log.end - log.start) - start };
         let copies: Vec<_> = contents.copies.iter().map(|(block, _)| *block).collect();
-        for block in &copies {
-            *self.copied.entry(*block).or_default() += 1;
-        }
+        self.copied.add(&copies);
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         Counters::add(&self.counters.blocks_logged, count(copies.len()));
         Counters::add(&self.counters.revokes, count(contents.revokes.len()));
@@ -440,14 +436,7 @@ impl Log {
         self.flush_log()?;
         for live in self.live.drain(..released) {
             self.used -= live.len_blocks;
-            for block in live.copies {
-                if let Some(count) = self.copied.get_mut(&block) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.copied.remove(&block);
-                    }
-                }
-            }
+            self.copied.remove(&live.copies);
         }
         Ok(())
     }
@@ -490,11 +479,11 @@ impl Log {
     }
 }
 
-/// Returns the copy of `image` for the log, if it has to be escaped.
-fn escape_copy(image: &Image) -> Option<Vec<u8>> {
-    let mut first: [u8; 4] = *image.first_chunk()?;
+/// Returns the copy of `snapshot` for the log, if it has to be escaped.
+fn escape_copy(snapshot: &Snapshot) -> Option<Vec<u8>> {
+    let mut first: [u8; 4] = *snapshot.first_chunk()?;
     escape(&mut first).then(|| {
-        let mut copy = image.to_vec();
+        let mut copy = snapshot.to_vec();
         escape(&mut copy);
         copy
     })

@@ -190,7 +190,7 @@ impl<D: BlockDevice> Recovered<D> {
     /// # Errors
     /// [`Error::Corrupt`] if there is [damage](Recovered::damage), and the errors of
     /// [`Recovered::replay`].
-    pub fn write_home(&self, volume: &dyn BlockDevice) -> Result<(), Error> {
+    pub fn write_in_place(&self, volume: &dyn BlockDevice) -> Result<(), Error> {
         self.check_damage()?;
         let mut writer = BlockWriter::new(volume, self.journal.superblock().block_size);
         self.replay(|block, contents| Ok::<_, Error>(writer.push(block, contents)?))?;

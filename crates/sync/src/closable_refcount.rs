@@ -113,6 +113,7 @@ impl ClosableRefcount {
     /// Returns the word. A caller that wants to [set](Self::set) the count reads it from disk after
     /// this.
     pub fn snapshot(&self) -> Snapshot {
+        // Acquire: pairs with the Release of `open` and `set`.
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
@@ -135,6 +136,7 @@ impl ClosableRefcount {
     /// Takes a reference, if the word is open and has fewer than `most`.
     #[inline]
     pub fn try_get(&self, most: u32) -> TryGet {
+        // AcqRel: the Acquire pairs with the Release of `open` and `set`.
         let old = self.0.fetch_add(1, Ordering::AcqRel);
         match (old & STATE, old & COUNT) {
             (OPEN, others) if others < most => TryGet::Got,
@@ -162,6 +164,7 @@ impl ClosableRefcount {
     /// Closes the word if the caller has the only reference. Returns true if the word is closed,
     /// also by an earlier call.
     pub fn try_close(&self) -> bool {
+        // Acquire: pairs with the AcqRel of each earlier `put`.
         let now = self.0.load(Ordering::Acquire);
         match (now & STATE, now & COUNT) {
             (CLOSED, _) => true,
@@ -175,6 +178,7 @@ impl ClosableRefcount {
     /// gone, the result is [`Put::Last`].
     #[inline]
     pub fn put(&self) -> Put {
+        // AcqRel: each `put` pairs with the later ones, so the last user sees all changes.
         let old = self.0.fetch_sub(1, Ordering::AcqRel);
         match (old & STATE, old & COUNT) {
             (OPEN, 1) => self.close_empty(old - 1),
@@ -218,21 +222,24 @@ impl ClosableRefcount {
     /// Returns the number of references, including those of threads that only check the data;
     /// `None` if the word is closed or unknown.
     pub fn count(&self) -> Option<u32> {
+        // Acquire: pairs with the Release of `open` and `set`.
         let now = self.0.load(Ordering::Acquire);
         (now & STATE == OPEN).then_some(now & COUNT)
     }
 
     /// Stores the word. An addition that another thread makes at the same time may be lost.
     fn store(&self, word: u32) {
+        // Release: pairs with the Acquire of `try_get`, `snapshot` and `count`.
         #[cfg(not(feature = "loom"))]
         self.0.store(word, Ordering::Release);
-        // Loom may let an addition that follows a plain store read the value from before it. A swap
-        // prevents that.
+        // Release: pairs as the store does. Loom may let an addition that follows a plain store
+        // read the value from before it. A swap prevents that.
         #[cfg(feature = "loom")]
         self.0.swap(word, Ordering::Release);
     }
 
     fn swap(&self, from: u32, to: u32) -> Result<(), u32> {
+        // AcqRel: the Release pairs with `try_get`, the Acquire with earlier `put`s.
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 }

@@ -28,15 +28,15 @@
 //! For tests and tools:
 //! - [`primitive`]: the switch between the standard atomics, loom's and shuttle's, and recording
 //!   ones.
-//! - `model`, with the feature `loom`: the runner of models.
+//! - `model`, with the feature `loom`: the runner of loom and shuttle tests.
 //! - `audit`, with the feature of that name: the crate that records accesses to shared memory.
 //! - [`allocations`]: allocators that count.
 //! - [`opener`]: the process that opened something, which a forked child is not.
 //!
 //! Most `unsafe` code of the workspace is here, each block with its reason. Each module documents
-//! its protocol with the orderings that pair, and `tests/loom` has its model. The models of the
-//! epochs under [`rcu`] are in `src/epoch/tests.rs`. Further models of [`closable_refcount`], with
-//! the cache that leads to shared blocks, are in `crates/ext4/tests/models.rs`.
+//! its protocol with the orderings that pair, and `tests/loom` has its tests. The tests of the
+//! epochs under [`rcu`] are in `src/epoch/tests.rs`. Further tests of [`closable_refcount`], with
+//! the cache that leads to shared blocks, are in `crates/ext4/tests/loom.rs`.
 
 pub mod allocations;
 pub mod biased_rwlock;

@@ -1,6 +1,7 @@
-//! The runner of models. Loom explores every interleaving of two threads within a bound on
-//! preemptions, and every value that the memory model lets a load return. Shuttle runs many threads
-//! in random schedules.
+//! The runner of loom and shuttle tests.
+//!
+//! Loom explores every interleaving of two threads within a bound on preemptions, and every value
+//! that the memory model lets a load return. Shuttle runs many threads in random schedules.
 //!
 //! `LOOM_MAX_PREEMPTIONS` sets the bound, `SHUTTLE_ITERATIONS` the number of schedules.
 
@@ -44,7 +45,7 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
 
 /// Runs `each` in `threads` threads at once on the result of `setup`, with the index of the thread,
 /// then `end`.
-pub fn crowd<S: Send + Sync + 'static>(
+pub fn race_many<S: Send + Sync + 'static>(
     threads: usize,
     setup: impl Fn() -> S + Sync + Send + 'static,
     each: impl Fn(&S, usize) + Sync + Send + Copy + 'static,

@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
     /// Stores a value if there is none. Returns whether it did.
     pub fn fill(&self, value: T) -> bool {
         let new = into_raw(Some(value));
-        // Release: P. Relaxed on failure: the pointer is not followed.
+        // Release: P, which pairs with L. Relaxed on failure: the pointer is not followed.
         let stored = self.ptr.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
         if stored.is_err() {
             // SAFETY: it came from `into_raw`, and no other thread has seen it.

@@ -148,7 +148,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         _guard: &'g Guard,
         matches: impl Fn(&T) -> bool,
     ) -> Option<Found<'g, T>> {
-        // Acquire: L.
+        // Acquire: L, which pairs with P.
         let mut at = self.head(hash).load(Ordering::Acquire);
         // SAFETY: RCU frees entries after they were unlinked, and the guard was pinned before the
         // load that found this one.
@@ -157,6 +157,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
                 node.note_use();
                 return Some(Found { node: NonNull::from(node), guard: PhantomData });
             }
+            // Acquire: L, which pairs with P.
             at = node.next.load(Ordering::Acquire);
         }
         None
@@ -278,7 +279,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         let node = ManuallyDrop::new(new).0;
         // SAFETY: `new` owned the entry, and it is freed only after it has been in the map.
         unsafe { node.as_ref() }.next.store(self.head.load(Ordering::Relaxed), Ordering::Relaxed);
-        // Release: P.
+        // Release: P, which pairs with L.
         self.head.store(node.as_ptr(), Ordering::Release);
         self.lock.entries += 1;
         Found { node, guard: PhantomData }
@@ -386,7 +387,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     unsafe fn unlink(&mut self, link: &AtomicPtr<Node<T>>, at: *mut Node<T>) {
         // SAFETY: the caller promises that the entry is in the chain, so it is not retired.
         let node = unsafe { &*at };
-        // Release: V.
+        // Release: V, which pairs with the Acquire in `is_live`.
         node.live.store(false, Ordering::Release);
         // Release: P for the entries behind, which a reader may first meet through this link.
         link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
@@ -407,7 +408,7 @@ impl<'g, T> Found<'g, T> {
     /// Returns whether the entry is still in the map.
     #[inline]
     pub fn is_live(self) -> bool {
-        // Acquire: V.
+        // Acquire: V, which pairs with the Release before the unlinking.
         self.node().live.load(Ordering::Acquire)
     }
 

@@ -17,7 +17,7 @@
 //! where only that heap's thread finds it. A cache of bounded size would then grow every heap to
 //! its whole size.
 //!
-//! There are no loom models of this module: magazines belong to one thread, and the depot has a
+//! There are no loom tests of this module: magazines belong to one thread, and the depot has a
 //! lock. In models each value has memory of its own, so that loom finds late accesses.
 
 use std::alloc::{Layout, dealloc};
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_hold_what_they_were_made_of_in_fresh_and_in_reused_memory() {
+    fn bytes_hold_their_source_in_fresh_and_in_reused_memory() {
         let mut bytes = Bytes::from(&[7; 1000][..]);
         assert_eq!(*bytes, [7; 1000]);
         bytes[999] = 8;

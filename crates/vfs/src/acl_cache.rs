@@ -173,7 +173,7 @@ mod tests {
             pool.intern(acl(uid));
         }
         let capacity: usize = pool.shards.iter().map(|shard| lock::lock(shard).capacity()).sum();
-        assert!(capacity < 1000, "what nobody uses goes: {capacity}");
+        assert!(capacity < 1000, "unused ACLs are freed: {capacity}");
         assert!(pool.shards.iter().all(|shard| lock::lock(shard).capacity() > 0), "they spread");
         assert!(Arc::ptr_eq(&first, &pool.intern(acl(1))));
     }

@@ -21,6 +21,7 @@ pub(crate) struct Counted<'i>(&'i AtomicU64);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
+        // Release: as in the drop of a reference. No Acquire pairs with it: nothing is freed here.
         self.0.fetch_sub(1, Ordering::Release);
     }
 }

@@ -115,8 +115,8 @@ impl<'g> DcacheEntry<'g> {
     #[inline]
     pub(crate) fn dentry(self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
         let entry = self.0.value();
-        // Acquire: the thread that hid the name and bound it again has published the new entry,
-        // which the next search finds.
+        // Acquire: pairs with the Release of `hidden`. The thread that hid the name and bound it
+        // again has published the new entry, which the next search finds.
         if entry.hidden.load(Ordering::Acquire) {
             return None;
         }
@@ -401,6 +401,7 @@ impl DentryCache {
         let _ranked = Ranked::take(Rank::Name);
         let queue = self.waiting.queue(key.hash());
         let mut waiting = queue.enter();
+        // Acquire: pairs with the Release of the thread that shows the name again.
         while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
         {
             waiting = queue.sleep(waiting);

@@ -520,14 +520,14 @@ impl Inode {
             // Without other holders, one exclusive lock costs less than two locks.
             || match self.rwsem.try_write_unless_read() {
                 Some(alone) => AttributesGuard::Exclusive(alone),
-                None => self.lock_attributes_beside(),
+                None => self.lock_attributes_unranked(),
             },
         )
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_attributes_beside(&self) -> AttributesGuard<'_> {
+    fn lock_attributes_unranked(&self) -> AttributesGuard<'_> {
         // A directory's stands for its names, too.
         if self.is_dir() {
             return AttributesGuard::Exclusive(self.rwsem.write());

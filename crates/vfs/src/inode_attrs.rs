@@ -409,7 +409,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out(first in attr(), second in attr()) {
+        fn stored_attributes_are_read_back(first in attr(), second in attr()) {
             let cell = InodeAttrs::new(&first);
             prop_assert_eq!(cell.get(), first);
             cell.lock().store(&second, false, || ());
@@ -434,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn a_write_leaves_what_was_written_just_now(attr in attr(), time in time()) {
+        fn a_second_write_in_a_tick_changes_no_attribute(attr in attr(), time in time()) {
             let flags = attr.flags - FileFlags::IMMUTABLE;
             let plain = Attr { kind: FileType::Regular, mode: attr.mode & 0o1777, flags, mtime: time, ctime: time, ..attr };
             let cell = InodeAttrs::new(&plain);

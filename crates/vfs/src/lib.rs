@@ -48,10 +48,10 @@ pub mod lab;
 mod link;
 mod lock;
 pub mod lookup;
-pub mod memfs;
 #[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
-#[path = "../tests/models/mod.rs"]
-mod models;
+#[path = "../tests/loom/mod.rs"]
+mod loom_tests;
+pub mod memfs;
 pub mod mount;
 mod name;
 mod open;

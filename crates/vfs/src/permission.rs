@@ -166,7 +166,7 @@ impl Checker {
 
     #[inline]
     pub(crate) fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        if overrides(cred, want) || self.is_by_cache() && inode.perm().grants_everybody(want.bits()) {
+        if overrides(cred, want) || self.is_by_cache() && inode.perm().grants_all_classes(want.bits()) {
             return self.ask_hook(cred, inode, want);
         }
         self.check_class(cred, inode, want)

@@ -107,7 +107,7 @@ impl PermBits {
 
     /// Whether every user has these rights, `rwx` as in a mode; false also where that is not known.
     #[inline]
-    pub(crate) fn grants_everybody(self, rights: u8) -> bool {
+    pub(crate) fn grants_all_classes(self, rights: u8) -> bool {
         let rights = u64::from(rights);
         let all = (0o111 * rights) | (rights << GRANTED_SHIFT);
         self.0 & all == all
@@ -187,7 +187,7 @@ impl PermBits {
 
     /// Sets EXEC_ALL and EXEC_ALL_PLAIN according to the other fields.
     fn with_exec_all(self) -> Self {
-        let all = FileType::from_mode(self.mode()) == Some(FileType::Directory) && self.grants_everybody(1);
+        let all = FileType::from_mode(self.mode()) == Some(FileType::Directory) && self.grants_all_classes(1);
         let bits = match (all, self.casefold()) {
             (false, _) => 0,
             (true, false) => EXEC_ALL | EXEC_ALL_PLAIN,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grants_everybody_what_owner_group_and_others_have_and_the_acl_refuses_to_nobody() {
+    fn a_right_that_every_class_has_and_no_acl_entry_refuses_is_granted_to_all() {
         let present = (0..8).map(AclState::Present);
         for acl in present.chain([AclState::None, AclState::Unknown]) {
             for (mode, rights) in
@@ -272,7 +272,7 @@ mod tests {
                 };
                 let want = granted & rights == rights && [6, 3, 0].into_iter().all(has);
                 assert_eq!(bits.acl(), acl);
-                assert_eq!(bits.grants_everybody(rights), want, "{mode:o} {acl:?} {rights}");
+                assert_eq!(bits.grants_all_classes(rights), want, "{mode:o} {acl:?} {rights}");
             }
         }
     }

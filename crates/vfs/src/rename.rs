@@ -269,7 +269,7 @@ impl Renamed {
     fn replaced(self) -> Option<RcuArc<Dentry>> {
         match self {
             Self::Done(replaced) => replaced,
-            Self::NeedsMutex => unreachable!("who has the mutex needs nothing more"),
+            Self::NeedsMutex => unreachable!("the holder of the mutex needs no more"),
         }
     }
 }

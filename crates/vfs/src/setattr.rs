@@ -121,7 +121,7 @@ impl Session {
             plan_mode(&self.cred, sb, inode, mode, &mut set)?;
         }
         if new.atime.is_some() || new.mtime.is_some() {
-            may_change_owner_things(inode)?;
+            check_owner_change(inode)?;
             owns(&self.cred, set.uid.unwrap_or(inode.owner().0))?;
         }
         if new.uid.is_some() || new.gid.is_some() {
@@ -153,7 +153,7 @@ impl Session {
                 self.permission(&file.mount, inode, Access::WRITE)?;
             }
         } else {
-            may_change_owner_things(inode)?;
+            check_owner_change(inode)?;
             if !owner_or_capable(&self.cred, inode) {
                 return Err(Errno::EPERM.into());
             }
@@ -282,7 +282,7 @@ fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut S
     if inode.kind() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    may_change_owner_things(inode)?;
+    check_owner_change(inode)?;
     let (uid, gid, _) = inode.owner();
     owns(cred, set.uid.unwrap_or(uid))?;
     let mut mode = mode & 0o7777;
@@ -314,7 +314,7 @@ fn plan_owner(
     set: &mut SetAttr,
 ) -> Result<()> {
     if uid.is_some() || gid.is_some() {
-        may_change_owner_things(inode)?;
+        check_owner_change(inode)?;
     } else if inode.perm().immutable() {
         // It would change the time.
         return Err(Errno::EPERM.into());
@@ -331,7 +331,7 @@ fn plan_owner(
         let lost = set_id_bits_lost(cred, inode);
         if lost != 0 {
             // Taking the bits off is a chmod, and needs the right to one.
-            may_change_owner_things(inode)?;
+            check_owner_change(inode)?;
             if !owner_or_capable(cred, inode) {
                 return Err(Errno::EPERM.into());
             }
@@ -388,7 +388,7 @@ fn change_acl(
     acl: Result<Option<Acl>, AclError>,
 ) -> Result<()> {
     let (sb, inode) = (file.sb(), file.inode());
-    may_change_owner_things(inode)?;
+    check_owner_change(inode)?;
     if !xattr::has_acls(sb, inode) {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -440,6 +440,6 @@ fn lock_for_xattr<'a>(inode: &'a Inode, name: &[u8]) -> Ordered<AttributesGuard<
 
 /// `EPERM` for immutable and append-only files: not even the superuser may change the attributes
 /// that owners may change.
-fn may_change_owner_things(inode: &Inode) -> Result<()> {
+fn check_owner_change(inode: &Inode) -> Result<()> {
     if inode.perm().immutable() || inode.perm().append() { Err(Errno::EPERM.into()) } else { Ok(()) }
 }

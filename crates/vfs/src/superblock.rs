@@ -442,7 +442,8 @@ impl SuperBlock {
     /// count next. It started with an old count: after a new one it would have found the old name
     /// hidden, and would have waited.
     pub(crate) fn count_dir_rename(&self) {
-        // Release: a walk that sees the number sees that the names are hidden.
+        // Release: pairs with the Acquire in `dir_renames`. A walk that sees the number sees that
+        // the names are hidden.
         self.dir_renames.fetch_add(1, Ordering::Release);
     }
 

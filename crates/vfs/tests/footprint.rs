@@ -152,7 +152,7 @@ fn conflict_count(one: impl Fn(), other: impl Fn() + Send) -> usize {
 
 /// Questions during calls that change other files or take references to this one.
 #[test]
-fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
+fn a_lookup_shares_no_line_with_a_change_elsewhere() {
     // Chance may put two names into one bucket of a table, whose line they then share, but hardly
     // twice.
     let mut fewest = [usize::MAX; 3];
@@ -170,7 +170,7 @@ fn a_question_beside_a_change_elsewhere_shares_no_line_either() {
     }
     let names = ["open of the same file", "chmod of another file", "mknod and unlink elsewhere"];
     for (name, lines) in names.iter().zip(fewest) {
-        println!("stat beside {name:<28} {lines} lines in conflict");
+        println!("stat next to {name:<25} {lines} lines in conflict");
         assert_eq!(lines, 0, "{name}");
     }
 }
@@ -285,7 +285,7 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
                 break;
             }
         }
-        assert_eq!(fewest, 0, "beside {name}");
+        assert_eq!(fewest, 0, "next to {name}");
     }
     assert_eq!(allocations_of(&one), 0);
     // Over bytes that change they wait for each other.

@@ -9,7 +9,7 @@ use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::{RcuArc, Release};
 use extern4_sync::slab::Bytes;
 
-use super::changed::{Changed, Glance, Image, Newest, Unsealed};
+use super::dirty_buffer::{DirtyBuffer, DirtyContents, Snapshot, SnapshotState, Unsealed};
 use crate::{Error, Result};
 
 /// One block in memory.
@@ -19,9 +19,9 @@ pub(super) struct Block {
     pub(super) flags: AtomicU32,
     /// The bytes read from the device, or the error. Empty while the block is being read. Only the
     /// cache sees it empty or failed.
-    pub(super) image: OnceLock<Result<Bytes, Box<Error>>>,
+    pub(super) loaded: OnceLock<Result<Bytes, Box<Error>>>,
     /// The newest contents, once the block has been changed.
-    pub(super) changed: std::sync::OnceLock<Box<Changed>>,
+    pub(super) dirty: std::sync::OnceLock<Box<DirtyBuffer>>,
     pub(super) tag: AtomicU64,
     /// Made at the first use.
     sharers: std::sync::OnceLock<Box<ClosableRefcount>>,
@@ -33,8 +33,8 @@ impl Block {
         Self {
             number,
             flags: AtomicU32::new(0),
-            image: OnceLock::new(),
-            changed: std::sync::OnceLock::new(),
+            loaded: OnceLock::new(),
+            dirty: std::sync::OnceLock::new(),
             tag: AtomicU64::new(0),
             sharers: std::sync::OnceLock::new(),
         }
@@ -53,22 +53,22 @@ impl Block {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.image.get(), Some(Ok(_)))
+        matches!(self.loaded.get(), Some(Ok(_)))
     }
 
     /// Returns the bytes that were read from the device.
     #[inline]
     fn loaded(&self) -> &[u8] {
-        match self.image.get() {
-            Some(Ok(image)) => image,
+        match self.loaded.get() {
+            Some(Ok(loaded)) => loaded,
             _ => unreachable!("block {} was handed out without contents", self.number),
         }
     }
 
     /// Calls `change` with the newest contents.
     #[inline]
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
-        self.to_change().change(change)
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut DirtyContents) -> R) -> R {
+        self.dirty().change(change)
     }
 
     /// Calls `change` with bytes `range` of the newest contents.
@@ -78,30 +78,30 @@ impl Block {
         range: Range<usize>,
         change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
     ) -> R {
-        self.to_change().change_part(range, change)
+        self.dirty().change_part(range, change)
     }
 
     #[inline]
-    fn to_change(&self) -> &Changed {
-        self.changed.get().unwrap_or_else(|| {
+    fn dirty(&self) -> &DirtyBuffer {
+        self.dirty.get().unwrap_or_else(|| {
             // Computed before `get_or_init`, since models may switch threads in `loaded`.
             let loaded = self.loaded();
-            self.changed.get_or_init(|| Box::new(Changed::new(loaded)))
+            self.dirty.get_or_init(|| Box::new(DirtyBuffer::new(loaded)))
         })
     }
 
-    /// Returns the newest contents, if the block has been changed.
+    /// Returns a snapshot, if the block has been changed.
     #[inline]
-    fn changed(&self) -> Option<Glance> {
-        Some(self.changed.get()?.lend())
+    fn snapshot(&self) -> Option<SnapshotState> {
+        Some(self.dirty.get()?.lend())
     }
 
     /// Returns the newest contents, if they can be read without the block's lock.
     #[inline]
-    pub(super) fn shown<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
-        match self.changed.get() {
+    pub(super) fn published<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
+        match self.dirty.get() {
             None => Some(self.loaded()),
-            Some(changed) => changed.shown(guard),
+            Some(dirty) => dirty.published(guard),
         }
     }
 
@@ -113,18 +113,18 @@ impl Block {
         range: Range<usize>,
         look: impl FnOnce(&[u8]) -> R,
     ) -> R {
-        match self.changed.get() {
+        match self.dirty.get() {
             None => look(&self.loaded()[range]),
-            Some(changed) => changed.look_part(guard, range, look),
+            Some(dirty) => dirty.look_part(guard, range, look),
         }
     }
 
     /// Calls `look` with the newest contents. `look` must not wait for anything.
     #[inline]
     pub(super) fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
-        match self.changed.get() {
+        match self.dirty.get() {
             None => look(self.loaded()),
-            Some(changed) => changed.look(guard, look),
+            Some(dirty) => dirty.look(guard, look),
         }
     }
 }
@@ -143,12 +143,12 @@ impl fmt::Debug for Block {
 pub struct Buffer {
     held: RcuArc<Block>,
     /// `None` if the block had not been changed since it was loaded.
-    newest: Option<Glance>,
+    newest: Option<SnapshotState>,
 }
 
 impl Buffer {
     pub(super) fn new(held: RcuArc<Block>) -> Self {
-        let newest = held.changed();
+        let newest = held.snapshot();
         Self { held, newest }
     }
 
@@ -186,7 +186,7 @@ impl Buffer {
     /// them to the device, and keeps a [`Pin`] until then. Changes of one block exclude each other.
     /// The caller's locks exclude anything else that must not run at the same time.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
-        // Drops this buffer's own reference to the image, which would force a copy.
+        // Drops this buffer's own reference to the snapshot, which would force a copy.
         self.newest = None;
         let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.lend()));
         self.newest = Some(newest);
@@ -210,7 +210,7 @@ impl Deref for Buffer {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.newest {
-            Some(newest) => &newest.image,
+            Some(newest) => &newest.snapshot,
             None => self.held.loaded(),
         }
     }
@@ -236,15 +236,15 @@ impl Pin {
         &self.0.tag
     }
 
-    /// Returns the newest contents. Later changes of the block do not affect them.
-    pub fn snapshot(&self) -> Image {
-        self.0.changed().map_or_else(|| Image::new(self.0.loaded().into()), |newest| newest.image)
+    /// Returns the newest contents. Later changes of the block do not affect the snapshot.
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.snapshot().map_or_else(|| Snapshot::new(self.0.loaded().into()), |newest| newest.snapshot)
     }
 
     /// Calls `seal` to complete what has been put off until the block is written, if anything has.
     pub fn seal(&self, seal: impl FnOnce(&mut [u8], Unsealed)) {
-        if let Some(changed) = self.0.changed.get() {
-            changed.seal(seal);
+        if let Some(dirty) = self.0.dirty.get() {
+            dirty.seal(seal);
         }
     }
 

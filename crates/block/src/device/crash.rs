@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_flushed_may_be_lost_kept_or_torn() {
+    fn unflushed_writes_may_be_lost_kept_or_torn() {
         let device = CrashDevice::new(vec![0; 4 * SECTOR_BYTES]);
         device.write_at(&[1; 2 * SECTOR_BYTES], 0).unwrap();
         device.flush().unwrap();

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_device_is_refused_by_name() {
+    fn files_that_are_no_device_are_refused_by_name() {
         let dir = std::env::temp_dir();
         let error = FileDevice::open(&dir).unwrap_err().to_string();
         assert!(error.contains("it is a directory") && error.contains(dir.to_str().unwrap()), "{error}");
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_read_is_not_opened_for_writing() {
+    fn a_file_being_read_is_not_opened_for_writing() {
         let scratch = Scratch::new("readers", &[0; 512]);
         let readers = [(); 2].map(|()| FileDevice::open(&scratch.0).unwrap());
         let writer =

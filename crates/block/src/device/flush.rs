@@ -12,13 +12,13 @@ use crate::{Error, Result};
 /// The flushes of one device.
 #[derive(Debug, Default)]
 pub struct Flushes {
-    state: Mutex<State>,
+    state: Mutex<FlushState>,
     /// Notified when a flush has ended.
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FlushState {
     /// The number of flushes that have begun.
     begun: u64,
     /// The numbers of the flushes under way, of which there are few.
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Flushes {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FlushState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ mod tests {
 
     /// One flush gets the error from the device, the other one succeeds there.
     #[test]
-    fn who_flushes_beside_one_that_fails_hears_of_it() {
+    fn a_failed_flush_is_an_error_for_concurrent_callers() {
         for fails_last in [false, true] {
             let flushes = Flushes::default();
             scope(|scope| {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_through_waits_for_none_that_begins_later() {
+    fn a_finished_flush_waits_for_no_later_one() {
         let flushes = Flushes::default();
         scope(|scope| {
             let (go_first, first) = flushes.begin_one(scope, Ok(()));

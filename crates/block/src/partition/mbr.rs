@@ -233,7 +233,7 @@ mod tests {
 
     /// A volume or an extended boot record shows that sectors have 4 KiB.
     #[test]
-    fn long_sectors_are_found_by_what_stands_there() {
+    fn long_sectors_are_found_by_their_contents() {
         let disk = MemoryDevice::zeroed(1000 * 4096);
         put(&disk, 0, &[(0x83, 100, 50), (0x83, 200, 50)]);
         let read = |volumes: &[u64]| {

@@ -118,7 +118,7 @@ fn a_panicking_device_does_not_hang_the_others() {
 }
 
 #[test]
-fn memory_stays_bounded_and_what_is_used_stays() {
+fn memory_stays_bounded_and_used_buffers_stay() {
     let cache = cache(numbered(4096), 256);
     let kept = cache.read(7).unwrap();
     for block in 0..4096 {

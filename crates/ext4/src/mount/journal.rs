@@ -98,7 +98,7 @@ pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<
             "its journal holds fast commits, which are not written back yet; mount it once, or run e2fsck";
         return Err(Unsupported::WritingTo(why).into());
     }
-    recovered.write_home(&*fs.device)?;
+    recovered.write_in_place(&*fs.device)?;
     Ok(Some((recovered.mark_empty(0)?, Some(replayed))))
 }
 

@@ -181,7 +181,7 @@ const MEETINGS: &[(&str, Meets)] = &[
         drop(session);
         Err(volume.close().expect_err("it cannot be closed"))
     }),
-    ("a commit that nobody waits for", |volume, session| {
+    ("a commit without a waiting thread", |volume, session| {
         volume.ext4().begin_sync();
         // The next change meets the failed commit.
         while session.set_permissions("/file", 0o600).is_ok() {
@@ -193,7 +193,7 @@ const MEETINGS: &[(&str, Meets)] = &[
 ];
 
 #[test]
-fn what_cannot_be_written_is_told_once_and_is_an_error_of_close() {
+fn a_lost_change_is_reported_once_and_is_an_error_of_close() {
     for spec in [JOURNALED, PLAIN] {
         if !spec.can_run() {
             return;
@@ -205,13 +205,13 @@ fn what_cannot_be_written_is_told_once_and_is_an_error_of_close() {
                 let broken = Broken::new(&image);
                 let volume = {
                     let told = Arc::clone(&told);
-                    broken.open(move |why| told.lock().expect("nobody has failed").push(why.to_owned()))
+                    broken.open(move |why| told.lock().expect("no thread has panicked").push(why.to_owned()))
                 };
                 let session = volume.superuser();
                 write(&session);
                 broken.breaks(op);
                 let result = meet(volume, session);
-                let told = told.lock().expect("nobody has failed");
+                let told = told.lock().expect("no thread has panicked");
                 let [why] = &told[..] else { panic!("{what}, {op:?}: told {told:?}") };
                 assert!(why.contains("No space left"), "{what}, {op:?}: {why}");
                 if let Err(error) = result {

@@ -83,7 +83,7 @@ fn a_removed_file_lives_until_its_last_close_wherever_that_is() {
 }
 
 #[test]
-fn a_volume_turns_read_only_when_nobody_writes() {
+fn a_volume_without_writers_turns_read_only() {
     if !SPEC.can_run() {
         return;
     }
@@ -165,7 +165,7 @@ fn work(root: &Session, going: &AtomicBool) {
 }
 
 #[test]
-fn nothing_is_written_after_a_shutdown_and_what_it_promises_is_kept() {
+fn a_shutdown_keeps_its_promise_and_nothing_is_written_after_it() {
     if !SPEC.can_run() {
         return;
     }

@@ -50,7 +50,7 @@ impl Walker {
 
     /// Checks that a lookup of an unused name fails, by any way of searching the directory.
     fn misses_what_is_not_there(&self, dir: &[u8]) {
-        let path = join(dir, b"nobody has this name");
+        let path = join(dir, b"no file has this name");
         match self.session.symlink_metadata(as_path(&path)) {
             Err(e) if [Errno::ENOENT, Errno::ENOKEY].contains(&e.errno()) => {}
             other => panic!("{}: {other:?}", path.escape_ascii()),

@@ -144,7 +144,7 @@ fn orphans_are_freed_and_files_in_use_are_right() {
 }
 
 #[test]
-fn what_cannot_be_written_stays_readable() {
+fn a_volume_that_cannot_be_written_stays_readable() {
     let Some(image) = build(&SPEC, "") else { return };
     // A feature that the library can only read.
     let bigalloc = ImageSpec::new("bigalloc", 32 << 20, &["-t", "ext4", "-O", "bigalloc", "-C", "16384"]);

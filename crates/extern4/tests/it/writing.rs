@@ -85,13 +85,13 @@ fn a_file_is_replaced_whole() {
     assert_eq!((now.len(), now.mode() & 0o7777, now.uid(), now.gid()), (300_000, 0o640, 7, 8));
     let mut before = [0; 3];
     assert_eq!((old.read_at(&mut before, 0).unwrap(), &before), (3, b"one"));
-    assert_eq!(session.read_dir("/").unwrap().count(), 2, "nothing is left beside it");
+    assert_eq!(session.read_dir("/").unwrap().count(), 2, "nothing else is left");
     drop((old, session));
     judge(volume, &image);
 }
 
 #[test]
-fn what_the_system_says_to_who_opens_an_image_is_told() {
+fn an_error_of_the_system_is_passed_on_when_an_image_is_opened() {
     let errno = |path: &Path| Volume::open(path).err().map(|error| error.errno());
     assert_eq!(errno(Path::new("/not/there")), Some(Errno::ENOENT));
     assert_eq!(errno(&Path::new("/").join("x".repeat(300))), Some(Errno::ENAMETOOLONG));
@@ -234,7 +234,7 @@ fn contents_that_may_be_in_the_journal_are_not_looked_for_in_the_image() {
 }
 
 #[test]
-fn a_user_changes_what_is_the_user_s() {
+fn a_user_changes_only_own_files() {
     if !SPEC.can_run() {
         return;
     }
@@ -276,7 +276,7 @@ fn a_volume_is_written_by_one() {
 }
 
 #[test]
-fn what_is_only_read_is_refused_by_name() {
+fn a_feature_that_can_only_be_read_is_refused_by_name() {
     let refused = [(ImageSpec::new("bigalloc", 64 << 20, &["-t", "ext4", "-O", "bigalloc"]), "bigalloc")];
     for (spec, feature) in refused {
         if !spec.can_run() {
@@ -340,7 +340,7 @@ fn a_volume_opened_for_reading_is_not_changed() {
 }
 
 #[test]
-fn what_was_synced_is_there_if_nobody_closes() {
+fn synced_contents_survive_without_a_close() {
     if !SPEC.can_run() {
         return;
     }

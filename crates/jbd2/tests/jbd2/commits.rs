@@ -57,7 +57,7 @@ fn a_commit_is_two_flushes_however_much_it_holds() {
 /// A flush that fails may have lost the writes of all threads that wait for it, even if the next
 /// flush would succeed.
 #[test]
-fn a_flush_that_fails_fails_for_all_who_wait_for_it() {
+fn a_flush_that_fails_fails_for_all_waiting_threads() {
     const WAITING: usize = 3;
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let faulty = Arc::new(FaultDevice::new(device));
@@ -107,7 +107,7 @@ fn many_syncs_share_a_commit() {
 }
 
 #[test]
-fn a_timer_commits_what_nobody_syncs() {
+fn a_timer_commits_without_a_sync() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(30) });
     let tid = fill(&cache, &transactions, 10, 1);
@@ -188,7 +188,7 @@ fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
 /// The revoked blocks may be those of the map of a huge file that was there before the volume was
 /// opened.
 #[test]
-fn what_the_log_has_no_copy_of_takes_no_room_when_it_is_revoked() {
+fn a_revoked_block_without_a_copy_takes_no_room_in_the_log() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
     let (cache, _, transactions) = open(&device, PATIENT);
     transactions.start(1).expect("open").revoke(0..300_000);
@@ -260,7 +260,7 @@ fn freed_blocks_are_told_when_their_transaction_is_durable() {
 
 /// A block that has been settled may be written without the log, though it was never revoked.
 #[test]
-fn what_is_settled_stands_where_it_belongs_and_is_not_replayed() {
+fn settled_blocks_are_in_place_and_not_replayed() {
     let device = Arc::new(CrashDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&(Arc::clone(&device) as _), PATIENT);
     for settles in [false, true] {
@@ -287,7 +287,7 @@ fn what_is_settled_stands_where_it_belongs_and_is_not_replayed() {
 }
 
 #[test]
-fn who_settles_while_others_change_blocks_waits_for_what_came_before() {
+fn settle_waits_for_earlier_changes_only() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(2) });
     std::thread::scope(|scope| {
@@ -363,7 +363,7 @@ fn many_threads_never_wait_for_ever() {
 }
 
 #[test]
-fn aborting_wakes_everybody() {
+fn aborting_wakes_all_waiting_threads() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (_, _, transactions) = open(&device, PATIENT);
     std::thread::scope(|scope| {
@@ -492,7 +492,7 @@ fn a_handle_may_be_dropped_by_another_thread() {
         let (sender, receiver) = std::sync::mpsc::sync_channel(0);
         scope.spawn(move || receiver.into_iter().for_each(drop));
         for _ in 0..2000 {
-            sender.send(transactions.start(20).expect("open")).expect("somebody listens");
+            sender.send(transactions.start(20).expect("open")).expect("a receiver");
         }
     });
     // None of the credits that they have not used are lost.
@@ -501,7 +501,7 @@ fn a_handle_may_be_dropped_by_another_thread() {
 }
 
 #[test]
-fn what_idle_threads_have_not_used_can_be_used() {
+fn unused_credits_of_idle_threads_can_be_used() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     let all = std::sync::Barrier::new(40);
@@ -569,7 +569,7 @@ fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
 
 #[test]
 #[ignore = "measures, and judges nothing"]
-fn what_handles_cost() {
+fn costs_of_handles() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     for threads in [1, 2] {

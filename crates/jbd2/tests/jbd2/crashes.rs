@@ -123,7 +123,7 @@ fn a_volume_goes_on_after_a_crash() {
 }
 
 #[test]
-fn what_is_closed_needs_no_recovery() {
+fn a_closed_journal_needs_no_recovery() {
     let (device, mut world) = work(VERSIONS[0], 3, 30, 20, 5);
     world.operate(5).expect("no fault");
     let before = device.moment();
@@ -210,7 +210,7 @@ fn strike(fault: Fault, seed: u64) -> bool {
 }
 
 #[test]
-fn a_failing_device_stops_the_journal_and_keeps_what_was_committed() {
+fn a_failing_device_stops_the_journal_and_keeps_committed_blocks() {
     let mut struck = 0;
     for n in 0..120 {
         for (op, effect) in
@@ -293,7 +293,10 @@ fn room_is_made_before_it_is_used() {
         for odds in 0..=8 {
             let crashed: Arc<dyn BlockDevice> = Arc::new(device.crash(moment, |_| random.next() % 8 < odds));
             let journal = Journal::internal(Arc::clone(&crashed), 1024, Log::map()).expect("a journal");
-            journal.recover(BLOCKS.end).and_then(|recovered| recovered.write_home(&crashed)).expect("sound");
+            journal
+                .recover(BLOCKS.end)
+                .and_then(|recovered| recovered.write_in_place(&crashed))
+                .expect("sound");
             let mut found = vec![0; 600 * BLOCK];
             crashed.read_at(&mut found, VOLUME * 1024).expect("readable");
             let synced = syncs.iter().filter(|(at, _)| *at <= moment).map(|(_, round)| *round).max();
@@ -382,7 +385,7 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
 }
 
 #[test]
-fn what_could_not_be_written_can_still_be_read() {
+fn unwritten_blocks_can_still_be_read() {
     let memory = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let faulty = Arc::new(FaultDevice::new(memory));
     let mut world = World::new(Arc::clone(&faulty) as _, PATIENT, 1);

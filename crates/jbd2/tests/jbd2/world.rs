@@ -256,7 +256,7 @@ fn recover_by(opener: Opener, device: &Arc<dyn BlockDevice>) {
     let open = || opener(device);
     let recovered = open().recover(VOLUME).expect("a sound log");
     assert_eq!(recovered.damage(), []);
-    recovered.write_home(device).expect("written");
+    recovered.write_in_place(device).expect("written");
     let (was_dirty, due) = (recovered.journal().is_dirty(), recovered.fast_commits().tid);
     let journal = recovered.mark_empty(0).expect("marked");
     // Recovery must not take the rest of an old transaction for a part of another with its number.

@@ -150,7 +150,7 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
     work(&transactions, &cache, &volume.free, rounds);
     let stats = transactions.stats();
     drop((transactions, cache));
-    let bytes = Arc::into_inner(device).expect("nobody has it").into_bytes();
+    let bytes = Arc::into_inner(device).expect("the last reference").into_bytes();
     for index in area {
         let at =
             usize::try_from(volume.map.lookup(index).expect("mapped")).expect("small") * volume.block_size;
@@ -178,7 +178,7 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
     // This crate replays the journal in place; then the journal and the volume are clean.
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(bytes.clone()));
     let recovered = open(Arc::clone(&device)).recover(1 << 32).expect("sound");
-    recovered.write_home(&device).expect("written");
+    recovered.write_in_place(&device).expect("written");
     recovered.mark_empty(0).expect("marked");
     let mut replayed = vec![0; bytes.len()];
     device.read_at(&mut replayed, 0).expect("readable");
@@ -203,7 +203,7 @@ fn check_kernel(name: &str, volume: &Volume, ours: &[u8]) {
 }
 
 #[test]
-fn what_we_log_is_replayed_by_e2fsck_and_the_kernel() {
+fn e2fsck_and_the_kernel_replay_our_log() {
     if !tools::can_run(COMMON) {
         return;
     }
@@ -247,7 +247,7 @@ fn fast_commits_are_not_dropped_by_mistake() {
     let recovered = open().recover(1 << 32).expect("sound");
     let (commits, due) = (recovered.replayed().fast_commits, recovered.fast_commits().tid);
     assert!(commits > 0);
-    recovered.write_home(&device).expect("written");
+    recovered.write_in_place(&device).expect("written");
     assert!(matches!(recovered.mark_empty(0), Err(Error::FastCommits(n)) if n == commits));
     let recovered = open().recover(1 << 32).expect("still there");
     assert_eq!(recovered.replayed().fast_commits, commits);
@@ -295,7 +295,7 @@ fn an_external_journal_is_written_in_two_flushes_and_replayed_by_e2fsck() {
         assert_eq!(flushes, (stats.transactions, 2 * stats.transactions));
         drop((transactions, cache, home_record, log_record));
         let save = |device: Arc<MemoryDevice>, path: &Path| {
-            std::fs::write(path, Arc::into_inner(device).expect("nobody has it").into_bytes())
+            std::fs::write(path, Arc::into_inner(device).expect("the last reference").into_bytes())
                 .expect("an image");
         };
         save(home, &volume.path);

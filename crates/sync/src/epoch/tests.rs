@@ -4,7 +4,7 @@
 use super::*;
 
 #[cfg(feature = "shuttle")]
-mod crowds;
+mod shuttle;
 
 /// A thread of a collector, as `local` implements it for the collector of the process.
 struct Member {
@@ -419,7 +419,8 @@ mod real {
     }
 }
 
-/// The protocol itself under loom, with `fence(SeqCst)` as barriers. The models of `rcu` assume it.
+/// The protocol itself under loom, with `fence(SeqCst)` as barriers. The loom tests of `rcu` assume
+/// it.
 #[cfg(feature = "loom")]
 mod model {
     use super::*;

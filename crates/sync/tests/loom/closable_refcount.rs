@@ -1,5 +1,5 @@
 //! The last user of a closable refcount sees all that the others did. Models with a cache that
-//! leads to the word are in `crates/ext4/tests/models.rs`.
+//! leads to the word are in `crates/ext4/tests/loom.rs`.
 
 use extern4_sync::closable_refcount::{ClosableRefcount, Put, TryGet};
 use extern4_sync::model::race_for;

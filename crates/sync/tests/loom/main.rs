@@ -1,4 +1,4 @@
-//! Loom models of the protocols.
+//! Loom tests of the protocols.
 #![cfg(feature = "loom")]
 
 mod biased_rwlock;

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_says_what_it_was_told_whatever_was_there_before() {
+    fn a_reused_record_has_only_its_new_contents() {
         let (record, mut info) = (Opened::default(), OpenFileInfo::default());
         for len in [0, 1, 7, 8, 9, 72, 73, 4095, 40] {
             info.path = (0..len).map(|n| (n % 251) as u8).collect();

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_there_until_it_is_removed() {
+    fn an_added_file_is_listed_until_it_is_removed() {
         let registry = SlabRegistry::default();
         let mut tickets: Vec<_> = (0..3000).map(|n| (n, add(&registry, n))).collect();
         assert_eq!(all(&registry), (0..3000).collect());
@@ -76,7 +76,7 @@ mod tests {
 
     /// One thread adds, others remove, one lists: what stays throughout is in every list.
     #[test]
-    fn what_stays_is_always_listed() {
+    fn a_file_that_stays_open_is_always_listed() {
         let registry = &SlabRegistry::default();
         let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();
         std::thread::scope(|scope| {

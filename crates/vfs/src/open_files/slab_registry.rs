@@ -210,7 +210,7 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
         // Release: rule 2.
         fence(Ordering::Release);
         fill(record);
-        // Release: a thread that finds it odd finds the record filled.
+        // Release: rule 2. A thread that finds it odd, by `Acquire`, finds the record filled.
         generation.store(next, Ordering::Release);
         Some(Ticket { spot, generation: NonZeroU64::new(next)? })
     }

@@ -58,7 +58,7 @@ fn directories_are_found_where_they_hang() {
 }
 
 #[test]
-fn what_has_no_name_is_stale() {
+fn a_handle_of_a_removed_file_is_stale() {
     let root = volume();
     put(&root, "/tmp/file", b"text");
     root.mkdir("/tmp/dir", 0o755).unwrap();
@@ -76,7 +76,7 @@ fn what_has_no_name_is_stale() {
 }
 
 #[test]
-fn nobody_finds_what_is_half_made_or_half_gone() {
+fn no_lookup_finds_a_half_made_or_half_removed_file() {
     const FILES: u64 = 2000;
     let root = volume();
     let (newest, done) = (AtomicU64::new(root.root().ino()), AtomicBool::new(false));

@@ -172,7 +172,7 @@ fn play_all(
                             thread::yield_now();
                         }
                         let calls = seeds.get(thread + 1).map_or_else(Vec::new, |&seed| stage.play(seed));
-                        send.send((thread, calls)).expect("somebody listens");
+                        send.send((thread, calls)).expect("a receiver");
                     }
                 });
             }
@@ -234,7 +234,7 @@ fn overlaps(history: &History) -> usize {
 }
 
 #[test]
-fn what_threads_see_at_once_could_be_seen_one_after_the_other() {
+fn concurrent_histories_are_linearizable() {
     let count = env("EXTERN4_LINEAR_HISTORIES", 8000);
     let first_seed = env("EXTERN4_LINEAR_SEED", RandomState::new().hash_one(0));
     let mut overlapping = 0;

@@ -88,7 +88,7 @@ fn files_move_between_directories_where_others_change_names() {
 }
 
 #[test]
-fn who_moves_a_file_waits_for_who_changes_its_name() {
+fn a_rename_waits_for_a_change_of_the_same_name() {
     let (root, has_begun, end) = held_volume();
     root.mkdir("/b", 0o755).unwrap();
     let user = user(&root, 7);
@@ -341,7 +341,7 @@ fn append_only_and_immutable_hold_for_the_superuser_too() {
 }
 
 #[test]
-fn what_turns_immutable_cannot_be_changed_through_open_files() {
+fn a_file_that_turns_immutable_cannot_be_changed_through_open_files() {
     let root = volume();
     put(&root, "/f", b"x");
     let file = root.open("/f", OpenFlags::READ | OpenFlags::WRITE).unwrap();

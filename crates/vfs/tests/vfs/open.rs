@@ -55,7 +55,7 @@ fn open_meets_linux_s_errors() {
 }
 
 #[test]
-fn the_maker_may_use_what_it_made_whatever_the_mode() {
+fn the_creator_may_use_the_new_file_whatever_its_mode() {
     let root = volume();
     let user = user(&root, 9);
     let file =
@@ -66,7 +66,7 @@ fn the_maker_may_use_what_it_made_whatever_the_mode() {
 }
 
 #[test]
-fn a_handle_allows_what_it_was_opened_for() {
+fn an_open_file_allows_only_its_access_mode() {
     let root = volume();
     put(&root, "/f", b"abc");
     let mut buf = [0; 2];
@@ -264,7 +264,7 @@ fn between_writes(root: &Session, file: &OpenFile, act: impl Fn(), check: impl F
 }
 
 #[test]
-fn a_write_over_what_is_there_minds_what_has_changed_since_the_last() {
+fn an_overwrite_sees_changes_since_the_last_write() {
     let root = volume();
     let user = user(&root, 9);
     put(&user, "/tmp/f", &[0; 9000]);

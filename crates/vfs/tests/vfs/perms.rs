@@ -287,7 +287,7 @@ fn writing_takes_set_id_bits_off() {
 type Way<'a> = (&'a str, &'a dyn Fn(&Session));
 
 #[test]
-fn changes_take_capabilities_off_whoever_makes_them() {
+fn changes_remove_capabilities_for_every_caller() {
     let root = volume();
     put(&root, "/tmp/f", b"x");
     root.chmod("/tmp/f", 0o777, How::FOLLOW).unwrap();
@@ -400,7 +400,7 @@ fn a_security_hook_has_the_last_word() {
 }
 
 #[test]
-fn an_acl_that_refuses_nobody_to_search_is_not_asked() {
+fn an_acl_that_lets_all_search_is_not_read() {
     let root = volume();
     root.mkdir("/tmp/d", 0o755).unwrap();
     put(&root, "/tmp/d/f", b"");

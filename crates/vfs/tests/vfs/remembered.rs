@@ -83,7 +83,7 @@ fn a_link_is_remembered_as_itself_and_followed_all_the_same() {
 }
 
 #[test]
-fn what_one_caller_may_see_another_may_not() {
+fn a_result_is_not_shared_between_callers() {
     let root = volume();
     let users = [5, 6].map(|id| root.with_cred(Cred::new(id, id, &[])));
     root.chown("/d", Some(5), Some(5), How::FOLLOW).unwrap();
@@ -130,7 +130,7 @@ fn the_same_text_from_elsewhere_leads_elsewhere() {
 }
 
 #[test]
-fn something_mounted_over_what_was_remembered() {
+fn a_mount_over_a_cached_name() {
     let root = volume();
     assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
     assert_eq!(follow(&root, "/d/e"), Ok(FileType::Directory));

@@ -55,7 +55,7 @@ impl Mover {
     fn step(&self, session: &Session) {
         // SeqCst: who sees the names of this move also sees that it has begun.
         let from = usize::from(!self.moves.fetch_add(1, Ordering::SeqCst).is_multiple_of(2));
-        session.rename(self.names[from], self.names[1 - from], NONE).expect("nobody else moves it");
+        session.rename(self.names[from], self.names[1 - from], NONE).expect("no other thread moves it");
     }
 
     /// Looks under the old name of the present move and then the new, or the other way round.

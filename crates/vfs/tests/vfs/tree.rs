@@ -155,7 +155,7 @@ impl InodeOps for TreeFs {
     }
 
     fn get_acl(&self, _inode: &Inode, _kind: AclKind) -> Result<Option<Acl>> {
-        assert!(readers_end(), "who asks is in a read section, and memory waits for the answer");
+        assert!(readers_end(), "the caller is in a read section, for whose end freed memory waits");
         Ok(None)
     }
 }

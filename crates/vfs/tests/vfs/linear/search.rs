@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_ended_before_is_seen() {
+    fn calls_that_ended_before_are_seen() {
         let gone = Out::Fail(Errno::ENOENT);
         assert!(explained(&[&[MAKE], &[find(A, gone, 0)]]));
         assert!(!explained(&[&[MAKE], &[find(A, gone, 2)]]));

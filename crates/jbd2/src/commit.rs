@@ -7,21 +7,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_block::{BlockWriter, Image, Pin};
+use extern4_block::{BlockWriter, Pin, Snapshot};
 use extern4_disk::journal::{JournalSuperblock, Tid};
 
 use crate::Error;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::CheckpointList;
 use crate::counters::Counters;
+use crate::journal_state::{Job, JournalState};
 use crate::log::{Contents, Log};
-use crate::shared::{Job, Shared};
-use crate::transactions::Observer;
+use crate::transaction::Observer;
 
 /// A transaction that no handle can change any more.
 pub(crate) struct Closed {
     pub(crate) tid: Tid,
     /// Blocks with their contents when the last handle was dropped, ascending.
-    pub(crate) changed: Vec<(Pin, Image)>,
+    pub(crate) changed: Vec<(Pin, Snapshot)>,
     /// Blocks of metadata that were freed, ascending.
     pub(crate) revoked: Vec<u64>,
     /// All blocks that were freed.
@@ -38,11 +38,11 @@ impl Closed {
 /// The log, and the committed blocks that are not yet written in place.
 pub(crate) struct Journaling {
     pub(crate) log: Log,
-    pub(crate) checkpoint: Checkpoint,
+    pub(crate) checkpoint: CheckpointList,
 }
 
 pub(crate) struct Committer {
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     observer: Arc<dyn Observer>,
     journaling: Option<Journaling>,
     /// The transaction that is being committed.
@@ -56,7 +56,7 @@ pub(crate) struct Unwritten(Option<Closed>, Option<Journaling>);
 
 impl Committer {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<JournalState>,
         observer: Arc<dyn Observer>,
         journaling: Option<Journaling>,
     ) -> Self {
@@ -119,7 +119,7 @@ impl Committer {
         let closed = self.closed.insert(closed);
         let unsaid = match &mut self.journaling {
             Some(journaling) => journaling.append(&self.shared, closed)?,
-            None => write_home(&self.shared, closed)?,
+            None => write_in_place(&self.shared, closed)?,
         };
         let Some(Closed { changed, revoked, freed, .. }) = self.closed.take() else { return Ok(()) };
         if let Some(journaling) = &mut self.journaling {
@@ -141,7 +141,7 @@ impl Committer {
 
     fn flush(&self) -> Result<(), Error> {
         match &self.journaling {
-            Some(journaling) => journaling.log.flush_home(),
+            Some(journaling) => journaling.log.flush_volume(),
             None => self.shared.flush_volume(),
         }
     }
@@ -171,12 +171,12 @@ impl Committer {
 
 /// Commits without a journal. Makes file data durable, then writes the blocks that refer to it, in
 /// ascending order. Returns false: no block needs to be revoked.
-fn write_home(shared: &Shared, closed: &Closed) -> Result<bool, Error> {
+fn write_in_place(shared: &JournalState, closed: &Closed) -> Result<bool, Error> {
     shared.flush_volume()?;
     shared.go_on()?;
     let mut writer = BlockWriter::new(shared.cache.device(), shared.cache.block_size());
-    for (pin, image) in &closed.changed {
-        writer.push(pin.number(), image)?;
+    for (pin, snapshot) in &closed.changed {
+        writer.push(pin.number(), snapshot)?;
     }
     writer.finish()?;
     shared.flush_volume()?;
@@ -186,7 +186,7 @@ fn write_home(shared: &Shared, closed: &Closed) -> Result<bool, Error> {
 }
 
 /// A guard that reports a panic of the committer, so that no thread waits for ever.
-struct Panic(Arc<Shared>);
+struct Panic(Arc<JournalState>);
 
 impl Drop for Panic {
     fn drop(&mut self) {
@@ -199,28 +199,28 @@ impl Drop for Panic {
 impl Journaling {
     /// Makes a transaction durable in the log. Returns true if there were blocks to be revoked and
     /// the log cannot record that.
-    fn append(&mut self, shared: &Shared, closed: &Closed) -> Result<bool, Error> {
+    fn append(&mut self, shared: &JournalState, closed: &Closed) -> Result<bool, Error> {
         self.make_room(shared, closed)?;
         // A block that the log has no copy of needs no revocation.
-        let revoked = closed.revoked.iter().copied();
-        let mut revokes: Vec<_> = revoked.filter(|block| self.log.has_copy(*block)).collect();
+        let mut revokes: Vec<_> = self.log.with_copy(&closed.revoked).collect();
         let unsaid = !revokes.is_empty() && !self.log.can_revoke();
         if unsaid {
             revokes.clear();
         }
         let changed = closed.changed.iter();
-        let copies: Vec<_> = changed.map(|(pin, image)| (pin.number(), Image::clone(image))).collect();
+        let copies: Vec<_> =
+            changed.map(|(pin, snapshot)| (pin.number(), Snapshot::clone(snapshot))).collect();
         let contents = Contents { tid: closed.tid, copies: &copies, revokes: &revokes };
         self.log.append(&contents, || shared.go_on())?;
         Ok(unsaid)
     }
 
     /// Makes room in the log for a transaction.
-    fn make_room(&mut self, shared: &Shared, closed: &Closed) -> Result<(), Error> {
+    fn make_room(&mut self, shared: &JournalState, closed: &Closed) -> Result<(), Error> {
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         let measure = self.log.measure();
         // At most one for each block with a copy in the log, however many blocks have been freed.
-        let revokes = closed.revoked.iter().filter(|block| self.log.has_copy(**block)).count();
+        let revokes = self.log.with_copy(&closed.revoked).count();
         let blocks = measure.blocks(count(closed.changed.len()), count(revokes));
         if blocks > u64::from(measure.room) {
             return Err(Error::TooLarge { blocks, room: measure.room });
@@ -232,7 +232,7 @@ impl Journaling {
     }
 
     /// Writes all committed blocks in place, so that the log holds nothing that is needed.
-    fn checkpoint_all(&mut self, shared: &Shared) -> Result<(), Error> {
+    fn checkpoint_all(&mut self, shared: &JournalState) -> Result<(), Error> {
         let Some((last, _)) = self.log.live().last() else { return Ok(()) };
         self.checkpoint.begin(last);
         while self.checkpoint.is_walking() {
@@ -242,7 +242,7 @@ impl Journaling {
         Ok(())
     }
 
-    /// Begins a checkpoint once the log is half full, or once the waiting images take too much
+    /// Begins a checkpoint once the log is half full, or once the waiting snapshots take too much
     /// memory. The checkpoint frees half of the used log. Blocks that younger transactions have
     /// changed again stay in the log until then, so blocks that change all the time are seldom
     /// written.

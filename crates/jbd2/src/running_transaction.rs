@@ -35,7 +35,7 @@ enum Part {
 type Shard = HashMap<u64, Part>;
 
 /// The blocks of the running transaction.
-pub(crate) struct Running {
+pub(crate) struct RunningTransaction {
     shards: Box<[Padded<Mutex<Shard>>]>,
     /// Numbers of blocks that are changed, and that are revoked. Only added to while a handle is
     /// open. A thread that reads them only to see whether the transaction is large may do so at any
@@ -46,11 +46,11 @@ pub(crate) struct Running {
     /// The tag of blocks that are changed. Changes only while no handle is open; see above.
     number: AtomicU64,
     /// The transaction's identifier in the journal. Changes only while no handle is open, under the
-    /// lock of `shared`.
+    /// lock of `journal_state`.
     tid: AtomicU32,
 }
 
-impl Running {
+impl RunningTransaction {
     pub(crate) fn new(tid: Tid) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
@@ -75,14 +75,14 @@ impl Running {
     }
 
     /// Returns the transaction's identifier. The caller has a handle open, or holds the lock of
-    /// `shared`.
+    /// `journal_state`.
     #[inline]
     pub(crate) fn tid(&self) -> Tid {
         Tid(self.tid.load(Relaxed))
     }
 
     /// Gives the next transaction the next identifier. No handle is open, and the caller holds the
-    /// lock of `shared`.
+    /// lock of `journal_state`.
     pub(crate) fn advance(&self) {
         self.tid.store(self.tid().next().0, Relaxed);
     }

@@ -1,14 +1,14 @@
-//! Crowds: eight threads on a file system in memory, in schedules that shuttle chooses.
+//! Shuttle tests: eight threads on a file system in memory, in schedules that shuttle chooses.
 //!
 //! Threads move, make and remove names and change rights, while others look. The tables have few
 //! buckets and the caches few entries, so that all threads meet. Memory is sequentially consistent
-//! here: loom explores weaker memory with two threads, in `tests/models`. A scenario that loom
+//! here: loom explores weaker memory with two threads, in `tests/loom`. A scenario that loom
 //! explores in every interleaving is not repeated here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use extern4_sync::model::crowd;
+use extern4_sync::model::race_many;
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering};
 
 use extern4_vfs::*;
@@ -51,7 +51,7 @@ fn names_that_move_are_found_at_one_place() {
         let inos: Vec<u64> = (0..4).map(|n| make_file(&root, &format!("/x/{n}"))).collect();
         (root, inos)
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, inos), index| {
@@ -85,7 +85,7 @@ fn files_that_cross_are_not_lost() {
         (root, inos)
     };
     const PLACES: [&str; 4] = ["/x/a", "/x/b", "/y/a", "/y/b"];
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, _), index| {
@@ -135,7 +135,7 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
         (root, ino, file)
     };
     const ATTRIBUTE: [&str; 2] = ["user.a", "user.b"];
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, _, file), index| match index {
@@ -176,7 +176,7 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
         root
     };
     let is_absent = |error: &Error| error.errno() == Errno::ENOENT;
-    crowd(
+    race_many(
         THREADS,
         setup,
         move |root: &Session, index| match index {
@@ -206,7 +206,7 @@ fn names_change_in_every_way_while_caches_are_emptied() {
         }
         root
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |root: &Session, index| {
@@ -252,7 +252,7 @@ fn paths_through_moving_directories_lead_to_the_right_file_or_nowhere() {
         let ino = make_file(&root, "/a/d/f");
         (root, ino)
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, right), index| match index {
@@ -276,7 +276,7 @@ fn paths_through_moving_directories_lead_to_the_right_file_or_nowhere() {
 #[test]
 fn a_name_is_made_once_and_removed_once() {
     let setup = || (world(), AtomicU64::new(0));
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, there), index| {
@@ -303,7 +303,7 @@ fn nothing_is_made_in_a_removed_directory() {
         root.mkdir("/d", 0o755).unwrap();
         (root, AtomicU64::new(0))
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, made), index| match index {
@@ -337,7 +337,7 @@ fn no_mixture_of_two_rights_is_ever_granted() {
         let user = root.with_cred(Cred::new(5, 5, &[]));
         (root, user)
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, user), index| match index {
@@ -369,7 +369,7 @@ fn the_last_link_frees_the_file() {
         let used = used_inodes(&root);
         (root, used)
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, _), index| {
@@ -407,7 +407,7 @@ fn open_close_list_and_remount() {
         let stays = root.open("/0", OpenFlags::READ).unwrap();
         (root, stays, Mutex::new(Vec::new()))
     };
-    crowd(
+    race_many(
         THREADS,
         setup,
         |(root, stays, handed): &Shared, index| {

@@ -1,9 +1,9 @@
-//! Shuttle tests: eight threads on one map, in random schedules. The loom models in `tests/loom`
+//! Shuttle tests: eight threads on one map, in random schedules. The loom tests in `tests/loom`
 //! explore two threads in every schedule. So a structure has a test here only if more than two
 //! threads interact in a way of their own.
 #![cfg(feature = "shuttle")]
 
-use extern4_sync::model::crowd;
+use extern4_sync::model::race_many;
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::Release;
 use extern4_sync::rcu_arc_map::RcuArcMap;
@@ -17,8 +17,8 @@ struct Maker(usize);
 impl Release for Maker {}
 
 #[test]
-fn crowds_never_hold_two_entries_of_a_key() {
-    crowd(
+fn threads_never_hold_two_entries_of_a_key() {
+    race_many(
         THREADS,
         || RcuArcMap::with_capacity(2),
         |table, index| {
@@ -47,8 +47,8 @@ fn crowds_never_hold_two_entries_of_a_key() {
 }
 
 #[test]
-fn crowds_always_find_an_entry_that_is_replaced() {
-    crowd(
+fn threads_always_find_an_entry_that_is_replaced() {
+    race_many(
         THREADS,
         || {
             let table = RcuHashMap::with_capacity(2);

@@ -1,9 +1,9 @@
-//! Models: the hot paths under loom, two threads at a time.
+//! Loom tests: the hot paths under loom, two threads at a time.
 //!
 //! They run the code of sessions, on a file system in memory with tables of a few buckets. Locks
 //! and atomics are loom's; `Arc` and `OnceLock` are the standard library's, so loom does not switch
 //! threads inside them. Freed memory is spoilt. Presence is asked for by `access`, since thirteen
-//! words of attributes that may each be read old or new make models too long;
+//! words of attributes that may each be read old or new make loom take too long;
 //! [`inodes::stat_torn_attrs`] looks at them alone.
 //!
 //! The names are those of the races that the design of the hot paths lists.

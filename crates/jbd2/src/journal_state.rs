@@ -14,23 +14,23 @@ use extern4_disk::journal::Tid;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::Relaxed};
 
-use crate::committer::{Closed, Unwritten};
+use crate::commit::{Closed, Unwritten};
 use crate::counters::Counters;
-use crate::door::{Door, Entered, Left};
 use crate::flush::{Flush, Flushes};
+use crate::handle_gate::{Entered, HandleGate, Left};
 use crate::log::Measure;
-use crate::running::Running;
-use crate::transactions::{Closing, Observer};
+use crate::running_transaction::RunningTransaction;
+use crate::transaction::{Closing, Observer};
 use crate::{Error, Handle, Stats};
 
 /// The state that handles and the committer share.
-pub(crate) struct Shared {
+pub(crate) struct JournalState {
     state: Mutex<State>,
     opened: Condvar,
     work: Condvar,
     done: Condvar,
-    door: Door,
-    pub(crate) running: Running,
+    gate: HandleGate,
+    pub(crate) running: RunningTransaction,
     pub(crate) cache: Arc<BufferCache>,
     /// Whether the running transaction is not empty and so has a time by which it is committed. Set
     /// under the lock, cleared while no handle is inside, and read by handles that are inside.
@@ -78,7 +78,7 @@ pub(crate) struct State {
     /// The youngest transaction that is durable.
     pub(crate) committed: Tid,
     /// Blocks that the running transaction has changed, and those that it may still change: see
-    /// `door`. It may be too high until no handle is inside; it is never too low.
+    /// `handle_gate`. It may be too high until no handle is inside; it is never too low.
     granted: i64,
     /// Room is short: a handle is granted no more than it needs.
     is_short: bool,
@@ -147,7 +147,7 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl JournalState {
     pub(crate) fn new(
         cache: Arc<BufferCache>,
         tid: Tid,
@@ -160,8 +160,8 @@ impl Shared {
             opened: Condvar::new(),
             work: Condvar::new(),
             done: Condvar::new(),
-            door: Door::new(limits.blocks),
-            running: Running::new(tid),
+            gate: HandleGate::new(limits.blocks),
+            running: RunningTransaction::new(tid),
             cache,
             is_dated: AtomicBool::new(false),
             data: AtomicU64::new(0),
@@ -174,7 +174,7 @@ impl Shared {
             interval,
             counters,
         };
-        shared.door.open(shared.running.number());
+        shared.gate.open(shared.running.number());
         shared
     }
 
@@ -184,17 +184,17 @@ impl Shared {
 
     /// Returns the counters so far.
     pub(crate) fn stats(&self) -> Stats {
-        self.counters.stats(self.door.visits())
+        self.counters.stats(self.gate.visits())
     }
 
     /// Returns how many handles are open, or about to be.
     pub(crate) fn handles(&self) -> u64 {
-        self.door.inside()
+        self.gate.inside()
     }
 }
 
 /// Operations of handles.
-impl Shared {
+impl JournalState {
     /// Returns this state, with `observer` to be told of the first failure.
     pub(crate) fn observed_by(self, observer: &Arc<dyn Observer>) -> Self {
         Self { observer: Some(Arc::downgrade(observer)), ..self }
@@ -203,7 +203,7 @@ impl Shared {
     /// Opens a handle; see [`Transactions::start`](crate::Transactions::start).
     #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
-        match self.door.enter(credits) {
+        match self.gate.enter(credits) {
             Entered::Inside(number) => Ok(Handle::new(self, number, credits)),
             outside => self.start_locked(credits, outside == Entered::TurnedAway),
         }
@@ -231,7 +231,7 @@ impl Shared {
             state.waiting -= 1;
             state.large_waiting -= u32::from(large);
         }
-        self.door.enter_locked();
+        self.gate.enter_locked();
         Ok(Handle::new(self, self.running.number(), credits))
     }
 
@@ -246,17 +246,17 @@ impl Shared {
         }
         // From now on the credits of each handle are counted exactly.
         state.is_short = true;
-        self.door.shut();
+        self.gate.shut();
         let (changed, revoked) = self.running.counts();
-        let nobody = self.door.inside() == 0;
-        if nobody {
+        let is_empty = self.gate.inside() == 0;
+        if is_empty {
             // No handle may change anything, and the credits in pools are void.
             state.granted = i64::try_from(changed).unwrap_or(i64::MAX);
             if self.grant_or_all(state, credits) {
                 return true;
             }
         }
-        if nobody || self.limits.size(changed, revoked) > self.limits.blocks / 2 {
+        if is_empty || self.limits.size(changed, revoked) > self.limits.blocks / 2 {
             self.want_commit(state);
         }
         false
@@ -265,9 +265,9 @@ impl Shared {
     /// Grants the credits that the operation needs and the spare ones for the thread's pool.
     fn fill_pool(&self, state: &mut State, credits: u32) -> bool {
         let number = self.running.number();
-        let wanted = self.door.wants(number, credits);
+        let wanted = self.gate.wants(number, credits);
         let granted = wanted.filter(|&wanted| self.grant(state, wanted));
-        granted.map(|granted| self.door.fill(number, granted, credits)).is_some()
+        granted.map(|granted| self.gate.fill(number, granted, credits)).is_some()
     }
 
     fn grant(&self, state: &mut State, credits: i64) -> bool {
@@ -291,7 +291,7 @@ impl Shared {
 
     /// Grants more credits to a handle on the transaction `number`; see [`Handle::extend`].
     pub(crate) fn extend(&self, number: u64, credits: u32) -> bool {
-        if self.door.take(number, credits) {
+        if self.gate.take(number, credits) {
             return true;
         }
         let mut state = self.state();
@@ -302,15 +302,15 @@ impl Shared {
     /// credits.
     #[inline]
     pub(crate) fn stop(&self, number: u64, rest: i64, has_grown: bool, freed: Vec<Range<u64>>) {
-        let is_news = !freed.is_empty() || has_grown && self.heeds_growth();
-        let left = if is_news { Left::No } else { self.door.leave(number, rest) };
+        let is_news = !freed.is_empty() || has_grown && self.must_note_growth();
+        let left = if is_news { Left::No } else { self.gate.leave(number, rest) };
         if left != Left::Quietly {
             self.stop_locked(rest, freed, left == Left::Waited);
         }
     }
 
     /// Returns whether the growth of the transaction has to be noted under the lock.
-    fn heeds_growth(&self) -> bool {
+    fn must_note_growth(&self) -> bool {
         // Relaxed: a thread that reads the old value takes the lock and looks again.
         !self.is_dated.load(Relaxed) || self.is_full()
     }
@@ -334,7 +334,7 @@ impl Shared {
             if self.is_full() {
                 self.want_commit(&mut state);
             }
-            self.door.leave_locked();
+            self.gate.leave_locked();
         }
         self.tell_left(&state);
     }
@@ -350,7 +350,7 @@ impl Shared {
 }
 
 /// Commits.
-impl Shared {
+impl JournalState {
     pub(crate) fn want_commit(&self, state: &mut State) {
         if state.wanted <= state.closed {
             state.wanted = state.closed + 1;
@@ -422,7 +422,7 @@ impl Shared {
         if state.end == End::Open {
             state.end = End::Closing;
         }
-        self.door.shut();
+        self.gate.shut();
         self.work.notify_all();
         self.opened.notify_all();
         while state.end != End::Closed && state.error.is_none() {
@@ -489,8 +489,8 @@ impl Shared {
     fn lock_running(&self) -> Result<Vec<Range<u64>>, Error> {
         let mut state = self.state();
         state.locked = true;
-        self.door.shut();
-        while self.door.inside() > 0 {
+        self.gate.shut();
+        while self.gate.inside() > 0 {
             self.go_on()?;
             state = wait(&self.work, state);
         }
@@ -517,7 +517,7 @@ impl Shared {
             self.running.advance();
         }
         if !state.is_short && state.check().is_ok() {
-            self.door.open(self.running.number());
+            self.gate.open(self.running.number());
         }
         self.opened.notify_all();
     }
@@ -547,7 +547,7 @@ impl Shared {
         // Set only after `error` is stored: the committer fails because of the flag, and that error
         // must not be the first.
         self.halted.store(true, Relaxed);
-        self.door.shut();
+        self.gate.shut();
         drop(state);
         self.opened.notify_all();
         self.work.notify_all();

@@ -1,11 +1,11 @@
 //! Shuttle tests: eight threads on one collector, in random schedules. Shuttle's memory is
-//! sequentially consistent, so the loom models test the barriers. These tests cover the other
+//! sequentially consistent, so the loom tests check the barriers. These tests cover the other
 //! conditions of a free.
 
 use std::sync::Arc;
 
 use super::*;
-use crate::model::crowd;
+use crate::model::race_many;
 use crate::primitive::AtomicUsize;
 
 const THREADS: usize = 8;
@@ -72,7 +72,7 @@ impl Drop for World {
 
 #[test]
 fn epoch_pin_vs_advance() {
-    crowd(
+    race_many(
         THREADS,
         World::new,
         |world, index| {

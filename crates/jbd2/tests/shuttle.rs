@@ -1,5 +1,6 @@
 //! Shuttle tests: eight threads on one journal in memory, with the committing thread, in schedules
-//! that shuttle chooses. The loom tests in `src/models.rs` explore all schedules of two threads.
+//! that shuttle chooses. The loom tests in `src/loom_tests.rs` explore all schedules of two
+//! threads.
 #![cfg(feature = "shuttle")]
 
 use std::ops::Range;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use extern4_block::{BlockDevice, BufferCache, CacheOptions, MemoryDevice};
 use extern4_disk::journal::{ChecksumVersion, Tid};
 use extern4_jbd2::{Closing, Error, Journal, Observer, Options, Transactions};
-use extern4_sync::model::{Poisoning, crowd};
+use extern4_sync::model::{Poisoning, race_many};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use log::{LEN, Log, VOLUME};
 
@@ -103,7 +104,7 @@ impl World {
     fn recovered(&self, block: u64) -> u64 {
         let recovered = journal(&self.device).recover(VOLUME).expect("a sound log");
         assert_eq!(recovered.damage(), []);
-        recovered.write_home(&self.device).expect("written");
+        recovered.write_in_place(&self.device).expect("written");
         let mut bytes = [0; 1024];
         self.device.read_at(&mut bytes, block * 1024).expect("readable");
         count(&bytes)
@@ -113,8 +114,8 @@ impl World {
 /// Small and large operations, threads that make everything durable, and threads that free blocks:
 /// the log holds all of them at the end.
 #[test]
-fn crowds_handles_and_commits() {
-    crowd(
+fn handles_and_commits() {
+    race_many(
         THREADS,
         World::new,
         |world, index| {
@@ -156,8 +157,8 @@ fn crowds_handles_and_commits() {
 /// One thread aborts in the middle of an operation: recovery never finds that operation, and no
 /// thread waits for ever.
 #[test]
-fn crowds_handles_and_abort() {
-    crowd(
+fn handles_and_abort() {
+    race_many(
         THREADS,
         World::new,
         |world, index| {
@@ -188,8 +189,8 @@ fn crowds_handles_and_abort() {
 
 /// Closing waits for the operations that have begun, and refuses the others.
 #[test]
-fn crowds_handles_and_close() {
-    crowd(
+fn handles_and_close() {
+    race_many(
         THREADS,
         World::new,
         |world, index| {

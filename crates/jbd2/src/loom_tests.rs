@@ -1,8 +1,8 @@
 //! Loom tests of handles against threads that close transactions.
 //!
-//! They run the code of [`crate::shared`] without the committing thread: a thread that closes a
-//! transaction here does the first steps of the committer. They fail if one of the rules in
-//! [`crate::door`] is broken:
+//! They run the code of [`crate::journal_state`] without the committing thread: a thread that
+//! closes a transaction here does the first steps of the committer. They fail if one of the rules
+//! in [`crate::handle_gate`] is broken:
 //!
 //! - a starting handle does not load `open` again,
 //! - a handle that leaves or is turned away does not wake the closer,
@@ -19,9 +19,9 @@ use extern4_disk::journal::Tid;
 use extern4_sync::model::race_for;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 
-use crate::committer::Closed;
+use crate::commit::Closed;
 use crate::flush::Flushes;
-use crate::shared::{Limits, Shared};
+use crate::journal_state::{JournalState, Limits};
 use crate::{Closing, Observer};
 
 /// Blocks of a transaction.
@@ -29,7 +29,7 @@ const LIMIT: u32 = 8;
 
 /// A volume whose first transaction is not empty: this thread has revoked block 0.
 struct World {
-    shared: Shared,
+    shared: JournalState,
     witness: Witness,
     /// Blocks that have been changed, and those that may be. Not part of the loom model.
     allowed: Mutex<i64>,
@@ -54,7 +54,7 @@ impl World {
         let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(16 * 512)), options).expect("a cache");
         let limits = Limits { blocks: LIMIT.into(), measure: None };
         let patient = Duration::from_secs(1000);
-        let shared = Shared::new(Arc::new(cache), Tid(1), limits, patient, Arc::default());
+        let shared = JournalState::new(Arc::new(cache), Tid(1), limits, patient, Arc::default());
         shared.start(2).expect("open").revoke(0..1);
         Self { shared, witness: Witness::default(), allowed: Mutex::default() }
     }

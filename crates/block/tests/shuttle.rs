@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use extern4_block::{BlockDevice, BufferCache, CacheOptions, Error, Op, Result, read_each_at};
-use extern4_sync::model::{Poisoning, crowd};
+use extern4_sync::model::{Poisoning, race_many};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
 
@@ -113,8 +113,8 @@ fn check(block: &[u8], number: u64) {
 /// The cache has room for all blocks, so each block is read once, however many threads ask for it,
 /// and by whatever method.
 #[test]
-fn crowds_buf_insert_vs_insert() {
-    crowd(
+fn buf_insert_vs_insert() {
+    race_many(
         THREADS,
         || device_and_cache(0, BLOCKS),
         |(_, cache), index| match index {
@@ -144,8 +144,8 @@ fn crowds_buf_insert_vs_insert() {
 /// The cache has fewer buffers than blocks. All threads find the buffer that one of them holds, and
 /// a guard protects what `peek` returns.
 #[test]
-fn crowds_buf_evict_vs_lookup() {
-    crowd(
+fn buf_evict_vs_lookup() {
+    race_many(
         THREADS,
         || device_and_cache(0, 2),
         |(_, cache), index| {
@@ -178,9 +178,9 @@ fn crowds_buf_evict_vs_lookup() {
 /// A thread that gets an error finds no trace of it afterwards: its next read asks the device
 /// again.
 #[test]
-fn crowds_buf_load_fail_waiters() {
+fn buf_load_fail_waiters() {
     const FAULTS: u64 = 2;
-    crowd(
+    race_many(
         THREADS,
         || device_and_cache(FAULTS, 2),
         |(_, cache), _| {
@@ -198,8 +198,8 @@ fn crowds_buf_load_fail_waiters() {
 
 /// Buffers outlive the cache, and are freed with their last reference.
 #[test]
-fn crowds_buf_teardown_vs_retired() {
-    crowd(
+fn buf_teardown_vs_retired() {
+    race_many(
         THREADS,
         || Mutex::new(Some(Arc::new(device_and_cache(0, 2)))),
         |shared, index| {
@@ -222,7 +222,7 @@ fn crowds_buf_teardown_vs_retired() {
 /// Threads change parts of one block, each its own, while other threads look at all of it. No
 /// change is lost, and a thread that looks at the whole finds all earlier changes.
 #[test]
-fn crowds_part_vs_whole() {
+fn part_vs_whole() {
     const PART: usize = SIZE / THREADS;
     const TIMES: u8 = 3;
     let tagged = || {
@@ -232,7 +232,7 @@ fn crowds_part_vs_whole() {
         let pin = buffer.pin();
         (cache, pin)
     };
-    crowd(
+    race_many(
         THREADS,
         tagged,
         |(cache, block), index| {

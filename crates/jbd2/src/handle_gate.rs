@@ -3,7 +3,7 @@
 //!
 //! A handle counts itself in and out on a cache line of its own thread ([`ThreadRefcount`]). It
 //! takes its credits from a pool that no other thread sees ([`PerThread`]). So handles of different
-//! threads write no memory in common. All else happens under the lock of `shared`: closing a
+//! threads write no memory in common. All else happens under the lock of `journal_state`: closing a
 //! transaction, filling a pool, and every admission once the log runs short of room.
 //!
 //! # The word `open`
@@ -61,7 +61,7 @@ const SPARE: i64 = capacity(64, 4);
 
 /// The gate through which handles enter and leave the running transaction; the module describes the
 /// protocol.
-pub(crate) struct Door {
+pub(crate) struct HandleGate {
     /// The number of the transaction that handles may enter without the lock, or [`SHUT`].
     open: Padded<AtomicU64>,
     holders: ThreadRefcount,
@@ -98,7 +98,7 @@ impl Pool {
     }
 }
 
-/// The result of [`Door::enter`].
+/// The result of [`HandleGate::enter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// The handle is inside the transaction of this number, with its credits.
@@ -110,7 +110,7 @@ pub(crate) enum Entered {
     TurnedAway,
 }
 
-/// The result of [`Door::leave`].
+/// The result of [`HandleGate::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// The handle has left, and no thread needs to know.
@@ -121,7 +121,7 @@ pub(crate) enum Left {
     No,
 }
 
-impl Door {
+impl HandleGate {
     /// Returns a gate that is shut, into transactions of `blocks` blocks.
     pub(crate) fn new(blocks: u64) -> Self {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
@@ -200,7 +200,7 @@ impl Door {
 }
 
 /// Operations with the lock held.
-impl Door {
+impl HandleGate {
     /// Returns how many credits to grant so that the thread has `credits` and its pool has the
     /// spare ones. `None` if the thread has no pool, or if the operation is too large for it.
     pub(crate) fn wants(&self, number: u64, credits: u32) -> Option<i64> {

@@ -1,5 +1,5 @@
-//! The contents of a changed block, under a lock of their own. They are lent as images to buffers
-//! and pins, and published to threads that read them often.
+//! The contents of a changed block, under a lock of their own. Buffers and pins hold snapshots of
+//! them, and threads that read them often find a published one without the lock.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -10,10 +10,10 @@ use extern4_sync::rcu_snapshot::RcuSnapshot;
 use extern4_sync::slab::Bytes;
 use extern4_sync::thread_slots::thread_number;
 
-use super::parts::{Part, Parts};
+use super::split_buffer::{BufferPart, SplitBuffer};
 
-/// The contents of a block at one moment.
-pub type Image = Arc<Bytes>;
+/// The contents of a block at one moment, which never change.
+pub type Snapshot = Arc<Bytes>;
 
 /// Work that changes of a block put off until it is written, such as a checksum over all of it. All
 /// zeroes if there is none. The caller that changes the block and the one that writes it define the
@@ -24,23 +24,23 @@ pub type Unsealed = [u32; 4];
 /// models.
 const TURNS: u32 = capacity(4, 1);
 
-/// A block that has been changed since it was loaded.
+/// The contents of a block that has been changed since it was loaded.
 #[derive(Debug)]
-pub(super) struct Changed {
-    newest: Latch<Newest>,
+pub(super) struct DirtyBuffer {
+    newest: Latch<DirtyContents>,
     /// Whether threads change parts of it in alternation, and some parts may be out. A thread
     /// changes it under the lock. Without the lock it is only a hint where to look first, so
     /// Relaxed is enough.
-    is_divided: AtomicBool,
-    parts: OnceLock<Box<Parts>>,
+    is_split: AtomicBool,
+    parts: OnceLock<Box<SplitBuffer>>,
     /// A published copy of `newest`, or none.
-    snapshot: RcuSnapshot<Image>,
+    published: RcuSnapshot<Snapshot>,
 }
 
 /// The newest contents of a changed block.
 #[derive(Debug)]
-pub(super) struct Newest {
-    bytes: Contents,
+pub(super) struct DirtyContents {
+    bytes: CowBytes,
     unsealed: Unsealed,
     /// The thread that last changed a part.
     last: usize,
@@ -49,37 +49,41 @@ pub(super) struct Newest {
     turns: u32,
 }
 
-/// The bytes of a block that has been changed.
+/// The bytes of a block that has been changed: a change copies them if a snapshot of them exists.
 #[derive(Debug)]
-enum Contents {
+enum CowBytes {
     /// Bytes that no other thread has seen since the last change. No reference count is needed to
     /// know this.
-    Own(Bytes),
+    Owned(Bytes),
     /// Bytes that other threads may be looking at.
-    Lent(Image),
+    Shared(Snapshot),
 }
 
-/// An image of [`Newest`] at one moment, with the work put off by then.
+/// A snapshot of [`DirtyContents`], with the work put off by then.
 #[derive(Clone, Debug)]
-pub(super) struct Glance {
-    pub(super) image: Image,
+pub(super) struct SnapshotState {
+    pub(super) snapshot: Snapshot,
     pub(super) unsealed: Unsealed,
 }
 
-impl Changed {
+impl DirtyBuffer {
     pub(super) fn new(loaded: &[u8]) -> Self {
-        let newest =
-            Newest { bytes: Contents::Own(loaded.into()), unsealed: Unsealed::default(), last: 0, turns: 0 };
+        let newest = DirtyContents {
+            bytes: CowBytes::Owned(loaded.into()),
+            unsealed: Unsealed::default(),
+            last: 0,
+            turns: 0,
+        };
         Self {
             newest: Latch::new(newest),
-            is_divided: AtomicBool::new(false),
+            is_split: AtomicBool::new(false),
             parts: OnceLock::new(),
-            snapshot: RcuSnapshot::empty(),
+            published: RcuSnapshot::empty(),
         }
     }
 
     #[inline]
-    fn lock_divided(&self) -> LatchGuard<'_, Newest> {
+    fn lock_unjoined(&self) -> LatchGuard<'_, DirtyContents> {
         // A poisoned lock is used as it is. Only a thread that changes the contents looks at them
         // under the lock. After a panic, the caller's structures have to deal with a half-done
         // change.
@@ -88,23 +92,23 @@ impl Changed {
 
     /// Locks the whole block, after it has put back the parts that were out.
     #[inline]
-    fn lock(&self) -> LatchGuard<'_, Newest> {
-        let mut newest = self.lock_divided();
-        if self.is_divided() {
+    fn lock(&self) -> LatchGuard<'_, DirtyContents> {
+        let mut newest = self.lock_unjoined();
+        if self.is_split() {
             self.join(&mut newest);
         }
         newest
     }
 
     #[inline]
-    fn is_divided(&self) -> bool {
-        self.is_divided.load(Ordering::Relaxed)
+    fn is_split(&self) -> bool {
+        self.is_split.load(Ordering::Relaxed)
     }
 
     #[cold]
-    fn join(&self, newest: &mut Newest) {
+    fn join(&self, newest: &mut DirtyContents) {
         newest.turns = 0;
-        self.is_divided.store(false, Ordering::Relaxed);
+        self.is_split.store(false, Ordering::Relaxed);
         if let Some(parts) = self.parts.get() {
             parts.put_back(newest);
         }
@@ -112,8 +116,8 @@ impl Changed {
 
     /// Returns the part that is bytes `range`, locked, if parts may be out.
     #[inline]
-    fn part(&self, range: &Range<usize>) -> Option<LatchGuard<'_, Part>> {
-        if self.is_divided() { self.parts.get()?.lock(range) } else { None }
+    fn part(&self, range: &Range<usize>) -> Option<LatchGuard<'_, BufferPart>> {
+        if self.is_split() { self.parts.get()?.lock(range) } else { None }
     }
 
     /// Calls `change` with bytes `range` of a block whose parts, of that length, are independent of
@@ -138,13 +142,13 @@ impl Changed {
         range: Range<usize>,
         change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
     ) -> R {
-        let mut newest = self.lock_divided();
-        self.snapshot.invalidate();
-        if !self.is_divided() && newest.is_another_turn() {
-            self.parts.get_or_init(|| Box::new(Parts::new(newest.bytes.len(), range.len())));
-            self.is_divided.store(true, Ordering::Relaxed);
+        let mut newest = self.lock_unjoined();
+        self.published.invalidate();
+        if !self.is_split() && newest.is_another_turn() {
+            self.parts.get_or_init(|| Box::new(SplitBuffer::new(newest.bytes.len(), range.len())));
+            self.is_split.store(true, Ordering::Relaxed);
         }
-        if self.is_divided() {
+        if self.is_split() {
             if let Some(mut part) = self.part(&range) {
                 if part.out(range.len()).is_none() {
                     part.take_out(&newest.bytes[range.clone()], newest.unsealed);
@@ -172,7 +176,7 @@ impl Changed {
         {
             return look(bytes);
         }
-        let newest = self.lock_divided();
+        let newest = self.lock_unjoined();
         if let Some(mut part) = self.part(&range) {
             // Another thread may have taken the part out meanwhile.
             return look(part.out(range.len()).map_or(&newest.bytes[range], |(bytes, _)| bytes));
@@ -183,22 +187,22 @@ impl Changed {
 
     /// Calls `change` with the newest contents, after it has withdrawn their published copy.
     #[inline]
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Newest) -> R) -> R {
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut DirtyContents) -> R) -> R {
         let mut newest = self.lock();
-        self.snapshot.invalidate();
+        self.published.invalidate();
         change(&mut newest)
     }
 
-    /// Returns an image of the newest contents.
+    /// Returns a snapshot of the newest contents.
     #[inline]
-    pub(super) fn lend(&self) -> Glance {
+    pub(super) fn lend(&self) -> SnapshotState {
         self.lock().lend()
     }
 
     /// Returns the published copy of the contents, if there is one.
     #[inline]
-    pub(super) fn shown<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
-        Some(self.snapshot.get(guard)?)
+    pub(super) fn published<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
+        Some(self.published.get(guard)?)
     }
 
     /// Calls `seal` with the newest contents and the work put off, if there is any.
@@ -206,7 +210,7 @@ impl Changed {
         let mut newest = self.lock();
         newest.turns = 0;
         if newest.unsealed != Unsealed::default() {
-            self.snapshot.invalidate();
+            self.published.invalidate();
             newest.edit(|bytes, unsealed| seal(bytes, std::mem::take(unsealed)));
         }
     }
@@ -214,16 +218,16 @@ impl Changed {
     /// Calls `look` with the newest contents: without the lock if a copy is published.
     #[inline]
     pub(super) fn look<R>(&self, guard: &Guard, look: impl FnOnce(&[u8]) -> R) -> R {
-        if let Some(image) = self.snapshot.get(guard) {
-            return look(image);
+        if let Some(snapshot) = self.published.get(guard) {
+            return look(snapshot);
         }
         let mut newest = self.lock();
-        self.snapshot.count_read(|| newest.bytes.lend());
+        self.published.count_read(|| newest.bytes.lend());
         look(&newest.bytes)
     }
 }
 
-impl Newest {
+impl DirtyContents {
     /// Notes that this thread changes a part. Returns whether threads have alternated in that often
     /// enough.
     fn is_another_turn(&mut self) -> bool {
@@ -237,52 +241,54 @@ impl Newest {
     #[inline]
     pub(super) fn edit<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         let bytes = match &mut self.bytes {
-            Contents::Own(bytes) => bytes,
-            lent @ Contents::Lent(_) => lent.take_back(),
+            CowBytes::Owned(bytes) => bytes,
+            shared @ CowBytes::Shared(_) => shared.take_back(),
         };
         change(bytes, &mut self.unsealed)
     }
 
-    /// Returns an image of the contents now.
-    pub(super) fn lend(&mut self) -> Glance {
-        Glance { image: self.bytes.lend(), unsealed: self.unsealed }
+    /// Returns a snapshot of the contents now.
+    pub(super) fn lend(&mut self) -> SnapshotState {
+        SnapshotState { snapshot: self.bytes.lend(), unsealed: self.unsealed }
     }
 }
 
-impl Contents {
-    fn lend(&mut self) -> Image {
-        let image = match self {
-            Self::Lent(image) => return Image::clone(image),
-            Self::Own(bytes) => Image::new(std::mem::take(bytes)),
+impl CowBytes {
+    fn lend(&mut self) -> Snapshot {
+        let snapshot = match self {
+            Self::Shared(snapshot) => return Snapshot::clone(snapshot),
+            Self::Owned(bytes) => Snapshot::new(std::mem::take(bytes)),
         };
-        *self = Self::Lent(Image::clone(&image));
-        image
+        *self = Self::Shared(Snapshot::clone(&snapshot));
+        snapshot
     }
 
-    /// Returns the bytes themselves if no other thread holds the image any more, and otherwise a
+    /// Returns the bytes themselves if no other thread holds a snapshot any more, and otherwise a
     /// copy.
     #[cold]
     fn take_back(&mut self) -> &mut Bytes {
-        let bytes = match std::mem::replace(self, Self::Own(Bytes::default())) {
-            Self::Own(bytes) => bytes,
-            Self::Lent(image) => Image::try_unwrap(image).unwrap_or_else(|others| Bytes::clone(&others)),
+        let bytes = match std::mem::replace(self, Self::Owned(Bytes::default())) {
+            Self::Owned(bytes) => bytes,
+            Self::Shared(snapshot) => {
+                Snapshot::try_unwrap(snapshot).unwrap_or_else(|others| Bytes::clone(&others))
+            }
         };
-        *self = Self::Own(bytes);
+        *self = Self::Owned(bytes);
         match self {
-            Self::Own(bytes) => bytes,
-            Self::Lent(_) => unreachable!("they have just been taken back"),
+            Self::Owned(bytes) => bytes,
+            Self::Shared(_) => unreachable!("they have just been taken back"),
         }
     }
 }
 
-impl Deref for Contents {
+impl Deref for CowBytes {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Self::Own(bytes) => bytes,
-            Self::Lent(image) => image,
+            Self::Owned(bytes) => bytes,
+            Self::Shared(snapshot) => snapshot,
         }
     }
 }

@@ -11,20 +11,20 @@
 //!             └──────────── the next running transaction ─────────┘                      observer, checkpoint ◀┘
 //! ```
 //!
-//! One thread commits and checkpoints (`committer`). Without a journal, it writes the blocks in
+//! One thread commits and checkpoints (`commit`). Without a journal, it writes the blocks in
 //! place instead.
 //!
 //! # Locks and what they protect
-//! 1. None, as a rule, to open a handle and to drop it: see `door`. It also says why a commit waits
-//!    for every handle of its transaction, and why no transaction outgrows the log.
-//! 2. `Shared::state`: which transaction is running, the credits granted to handles, how far
+//! 1. None, as a rule, to open a handle and to drop it: see `handle_gate`. It also says why a
+//!    commit waits for every handle of its transaction, and why no transaction outgrows the log.
+//! 2. `JournalState::state`: which transaction is running, the credits granted to handles, how far
 //!    commits have come. A handle takes it when its thread's credits are used up or the transaction
 //!    is no longer empty. It also does so when it has freed blocks, and while a thread waits.
 //!    Conditions: `opened` for threads that wait to start, `work` for the committer, `done` for
 //!    threads that wait for a commit. None of the other locks is taken under it.
-//! 3. The shards of `running::Running`: which blocks the running transaction has changed. A handle
-//!    takes one for each block that it is the first in the transaction to change; the block then
-//!    has the transaction's tag. The committer takes them all, one after the other, while the
+//! 3. The shards of `RunningTransaction`: which blocks the running transaction has changed. A
+//!    handle takes one for each block that it is the first in the transaction to change; the block
+//!    then has the transaction's tag. The committer takes them all, one after the other, while the
 //!    transaction is locked and no handle is open. Each insertion happened before its handle was
 //!    dropped, and the committer has seen that drop.
 //! 4. A block's own lock, inside [`Buffer::change`] and [`extern4_block::Pin::snapshot`]. No lock
@@ -34,7 +34,7 @@
 //!    under it, and none is held while the device is flushed.
 //!
 //! The committer's thread owns the log and the blocks to be written in place, so these have no
-//! lock. `Shared::halted` is an atomic flag that the committer reads between two writes. It
+//! lock. `JournalState::halted` is an atomic flag that the committer reads between two writes. It
 //! publishes nothing, so its accesses are relaxed. A caller that must know that all writing has
 //! stopped waits for the thread to end.
 
@@ -50,13 +50,13 @@ use extern4_sync::opener::Opener;
 use extern4_sync::primitive::thread::{self, JoinHandle};
 use extern4_sync::primitive::{Mutex, Ordering::Relaxed};
 
-use crate::checkpoint::Checkpoint;
-use crate::committer::{Committer, Journaling};
+use crate::checkpoint::CheckpointList;
+use crate::commit::{Committer, Journaling};
 use crate::counters::{Counters, Stats};
 use crate::flush::Flush;
+use crate::journal_state::{JournalState, Limits};
 use crate::log::Log;
-use crate::running::Running;
-use crate::shared::{Limits, Shared};
+use crate::running_transaction::RunningTransaction;
 use crate::{Error, Handle, Journal};
 
 /// The most blocks that a transaction without a journal changes before it is committed.
@@ -99,11 +99,11 @@ pub trait Observer: Send + Sync {
 
 /// A closing transaction: no handle is open on it any more.
 pub struct Closing<'c> {
-    running: &'c Running,
+    running: &'c RunningTransaction,
 }
 
 impl<'c> Closing<'c> {
-    pub(crate) fn new(running: &'c Running) -> Self {
+    pub(crate) fn new(running: &'c RunningTransaction) -> Self {
         Self { running }
     }
 
@@ -152,12 +152,12 @@ fn most_blocks(room: u32) -> u64 {
 /// commits them. In a forked child the drop does nothing.
 pub struct Transactions {
     opener: Opener,
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Aborts the transactions, for code that watches over something they depend on.
-pub struct Aborter(Arc<Shared>);
+pub struct Aborter(Arc<JournalState>);
 
 impl Aborter {
     /// Aborts the transactions; see [`Transactions::abort`].
@@ -177,7 +177,7 @@ impl Transactions {
     /// options.
     pub fn unjournaled(cache: Arc<BufferCache>, observer: Arc<dyn Observer>, options: Options) -> Self {
         let limits = Limits { blocks: UNJOURNALED_LIMIT, measure: None };
-        let shared = Shared::new(cache, Tid(1), limits, options.interval, Arc::default());
+        let shared = JournalState::new(cache, Tid(1), limits, options.interval, Arc::default());
         Self::begin(observer, shared, None)
     }
 
@@ -197,13 +197,13 @@ impl Transactions {
         let counters: Arc<Counters> = Arc::default();
         let log = Log::new(journal, cache.device(), cache.block_count(), Arc::clone(&counters))?;
         let volume = Arc::clone(cache.device());
-        let checkpoint = Checkpoint::new(volume, cache.block_size(), Arc::clone(&counters));
+        let checkpoint = CheckpointList::new(volume, cache.block_size(), Arc::clone(&counters));
         let limits = Limits { blocks: most_blocks(log.measure().room), measure: Some(log.measure()) };
-        let shared = Shared::new(cache, log.next_tid(), limits, options.interval, counters);
+        let shared = JournalState::new(cache, log.next_tid(), limits, options.interval, counters);
         Ok(Self::begin(observer, shared, Some(Journaling { log, checkpoint })))
     }
 
-    fn begin(observer: Arc<dyn Observer>, shared: Shared, journaling: Option<Journaling>) -> Self {
+    fn begin(observer: Arc<dyn Observer>, shared: JournalState, journaling: Option<Journaling>) -> Self {
         let shared = Arc::new(shared.observed_by(&observer));
         let committer = Committer::new(Arc::clone(&shared), observer, journaling);
         let spawned = thread::Builder::new().name("jbd2".into()).spawn(move || committer.run());

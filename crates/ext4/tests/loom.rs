@@ -1,4 +1,4 @@
-//! Loom models of the cache of attribute blocks (`mbcache`) together with the word that decides
+//! Loom tests of the cache of attribute blocks (`mbcache`) together with the word that decides
 //! whether a thread may share a block (`extern4_sync::closable_refcount`).
 
 use std::sync::Arc;

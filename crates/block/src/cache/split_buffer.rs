@@ -1,4 +1,4 @@
-//! Parts of a block, each under a lock of its own.
+//! A buffer split into parts, each under a lock of its own.
 //!
 //! Some blocks are tables of independent records, such as inode tables. Threads that change
 //! different records of one block would wait for each other, and write cache lines that the others
@@ -20,22 +20,22 @@ use std::sync::PoisonError;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{Latch, LatchGuard};
 
-use super::changed::{Newest, Unsealed};
+use super::dirty_buffer::{DirtyContents, Unsealed};
 
 /// Parts begin at multiples of this in memory: two lines, as CPUs fetch them.
 const ALIGN: usize = 128;
 
-/// The parts of a block.
+/// The parts of a block in which threads change different parts.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct SplitBuffer {
     /// Bytes in each.
     len: usize,
-    parts: Box<[Padded<Latch<Part>>]>,
+    parts: Box<[Padded<Latch<BufferPart>>]>,
 }
 
 /// One part of a block.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct BufferPart {
     is_out: bool,
     unsealed: Unsealed,
     /// Its bytes while it is out, aligned. Empty until it is taken out for the first time.
@@ -44,17 +44,17 @@ pub(super) struct Part {
     start: usize,
 }
 
-impl Parts {
+impl SplitBuffer {
     /// Returns the parts, of `len` bytes each, of a block of `block_len` bytes, none of them out.
     /// Both lengths are powers of two.
     pub(super) fn new(block_len: usize, len: usize) -> Self {
-        let parts = std::iter::repeat_with(|| Padded(Latch::new(Part::default())));
+        let parts = std::iter::repeat_with(|| Padded(Latch::new(BufferPart::default())));
         Self { len, parts: parts.take(block_len / len).collect() }
     }
 
     /// Returns the part that is bytes `range` of the block, locked; `None` if no part is.
     #[inline]
-    pub(super) fn lock(&self, range: &Range<usize>) -> Option<LatchGuard<'_, Part>> {
+    pub(super) fn lock(&self, range: &Range<usize>) -> Option<LatchGuard<'_, BufferPart>> {
         let is_one = range.len() == self.len && range.start & (self.len - 1) == 0;
         let part = self.parts.get(range.start >> self.len.trailing_zeros()).filter(|_| is_one)?;
         // A poisoned lock is used as it is, like the block's.
@@ -62,7 +62,7 @@ impl Parts {
     }
 
     /// Puts back the parts that are out. Locks: the caller holds the block's.
-    pub(super) fn put_back(&self, newest: &mut Newest) {
+    pub(super) fn put_back(&self, newest: &mut DirtyContents) {
         for (at, part) in self.parts.iter().enumerate() {
             let mut part = part.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((ours, put_off)) = part.out(self.len) {
@@ -78,7 +78,7 @@ impl Parts {
     }
 }
 
-impl Part {
+impl BufferPart {
     /// Returns its bytes and the work it has put off, if it is out.
     #[inline]
     pub(super) fn out(&mut self, len: usize) -> Option<(&mut [u8], &mut Unsealed)> {
