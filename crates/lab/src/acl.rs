@@ -11,9 +11,9 @@ use extern4_measure::table::Table;
 use extern4_measure::verdict::{Goal, Verdict};
 use extern4_vfs::lab::Check;
 
+use crate::access_counts::AccessCounts;
 use crate::chapter::{self, Chapter, Published};
 use crate::coherence::curves;
-use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 #[cfg(feature = "audit")]
@@ -52,7 +52,7 @@ fn volume(side: Side, with_acls: bool) -> Production {
 }
 
 /// Measures ACLs.
-pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for workload in WORKLOADS.into_iter().filter(|workload| plan.wants(workload)) {
         let with_acls = [STAT_ACLS, CHECKS_ACLS, FIRST].contains(&workload);
@@ -177,12 +177,12 @@ const PUBLISHED: &str = "lmbench on a Nehalem of 3.2 GHz, microseconds, files no
 
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
-pub fn count(counted: &mut Counted) {
+pub fn count(counted: &mut AccessCounts) {
     Side::ALL.into_iter().for_each(|side| count_side(counted, side));
 }
 
 #[cfg(feature = "audit")]
-fn count_side(counted: &mut Counted, side: Side) {
+fn count_side(counted: &mut AccessCounts, side: Side) {
     for workload in COUNTED {
         let volume = volume(side, workload == CHECKS_ACLS);
         let directories = DIRECTORIES.map(|path| volume.directory(path));

@@ -22,9 +22,9 @@ pub use baseline::Baseline;
 pub use patch::Patch;
 pub use production::Extern4;
 
+use crate::access_counts::AccessCounts;
 use crate::chapter::Chapter;
 use crate::coherence::curves;
-use crate::counted::Counted;
 #[cfg(feature = "audit")]
 use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
@@ -78,7 +78,7 @@ const WORKLOADS: [(&str, Option<u64>); 3] =
 const SEED_RATE: &str = "lookups, 1 of 333 misses";
 
 /// Measures the buffer cache.
-pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for (workload, one_of) in WORKLOADS.into_iter().filter(|(workload, _)| plan.wants(workload)) {
         let (baseline, patch, extern4) =
@@ -148,7 +148,7 @@ const EIGHT: usize = 8;
 
 const HELD: &str = "hits, with a clock in the locks";
 
-fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
+fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
     let at_eight = |row: &&Row| row.workload == SEED_RATE && row.threads == 8;
     let excess = rows.iter().filter_map(|row| {
         let count = |name| row.counter(Side::Extern4, name);
@@ -234,14 +234,14 @@ const PUBLISHED: &str = "On a machine of 8 CPUs that removes 80,000 files a seco
 
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
-pub fn count(counted: &mut Counted) {
+pub fn count(counted: &mut AccessCounts) {
     count_side::<Baseline>(counted, Side::Baseline);
     count_side::<Patch>(counted, Side::Patch);
     count_side::<Extern4>(counted, Side::Extern4);
 }
 
 #[cfg(feature = "audit")]
-fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
+fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
     let cache = lookups::warm::<C>();
     let hit = |block| {
         std::hint::black_box(cache.with(block, |bytes| bytes[9]).expect("memory can be read"));
@@ -276,7 +276,7 @@ mod tests {
         Shape { device, block_size: SIZE as u32, block_count: blocks, capacity }
     }
 
-    fn what_is_read_is_what_stands_there<C: Cache>() {
+    fn reads_return_the_contents_of_the_device<C: Cache>() {
         let cache = C::new(&shape(64, 64)).unwrap();
         for _ in 0..2 {
             (0..64).for_each(|block| assert_eq!(cache.with(block, |bytes| bytes[3]).unwrap(), block as u8));
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    fn what_could_not_be_read_is_read_later<C: Cache>() {
+    fn a_failed_read_is_repeated_later<C: Cache>() {
         let mut shape = shape(8, 64);
         let fault = Arc::new(FaultDevice::new(Arc::clone(&shape.device)));
         shape.device = Arc::clone(&fault) as Arc<dyn BlockDevice>;
@@ -326,10 +326,10 @@ mod tests {
     }
 
     fn all<C: Cache>() {
-        what_is_read_is_what_stands_there::<C>();
+        reads_return_the_contents_of_the_device::<C>();
         more_than_fits_can_be_read_by_many::<C>();
         one_reads_for_all::<C>();
-        what_could_not_be_read_is_read_later::<C>();
+        a_failed_read_is_repeated_later::<C>();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The report's chapter on one mechanism.
 
+use crate::access_counts::{Figure, Length};
 use crate::coherence::Curve;
-use crate::counted::{Figure, Length};
 use crate::plan::Side;
 use crate::row::Row;
 use extern4_measure::table::{Table, figure, maybe};

@@ -40,7 +40,10 @@ pub const PAIRS_OF_A_CELL: usize = 40;
 
 /// Tests all pairs on both volumes.
 #[cfg(feature = "audit")]
-pub fn count(counted: &mut crate::counted::Counted, say: &mut dyn FnMut(&str)) -> crate::Result<()> {
+pub fn count(
+    counted: &mut crate::access_counts::AccessCounts,
+    say: &mut dyn FnMut(&str),
+) -> crate::Result<()> {
     use extern4_vfs::SuperOptions;
     let pairs = crate::spec::pairs(usize::MAX);
     for on in On::ALL {

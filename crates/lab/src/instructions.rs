@@ -5,13 +5,11 @@
 //! operations, is the figure. Of a [`load`] only its batches count: the work of other threads, such
 //! as commits, depends on its duration.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use extern4_measure::{callgrind, load};
 
-use crate::counted::Counted;
-use crate::plan::{Plan, Repeated, Side};
-use crate::{Result, may_exec};
+use crate::Result;
+use crate::access_counts::AccessCounts;
+use crate::plan::Side;
 
 /// The hidden command of this program that repeats an operation and prints how many operations it
 /// did: `repeat WHAT SIDE TIMES`.
@@ -42,13 +40,14 @@ pub fn per_operation(what: &str, side: Side, counts: Counts, times: [u64; 2]) ->
 /// Operations of a short run, and of a long one.
 const RUNS: [u64; 2] = [1_000, 11_000];
 
-/// Counts the operations of `may_exec` for all sides; does nothing without callgrind.
-pub fn count(counted: &mut Counted, say: &mut dyn FnMut(&str)) -> Result<()> {
+/// Counts the instructions of operations that [`repeat`](crate::repeat) knows, for all sides; does
+/// nothing without callgrind.
+pub fn count(operations: &[&str], counted: &mut AccessCounts, say: &mut dyn FnMut(&str)) -> Result<()> {
     if !callgrind::is_there() {
         say("no valgrind: instructions are not counted");
         return Ok(());
     }
-    for operation in may_exec::REPEATED {
+    for &operation in operations {
         say(&format!("{operation}: instructions"));
         for side in Side::EVERY {
             let figure = per_operation(operation, side, Counts::All, RUNS)?.ok_or("it is repeated")?;
@@ -56,52 +55,4 @@ pub fn count(counted: &mut Counted, say: &mut dyn FnMut(&str)) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Runs the hidden command: an operation of `may_exec`, or batches of a workload.
-pub fn repeat(mut args: impl Iterator<Item = String>) -> Result<()> {
-    let what = args.next().ok_or("what?")?;
-    let side = args.next().and_then(|name| Side::of_name(&name)).ok_or("which side?")?;
-    let times = args.next().ok_or("how often?")?.parse()?;
-    if may_exec::REPEATED.contains(&&*what) {
-        may_exec::repeat(&what, side, times)?;
-        println!("{times}");
-    } else {
-        println!("{}", repeat_workload(what, side, times));
-    }
-    Ok(())
-}
-
-/// Does batches of a workload, and returns how many operations these were.
-fn repeat_workload(workload: String, side: Side, batches: u64) -> u64 {
-    let repeated = Repeated::new(workload, side, batches);
-    crate::chapters(&Plan::repeat(repeated.clone()), &Counted::default(), &mut |_| {}, &mut || {});
-    repeated.operations.load(Relaxed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_of_every_kind_of_workload_can_be_counted() {
-        for workload in [
-            "null I/O",
-            "stat, no ACL",
-            "the first question, ACL not read yet",
-            "stat",
-            "open and close",
-            "V=10, F=10",
-            "lookups, no misses",
-            "files made and removed on ext4",
-        ] {
-            for side in Side::ALL {
-                let operations = |batches| repeat_workload(workload.to_owned(), side, batches);
-                let one = operations(1);
-                assert!(one > 0, "{workload}");
-                assert_eq!(operations(3), 3 * one, "{workload}");
-            }
-        }
-        assert_eq!(repeat_workload("nothing".to_owned(), Side::Extern4, 1), 0);
-    }
 }

@@ -13,8 +13,8 @@
 //!   The first two run on a [`volume`].
 //! * [`plan`] and [`row`] are the rules of measurement: one binary, the sides in turn, medians and
 //!   quartiles (`extern4-measure`).
-//! * [`counted`] holds figures that cannot be counted during a measurement. They come from a build
-//!   with the feature `audit`. [`instructions`] come from callgrind.
+//! * [`access_counts`] holds figures that cannot be counted during a measurement. They come from a
+//!   build with the feature `audit`. [`instructions`] come from callgrind, which runs [`repeat`].
 //! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether such calls
 //!   conflict on a cache line. [`line_conflicts`] asks the same of a mechanism's operations, on all
 //!   three sides. [`coherence`] simulates more CPUs than the machine has.
@@ -22,12 +22,12 @@
 //! * [`report`] writes the report.
 #![forbid(unsafe_code)]
 
+pub mod access_counts;
 pub mod acl;
 pub mod buffer_cache;
 pub mod chapter;
 pub mod coherence;
 pub mod conflicts;
-pub mod counted;
 pub mod instructions;
 pub mod line_conflicts;
 pub mod may_exec;
@@ -36,6 +36,7 @@ pub mod open_files;
 mod ping_pong;
 pub mod plan;
 pub mod random;
+pub mod repeat;
 pub mod report;
 pub mod row;
 pub mod spec;
@@ -44,8 +45,8 @@ pub mod volume;
 
 use std::path::Path;
 
+use access_counts::AccessCounts;
 use chapter::Chapter;
-use counted::Counted;
 use plan::Plan;
 use report::Report;
 use report::machine::Machine;
@@ -60,7 +61,12 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 /// Measures everything by `plan`, writes the report to `folder`, and returns the chapters.
 ///
 /// `say` is called with each step that begins.
-pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<Chapter>> {
+pub fn run(
+    plan: &Plan,
+    counted: &AccessCounts,
+    folder: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<Chapter>> {
     let mut machine = Machine::look();
     let chapters = chapters(plan, counted, say, &mut || machine.time_a_line());
     machine.look_again();
@@ -72,7 +78,7 @@ pub fn run(plan: &Plan, counted: &Counted, folder: &Path, say: &mut dyn FnMut(&s
 /// Measures the chapters, and calls `before` before each.
 fn chapters(
     plan: &Plan,
-    counted: &Counted,
+    counted: &AccessCounts,
     say: &mut dyn FnMut(&str),
     before: &mut dyn FnMut(),
 ) -> Vec<Chapter> {

@@ -96,7 +96,7 @@ impl LineConflict {
 /// counts.
 #[cfg(feature = "audit")]
 pub fn count(
-    counted: &mut crate::counted::Counted,
+    counted: &mut crate::access_counts::AccessCounts,
     mechanism: &str,
     side: Side,
     ours: &[Operation<'_>],
@@ -106,7 +106,7 @@ pub fn count(
         for (other, theirs) in &theirs[at..] {
             let mut lines = usize::MAX;
             for _ in 0..crate::conflicts::TRIES {
-                lines = lines.min(crate::counted::side_by_side(act, theirs).1);
+                lines = lines.min(crate::access_counts::side_by_side(act, theirs).1);
                 if lines == 0 {
                     break;
                 }

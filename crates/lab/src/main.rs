@@ -5,11 +5,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use extern4_lab::counted::Counted;
+use extern4_lab::access_counts::AccessCounts;
 use extern4_lab::plan::Plan;
 use extern4_lab::report::headline;
 use extern4_lab::traces::{self, Playing};
-use extern4_lab::{Result, instructions};
+use extern4_lab::{Result, instructions, may_exec, repeat};
 
 const USAGE: &str = "usage: extern4-lab [--quick | --short] [--only PART_OF_A_WORKLOAD'S_NAME] [--threads N,...] [--out FOLDER] [--counted FILE] | extern4-lab count FILE | extern4-lab traces [--quick] [FILE...]";
 
@@ -24,7 +24,8 @@ fn main() -> ExitCode {
 }
 
 fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
-    let (mut plan, mut folder, mut counted) = (Plan::full(), PathBuf::from("target/lab"), Counted::default());
+    let (mut plan, mut folder, mut counted) =
+        (Plan::full(), PathBuf::from("target/lab"), AccessCounts::default());
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(USAGE);
         match arg.as_str() {
@@ -35,15 +36,15 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
                 plan.threads = value()?.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?
             }
             "--out" => folder = value()?.into(),
-            "--counted" => counted = Counted::read(value()?.as_ref())?,
+            "--counted" => counted = AccessCounts::read(value()?.as_ref())?,
             "count" => return count(value()?.as_ref()),
             "traces" => return traces(args),
-            instructions::REPEAT => return instructions::repeat(args),
+            instructions::REPEAT => return repeat::run(args),
             _ => return Err(USAGE.into()),
         }
     }
     let say = &mut |what: &str| eprintln!("lab: {what}");
-    instructions::count(&mut counted, say)?;
+    instructions::count(&may_exec::REPEATED, &mut counted, say)?;
     let chapters = extern4_lab::run(&plan, &counted, &folder, say)?;
     print!("{}", headline::text(&chapters, &counted));
     println!("\nThe report: {}", folder.join("report.md").display());
@@ -63,7 +64,7 @@ fn traces(args: impl Iterator<Item = String>) -> Result<()> {
 
 #[cfg(feature = "audit")]
 fn count(file: &std::path::Path) -> Result<()> {
-    let mut counted = Counted::default();
+    let mut counted = AccessCounts::default();
     extern4_lab::acl::count(&mut counted);
     extern4_lab::may_exec::count(&mut counted);
     extern4_lab::open_files::count(&mut counted);

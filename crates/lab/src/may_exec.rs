@@ -11,9 +11,9 @@ use extern4_measure::verdict::{Goal, Verdict};
 use extern4_vfs::lab::Check;
 
 use crate::Result;
+use crate::access_counts::AccessCounts;
 use crate::chapter::{self, Chapter};
 use crate::coherence::curves;
-use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use crate::traces::{self, Trace};
@@ -62,7 +62,7 @@ fn working_set(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
 }
 
 /// Measures search checks.
-pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for workload in WORKLOADS.into_iter().filter(|workload| plan.wants(workload)) {
         let (files, paths) = files(workload, plan);
@@ -100,7 +100,7 @@ pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Cha
     }
 }
 
-fn verdicts(rows: &[Row], counted: &Counted) -> Vec<Verdict> {
+fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
     let length = |operation, side| Some(counted.instructions(operation, side)?.instructions);
     let share = |of: &dyn Fn(Side) -> Option<f64>| Some(of(Side::Extern4)? / of(Side::Baseline)?);
     let check = |side| length(CHECK, side);
@@ -228,12 +228,12 @@ const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks too
 
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
-pub fn count(counted: &mut Counted) {
+pub fn count(counted: &mut AccessCounts) {
     Side::ALL.into_iter().for_each(|side| count_side(counted, side));
 }
 
 #[cfg(feature = "audit")]
-fn count_side(counted: &mut Counted, side: Side) {
+fn count_side(counted: &mut AccessCounts, side: Side) {
     let volume = Production::new(check_of(side), &headers());
     let directories = crate::volume::DIRECTORIES.map(|path| volume.directory(path));
     let check = || calls::check(&volume, &directories);

@@ -28,9 +28,9 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
+use crate::access_counts::AccessCounts;
 use crate::chapter::{Chapter, times};
 use crate::coherence::curves;
-use crate::counted::Counted;
 #[cfg(feature = "audit")]
 use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
@@ -73,7 +73,7 @@ fn hash(value: u32) -> u32 {
 }
 
 /// Measures shared attributes.
-pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for cell in grid::cells(plan) {
         for &threads in plan.threads_of(cell.name).iter().filter(|threads| **threads <= MOST_PROCESSES) {
@@ -386,7 +386,7 @@ const RUN: &str = "seconds of a run";
 
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
-pub fn count(counted: &mut Counted) {
+pub fn count(counted: &mut AccessCounts) {
     count_side::<Baseline>(counted, Side::Baseline);
     count_side::<Patch>(counted, Side::Patch);
     count_side::<Extern4>(counted, Side::Extern4);
@@ -395,7 +395,7 @@ pub fn count(counted: &mut Counted) {
 /// Each thread has two values that no other thread has, and a file for each. A third file gets the
 /// two values in turn.
 #[cfg(feature = "audit")]
-fn count_side<C: Cache>(counted: &mut Counted, side: Side) {
+fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
     use std::cell::{Cell, RefCell};
     let (cache, blocks) = (&C::new(), &Blocks::new(1000));
     let setter = |thread: u32| {

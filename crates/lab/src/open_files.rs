@@ -17,9 +17,9 @@ use extern4_sync::thread_counter::ThreadCounter;
 use extern4_vfs::lab::{Opened, Registry, SlabRegistry};
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
+use crate::access_counts::AccessCounts;
 use crate::chapter::{Chapter, times};
 use crate::coherence::curves;
-use crate::counted::Counted;
 #[cfg(feature = "audit")]
 use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
@@ -107,7 +107,7 @@ fn sample(done: &Done, moves: &Moves, locks: u64) -> Sample {
 }
 
 /// Measures open files.
-pub fn chapter(plan: &Plan, counted: &Counted, say: &mut dyn FnMut(&str)) -> Chapter {
+pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for &threads in plan.threads_of(workload) {
@@ -250,7 +250,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         DBENCH,
-        "The same for 16 clients, each with one to three files open at a time, which nobody else closes.",
+        "The same for 16 clients, each with one to three files open at a time, which no other thread closes.",
     ),
 ];
 
@@ -268,14 +268,14 @@ const PUBLISHED: &str = "On an Opteron of two sockets and eight cores:\n\n\
 
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
-pub fn count(counted: &mut Counted) {
+pub fn count(counted: &mut AccessCounts) {
     count_side::<Baseline>(counted, Side::Baseline);
     count_side::<Patch>(counted, Side::Patch);
     count_side::<Extern4>(counted, Side::Extern4);
 }
 
 #[cfg(feature = "audit")]
-fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Side) {
+fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut AccessCounts, side: Side) {
     let registry = &R::default();
     let pair = |ino| close(registry, &open(registry, ino));
     counted.count(PAIRS, side, || pair(1), || pair(2));
@@ -293,7 +293,7 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut Counted, side: Si
         let (sender, opened) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
-            sender.send([some(), some()]).expect("somebody waits");
+            sender.send([some(), some()]).expect("a receiver");
             // An error means that the other side is done.
             let _ = ended.recv();
         });
@@ -313,7 +313,7 @@ mod tests {
     use super::remounts::Volume;
     use super::*;
 
-    fn says_what_is_open<R: Registry<Opened, Ticket: Send>>() {
+    fn lists_open_files<R: Registry<Opened, Ticket: Send>>() {
         let registry = &R::default();
         let mut stay: Vec<_> = (0..100).map(|ino| open(registry, ino)).collect();
         std::thread::scope(|scope| {
@@ -338,14 +338,14 @@ mod tests {
 
     /// No thread writes while the file system is read-only, and it can become so once no thread
     /// writes.
-    fn is_read_only_when_nobody_writes<R: Telling<Ticket: Send>>() {
+    fn turns_read_only_without_writers<R: Telling<Ticket: Send>>() {
         const OPENED: u64 = 500;
         let (volume, writing) = (&Volume::<R>::new(), &AtomicU64::new(0));
         let reading = (0..20).map(|ino| open(volume.registry(), ino)).collect::<Vec<_>>();
         let nobody_writes = || assert_eq!(writing.load(Ordering::SeqCst), 0);
-        assert!(volume.remount(nobody_writes), "who reads is not in the way");
+        assert!(volume.remount(nobody_writes), "readers are not in the way");
         let ticket = volume.open(7);
-        assert!(!volume.remount(|| panic!("somebody writes")));
+        assert!(!volume.remount(|| panic!("a thread writes")));
         volume.close(&ticket);
         std::thread::scope(|scope| {
             let opening = || {
@@ -360,7 +360,7 @@ mod tests {
             });
             assert!(is_closed);
         });
-        assert_eq!(writing.swap(0, Ordering::SeqCst), 1, "who had to wait has opened it");
+        assert_eq!(writing.swap(0, Ordering::SeqCst), 1, "the waiting thread has opened it");
         std::thread::scope(|scope| {
             let write = || {
                 for ino in 0..OPENED {
@@ -383,19 +383,19 @@ mod tests {
 
     #[test]
     fn baseline() {
-        says_what_is_open::<Baseline>();
-        is_read_only_when_nobody_writes::<Baseline>();
+        lists_open_files::<Baseline>();
+        turns_read_only_without_writers::<Baseline>();
     }
 
     #[test]
     fn patch() {
-        says_what_is_open::<Patch>();
-        is_read_only_when_nobody_writes::<Patch>();
+        lists_open_files::<Patch>();
+        turns_read_only_without_writers::<Patch>();
     }
 
     #[test]
     fn production() {
-        says_what_is_open::<Extern4>();
-        is_read_only_when_nobody_writes::<Extern4>();
+        lists_open_files::<Extern4>();
+        turns_read_only_without_writers::<Extern4>();
     }
 }

@@ -34,6 +34,7 @@ impl Line {
                 thread::yield_now();
             }
         }
+        // Release: pairs with the Acquire above.
         self.0.store(number + 1, Ordering::Release);
     }
 }

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_asked_for_is_not_measured() {
+    fn unrequested_rows_are_not_measured() {
         let plan = Plan { only: Some("open".to_owned()), ..Plan::quick() };
         assert_eq!((plan.threads_of("open and close"), plan.threads_of("stat")), (&[1, 2, 8][..], &[][..]));
         assert_eq!(Plan::quick().threads_of("stat"), [1, 2, 8]);

@@ -16,8 +16,8 @@ use std::path::Path;
 use extern4_measure::table::figure;
 
 use crate::Result;
+use crate::access_counts::AccessCounts;
 use crate::chapter::Chapter;
-use crate::counted::Counted;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
 
@@ -33,7 +33,7 @@ pub struct Report<'a> {
     /// The chapters, one for each mechanism.
     pub chapters: &'a [Chapter],
     /// The counts: calls and operations that commute.
-    pub counted: &'a Counted,
+    pub counted: &'a AccessCounts,
 }
 
 /// The folder of the page that is committed.

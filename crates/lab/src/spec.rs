@@ -23,6 +23,6 @@ mod call;
 mod commute;
 mod state;
 
-pub use call::{Call, Kind, Outcome, Place};
+pub use call::{Call, Kind, NameSlot, Outcome};
 pub use commute::{Nearness, Pair, commute, pairs};
 pub use state::{BLOCKS, FileState, PLACES, Start, State, starts};

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use extern4_lab::counted::Counted;
+use extern4_lab::access_counts::AccessCounts;
 use extern4_lab::may_exec;
 use extern4_lab::plan::{Plan, Side};
 use extern4_lab::report::headline;
@@ -20,7 +20,7 @@ fn a_quick_run_writes_a_report() {
     fs::write(folder.path().join("counted.conflicts"), met).unwrap();
     let line_conflicts = "caches\thit\tmiss\tbaseline\t2\ncaches\thit\tmiss\textern4\t0\n";
     fs::write(folder.path().join("counted.line_conflicts"), line_conflicts).unwrap();
-    let (plan, mut counted) = (Plan::quick(), Counted::read(&file).unwrap());
+    let (plan, mut counted) = (Plan::quick(), AccessCounts::read(&file).unwrap());
     for (operation, instructions) in may_exec::REPEATED.into_iter().zip([30.0, 200.0, 500.0]) {
         Side::ALL.iter().for_each(|side| counted.note_instructions(operation, *side, instructions));
     }

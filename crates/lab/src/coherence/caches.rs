@@ -24,7 +24,7 @@ impl Cpus {
 
 /// The state of a line.
 #[derive(Clone, Debug, Default)]
-struct State {
+struct LineState {
     /// The CPUs that have a copy, or are about to get one.
     holders: Cpus,
     /// There is a single copy, and its CPU may write it.
@@ -37,7 +37,7 @@ struct State {
     leaving: Vec<(usize, Picos, bool)>,
 }
 
-impl State {
+impl LineState {
     fn is_still_at(&self, cpu: usize, now: Picos, to_write: bool) -> bool {
         self.leaving.iter().any(|&(who, until, may)| who == cpu && now < until && (may || !to_write))
     }
@@ -58,7 +58,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Caches {
     latencies: Latencies,
-    lines: HashMap<u64, State>,
+    lines: HashMap<u64, LineState>,
 }
 
 impl Caches {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_line_comes_from_where_it_is() {
         let mut caches = Caches::new(MACHINE);
-        assert_eq!(caches.write(0, 7, 5), 5, "nobody has it");
+        assert_eq!(caches.write(0, 7, 5), 5, "no CPU has it");
         assert_eq!(caches.write(0, 7, 6), 6, "its own");
         assert_eq!(caches.read(1, 7, 20), 30, "from the same socket");
         assert_eq!(caches.read(1, 7, 31), 31, "it has a copy");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_the_same_line_waits_for_his_turn_and_readers_of_copies_do_not() {
+    fn writers_of_a_line_wait_in_turn_and_readers_of_copies_do_not() {
         let mut caches = Caches::new(MACHINE);
         caches.write(0, 7, 0);
         assert_eq!(caches.write(1, 7, 5), 15);

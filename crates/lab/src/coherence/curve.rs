@@ -2,7 +2,7 @@
 
 use super::latencies::Latencies;
 use super::run::nanos;
-use crate::counted::Counted;
+use crate::access_counts::AccessCounts;
 use crate::plan::Side;
 use crate::row::Row;
 
@@ -40,7 +40,7 @@ impl Curve {
 
 /// Returns the curves of workloads, each with the operation recorded for it. Pairs without a
 /// recording or a measurement with one thread are left out.
-pub fn curves(operations: &[(&str, &'static str)], rows: &[Row], counted: &Counted) -> Vec<Curve> {
+pub fn curves(operations: &[(&str, &'static str)], rows: &[Row], counted: &AccessCounts) -> Vec<Curve> {
     let mut curves = Vec::new();
     for &(operation, workload) in operations {
         let row = |threads| rows.iter().find(|row| row.workload == workload && row.threads == threads);

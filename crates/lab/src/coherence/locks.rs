@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// The state of a lock.
 #[derive(Debug, Default)]
-struct State {
+struct LockState {
     exclusive: bool,
     holders: Vec<usize>,
     waiting: VecDeque<(usize, bool)>,
@@ -12,7 +12,7 @@ struct State {
 
 /// The states of all locks.
 #[derive(Debug, Default)]
-pub(super) struct Locks(HashMap<u64, State>);
+pub(super) struct Locks(HashMap<u64, LockState>);
 
 impl Locks {
     /// Takes a lock as a CPU, exclusively or shared. Returns false if the CPU has to wait. A later
@@ -50,7 +50,7 @@ impl Locks {
 
     /// Returns the locks that a CPU holds, sorted.
     pub(super) fn of(&self, cpu: usize) -> Vec<u64> {
-        let has = |state: &State| state.holders.contains(&cpu);
+        let has = |state: &LockState| state.holders.contains(&cpu);
         let mut locks: Vec<_> =
             self.0.iter().filter(|(_, state)| has(state)).map(|(lock, _)| *lock).collect();
         locks.sort_unstable();
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_longest_is_called_first() {
+    fn the_longest_waiter_is_called_first() {
         let mut locks = Locks::default();
         assert!(locks.take(0, 7, true) && locks.take(0, 8, true));
         assert!(!locks.take(1, 7, false) && !locks.take(2, 7, false) && !locks.take(3, 7, true));

@@ -58,7 +58,7 @@ impl<'r> Run<'r> {
     /// Runs until `operations` operations are done, and returns the time.
     fn until(&mut self, operations: usize) -> Picos {
         loop {
-            let Reverse((now, cpu)) = self.events.pop().expect("somebody always goes on");
+            let Reverse((now, cpu)) = self.events.pop().expect("a CPU always goes on");
             self.go_on(cpu, now);
             if self.done >= operations {
                 return now;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_lock_keeps_the_others_out() {
+    fn a_held_lock_keeps_other_cpus_out() {
         // Each CPU holds the lock for 80 of 100 ns. Without a lock, all CPUs work in parallel.
         let (held, free) = ("l0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 u0", "w0 r-1 r-1 r-1 r-1 r-1 r-1 r-1 w0");
         for cpus in [2, 4, 8] {

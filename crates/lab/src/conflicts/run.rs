@@ -11,7 +11,7 @@ use super::setup::Setup;
 use super::worker::{BLOCK_BYTES, Seen, Told, Worker};
 use super::{Matrix, TRIES, Test};
 use crate::Result;
-use crate::spec::{BLOCKS, Kind, Outcome, Pair, Place};
+use crate::spec::{BLOCKS, Kind, NameSlot, Outcome, Pair};
 
 /// Makes all pairs. The first `stepped` calls of each kind are single-stepped, to count the locked
 /// instructions that the audit does not record. That takes long.
@@ -49,7 +49,7 @@ impl Bench {
     /// apart after a conflict.
     fn settle(&mut self, workers: &[Worker; 2]) -> Result<()> {
         const TIMES: usize = 50;
-        let at = Place { dir: 0, name: 0 };
+        let at = NameSlot { dir: 0, name: 0 };
         for _ in 0..TIMES {
             let base = self.directory()?;
             self.root.mknod(format!("{base}/{}", at.path()), NewKind::Regular, 0o644)?;
@@ -82,7 +82,7 @@ impl Bench {
         let base = self.directory()?;
         let numbers = self.furnish(&base, pair)?;
         for (worker, file) in workers.iter().zip(pair.start.open) {
-            let at = Place::all().find(|at| pair.start.names[at.index()] == Some(file));
+            let at = NameSlot::all().find(|at| pair.start.names[at.index()] == Some(file));
             worker.prepare(&base, at.expect("what is open has a name"));
         }
         // Warm up: calls that are made again and again find settled data from the second time on.
@@ -131,12 +131,13 @@ impl Bench {
             |name: &str| [&ours, &theirs].iter().all(|side| side.iter().any(|(known, _)| known == name));
         let mut text = written.iter().copied().collect::<Vec<_>>().join(" + ");
         if !written.iter().any(|name| meet(name)) {
-            let beside: BTreeSet<_> = both()
+            let neighbours: BTreeSet<_> = both()
                 .filter(|(name, _)| !written.contains(name.as_str()))
                 .map(|(name, _)| name.as_str())
                 .collect();
-            if !beside.is_empty() {
-                text += &format!(", on the line of {}", beside.into_iter().collect::<Vec<_>>().join(" + "));
+            if !neighbours.is_empty() {
+                text +=
+                    &format!(", on the line of {}", neighbours.into_iter().collect::<Vec<_>>().join(" + "));
             }
         }
         text
@@ -156,7 +157,7 @@ impl Bench {
     /// Creates the initial files of a pair. Returns their inode numbers.
     fn furnish(&self, base: &str, pair: &Pair) -> Result<Vec<u64>> {
         let mut first: Vec<Option<(String, u64)>> = vec![None; pair.start.files()];
-        for at in Place::all() {
+        for at in NameSlot::all() {
             let path = format!("{base}/{}", at.path());
             let Some(file) = pair.start.names[at.index()] else { continue };
             if let Some((other, _)) = &first[file] {
@@ -172,7 +173,7 @@ impl Bench {
     }
 
     fn remove(&self, base: &str) -> Result<()> {
-        for at in Place::all() {
+        for at in NameSlot::all() {
             // The name may not exist any more.
             let _ = self.root.unlink(format!("{base}/{}", at.path()));
         }

@@ -11,7 +11,7 @@ use extern4_sync::audit::{Footprint, locked_instructions, record};
 use extern4_vfs::{DirBatch, Errno, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::spec::{Call, Outcome, PLACES, Place};
+use crate::spec::{Call, NameSlot, Outcome, PLACES};
 
 /// Bytes in a block of [`spec`](crate::spec).
 pub(super) const BLOCK_BYTES: u64 = 4096;
@@ -33,7 +33,7 @@ const LITTLE: Duration = Duration::from_micros(1200);
 /// An order to the worker.
 enum Order {
     /// Warm up below a directory, with this file open.
-    Prepare { base: String, open: Place },
+    Prepare { base: String, open: NameSlot },
     /// Look at all files once more.
     LookAround,
     /// Make a call, and report nothing.
@@ -99,12 +99,12 @@ impl Worker {
     }
 
     /// Has the worker warm up.
-    pub(super) fn prepare(&self, base: &str, open: Place) {
+    pub(super) fn prepare(&self, base: &str, open: NameSlot) {
         self.order(Order::Prepare { base: base.to_owned(), open });
     }
 
     /// Has all workers warm up at the same time.
-    pub(super) fn prepare_at_once(workers: &[Self], base: &str, open: Place) {
+    pub(super) fn prepare_at_once(workers: &[Self], base: &str, open: NameSlot) {
         workers.iter().for_each(|worker| worker.begin(Order::Prepare { base: base.to_owned(), open }));
         workers.iter().for_each(|worker| drop(worker.end()));
     }
@@ -233,8 +233,8 @@ impl Hands {
         }
     }
 
-    fn prepare(&mut self, base: &str, open: Place) {
-        Place::all().for_each(|at| self.paths[at.index()] = format!("{base}/{}", at.path()));
+    fn prepare(&mut self, base: &str, open: NameSlot) {
+        NameSlot::all().for_each(|at| self.paths[at.index()] = format!("{base}/{}", at.path()));
         let session = &self.session;
         let open_dir = |dir| session.open(format!("{base}/d{dir}"), OpenFlags::READ | OpenFlags::DIRECTORY);
         self.directories = [0, 1].map(|dir| open_dir(dir).expect("it is there")).into();
@@ -246,20 +246,20 @@ impl Hands {
         self.look_around();
         for _ in 0..LOOKS {
             // Some names do not exist.
-            Place::all().for_each(|at| drop(self.act(Call::Open(at))));
+            NameSlot::all().for_each(|at| drop(self.act(Call::Open(at))));
         }
         self.opened = None;
         self.open_descriptor(open);
     }
 
-    fn open_descriptor(&mut self, at: Place) {
+    fn open_descriptor(&mut self, at: NameSlot) {
         let descriptor = self.session.open(&self.paths[at.index()], OpenFlags::READ | OpenFlags::WRITE);
         self.descriptor = Some(descriptor.expect("it is there"));
     }
 
     /// Looks at all files.
     fn look_around(&mut self) {
-        for at in Place::all() {
+        for at in NameSlot::all() {
             // Some names do not exist, and the results do not matter here.
             let _ = self.act(Call::Stat(at));
             let _ = self.act(Call::Open(at));
@@ -286,12 +286,12 @@ impl Hands {
             session.unlink(&one)?;
             session.unlink(&three)
         };
-        work().expect("nobody is in the way");
+        work().expect("nothing is in the way");
     }
 
     fn act(&mut self, call: Call) -> extern4_vfs::Result<Seen> {
         let Self { session, paths, .. } = self;
-        let path = |at: Place| &paths[at.index()];
+        let path = |at: NameSlot| &paths[at.index()];
         let done = Seen::As(Outcome::Done);
         match call {
             Call::Stat(at) => {
@@ -326,6 +326,6 @@ impl Hands {
     }
 
     fn descriptor(&self) -> &OpenFile {
-        self.descriptor.as_ref().expect("nobody reads what he has closed")
+        self.descriptor.as_ref().expect("no thread reads a closed file")
     }
 }

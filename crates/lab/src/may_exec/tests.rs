@@ -74,7 +74,7 @@ fn every_check_gives_the_same_answers() {
 }
 
 #[test]
-fn what_instructions_are_counted_of_can_be_repeated() {
+fn every_counted_operation_can_be_repeated() {
     for operation in REPEATED {
         Side::ALL.iter().for_each(|side| repeat(operation, *side, 2).unwrap());
     }

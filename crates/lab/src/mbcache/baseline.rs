@@ -64,6 +64,7 @@ pub struct Baseline {
 
 impl Baseline {
     fn is_hashed(&self, entry: u32) -> bool {
+        // Acquire: pairs with the AcqRel of `unhash`.
         self.slab.word(entry, FLAGS).load(Ordering::Acquire) & HASHED != 0
     }
 
@@ -93,21 +94,25 @@ impl Baseline {
     #[cold]
     fn wait(&self, entry: u32, how: Use) {
         let queued = self.slab.word(entry, QUEUED);
+        // SeqCst: pairs with `release`, which frees the entry first and then loads `QUEUED`.
         queued.fetch_add(1, Ordering::SeqCst);
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.try_acquire(entry, how) {
             queue = self.released.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+        // SeqCst: as the addition, with which it pairs.
         queued.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Ends the use of an entry, and gives up a reference to it.
     fn release(&self, entry: u32, how: Use) {
         let by = if how == Use::Alone { ALONE } else { 1 };
+        // SeqCst: pairs with `try_acquire`; with the load of `QUEUED` below, it pairs with `wait`.
         let was = self.slab.word(entry, USED).fetch_sub(by, Ordering::SeqCst);
         if was == by && self.is_hashed(entry) {
             self.put_on_list(entry);
         }
+        // SeqCst: pairs with the addition in `wait`.
         if self.slab.word(entry, QUEUED).load(Ordering::SeqCst) > 0 {
             let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             self.released.notify_all();
@@ -132,6 +137,7 @@ impl Baseline {
 
     fn take_off_list(&self, entry: u32) {
         let mut unused = lock(&self.unused);
+        // AcqRel: pairs with the other changes of `FLAGS`; `unhash` makes one without this lock.
         if self.slab.word(entry, FLAGS).fetch_and(!LISTED, Ordering::AcqRel) & LISTED != 0 {
             self.slab.unlink(&mut unused, entry, LIST);
         }
@@ -140,7 +146,7 @@ impl Baseline {
     fn put_on_list(&self, entry: u32) {
         let mut unused = lock(&self.unused);
         // Another thread may use it again, or have removed it. A thread that does so later finds it
-        // on the list.
+        // on the list. SeqCst pairs with `try_acquire`, AcqRel with `unhash`.
         let is_unused = self.slab.word(entry, USED).load(Ordering::SeqCst) == 0 && self.is_hashed(entry);
         if is_unused && self.slab.word(entry, FLAGS).fetch_or(LISTED, Ordering::AcqRel) & LISTED == 0 {
             self.slab.push_back(&mut unused, entry, LIST);
@@ -183,6 +189,7 @@ impl Baseline {
         let mut by_key = self.by_key.lock(self.slab.get(entry, KEY));
         self.slab.unlink(&mut by_block, entry, BY_BLOCK);
         self.slab.unlink(&mut by_key, entry, BY_KEY);
+        // AcqRel: pairs with the Acquire in `is_hashed`.
         self.slab.word(entry, FLAGS).fetch_and(!HASHED, Ordering::AcqRel);
         drop((by_block, by_key));
         self.entries.fetch_sub(1, Ordering::Relaxed);
@@ -194,7 +201,8 @@ impl Baseline {
         let mut unused = lock(&self.unused);
         while unused.first != 0 {
             let oldest = unused.first;
-            // Also if another thread is about to use it: that thread then puts it back.
+            // Also if another thread is about to use it: that thread then puts it back. AcqRel
+            // pairs with the other changes of `FLAGS`.
             self.slab.unlink(&mut unused, oldest, LIST);
             self.slab.word(oldest, FLAGS).fetch_and(!LISTED, Ordering::AcqRel);
             if self.try_acquire(oldest, Use::Alone) {

@@ -217,8 +217,10 @@ impl Patch {
         if entries >= 2 * MAX {
             self.shrink(64);
         }
+        // Acquire and Release pair with each other, as in a lock.
         if entries >= MAX && !self.shrinking.swap(true, Ordering::Acquire) {
             self.shrink(MAX / 16);
+            // Release: pairs with the Acquire above.
             self.shrinking.store(false, Ordering::Release);
         }
     }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_found_wherever_it_was_given() {
+    fn free_entries_are_found_wherever_they_were_freed() {
         let slab = Slab::<1>::new(5);
         let mut all: Vec<_> = std::iter::from_fn(|| slab.take()).collect();
         all.sort_unstable();

@@ -26,7 +26,7 @@ fn check_counts<C: Cache>(cache: &C, blocks: &Blocks, all: &[Files], len: usize)
     assert!(cache.entries() <= files.len() as u64);
 }
 
-fn files_have_what_was_set<C: Cache>() {
+fn files_have_the_attributes_that_were_set<C: Cache>() {
     let len = room(1, 100);
     let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 100));
     let mut random = crate::random::Random::new(7);
@@ -62,7 +62,7 @@ fn a_block_is_shared_by_so_many_only<C: Cache>() {
 }
 
 /// More values than there is room for: some blocks are not found, and all else is right.
-fn what_is_too_much_goes<C: Cache>() {
+fn surplus_entries_are_evicted<C: Cache>() {
     let len = room(1, 40_000);
     let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 40_000));
     (0..40_000).for_each(|file| files.set(&cache, &blocks, file, file as u32));
@@ -99,9 +99,9 @@ fn many_may_set<C: Cache>(values: u32, count: usize) {
 }
 
 fn all<C: Cache>() {
-    files_have_what_was_set::<C>();
+    files_have_the_attributes_that_were_set::<C>();
     a_block_is_shared_by_so_many_only::<C>();
-    what_is_too_much_goes::<C>();
+    surplus_entries_are_evicted::<C>();
     // Each block loses its last file again and again. Many files join few blocks. Entries come and
     // go.
     many_may_set::<C>(3, 2);

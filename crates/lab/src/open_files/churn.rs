@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_leave_behind_is_seen() {
+    fn files_of_ended_threads_are_listed() {
         count_live(true);
         let before = live_bytes();
         // Most of it comes from `realloc`.

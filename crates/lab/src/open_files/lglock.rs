@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_anywhere_is_removed_anywhere_and_all_is_seen_at_one_moment() {
+    fn files_are_added_and_removed_on_any_cpu_and_listed_at_one_moment() {
         let lists = &LgLock::<Vec<u64>>::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {

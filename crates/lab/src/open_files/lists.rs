@@ -28,11 +28,11 @@ pub struct CpuLists<C> {
 /// lock is taken. It is emptied and freed after the lock has been released, as Linux allocates and
 /// frees a `struct file`. Under the lock it is only linked in or out.
 struct List<C> {
-    places: Vec<Place<C>>,
+    places: Vec<ListSlot<C>>,
     free: Vec<usize>,
 }
 
-struct Place<C> {
+struct ListSlot<C> {
     /// A generation that grows with each use.
     generation: usize,
     record: Option<SlabBox<C>>,
@@ -61,7 +61,7 @@ fn filled<C: Default>(fill: impl FnOnce(&C)) -> SlabBox<C> {
 impl<C> List<C> {
     fn link(&mut self, record: SlabBox<C>) -> Ticket {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, record: None });
+            self.places.push(ListSlot { generation: 0, record: None });
             self.places.len() - 1
         });
         let place = &mut self.places[index];
@@ -240,7 +240,7 @@ mod tests {
         found
     }
 
-    fn what_is_added_is_there_until_it_is_removed<R: Registry<AtomicU64>>() {
+    fn an_added_file_is_listed_until_it_is_removed<R: Registry<AtomicU64>>() {
         let registry = R::default();
         let mut tickets: Vec<_> = (0..3000).map(|n| (n, add(&registry, n))).collect();
         assert_eq!(all(&registry), (0..3000).collect());
@@ -261,7 +261,7 @@ mod tests {
     }
 
     /// One thread adds, others remove, one lists. Records that stay throughout are in every list.
-    fn what_stays_is_always_listed<R: Registry<AtomicU64, Ticket: Send>>() {
+    fn a_file_that_stays_open_is_always_listed<R: Registry<AtomicU64, Ticket: Send>>() {
         let registry = &R::default();
         let stay: Vec<_> = (0..50).map(|n| add(registry, n)).collect();
         std::thread::scope(|scope| {
@@ -292,13 +292,13 @@ mod tests {
 
     #[test]
     fn one_list() {
-        what_is_added_is_there_until_it_is_removed::<OneList<AtomicU64>>();
-        what_stays_is_always_listed::<OneList<AtomicU64>>();
+        an_added_file_is_listed_until_it_is_removed::<OneList<AtomicU64>>();
+        a_file_that_stays_open_is_always_listed::<OneList<AtomicU64>>();
     }
 
     #[test]
     fn lists_of_cpus() {
-        what_is_added_is_there_until_it_is_removed::<CpuLists<AtomicU64>>();
-        what_stays_is_always_listed::<CpuLists<AtomicU64>>();
+        an_added_file_is_listed_until_it_is_removed::<CpuLists<AtomicU64>>();
+        a_file_that_stays_open_is_always_listed::<CpuLists<AtomicU64>>();
     }
 }

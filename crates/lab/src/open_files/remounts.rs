@@ -28,7 +28,7 @@ pub(super) trait Telling: Locks {
     type Writers: Send + Sync;
 
     /// Returns a count of no writers.
-    fn nobody() -> Self::Writers;
+    fn no_writers() -> Self::Writers;
 
     /// Counts a file open for writing, after it has been entered.
     fn enter(writers: &Self::Writers);
@@ -46,7 +46,7 @@ macro_rules! lists_tell {
         impl Telling for $list {
             type Writers = ();
 
-            fn nobody() {}
+            fn no_writers() {}
 
             fn enter((): &()) {}
 
@@ -65,7 +65,7 @@ lists_tell!(Baseline, Patch);
 impl Telling for Extern4 {
     type Writers = ThreadRefcount;
 
-    fn nobody() -> ThreadRefcount {
+    fn no_writers() -> ThreadRefcount {
         ThreadRefcount::new()
     }
 
@@ -92,7 +92,7 @@ pub(super) struct Volume<R: Telling> {
 
 impl<R: Telling> Volume<R> {
     pub(super) fn new() -> Self {
-        Self { registry: R::default(), writers: R::nobody(), closing: AtomicBool::new(false) }
+        Self { registry: R::default(), writers: R::no_writers(), closing: AtomicBool::new(false) }
     }
 
     #[cfg(test)]

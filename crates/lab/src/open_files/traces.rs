@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_is_closed() {
+    fn each_opened_file_is_closed() {
         for trace in [Trace::boot(), Trace::build(), Trace::dbench()] {
             let steps = || trace.processes.iter().flatten();
             let opened = steps().filter(|step| matches!(step, Open(_))).count() as u64;

@@ -6,12 +6,12 @@ use extern4_measure::table::{Table, maybe};
 use extern4_measure::verdict::Verdict;
 
 use super::{ratio_titles, ratios, side_titles};
+use crate::access_counts::AccessCounts;
 use crate::chapter::Chapter;
-use crate::counted::Counted;
 use crate::line_conflicts::{free, pairs};
 
 /// Returns short tables of all chapters, and the verdicts, for a terminal.
-pub fn text(chapters: &[Chapter], counted: &Counted) -> String {
+pub fn text(chapters: &[Chapter], counted: &AccessCounts) -> String {
     let mut text = String::new();
     for chapter in chapters {
         let sides = chapter.measured_sides();
@@ -60,7 +60,7 @@ mod tests {
     fn rows_have_a_line_each() {
         let rows = vec![row("x", 1, [8.0, 4.0, 2.0])];
         let chapter = Chapter { title: "T", rows, ..Chapter::default() };
-        let text = text(&[chapter], &Counted::default());
+        let text = text(&[chapter], &AccessCounts::default());
         let cells = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
         assert_eq!(cells(0), ["T", "n", "baseline", "patch", "extern4", "x", "baseline", "x", "patch"]);
         assert_eq!(cells(1), ["x", "1", "8.00", "4.00", "2.00", "4.00", "2.00"]);

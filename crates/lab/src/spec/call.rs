@@ -6,14 +6,14 @@ use super::state::{BLOCKS, PLACES};
 
 /// A place for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NameSlot {
     /// The directory.
     pub dir: usize,
     /// The name in it.
     pub name: usize,
 }
 
-impl Place {
+impl NameSlot {
     /// Returns all places.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..PLACES).map(|index| Self { dir: index / 2, name: index % 2 })
@@ -34,23 +34,23 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// Returns attributes by path.
-    Stat(Place),
+    Stat(NameSlot),
     /// Opens a file for reading.
-    Open(Place),
+    Open(NameSlot),
     /// Closes the thread's descriptor.
     Close,
     /// Creates a file, unless the name exists.
-    Create(Place),
+    Create(NameSlot),
     /// Removes a name.
-    Unlink(Place),
+    Unlink(NameSlot),
     /// Adds a name to a file.
-    Link(Place, Place),
+    Link(NameSlot, NameSlot),
     /// Renames a file.
-    Rename(Place, Place),
+    Rename(NameSlot, NameSlot),
     /// Sets permission bits.
-    Chmod(Place, u16),
+    Chmod(NameSlot, u16),
     /// Sets the extended attribute.
-    SetXattr(Place, u8),
+    SetXattr(NameSlot, u8),
     /// Reads a block through the thread's descriptor.
     Read(usize),
     /// Fills a block through the thread's descriptor.
@@ -175,11 +175,11 @@ impl Call {
     /// Returns all calls, with all arguments.
     pub fn all() -> Vec<Self> {
         let mut calls = vec![Self::Close];
-        for at in Place::all() {
+        for at in NameSlot::all() {
             calls.extend([Self::Stat(at), Self::Open(at), Self::Create(at), Self::Unlink(at)]);
             calls.extend([0o600, 0o640].map(|mode| Self::Chmod(at, mode)));
             calls.extend([1, 2].map(|value| Self::SetXattr(at, value)));
-            for to in Place::all().filter(|to| *to != at) {
+            for to in NameSlot::all().filter(|to| *to != at) {
                 calls.extend([Self::Link(at, to), Self::Rename(at, to)]);
             }
         }
@@ -210,7 +210,7 @@ impl Call {
     }
 
     /// Returns the places that the call names.
-    pub fn places(self) -> Vec<Place> {
+    pub fn places(self) -> Vec<NameSlot> {
         match self {
             Self::Stat(at) | Self::Open(at) | Self::Create(at) | Self::Unlink(at) => vec![at],
             Self::Chmod(at, _) | Self::SetXattr(at, _) => vec![at],

@@ -122,16 +122,16 @@ fn shuffle(pairs: &mut [Pair]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Place;
+    use super::super::NameSlot;
     use super::*;
 
-    const A: Place = Place { dir: 0, name: 0 };
-    const B: Place = Place { dir: 0, name: 1 };
-    const C: Place = Place { dir: 1, name: 0 };
-    const D: Place = Place { dir: 1, name: 1 };
+    const A: NameSlot = NameSlot { dir: 0, name: 0 };
+    const B: NameSlot = NameSlot { dir: 0, name: 1 };
+    const C: NameSlot = NameSlot { dir: 1, name: 0 };
+    const D: NameSlot = NameSlot { dir: 1, name: 1 };
 
     #[test]
-    fn what_is_known_to_commute_does_and_what_is_known_not_to_does_not() {
+    fn known_pairs_commute_or_not() {
         let half = Start { names: [Some(0), None, Some(1), None], open: [0, 1] };
         let same = Start { open: [0, 0], ..half };
         let linked = Start { names: [Some(0), None, Some(0), Some(1)], open: [0, 1] };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_calls_share_is_found_under_any_name() {
+    fn shared_objects_of_calls_are_found_under_any_name() {
         let start = Start { names: [Some(0), None, Some(0), Some(1)], open: [1, 1] };
         let check = |one, other, expected| {
             let pair = Pair { start, calls: [one, other], outcomes: [Outcome::Done; 2] };

@@ -1,6 +1,6 @@
 //! The state of the specified file system.
 
-use super::call::{Call, Outcome, Place};
+use super::call::{Call, NameSlot, Outcome};
 
 /// Places for a name: two directories with two each.
 pub const PLACES: usize = 4;
@@ -117,7 +117,7 @@ impl State {
                 Outcome::Done
             }
             Call::ReadDir(dir) => {
-                Outcome::Names([0, 1].map(|name| self.names[Place { dir, name }.index()].is_some()))
+                Outcome::Names([0, 1].map(|name| self.names[NameSlot { dir, name }.index()].is_some()))
             }
         }
     }
@@ -150,14 +150,14 @@ impl State {
         self.descriptors.iter().chain(&self.opened).any(|held| *held == Some(file))
     }
 
-    fn found(&mut self, at: Place, look: impl FnOnce(usize, &mut FileState) -> Outcome) -> Outcome {
+    fn found(&mut self, at: NameSlot, look: impl FnOnce(usize, &mut FileState) -> Outcome) -> Outcome {
         match self.names[at.index()] {
             Some(file) => look(file, &mut self.files[file]),
             None => Outcome::Absent,
         }
     }
 
-    fn change(&mut self, at: Place, change: impl FnOnce(&mut FileState)) -> Outcome {
+    fn change(&mut self, at: NameSlot, change: impl FnOnce(&mut FileState)) -> Outcome {
         self.found(at, |_, file| {
             change(file);
             file.marked = true;
@@ -170,7 +170,7 @@ impl State {
         &mut self.files[file]
     }
 
-    fn create(&mut self, at: Place) -> Outcome {
+    fn create(&mut self, at: NameSlot) -> Outcome {
         if self.names[at.index()].is_some() {
             return Outcome::Exists;
         }
@@ -179,13 +179,13 @@ impl State {
         Outcome::Done
     }
 
-    fn unlink(&mut self, at: Place) -> Outcome {
+    fn unlink(&mut self, at: NameSlot) -> Outcome {
         let outcome = self.change(at, |file| file.links -= 1);
         self.names[at.index()] = None;
         outcome
     }
 
-    fn link(&mut self, from: Place, to: Place) -> Outcome {
+    fn link(&mut self, from: NameSlot, to: NameSlot) -> Outcome {
         match (self.names[from.index()], self.names[to.index()]) {
             (None, _) => Outcome::Absent,
             (_, Some(_)) => Outcome::Exists,
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    fn rename(&mut self, from: Place, to: Place) -> Outcome {
+    fn rename(&mut self, from: NameSlot, to: NameSlot) -> Outcome {
         let moved = self.names[from.index()];
         match moved {
             None => return Outcome::Absent,
@@ -215,9 +215,9 @@ impl State {
 mod tests {
     use super::*;
 
-    const A: Place = Place { dir: 0, name: 0 };
-    const B: Place = Place { dir: 0, name: 1 };
-    const C: Place = Place { dir: 1, name: 0 };
+    const A: NameSlot = NameSlot { dir: 0, name: 0 };
+    const B: NameSlot = NameSlot { dir: 0, name: 1 };
+    const C: NameSlot = NameSlot { dir: 1, name: 0 };
 
     #[test]
     fn calls_do_what_posix_says() {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_new_files_and_what_is_gone_make_no_difference() {
+    fn numbers_of_new_and_removed_files_make_no_difference() {
         let start = Start { names: [Some(0), None, None, None], open: [0, 0] };
         let run = |calls: &[Call]| {
             let mut state = start.state();

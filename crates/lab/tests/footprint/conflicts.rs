@@ -33,7 +33,7 @@ fn check(matrix: &Matrix) {
 }
 
 #[test]
-fn questions_of_names_meet_nobody_in_memory() {
+fn lookups_conflict_with_no_call_in_memory() {
     let setup = Setup::memory(SuperOptions::default()).unwrap();
     let matrix = run(&setup, &pairs(PAIRS_OF_A_CELL), 1).unwrap();
     check(&matrix);
@@ -42,7 +42,7 @@ fn questions_of_names_meet_nobody_in_memory() {
 }
 
 #[test]
-fn questions_of_names_meet_nobody_on_ext4() {
+fn lookups_conflict_with_no_call_on_ext4() {
     if let Some(setup) = Setup::ext4().unwrap() {
         check(&run(&setup, &pairs(PAIRS_OF_A_CELL), 1).unwrap());
     }
@@ -117,7 +117,7 @@ fn always_meet(setup: &Setup, mut pairs: Vec<Pair>, meets: impl Fn(&Test) -> boo
 
 /// A call that fails because a name exists, or does not, takes no lock and no count.
 #[test]
-fn calls_that_fail_for_a_name_meet_nobody() {
+fn calls_that_fail_for_a_name_conflict_with_no_call() {
     let fails = |pair: &Pair, who: usize| {
         let names = [Kind::Create, Kind::Link, Kind::Unlink, Kind::Rename].contains(&pair.kinds()[who]);
         names && matches!(pair.outcomes[who], Outcome::Exists | Outcome::Absent)

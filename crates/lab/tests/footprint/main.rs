@@ -3,14 +3,14 @@
 
 mod conflicts;
 
-use extern4_lab::counted::Counted;
+use extern4_lab::access_counts::AccessCounts;
 use extern4_lab::line_conflicts::{Pair, free, pairs};
 use extern4_lab::plan::Side;
 use extern4_lab::{acl, buffer_cache, may_exec, mbcache, open_files};
 
 #[test]
 fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
-    let mut counted = Counted::default();
+    let mut counted = AccessCounts::default();
     acl::count(&mut counted);
     may_exec::count(&mut counted);
     open_files::count(&mut counted);
@@ -63,9 +63,9 @@ fn new_executes_no_locked_instruction_and_is_in_nobodys_way() {
     // Then the test opens other files.
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         let conflicts =
-            |counted: &Counted| counted.get("open and close", Side::Patch).map(|seed| seed.conflicts);
+            |counted: &AccessCounts| counted.get("open and close", Side::Patch).map(|seed| seed.conflicts);
         let again = || {
-            let mut counted = Counted::default();
+            let mut counted = AccessCounts::default();
             open_files::count(&mut counted);
             conflicts(&counted) == Some(0.0)
         };

@@ -46,7 +46,7 @@ pub struct Length {
 
 /// All counts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counted {
+pub struct AccessCounts {
     figures: Vec<Figure>,
     lengths: Vec<Length>,
     replays: Vec<Replay>,
@@ -56,7 +56,7 @@ pub struct Counted {
     pub line_conflicts: Vec<LineConflict>,
 }
 
-impl Counted {
+impl AccessCounts {
     /// Returns the counts of an operation of a side, if there are any.
     pub fn get(&self, operation: &str, side: Side) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.operation == operation && figure.side == side)
@@ -202,17 +202,17 @@ mod tests {
         let replays = vec![Replay::of_text("hit\textern4\tr0 w-1\tr0 w-2").unwrap()];
         let matrices = Matrix::of_text("ext4\tstat\twrite\tthe same file\tfalse\tA.b").unwrap();
         let line_conflicts = vec![LineConflict::of_text("hits\thit\tmiss\tpatch\t2").unwrap()];
-        let counted = Counted { figures, replays, matrices, line_conflicts, ..Counted::default() };
+        let counted = AccessCounts { figures, replays, matrices, line_conflicts, ..AccessCounts::default() };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();
-        let read = Counted::read(&file).unwrap();
+        let read = AccessCounts::read(&file).unwrap();
         assert_eq!(
             (read.get("hit", Side::Extern4), read.get("hit", Side::Patch)),
             (Some(&counted.figures[1]), None)
         );
         assert_eq!(read, counted);
         fs::write(&file, "hit\textern4\n").unwrap();
-        assert!(Counted::read(&file).is_err());
+        assert!(AccessCounts::read(&file).is_err());
     }
 }

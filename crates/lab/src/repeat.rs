@@ -1,0 +1,55 @@
+//! The hidden command that callgrind runs: it repeats one operation, or batches of one workload.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::access_counts::AccessCounts;
+use crate::plan::{Plan, Repeated, Side};
+use crate::{Result, may_exec};
+
+/// Runs the hidden command: an operation of `may_exec`, or batches of a workload.
+pub fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
+    let what = args.next().ok_or("what?")?;
+    let side = args.next().and_then(|name| Side::of_name(&name)).ok_or("which side?")?;
+    let times = args.next().ok_or("how often?")?.parse()?;
+    if may_exec::REPEATED.contains(&&*what) {
+        may_exec::repeat(&what, side, times)?;
+        println!("{times}");
+    } else {
+        println!("{}", repeat_workload(what, side, times));
+    }
+    Ok(())
+}
+
+/// Does batches of a workload, and returns how many operations these were.
+fn repeat_workload(workload: String, side: Side, batches: u64) -> u64 {
+    let repeated = Repeated::new(workload, side, batches);
+    crate::chapters(&Plan::repeat(repeated.clone()), &AccessCounts::default(), &mut |_| {}, &mut || {});
+    repeated.operations.load(Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_every_kind_of_workload_can_be_counted() {
+        for workload in [
+            "null I/O",
+            "stat, no ACL",
+            "the first question, ACL not read yet",
+            "stat",
+            "open and close",
+            "V=10, F=10",
+            "lookups, no misses",
+            "files made and removed on ext4",
+        ] {
+            for side in Side::ALL {
+                let operations = |batches| repeat_workload(workload.to_owned(), side, batches);
+                let one = operations(1);
+                assert!(one > 0, "{workload}");
+                assert_eq!(operations(3), 3 * one, "{workload}");
+            }
+        }
+        assert_eq!(repeat_workload("nothing".to_owned(), Side::Extern4, 1), 0);
+    }
+}
