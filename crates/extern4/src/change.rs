@@ -11,7 +11,9 @@ use std::path::Path;
 
 use extern4_vfs as vfs;
 use vfs::attr::permission_bits;
-use vfs::{Acl, AclKind, Attributes, FileFlags, How, NewKind, OpenHow, RenameFlags, SetTime, XattrFlags};
+use vfs::{
+    Acl, AclKind, Attributes, FileFlags, LookupFlags, NewKind, OpenHow, RenameFlags, SetTime, XattrFlags,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
@@ -107,7 +109,7 @@ impl Session {
     /// Gives a file one more name. For a symbolic link, the link itself gets the name.
     pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let file = bytes(file.as_ref());
-        self.run("link", link.as_ref(), |path| self.vfs().link(file, How::NOFOLLOW, path))
+        self.run("link", link.as_ref(), |path| self.vfs().link(file, LookupFlags::NOFOLLOW, path))
     }
 
     /// Renames a file; it replaces the file that has the new name.
@@ -157,20 +159,22 @@ impl Session {
     /// Sets the permission bits, set-id bits and sticky bit.
     pub fn set_permissions(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
         let mode = permission_bits(mode);
-        self.run("change the mode of", path.as_ref(), |path| self.vfs().chmod(path, mode, How::FOLLOW))
+        self.run("change the mode of", path.as_ref(), |path| {
+            self.vfs().chmod(path, mode, LookupFlags::FOLLOW)
+        })
     }
 
     /// Sets owner and group, symbolic links followed; `None` leaves that id as it is.
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.chown_how(path.as_ref(), uid, gid, How::FOLLOW)
+        self.chown_how(path.as_ref(), uid, gid, LookupFlags::FOLLOW)
     }
 
     /// Sets owner and group of `path` itself, even if it is a symbolic link.
     pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.chown_how(path.as_ref(), uid, gid, How::NOFOLLOW)
+        self.chown_how(path.as_ref(), uid, gid, LookupFlags::NOFOLLOW)
     }
 
-    fn chown_how(&self, path: &Path, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
+    fn chown_how(&self, path: &Path, uid: Option<u32>, gid: Option<u32>, how: LookupFlags) -> Result<()> {
         self.run("change the owner of", path, |path| self.vfs().chown(path, uid, gid, how))
     }
 
@@ -197,7 +201,7 @@ impl Session {
         accessed: impl Into<SetTime>,
         modified: impl Into<SetTime>,
     ) -> Result<()> {
-        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), How::FOLLOW)
+        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), LookupFlags::FOLLOW)
     }
 
     /// Sets the access time and the modification time of `path` itself, even if it is a symbolic
@@ -208,10 +212,10 @@ impl Session {
         accessed: impl Into<SetTime>,
         modified: impl Into<SetTime>,
     ) -> Result<()> {
-        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), How::NOFOLLOW)
+        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), LookupFlags::NOFOLLOW)
     }
 
-    fn set_times_how(&self, path: &Path, times: (SetTime, SetTime), how: How) -> Result<()> {
+    fn set_times_how(&self, path: &Path, times: (SetTime, SetTime), how: LookupFlags) -> Result<()> {
         self.run("set the times of", path, |path| self.vfs().utimens(path, times.0, times.1, how))
     }
 
@@ -236,19 +240,19 @@ impl Session {
     /// ```
     pub fn set_attributes(&self, path: impl AsRef<Path>, new: &Attributes) -> Result<()> {
         self.run("change the attributes of", path.as_ref(), |path| {
-            self.vfs().set_attributes(path, new, How::NOFOLLOW)
+            self.vfs().set_attributes(path, new, LookupFlags::NOFOLLOW)
         })
     }
 
     /// Makes a regular file `size` bytes long.
     pub fn truncate(&self, path: impl AsRef<Path>, size: u64) -> Result<()> {
-        self.run("truncate", path.as_ref(), |path| self.vfs().truncate(path, size, How::FOLLOW))
+        self.run("truncate", path.as_ref(), |path| self.vfs().truncate(path, size, LookupFlags::FOLLOW))
     }
 
     /// Sets the inode flags, as `chattr` does.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
         self.run("change the flags of", path.as_ref(), |path| {
-            self.vfs().set_flags(path, flags, How::NOFOLLOW)
+            self.vfs().set_flags(path, flags, LookupFlags::NOFOLLOW)
         })
     }
 
@@ -260,7 +264,7 @@ impl Session {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, How::FOLLOW)
+        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, LookupFlags::FOLLOW)
     }
 
     /// Sets an extended attribute of `path` itself, even if it is a symbolic link.
@@ -271,7 +275,7 @@ impl Session {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, How::NOFOLLOW)
+        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, LookupFlags::NOFOLLOW)
     }
 
     fn set_xattr_how(
@@ -280,7 +284,7 @@ impl Session {
         name: &OsStr,
         value: &[u8],
         flags: XattrFlags,
-        how: How,
+        how: LookupFlags,
     ) -> Result<()> {
         let set = |path: &[u8]| self.vfs().set_xattr(path, name.as_bytes(), value, flags, how);
         self.run("set an attribute of", path, set)
@@ -288,22 +292,24 @@ impl Session {
 
     /// Removes an extended attribute, symbolic links followed.
     pub fn removexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
-        self.remove_xattr_how(path.as_ref(), name.as_ref(), How::FOLLOW)
+        self.remove_xattr_how(path.as_ref(), name.as_ref(), LookupFlags::FOLLOW)
     }
 
     /// Removes an extended attribute of `path` itself, even if it is a symbolic link.
     pub fn lremovexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
-        self.remove_xattr_how(path.as_ref(), name.as_ref(), How::NOFOLLOW)
+        self.remove_xattr_how(path.as_ref(), name.as_ref(), LookupFlags::NOFOLLOW)
     }
 
-    fn remove_xattr_how(&self, path: &Path, name: &OsStr, how: How) -> Result<()> {
+    fn remove_xattr_how(&self, path: &Path, name: &OsStr, how: LookupFlags) -> Result<()> {
         let name = name.as_bytes();
         self.run("remove an attribute of", path, |path| self.vfs().remove_xattr(path, name, how))
     }
 
     /// Sets or removes an ACL. An access ACL also sets the permission bits.
     pub fn set_acl(&self, path: impl AsRef<Path>, kind: AclKind, acl: Option<Acl>) -> Result<()> {
-        self.run("set the ACL of", path.as_ref(), |path| self.vfs().set_acl(path, kind, acl, How::FOLLOW))
+        self.run("set the ACL of", path.as_ref(), |path| {
+            self.vfs().set_acl(path, kind, acl, LookupFlags::FOLLOW)
+        })
     }
 
     fn run(

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_vfs as vfs;
-use vfs::{Attr, DirBatch, FileType, How, OpenFile, OpenFlags};
+use vfs::{Attr, DirBatch, FileType, LookupFlags, OpenFile, OpenFlags};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
@@ -76,7 +76,7 @@ impl DirEntry {
             Some(attr) => Ok(Metadata(attr)),
             None => self
                 .parent
-                .stat(self.name(), How::NOFOLLOW)
+                .stat(self.name(), LookupFlags::NOFOLLOW)
                 .map(Metadata)
                 .map_err(|e| Error::vfs("stat", &self.path, e)),
         }
@@ -207,7 +207,7 @@ impl Iterator for ReadDir {
 pub struct Walk {
     session: Arc<vfs::Session>,
     /// The start of the walk; the first step takes it.
-    start: Option<(PathBuf, How)>,
+    start: Option<(PathBuf, LookupFlags)>,
     with_metadata: bool,
     /// The directory returned last; the next step enters it.
     pending: Option<Pending>,
@@ -226,7 +226,7 @@ struct Pending {
 }
 
 impl Walk {
-    pub(crate) fn new(session: &vfs::Session, path: &Path, how: How) -> Self {
+    pub(crate) fn new(session: &vfs::Session, path: &Path, how: LookupFlags) -> Self {
         Self {
             session: Arc::new(session.clone()),
             start: Some((path.to_owned(), how)),
@@ -248,7 +248,7 @@ impl Walk {
         self.pending = None;
     }
 
-    fn first(&mut self, path: PathBuf, how: How) -> Result<DirEntry> {
+    fn first(&mut self, path: PathBuf, how: LookupFlags) -> Result<DirEntry> {
         let attr = self.session.stat(bytes(&path), how).map_err(|e| Error::vfs("stat", &path, e))?;
         Ok(DirEntry {
             parent: Arc::clone(&self.session),
@@ -269,7 +269,7 @@ impl Walk {
         let path = bytes(&into.path);
         let name = &path[path.len() - into.name_len..];
         let open = || -> vfs::Result<OpenFile> {
-            let location = into.parent.locate(name, How::NOFOLLOW)?;
+            let location = into.parent.locate(name, LookupFlags::NOFOLLOW)?;
             into.parent.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, path)
         };
         let directory = open().map_err(|e| Error::vfs("open", &into.path, e))?;

@@ -63,8 +63,9 @@ pub use extern4_vfs as vfs;
 pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{
     Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attributes, CacheStats, Caps, Cred, Errno,
-    FallocateMode, FileFlags, FileType, Namespace, NewKind, OpenFileInfo, OpenFileStats, OpenFlags, Rdev,
-    RenameFlags, Resolve, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags, XattrNamespace,
+    FallocateMode, FileFlags, FileType, LookupFlags, Namespace, NewKind, OpenFileInfo, OpenFileStats,
+    OpenFlags, Rdev, RenameFlags, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags,
+    XattrNamespace,
 };
 pub use file::File;
 pub use metadata::{Metadata, system_time};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use extern4_vfs as vfs;
 use vfs::attr::permission_bits;
-use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, How, OpenFlags, Resolve};
+use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, LookupFlags, OpenFlags};
 
 use crate::dir::{ReadDir, Walk};
 use crate::error::{Error, ErrorKind, Result};
@@ -42,12 +42,12 @@ use crate::metadata::Metadata;
 #[derive(Clone)]
 pub struct Session {
     pub(crate) vfs: vfs::Session,
-    resolve: Resolve,
+    resolve: LookupFlags,
 }
 
 impl Session {
     pub(crate) fn new(vfs: vfs::Session) -> Self {
-        Self { vfs, resolve: Resolve::empty() }
+        Self { vfs, resolve: LookupFlags::empty() }
     }
 
     /// Returns the credentials of the caller.
@@ -72,8 +72,9 @@ impl Session {
         Self { vfs: self.vfs.with_umask(permission_bits(umask)), resolve: self.resolve }
     }
 
-    /// Returns this session with limits on path resolution: those of `openat2(2)`.
-    pub fn with_resolve(&self, resolve: Resolve) -> Self {
+    /// Returns this session with limits on path resolution: those of `openat2(2)`. The other flags
+    /// have no effect here.
+    pub fn with_resolve(&self, resolve: LookupFlags) -> Self {
         Self { vfs: self.vfs.clone(), resolve }
     }
 
@@ -81,12 +82,12 @@ impl Session {
         &self.vfs
     }
 
-    pub(crate) fn resolve(&self) -> Resolve {
+    pub(crate) fn resolve(&self) -> LookupFlags {
         self.resolve
     }
 
-    fn how(&self, follow: bool) -> How {
-        How { follow, empty: false, resolve: self.resolve }
+    fn how(&self, follow: bool) -> LookupFlags {
+        self.resolve.with_follow(follow)
     }
 
     fn locate(&self, action: &'static str, path: &Path, follow: bool) -> Result<vfs::Location> {

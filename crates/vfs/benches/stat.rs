@@ -57,7 +57,7 @@ fn among_parked_threads(root: &Session) {
     for path in FILES {
         root.mknod(path, NewKind::Regular, 0o644).expect("a new name");
     }
-    let stat = |index: usize| drop(black_box(root.stat(black_box(FILES[index]), How::FOLLOW)));
+    let stat = |index: usize| drop(black_box(root.stat(black_box(FILES[index]), LookupFlags::FOLLOW)));
     let open = |index: usize| drop(black_box(root.open(black_box(FILES[index]), OpenFlags::READ)));
     for parked in [1, 63, 64, 128, 512] {
         let (ready, end) = (Barrier::new(parked + 1), Barrier::new(parked + 1));
@@ -88,7 +88,7 @@ fn main() {
     let user = root.with_cred(Cred::new(1000, 1000, &[]));
     for threads in [1, 2] {
         let stat = |path: &'static str, follow| {
-            let how = if follow { How::FOLLOW } else { How::NOFOLLOW };
+            let how = if follow { LookupFlags::FOLLOW } else { LookupFlags::NOFOLLOW };
             let user = &user;
             move || drop(black_box(user.stat(black_box(path), how)))
         };

@@ -14,8 +14,8 @@ use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenHow};
 use crate::fs::{NewKind, NewNode, SpaceRights};
 use crate::inode::Inode;
+use crate::lookup::PATH_MAX;
 use crate::lookup::path::{Component, ParentRef, PathRef};
-use crate::lookup::{How, PATH_MAX};
 use crate::mount::{Location, WriteGuard};
 use crate::open_flags::OpenFlags;
 use crate::permission::{Access, in_group_or_capable};
@@ -123,7 +123,7 @@ impl Session {
     /// Opens a file, and makes it if it is not there.
     pub(crate) fn open_or_create(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let flags = how.flags;
-        let (mut walk, mut last) = self.lookup().walk_to_last(path, how.resolve)?;
+        let (mut walk, mut last) = self.lookup().walk_to_last(path, how.resolve.limits())?;
         loop {
             let dir_owner = directory(&walk.at.dentry).owner();
             match last.component() {
@@ -198,7 +198,7 @@ impl Session {
     /// linked later. `EPERM` if the directory has been removed.
     pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let follow = !how.flags.contains(OpenFlags::NOFOLLOW);
-        let parent = self.lookup().path(path, How { follow, empty: false, resolve: how.resolve })?;
+        let parent = self.lookup().path(path, how.resolve.with_follow(follow))?;
         let (sb, dir) = (parent.sb(), parent.inode());
         if !dir.is_dir() {
             return Err(Errno::ENOTDIR.into());

@@ -16,7 +16,7 @@ use crate::dir_batch::{DirBatch, DirEntry};
 use crate::errno::{Errno, Result};
 use crate::fs::{FallocateMode, SetAttr, Span, SpanKind, Take};
 use crate::inode::Inode;
-use crate::lookup::Resolve;
+use crate::lookup::LookupFlags;
 use crate::mount::{Location, WriteGuard};
 use crate::open_files::{OpenFileInfo, RegistryEntry};
 use crate::open_flags::OpenFlags;
@@ -34,12 +34,12 @@ pub struct OpenHow {
     /// Permission bits of a new file, before the umask.
     pub mode: u16,
     /// Limits.
-    pub resolve: Resolve,
+    pub resolve: LookupFlags,
 }
 
 impl From<OpenFlags> for OpenHow {
     fn from(flags: OpenFlags) -> Self {
-        Self { flags, mode: 0o666, resolve: Resolve::empty() }
+        Self { flags, mode: 0o666, resolve: LookupFlags::empty() }
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! ```
 //! use extern4_vfs::{
-//!     Access, Cred, Errno, How, MemFs, MemLimits, Namespace, OpenFlags, Session, SuperBlock,
-//!     SuperOptions,
+//!     Access, Cred, Errno, LookupFlags, MemFs, MemLimits, Namespace, OpenFlags, Session,
+//!     SuperBlock, SuperOptions,
 //! };
 //!
 //! # fn main() -> extern4_vfs::Result<()> {
@@ -18,8 +18,9 @@
 //! file.write_at(b"hello", 0)?;
 //!
 //! let user = root.with_cred(Cred::new(1000, 1000, &[]));
-//! assert_eq!(user.stat("/etc/motd", How::FOLLOW)?.size, 5);
-//! assert_eq!(user.access("/etc/motd", Access::WRITE, How::FOLLOW).unwrap_err(), Errno::EACCES);
+//! assert_eq!(user.stat("/etc/motd", LookupFlags::FOLLOW)?.size, 5);
+//! let refused = user.access("/etc/motd", Access::WRITE, LookupFlags::FOLLOW).unwrap_err();
+//! assert_eq!(refused, Errno::EACCES);
 //! # Ok(())
 //! # }
 //! ```
@@ -77,7 +78,7 @@ pub use fs::{
     Rename, RenameFlags, SetAttr, SpaceRights, Span, SpanKind, Take, XattrFlags,
 };
 pub use inode::{Inode, NewInode};
-pub use lookup::{How, Resolve};
+pub use lookup::LookupFlags;
 pub use memfs::{MemFs, MemLimits};
 pub use mount::{Location, Mount, MountRef, Namespace};
 pub use open_files::{OpenFileInfo, OpenFileStats};

@@ -13,7 +13,7 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::fs::NameRef;
 use crate::inode::Inode;
-use crate::lookup::How;
+use crate::lookup::LookupFlags;
 use crate::lookup::path::{Component, InodeRef, ParentRef, PathRef};
 use crate::mount::WriteGuard;
 use crate::permission::{Access, owner_or_capable};
@@ -21,9 +21,9 @@ use crate::session::Session;
 use crate::superblock::{SuperBlock, keep_inode, two_names};
 
 impl Session {
-    /// Gives a file one more name (`linkat(2)`; `How::FOLLOW` is `AT_SYMLINK_FOLLOW`). Directories
-    /// cannot have one: `EPERM`. A file made with `O_TMPFILE` gets its first name so.
-    pub fn link(&self, from: impl AsRef<[u8]>, how: How, to: impl AsRef<[u8]>) -> Result<()> {
+    /// Gives a file one more name (`linkat(2)`; `LookupFlags::FOLLOW` is `AT_SYMLINK_FOLLOW`).
+    /// Directories cannot have one: `EPERM`. A file made with `O_TMPFILE` gets its first name so.
+    pub fn link(&self, from: impl AsRef<[u8]>, how: LookupFlags, to: impl AsRef<[u8]>) -> Result<()> {
         self.link_to(from, how, self, to)
     }
 
@@ -31,7 +31,7 @@ impl Session {
     pub fn link_to(
         &self,
         from: impl AsRef<[u8]>,
-        how: How,
+        how: LookupFlags,
         to_base: &Self,
         to: impl AsRef<[u8]>,
     ) -> Result<()> {

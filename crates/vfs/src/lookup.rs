@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use extern4_sync::rcu::{Guard, pin};
 
-pub use flags::{How, MAX_LINKS, PATH_MAX, Resolve};
+pub use flags::{LookupFlags, MAX_LINKS, PATH_MAX};
 
 use crate::cred::Cred;
 use crate::dcache::Expect;
@@ -47,7 +47,7 @@ impl<'a> Lookup<'a> {
     pub(crate) fn rcu(
         self,
         path: &'a [u8],
-        how: How,
+        how: LookupFlags,
         guard: &'a Guard,
     ) -> Result<LookupResult<'a>, WalkError> {
         rcu_walk::walk(self, path, how, guard)
@@ -57,7 +57,7 @@ impl<'a> Lookup<'a> {
     /// reference. Returns `None` where that takes a walk with references.
     #[inline]
     pub(crate) fn rcu_parent(self, path: &'a [u8], guard: &'a Guard) -> Result<Option<ParentResult<'a>>> {
-        rcu_walk::walk_to_parent(self, path, Resolve::empty(), guard)
+        rcu_walk::walk_to_parent(self, path, LookupFlags::empty(), guard)
     }
 
     /// Walks a path to the directory of its last component. Fails before it takes a reference if
@@ -92,7 +92,7 @@ impl<'a> Lookup<'a> {
 
     #[cold]
     fn parent_by_references(self, path: &'a [u8]) -> Result<ParentRef<'a>> {
-        let (walk, last) = RefWalk::start(self, path, Resolve::empty())?;
+        let (walk, last) = RefWalk::start(self, path, LookupFlags::empty())?;
         Ok(ParentRef { dir: walk.into_parent(), last })
     }
 
@@ -100,7 +100,7 @@ impl<'a> Lookup<'a> {
     pub(crate) fn walk_to_last(
         self,
         path: &'a [u8],
-        resolve: Resolve,
+        resolve: LookupFlags,
     ) -> Result<(RefWalk<'a>, LastComponent<'a>)> {
         let held = {
             let guard = pin();
@@ -115,7 +115,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Walks a path to its end and returns a reference to the dentry there.
-    pub(crate) fn path(self, path: &'a [u8], how: How) -> Result<PathRef<'a>> {
+    pub(crate) fn path(self, path: &'a [u8], how: LookupFlags) -> Result<PathRef<'a>> {
         let held = {
             let guard = pin();
             hold(self.rcu(path, how, &guard), |found| found.hold(self.root, self.base))?
@@ -124,7 +124,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Walks a path to its end and returns a reference to the inode there, but not to its name.
-    pub(crate) fn inode(self, path: &'a [u8], how: How) -> Result<InodeRef<'a>> {
+    pub(crate) fn inode(self, path: &'a [u8], how: LookupFlags) -> Result<InodeRef<'a>> {
         let held = {
             let guard = pin();
             self.hold_inode(self.rcu(path, how, &guard))?
@@ -148,18 +148,18 @@ impl<'a> Lookup<'a> {
         self,
         held: Option<InodeRef<'a>>,
         path: &'a [u8],
-        how: How,
+        how: LookupFlags,
     ) -> Result<InodeRef<'a>> {
         held.map_or_else(|| Ok(self.by_references(path, how)?.into()), Ok)
     }
 
     /// Walks a path to its end with references, where [`rcu`](Self::rcu) could not tell.
-    pub(crate) fn by_references(self, path: &'a [u8], how: How) -> Result<PathRef<'a>> {
-        if path.is_empty() && how.empty {
+    pub(crate) fn by_references(self, path: &'a [u8], how: LookupFlags) -> Result<PathRef<'a>> {
+        if path.is_empty() && how.contains(LookupFlags::EMPTY_PATH) {
             return Ok(PathRef::borrow(self.base));
         }
-        let (walk, last) = self.walk_to_last(path, how.resolve)?;
-        walk.finish(last, how.follow)
+        let (walk, last) = self.walk_to_last(path, how.limits())?;
+        walk.finish(last, how.contains(LookupFlags::FOLLOW))
     }
 }
 

@@ -6,7 +6,6 @@ use crate::attr::FileType;
 use crate::errno::{Errno, Result};
 use crate::file::{OpenFile, OpenHow, truncate};
 use crate::inode::Inode;
-use crate::lookup::How;
 use crate::mount::{Location, WriteGuard};
 use crate::open_flags::OpenFlags;
 use crate::permission::{Access, owner_or_capable};
@@ -27,7 +26,7 @@ impl Session {
             return self.open_or_create(path, how);
         }
         let follow = !how.flags.intersects(OpenFlags::NOFOLLOW);
-        let found = self.lookup().path(path, How { follow, empty: false, resolve: how.resolve })?;
+        let found = self.lookup().path(path, how.resolve.with_follow(follow))?;
         self.open_at(found.into_location(), how.flags, path)
     }
 

@@ -17,7 +17,7 @@ use crate::cred::{Caps, Cred};
 use crate::errno::{Errno, Error, Result};
 use crate::inode::Inode;
 use crate::inode_attrs::Copied;
-use crate::lookup::{How, Lookup};
+use crate::lookup::{Lookup, LookupFlags};
 use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::{Access, Verdict};
 use crate::xattr;
@@ -122,7 +122,7 @@ impl Session {
     }
 
     fn searchable_dir(&self, path: &[u8]) -> Result<Location> {
-        let there = self.lookup().path(path, How::FOLLOW)?;
+        let there = self.lookup().path(path, LookupFlags::FOLLOW)?;
         if !there.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -142,13 +142,13 @@ impl Session {
     }
 
     /// A handle on what a path stands for, as `open` with `O_PATH`.
-    pub fn locate(&self, path: impl AsRef<[u8]>, how: How) -> Result<Location> {
+    pub fn locate(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Location> {
         Ok(self.lookup().path(path.as_ref(), how)?.into_location())
     }
 
     /// Attributes (`fstatat(2)`).
     #[inline]
-    pub fn stat(&self, path: impl AsRef<[u8]>, how: How) -> Result<Attr> {
+    pub fn stat(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Attr> {
         let (path, mut error) = (path.as_ref(), None);
         match self.stat_cached(path, how, &mut error) {
             Some(attr) => Ok(attr),
@@ -162,7 +162,7 @@ impl Session {
     // Always inlined, so that the attributes are written once, where the caller wants them: to copy
     // what has just been written takes as long as a third of the walk.
     #[inline(always)]
-    pub fn stat_cached(&self, path: &[u8], how: How, error: &mut Option<Error>) -> Option<Attr> {
+    pub fn stat_cached(&self, path: &[u8], how: LookupFlags, error: &mut Option<Error>) -> Option<Attr> {
         let guard = pin();
         let copied = match self.lookup().rcu(path, how, &guard) {
             Ok(found) => found.inode.attr_if_still().filter(|_| found.is_current()),
@@ -178,7 +178,7 @@ impl Session {
     /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or
     /// with a walk that may wait.
     #[inline(never)]
-    pub fn stat_uncached(&self, path: &[u8], how: How, error: Option<Error>) -> Result<Attr> {
+    pub fn stat_uncached(&self, path: &[u8], how: LookupFlags, error: Option<Error>) -> Result<Attr> {
         match error {
             Some(error) => Err(error),
             None => Ok(self.lookup().by_references(path, how)?.inode().attr()),
@@ -187,7 +187,7 @@ impl Session {
 
     /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none
     /// asks only whether the file exists.
-    pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: How) -> Result<()> {
+    pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: LookupFlags) -> Result<()> {
         let path = path.as_ref();
         let guard = pin();
         match self.lookup().rcu(path, how, &guard) {
@@ -213,13 +213,18 @@ impl Session {
 
     /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on
     /// anything else.
-    pub fn read_link(&self, path: impl AsRef<[u8]>, how: How) -> Result<Arc<[u8]>> {
+    pub fn read_link(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Arc<[u8]>> {
         self.with_link(path.as_ref(), how, Arc::clone)
     }
 
     /// Like [`read_link`](Self::read_link), into a buffer of the caller, whose contents it
     /// replaces: no allocation if there is room.
-    pub fn read_link_into(&self, path: impl AsRef<[u8]>, how: How, target: &mut Vec<u8>) -> Result<()> {
+    pub fn read_link_into(
+        &self,
+        path: impl AsRef<[u8]>,
+        how: LookupFlags,
+        target: &mut Vec<u8>,
+    ) -> Result<()> {
         self.with_link(path.as_ref(), how, |link| {
             target.clear();
             target.extend_from_slice(link);
@@ -228,8 +233,13 @@ impl Session {
 
     /// Returns the result of `take` for the target of a symbolic link. It calls `take` again if
     /// names change meanwhile.
-    fn with_link<R>(&self, path: &[u8], how: How, mut take: impl FnMut(&Arc<[u8]>) -> R) -> Result<R> {
-        let how = How { follow: false, ..how };
+    fn with_link<R>(
+        &self,
+        path: &[u8],
+        how: LookupFlags,
+        mut take: impl FnMut(&Arc<[u8]>) -> R,
+    ) -> Result<R> {
+        let how = how.difference(LookupFlags::FOLLOW);
         let guard = pin();
         match self.lookup().rcu(path, how, &guard) {
             // Other files have no target, and the walk with references then says so.
@@ -253,14 +263,19 @@ impl Session {
 
     /// Returns totals and free space of the file system that a path is on. In a directory whose
     /// project has limits, they are no more than these.
-    pub fn statfs(&self, path: impl AsRef<[u8]>, how: How) -> Result<StatFs> {
+    pub fn statfs(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<StatFs> {
         let there = self.lookup().path(path.as_ref(), how)?;
         there.sb().fs().statfs_by(there.inode())
     }
 
     /// The value of an extended attribute, ACLs (`system.posix_acl_access`,
     /// `system.posix_acl_default`) included.
-    pub fn get_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<Vec<u8>> {
+    pub fn get_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+        how: LookupFlags,
+    ) -> Result<Vec<u8>> {
         let name = name.as_ref();
         xattr::check_name(name)?;
         let there = self.lookup().path(path.as_ref(), how)?;
@@ -268,19 +283,19 @@ impl Session {
     }
 
     /// The names of all extended attributes that the session may see, ACLs included.
-    pub fn list_xattr(&self, path: impl AsRef<[u8]>, how: How) -> Result<Vec<Vec<u8>>> {
+    pub fn list_xattr(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Vec<Vec<u8>>> {
         let there = self.lookup().path(path.as_ref(), how)?;
         xattr::list(&self.cred, there.sb(), there.inode())
     }
 
     /// An ACL; `None` if the mode says all. `EOPNOTSUPP` where there are no ACLs.
-    pub fn acl(&self, path: impl AsRef<[u8]>, kind: AclKind, how: How) -> Result<Option<Arc<Acl>>> {
+    pub fn acl(&self, path: impl AsRef<[u8]>, kind: AclKind, how: LookupFlags) -> Result<Option<Arc<Acl>>> {
         let there = self.lookup().path(path.as_ref(), how)?;
         xattr::acl(there.sb(), there.inode(), kind)
     }
 
     /// The mount that a path is on.
-    pub fn mount_of(&self, path: impl AsRef<[u8]>, how: How) -> Result<MountRef> {
+    pub fn mount_of(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<MountRef> {
         Ok(self.locate(path, how)?.mount)
     }
 }

@@ -14,7 +14,7 @@ use crate::file::{drop_privileges, truncate};
 use crate::fs::{SetAttr, XattrFlags};
 use crate::inode::{AttributesGuard, Inode};
 use crate::inode_attrs::SET_ID_BITS;
-use crate::lookup::How;
+use crate::lookup::LookupFlags;
 use crate::lookup::path::InodeRef;
 use crate::mount::WriteGuard;
 use crate::permission::{Access, in_group_or_capable, owner_or_capable, set_id_bits_lost};
@@ -66,7 +66,7 @@ pub struct Attributes {
 
 impl Session {
     /// Sets the permission bits. Owners only; `EOPNOTSUPP` on a symbolic link.
-    pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: How) -> Result<()> {
+    pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
@@ -79,7 +79,13 @@ impl Session {
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its
     /// set-id bits and capabilities, in any case.
-    pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>, how: How) -> Result<()> {
+    pub fn chown(
+        &self,
+        path: impl AsRef<[u8]>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        how: LookupFlags,
+    ) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let (sb, inode) = (file.sb(), file.inode());
@@ -94,7 +100,7 @@ impl Session {
     /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and
     /// [`utimens`](Self::utimens) do one after the other: all of it, or if one of them would fail
     /// nothing.
-    pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: How) -> Result<()> {
+    pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: LookupFlags) -> Result<()> {
         if [new.atime, new.mtime, new.ctime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
             return Err(Errno::EINVAL.into());
         }
@@ -132,7 +138,13 @@ impl Session {
 
     /// Sets the times of last reading and last change. Users with write permission may set the
     /// present; only owners may set other times.
-    pub fn utimens(&self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime, how: How) -> Result<()> {
+    pub fn utimens(
+        &self,
+        path: impl AsRef<[u8]>,
+        atime: SetTime,
+        mtime: SetTime,
+        how: LookupFlags,
+    ) -> Result<()> {
         if atime == SetTime::Omit && mtime == SetTime::Omit {
             return Ok(());
         }
@@ -169,7 +181,7 @@ impl Session {
     }
 
     /// Makes a regular file `size` bytes long.
-    pub fn truncate(&self, path: impl AsRef<[u8]>, size: u64, how: How) -> Result<()> {
+    pub fn truncate(&self, path: impl AsRef<[u8]>, size: u64, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let inode = file.inode();
         match inode.kind() {
@@ -187,7 +199,7 @@ impl Session {
 
     /// Takes the set-id bits off a regular file, unless the caller has `CAP_FSETID`, and
     /// capabilities, as a change of its contents does.
-    pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: How) -> Result<()> {
+    pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = file.inode().lock_exclusive();
@@ -196,7 +208,7 @@ impl Session {
 
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
     /// `CAP_LINUX_IMMUTABLE`. Flags that the file system sets itself stay as they are.
-    pub fn set_flags(&self, path: impl AsRef<[u8]>, flags: FileFlags, how: How) -> Result<()> {
+    pub fn set_flags(&self, path: impl AsRef<[u8]>, flags: FileFlags, how: LookupFlags) -> Result<()> {
         self.set_flags_and_project(path, flags, None, how)
     }
 
@@ -207,7 +219,7 @@ impl Session {
         path: impl AsRef<[u8]>,
         flags: FileFlags,
         project: Option<u32>,
-        how: How,
+        how: LookupFlags,
     ) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
@@ -232,7 +244,7 @@ impl Session {
         name: impl AsRef<[u8]>,
         value: &[u8],
         flags: XattrFlags,
-        how: How,
+        how: LookupFlags,
     ) -> Result<()> {
         let name = name.as_ref();
         xattr::check_name(name)?;
@@ -254,7 +266,12 @@ impl Session {
     }
 
     /// Removes an extended attribute: `ENODATA` if it is not there.
-    pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>, how: How) -> Result<()> {
+    pub fn remove_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+        how: LookupFlags,
+    ) -> Result<()> {
         let name = name.as_ref();
         xattr::check_name(name)?;
         let file = self.lookup().inode(path.as_ref(), how)?;
@@ -268,7 +285,13 @@ impl Session {
 
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than
     /// permission bits becomes just those.
-    pub fn set_acl(&self, path: impl AsRef<[u8]>, kind: AclKind, acl: Option<Acl>, how: How) -> Result<()> {
+    pub fn set_acl(
+        &self,
+        path: impl AsRef<[u8]>,
+        kind: AclKind,
+        acl: Option<Acl>,
+        how: LookupFlags,
+    ) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = file.inode().lock_attributes();

@@ -37,11 +37,11 @@ fn volume() -> Session {
         root.mknod(file, NewKind::Regular, 0o644).unwrap();
     }
     root.symlink("fs.h", LINK).unwrap();
-    root.link(FILE, How::FOLLOW, SAME).unwrap();
+    root.link(FILE, LookupFlags::FOLLOW, SAME).unwrap();
     // A directory that some users may not search, for the full check.
     for (dir, mode) in [("/home/ann", 0o750), ("/home/ann/project", 0o750)] {
         root.mkdir(dir, mode).unwrap();
-        root.chown(dir, Some(1000), Some(1000), How::FOLLOW).unwrap();
+        root.chown(dir, Some(1000), Some(1000), LookupFlags::FOLLOW).unwrap();
     }
     root.mknod(SHARED, NewKind::Regular, 0o640).unwrap();
     root
@@ -53,25 +53,25 @@ fn user(root: &Session) -> Session {
 
 type Act<'a> = (&'static str, Box<dyn Fn() + Sync + 'a>);
 
-fn stat<'a>(session: &'a Session, name: &'static str, path: &'static str, how: How) -> Act<'a> {
+fn stat<'a>(session: &'a Session, name: &'static str, path: &'static str, how: LookupFlags) -> Act<'a> {
     (name, Box::new(move || drop(black_box(session.stat(black_box(path), how)))))
 }
 
 fn access<'a>(session: &'a Session, name: &'static str, path: &'static str, want: Access) -> Act<'a> {
-    (name, Box::new(move || drop(black_box(session.access(black_box(path), want, How::FOLLOW)))))
+    (name, Box::new(move || drop(black_box(session.access(black_box(path), want, LookupFlags::FOLLOW)))))
 }
 
 /// The calls that ask about a path and change nothing.
 fn questions(session: &Session) -> Vec<Act<'_>> {
     thread_local!(static TARGET: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(64)));
     vec![
-        stat(session, "stat", FILE, How::FOLLOW),
-        stat(session, "stat, another file", OTHER, How::FOLLOW),
-        stat(session, "stat, name not there", ABSENT, How::FOLLOW),
-        stat(session, "stat, symbolic link itself", LINK, How::NOFOLLOW),
-        stat(session, "stat, through symbolic link", LINK, How::FOLLOW),
-        stat(session, "stat, through ..", "/usr/include/linux/../linux/sched/fs.h", How::FOLLOW),
-        stat(session, "stat, full search check", SHARED, How::FOLLOW),
+        stat(session, "stat", FILE, LookupFlags::FOLLOW),
+        stat(session, "stat, another file", OTHER, LookupFlags::FOLLOW),
+        stat(session, "stat, name not there", ABSENT, LookupFlags::FOLLOW),
+        stat(session, "stat, symbolic link itself", LINK, LookupFlags::NOFOLLOW),
+        stat(session, "stat, through symbolic link", LINK, LookupFlags::FOLLOW),
+        stat(session, "stat, through ..", "/usr/include/linux/../linux/sched/fs.h", LookupFlags::FOLLOW),
+        stat(session, "stat, full search check", SHARED, LookupFlags::FOLLOW),
         access(session, "access", FILE, Access::READ),
         access(session, "access, refused", FILE, Access::WRITE),
         access(session, "exists", FILE, Access::empty()),
@@ -84,7 +84,7 @@ fn questions(session: &Session) -> Vec<Act<'_>> {
             "read_link_into",
             Box::new(|| {
                 TARGET
-                    .with_borrow_mut(|to| session.read_link_into(black_box(LINK), How::NOFOLLOW, to))
+                    .with_borrow_mut(|to| session.read_link_into(black_box(LINK), LookupFlags::NOFOLLOW, to))
                     .unwrap();
             }),
         ),
@@ -158,9 +158,9 @@ fn a_lookup_shares_no_line_with_a_change_elsewhere() {
     let mut fewest = [usize::MAX; 3];
     for _ in 0..3 {
         let root = volume();
-        let ask = || drop(black_box(root.stat(FILE, How::FOLLOW)));
+        let ask = || drop(black_box(root.stat(FILE, LookupFlags::FOLLOW)));
         let open = || drop(root.open(FILE, OpenFlags::READ).unwrap());
-        let chmod = || root.chmod(OTHER, 0o600, How::FOLLOW).unwrap();
+        let chmod = || root.chmod(OTHER, 0o600, LookupFlags::FOLLOW).unwrap();
         let found = [
             conflict_count(ask, open),
             conflict_count(ask, chmod),
@@ -218,7 +218,7 @@ fn threads_with_high_numbers_share_no_line_either() {
     let root = volume();
     let lowest = AtomicUsize::new(usize::MAX);
     let act = |path| {
-        drop(black_box(root.stat(black_box(path), How::FOLLOW)));
+        drop(black_box(root.stat(black_box(path), LookupFlags::FOLLOW)));
         drop(black_box(root.open(black_box(path), OpenFlags::READ)));
     };
     let high = |path| {
@@ -308,7 +308,7 @@ fn seen(name: &str, act: impl Fn()) -> Footprint {
 fn calls_that_take_locks_and_references_are_seen() {
     let root = volume();
     root.root().superblock().drop_caches();
-    let cold = seen("stat, name not in the cache", || drop(root.stat(FILE, How::FOLLOW)));
+    let cold = seen("stat, name not in the cache", || drop(root.stat(FILE, LookupFlags::FOLLOW)));
     assert!(cold.total().rmws > 10, "{cold:?}");
 
     let open = || drop(root.open(FILE, OpenFlags::READ).unwrap());
@@ -322,15 +322,15 @@ fn calls_that_take_locks_and_references_are_seen() {
     assert!(seen("mknod and unlink", touch).total().rmws > 10);
 
     // One locked instruction each way, for the count of the target, which no other test would see.
-    let read_link = || drop(root.read_link(LINK, How::NOFOLLOW).unwrap());
+    let read_link = || drop(root.read_link(LINK, LookupFlags::NOFOLLOW).unwrap());
     warm(&read_link);
     assert_eq!(seen("read_link", read_link).total().rmws, 0);
     if let Some((_, locked)) = locked_instructions(read_link) {
         assert_eq!(locked, 2);
     }
 
-    let ask = || drop(root.stat(FILE, How::FOLLOW));
-    let chmod = || root.chmod(FILE, 0o600, How::FOLLOW).unwrap();
+    let ask = || drop(root.stat(FILE, LookupFlags::FOLLOW));
+    let chmod = || root.chmod(FILE, 0o600, LookupFlags::FOLLOW).unwrap();
     assert!(seen("chmod", chmod).total().stores > 4);
     assert!(conflict_count(ask, chmod) > 0);
 }

@@ -28,7 +28,7 @@ fn make_file(root: &Session, path: &str) -> u64 {
 
 /// The inode number behind a path, if it is there.
 fn ino(root: &Session, path: &str) -> Option<u64> {
-    match root.stat(path, How::FOLLOW) {
+    match root.stat(path, LookupFlags::FOLLOW) {
         Ok(attr) => {
             assert!(attr.nlink > 0, "{path} leads to a file without links");
             Some(attr.ino)
@@ -127,7 +127,7 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
         root.mkdir("/x", 0o755).unwrap();
         let ino = make_file(&root, "/a");
         for name in ["/b", "/c", "/d"] {
-            root.link("/a", How::FOLLOW, name).unwrap();
+            root.link("/a", LookupFlags::FOLLOW, name).unwrap();
         }
         make_file(&root, "/e");
         let file = root.open("/a", OpenFlags::READ | OpenFlags::WRITE).unwrap();
@@ -140,12 +140,12 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
         setup,
         |(root, _, file), index| match index {
             0 | 1 => assert_eq!(file.write_at(b"x", index as u64).unwrap(), 1),
-            2 => root.chmod("/a", 0o600, How::FOLLOW).unwrap(),
+            2 => root.chmod("/a", 0o600, LookupFlags::FOLLOW).unwrap(),
             3 | 4 => {
                 let name = ATTRIBUTE[index - 3];
-                root.set_xattr("/a", name, b"value", XattrFlags::empty(), How::FOLLOW).unwrap();
+                root.set_xattr("/a", name, b"value", XattrFlags::empty(), LookupFlags::FOLLOW).unwrap();
             }
-            5 => root.link("/a", How::FOLLOW, "/f").unwrap(),
+            5 => root.link("/a", LookupFlags::FOLLOW, "/f").unwrap(),
             6 => root.rename("/e", "/b", RenameFlags::empty()).unwrap(),
             _ => {
                 root.rename("/c", "/x/c", RenameFlags::empty()).unwrap();
@@ -153,12 +153,12 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
             }
         },
         |(root, right, file)| {
-            let attr = root.stat("/a", How::FOLLOW).unwrap();
+            let attr = root.stat("/a", LookupFlags::FOLLOW).unwrap();
             assert_eq!((attr.ino, attr.mode, attr.nlink), (*right, 0o600, 3));
             let names = ["/b", "/c", "/d", "/x/c", "/f"].map(|name| ino(root, name) == Some(*right));
             assert_eq!(names, [false, false, false, true, true]);
             for name in ATTRIBUTE {
-                assert_eq!(root.get_xattr("/a", name, How::FOLLOW).unwrap(), b"value");
+                assert_eq!(root.get_xattr("/a", name, LookupFlags::FOLLOW).unwrap(), b"value");
             }
             let mut bytes = [0; 2];
             assert_eq!((file.read_at(&mut bytes, 0).unwrap(), bytes), (2, *b"xx"));
@@ -183,7 +183,7 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
             0 => root.rename("/old", "/new", RenameFlags::empty()).unwrap(),
             1 | 2 => drop(root.unlink("/new").inspect_err(|error| assert!(is_absent(error)))),
             3 | 4 => root.root().superblock().drop_caches(),
-            _ => drop(root.stat("/old", How::FOLLOW).inspect_err(|error| assert!(is_absent(error)))),
+            _ => drop(root.stat("/old", LookupFlags::FOLLOW).inspect_err(|error| assert!(is_absent(error)))),
         },
         |root| {
             assert_eq!(ino(root, "/old"), None);
@@ -214,22 +214,23 @@ fn names_change_in_every_way_while_caches_are_emptied() {
                 0 => root.rename("/a", "/c", RenameFlags::empty()),
                 1 => root.rename("/b", "/c", RenameFlags::NOREPLACE),
                 2 => root.rename("/c", "/b", RenameFlags::EXCHANGE),
-                3 => root.link("/b", How::NOFOLLOW, "/a").and_then(|()| root.unlink("/b")),
+                3 => root.link("/b", LookupFlags::NOFOLLOW, "/a").and_then(|()| root.unlink("/b")),
                 4 => root.unlink("/c"),
                 5 => root
-                    .chmod("/c", 0o600, How::FOLLOW)
+                    .chmod("/c", 0o600, LookupFlags::FOLLOW)
                     .and_then(|()| root.rename("/c", "/a", RenameFlags::empty())),
                 6 => {
                     root.root().superblock().drop_caches();
                     Ok(())
                 }
-                _ => NAMES.iter().try_for_each(|name| root.stat(name, How::NOFOLLOW).map(drop)),
+                _ => NAMES.iter().try_for_each(|name| root.stat(name, LookupFlags::NOFOLLOW).map(drop)),
             };
             let refused = changed.err().map(|error| error.errno());
             assert!(matches!(refused, None | Some(Errno::ENOENT | Errno::EEXIST)), "{index}: {refused:?}");
         },
         |root| {
-            let there: Vec<_> = NAMES.iter().filter_map(|name| root.stat(name, How::NOFOLLOW).ok()).collect();
+            let there: Vec<_> =
+                NAMES.iter().filter_map(|name| root.stat(name, LookupFlags::NOFOLLOW).ok()).collect();
             for attr in &there {
                 let names = there.iter().filter(|other| other.ino == attr.ino).count();
                 assert_eq!(attr.nlink as usize, names);
@@ -333,7 +334,7 @@ fn no_mixture_of_two_rights_is_ever_granted() {
         let root = world();
         root.mkdir("/d", 0o755).unwrap();
         make_file(&root, "/d/f");
-        root.set_acl("/d", AclKind::Access, Some(refusing()), How::FOLLOW).unwrap();
+        root.set_acl("/d", AclKind::Access, Some(refusing()), LookupFlags::FOLLOW).unwrap();
         let user = root.with_cred(Cred::new(5, 5, &[]));
         (root, user)
     };
@@ -342,12 +343,13 @@ fn no_mixture_of_two_rights_is_ever_granted() {
         setup,
         |(root, user), index| match index {
             0 => {
-                root.set_acl("/d", AclKind::Access, Some(Acl::from_mode(0o750)), How::FOLLOW).unwrap();
-                root.set_acl("/d", AclKind::Access, Some(refusing()), How::FOLLOW).unwrap();
+                root.set_acl("/d", AclKind::Access, Some(Acl::from_mode(0o750)), LookupFlags::FOLLOW)
+                    .unwrap();
+                root.set_acl("/d", AclKind::Access, Some(refusing()), LookupFlags::FOLLOW).unwrap();
             }
             1 => root.root().superblock().drop_caches(),
             _ => {
-                let refused = user.access("/d/f", Access::empty(), How::FOLLOW);
+                let refused = user.access("/d/f", Access::empty(), LookupFlags::FOLLOW);
                 assert_eq!(refused.map_err(|error| error.errno()), Err(Errno::EACCES));
             }
         },
@@ -375,7 +377,7 @@ fn the_last_link_frees_the_file() {
         |(root, _), index| {
             let name = format!("/l{index}");
             // A thread that comes after the last name has gone cannot link it any more.
-            if root.link("/f", How::FOLLOW, &name).is_ok() {
+            if root.link("/f", LookupFlags::FOLLOW, &name).is_ok() {
                 assert!(ino(root, &name).is_some());
                 root.unlink(&name).unwrap();
             }

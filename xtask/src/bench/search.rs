@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use extern4_measure::callgrind;
 use extern4_vfs::lab::Check;
-use extern4_vfs::{How, Session};
+use extern4_vfs::{LookupFlags, Session};
 
 use super::row::{Row, Unit};
 use super::tree;
@@ -74,7 +74,7 @@ fn search_acls(name: &'static str, acl: &'static str, path: &str) -> Result<Row>
 fn walk(user: &Session, path: &str, walks: u32) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..walks {
-        std::hint::black_box(user.stat(std::hint::black_box(path), How::FOLLOW))
+        std::hint::black_box(user.stat(std::hint::black_box(path), LookupFlags::FOLLOW))
             .map_err(|e| e.to_string())?;
     }
     Ok(start.elapsed().as_nanos() as f64 / f64::from(walks))

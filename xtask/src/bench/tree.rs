@@ -3,8 +3,8 @@
 
 use extern4_vfs::lab::{Check, Sides};
 use extern4_vfs::{
-    Acl, AclKind, Cred, How, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result, Session, SuperBlock,
-    SuperOptions,
+    Acl, AclKind, Cred, LookupFlags, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result, Session,
+    SuperBlock, SuperOptions,
 };
 
 /// Components of the path, the file's name included.
@@ -45,7 +45,7 @@ pub(super) fn volume_with(check: Check, acl: Option<&str>) -> Result<Session> {
         root.mkdir(format!("{dir}/folder"), 0o755)?;
         if let Some(acl) = acl {
             let acl: Acl = acl.parse().expect("an ACL");
-            root.set_acl(&dir, AclKind::Access, Some(acl), How::FOLLOW)?;
+            root.set_acl(&dir, AclKind::Access, Some(acl), LookupFlags::FOLLOW)?;
         }
     }
     root.mknod(path(), NewKind::Regular, 0o644)?;

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use extern4_sync::allocations;
-use extern4_vfs::{CacheStats, How};
+use extern4_vfs::{CacheStats, LookupFlags};
 use rustix::fs::{Mode, OFlags};
 
 use super::image::{Mount, Rival};
@@ -126,11 +126,11 @@ fn walk_beside_renames(duration: Duration) -> Result<(f64, u64)> {
             }
         });
         let walker = scope.spawn(|| {
-            user.stat(&path, How::FOLLOW).expect("nobody renames what is on the way");
+            user.stat(&path, LookupFlags::FOLLOW).expect("nobody renames what is on the way");
             let (mut walks, before) = (0u64, allocations::of_this_thread());
             while Instant::now() < end {
                 for _ in 0..64 {
-                    std::hint::black_box(user.stat(&path, How::FOLLOW)).expect("it is there");
+                    std::hint::black_box(user.stat(&path, LookupFlags::FOLLOW)).expect("it is there");
                 }
                 walks += 64;
             }

@@ -12,7 +12,7 @@ use extern4_disk::inode::RESIZE_INO;
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{e2fsck_complaints, find};
 use extern4_testkit::{crash, plan, zoo};
-use extern4_vfs::{Cred, How, Namespace, Session, SuperBlock, SuperOptions, XattrFlags};
+use extern4_vfs::{Cred, LookupFlags, Namespace, Session, SuperBlock, SuperOptions, XattrFlags};
 
 use crate::{open, open_for_writing};
 
@@ -150,9 +150,10 @@ fn quota_files_are_checked() {
         for number in 0..3 {
             let path = format!("/{uid}.{number}");
             root.mkdir(&path, 0o755).expect("a directory");
-            root.chown(&path, Some(uid), Some(uid / 2), How::FOLLOW).expect("an owner");
+            root.chown(&path, Some(uid), Some(uid / 2), LookupFlags::FOLLOW).expect("an owner");
             let value = vec![b'v'; 500 + 10_000 * number];
-            root.set_xattr(&path, b"user.v", &value, XattrFlags::empty(), How::FOLLOW).expect("an attribute");
+            root.set_xattr(&path, b"user.v", &value, XattrFlags::empty(), LookupFlags::FOLLOW)
+                .expect("an attribute");
         }
     }
     drop(root);

@@ -82,8 +82,8 @@ fn files_grow_as_large_as_with_the_kernel() {
                 let fs = open_for_writing(&path);
                 let root = session(Arc::clone(&fs) as _);
                 root.mknod("/file", NewKind::Regular, 0o644).expect("a file");
-                let ours = largest(|size| root.truncate("/file", size, How::FOLLOW).is_ok());
-                root.truncate("/file", 0, How::FOLLOW).expect("an empty file");
+                let ours = largest(|size| root.truncate("/file", size, LookupFlags::FOLLOW).is_ok());
+                root.truncate("/file", 0, LookupFlags::FOLLOW).expect("an empty file");
                 drop(root);
                 fs.close().expect("close");
                 ours

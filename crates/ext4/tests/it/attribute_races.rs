@@ -33,7 +33,7 @@ trait Changer {
 }
 
 fn stat(session: &Session) -> Attr {
-    session.stat(FILE, How::FOLLOW).expect("attributes")
+    session.stat(FILE, LookupFlags::FOLLOW).expect("attributes")
 }
 
 /// Mode and ACL.
@@ -50,16 +50,18 @@ impl Changer for Rights {
         match random.below(6) {
             0 => {
                 let new = acl(random.below(8) as u8);
-                session.set_acl(FILE, AclKind::Access, Some(new.clone()), How::FOLLOW).expect("an ACL");
+                session
+                    .set_acl(FILE, AclKind::Access, Some(new.clone()), LookupFlags::FOLLOW)
+                    .expect("an ACL");
                 self.mode = self.mode & 0o7000 | new.equiv_mode().0 as u16;
                 self.acl = Some(new);
             }
             1 => {
-                session.set_acl(FILE, AclKind::Access, None, How::FOLLOW).expect("no ACL");
+                session.set_acl(FILE, AclKind::Access, None, LookupFlags::FOLLOW).expect("no ACL");
                 self.acl = None;
             }
             _ => {
-                session.chmod(FILE, mode, How::FOLLOW).expect("a mode");
+                session.chmod(FILE, mode, LookupFlags::FOLLOW).expect("a mode");
                 self.mode = mode;
                 self.acl = self.acl.take().map(|acl| acl.with_mode(mode.into()));
             }
@@ -68,7 +70,7 @@ impl Changer for Rights {
 
     fn check(&self, session: &Session) {
         assert_eq!(format!("{:o}", stat(session).mode), format!("{:o}", self.mode));
-        let found = session.get_xattr(FILE, "system.posix_acl_access", How::FOLLOW).ok();
+        let found = session.get_xattr(FILE, "system.posix_acl_access", LookupFlags::FOLLOW).ok();
         assert_eq!(found, self.acl.as_ref().map(Acl::to_xattr));
     }
 }
@@ -83,17 +85,19 @@ struct Attribute {
 impl Changer for Attribute {
     fn change(&mut self, session: &Session, random: &mut Random) {
         if self.value.is_some() && random.below(4) == 0 {
-            session.remove_xattr(FILE, self.name, How::FOLLOW).expect("it goes");
+            session.remove_xattr(FILE, self.name, LookupFlags::FOLLOW).expect("it goes");
             self.value = None;
             return;
         }
         let value = vec![random.below(256) as u8; random.below(self.most) as usize];
-        session.set_xattr(FILE, self.name, &value, XattrFlags::empty(), How::FOLLOW).expect("a value");
+        session
+            .set_xattr(FILE, self.name, &value, XattrFlags::empty(), LookupFlags::FOLLOW)
+            .expect("a value");
         self.value = Some(value);
     }
 
     fn check(&self, session: &Session) {
-        assert_eq!(session.get_xattr(FILE, self.name, How::FOLLOW).ok(), self.value, "{}", self.name);
+        assert_eq!(session.get_xattr(FILE, self.name, LookupFlags::FOLLOW).ok(), self.value, "{}", self.name);
     }
 }
 
@@ -118,7 +122,7 @@ impl Changer for Links {
                 self.names.remove(at);
             }
             None => {
-                session.link(FILE, How::FOLLOW, &name).expect("a link");
+                session.link(FILE, LookupFlags::FOLLOW, &name).expect("a link");
                 self.names.push(name);
             }
         }
@@ -142,7 +146,10 @@ impl Changer for Mover {
     }
 
     fn check(&self, session: &Session) {
-        assert_eq!(session.stat(&self.at, How::FOLLOW).map(|attr| attr.ino).ok(), Some(stat(session).ino));
+        assert_eq!(
+            session.stat(&self.at, LookupFlags::FOLLOW).map(|attr| attr.ino).ok(),
+            Some(stat(session).ino)
+        );
     }
 }
 
@@ -170,8 +177,8 @@ fn race(spec: &ImageSpec, turns: usize, seed: u64) {
     let how = OpenFlags::CREATE | OpenFlags::WRITE;
     let file = open(session, FILE, how, 0o644).expect("a file");
     file.write_at(&vec![0; 4 * BLOCK], 0).expect("contents");
-    session.chmod(FILE, 0o644, How::FOLLOW).expect("its mode");
-    session.link(FILE, How::FOLLOW, "/links/moved0").expect("a name that moves");
+    session.chmod(FILE, 0o644, LookupFlags::FOLLOW).expect("its mode");
+    session.link(FILE, LookupFlags::FOLLOW, "/links/moved0").expect("a name that moves");
     let most = if spec.name == "race-ea" { 3000 } else { 300 };
     let mut changers: Vec<Box<dyn Changer + Send>> = vec![
         Box::new(Rights { mode: 0o644, acl: None }),

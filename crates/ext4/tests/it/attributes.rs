@@ -12,8 +12,8 @@ use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_testkit::tree::{self, assert_same};
 use extern4_vfs::{
-    Acl, AclEntry, AclKind, AclTag, Cred, DirBatch, Errno, FileFlags, FileSystem, How, Namespace, NewKind,
-    OpenFlags, RenameFlags, Session, SetTime, SuperBlock, SuperOptions, Timespec, XattrFlags,
+    Acl, AclEntry, AclKind, AclTag, Cred, DirBatch, Errno, FileFlags, FileSystem, LookupFlags, Namespace,
+    NewKind, OpenFlags, RenameFlags, Session, SetTime, SuperBlock, SuperOptions, Timespec, XattrFlags,
 };
 
 use crate::walk;
@@ -146,7 +146,7 @@ fn random_attributes_read_back() {
         // Without any attributes, everything that they took is free again.
         for (path, attributes) in &model {
             for name in attributes.keys() {
-                session.session.remove_xattr(path, name, How::NOFOLLOW).expect("it is there");
+                session.session.remove_xattr(path, name, LookupFlags::NOFOLLOW).expect("it is there");
             }
         }
         session.close(spec.name, &image);
@@ -162,7 +162,7 @@ fn step(session: &Session, random: &mut Random, model: &mut Model, what: &str) -
     let attributes = model.entry(path).or_default();
     let known = attributes.contains_key(name.as_bytes());
     if random.below(4) == 0 {
-        let removed = session.remove_xattr(path, &name, How::NOFOLLOW);
+        let removed = session.remove_xattr(path, &name, LookupFlags::NOFOLLOW);
         assert_eq!(
             removed.map_err(|e| e.errno()),
             if known { Ok(()) } else { Err(Errno::ENODATA) },
@@ -174,7 +174,7 @@ fn step(session: &Session, random: &mut Random, model: &mut Model, what: &str) -
     let max = [1, 8, 64, 200, 900, 3900, 12_000, 65_537][random.below(8) as usize];
     let value: Vec<u8> = (0..random.below(max)).map(|_| random.below(256) as u8).collect();
     let flags = [XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE][random.below(3) as usize];
-    match session.set_xattr(path, &name, &value, flags, How::NOFOLLOW).map_err(|e| e.errno()) {
+    match session.set_xattr(path, &name, &value, flags, LookupFlags::NOFOLLOW).map_err(|e| e.errno()) {
         Ok(()) => {
             assert!(
                 !(flags == XattrFlags::CREATE && known) && (flags != XattrFlags::REPLACE || known),
@@ -200,11 +200,11 @@ fn step(session: &Session, random: &mut Random, model: &mut Model, what: &str) -
 
 fn check(session: &Session, model: &Model, what: &str) {
     for (path, attributes) in model {
-        let mut names = session.list_xattr(path, How::NOFOLLOW).expect("a list");
+        let mut names = session.list_xattr(path, LookupFlags::NOFOLLOW).expect("a list");
         names.sort();
         assert_eq!(names, attributes.keys().cloned().collect::<Vec<_>>(), "{what}: {path}");
         for (name, value) in attributes {
-            let shown = session.get_xattr(path, name, How::NOFOLLOW);
+            let shown = session.get_xattr(path, name, LookupFlags::NOFOLLOW);
             assert!(shown.as_ref().is_ok_and(|shown| shown == value), "{what}: {path}: {shown:?}");
         }
     }
@@ -229,33 +229,36 @@ fn acls_owners_times_and_flags() {
         let image = spec.build();
         let writing = Writing::open(&image);
         let session = &writing.session;
-        session.set_acl("/a", AclKind::Access, Some(acl(3)), How::FOLLOW).expect("an ACL");
-        session.set_acl("/dir", AclKind::Access, Some(acl(40)), How::FOLLOW).expect("an ACL");
-        session.set_acl("/dir", AclKind::Default, Some(acl(50)), How::FOLLOW).expect("an ACL");
+        session.set_acl("/a", AclKind::Access, Some(acl(3)), LookupFlags::FOLLOW).expect("an ACL");
+        session.set_acl("/dir", AclKind::Access, Some(acl(40)), LookupFlags::FOLLOW).expect("an ACL");
+        session.set_acl("/dir", AclKind::Default, Some(acl(50)), LookupFlags::FOLLOW).expect("an ACL");
         session.mknod("/dir/e", NewKind::Regular, 0o644).expect("a file");
         session.rename("/dir/e", "/dir/f", RenameFlags::WHITEOUT).expect("a whiteout is left");
-        let left = session.acl("/dir/e", AclKind::Access, How::FOLLOW).expect("an ACL");
+        let left = session.acl("/dir/e", AclKind::Access, LookupFlags::FOLLOW).expect("an ACL");
         assert_eq!(left.as_deref(), acl(50).for_new_file(0).0.as_ref());
-        session.set_acl("/b", AclKind::Access, Some(acl(2)), How::FOLLOW).expect("an ACL");
-        session.set_acl("/b", AclKind::Access, None, How::FOLLOW).expect("an ACL goes");
-        session.set_acl("/c", AclKind::Access, None, How::FOLLOW).expect("no ACL");
-        session.set_acl("/c", AclKind::Access, Some(Acl::from_mode(0o640)), How::FOLLOW).expect("a mode");
-        session.chmod("/a", 0o4750, How::FOLLOW).expect("a mode");
-        session.chown("/b", Some(100_000), Some(70_000), How::FOLLOW).expect("an owner");
-        session.chown("/link", Some(5), None, How::NOFOLLOW).expect("an owner");
+        session.set_acl("/b", AclKind::Access, Some(acl(2)), LookupFlags::FOLLOW).expect("an ACL");
+        session.set_acl("/b", AclKind::Access, None, LookupFlags::FOLLOW).expect("an ACL goes");
+        session.set_acl("/c", AclKind::Access, None, LookupFlags::FOLLOW).expect("no ACL");
+        session
+            .set_acl("/c", AclKind::Access, Some(Acl::from_mode(0o640)), LookupFlags::FOLLOW)
+            .expect("a mode");
+        session.chmod("/a", 0o4750, LookupFlags::FOLLOW).expect("a mode");
+        session.chown("/b", Some(100_000), Some(70_000), LookupFlags::FOLLOW).expect("an owner");
+        session.chown("/link", Some(5), None, LookupFlags::NOFOLLOW).expect("an owner");
         let time = SetTime::At(Timespec { sec: 1 << 31, nsec: 999_999_999 });
-        session.utimens("/c", time, SetTime::Now, How::FOLLOW).expect("times");
+        session.utimens("/c", time, SetTime::Now, LookupFlags::FOLLOW).expect("times");
         let nodump = FileFlags::from_bits_retain(0x40);
-        let flags = session.stat("/b", How::FOLLOW).expect("attributes").flags;
-        session.set_flags("/b", flags | nodump | FileFlags::NOATIME, How::FOLLOW).expect("flags");
+        let flags = session.stat("/b", LookupFlags::FOLLOW).expect("attributes").flags;
+        session.set_flags("/b", flags | nodump | FileFlags::NOATIME, LookupFlags::FOLLOW).expect("flags");
         let directory_only = FileFlags::from_bits_retain(0x1_0000);
-        session.set_flags("/dir", directory_only, How::FOLLOW).expect("flags");
-        let refused = session.set_flags("/a", directory_only, How::FOLLOW).map_err(|e| e.errno());
+        session.set_flags("/dir", directory_only, LookupFlags::FOLLOW).expect("flags");
+        let refused = session.set_flags("/a", directory_only, LookupFlags::FOLLOW).map_err(|e| e.errno());
         assert_eq!(refused, Err(Errno::EOPNOTSUPP));
-        let casefold = session.set_flags("/empty", FileFlags::CASEFOLD, How::FOLLOW).map_err(|e| e.errno());
+        let casefold =
+            session.set_flags("/empty", FileFlags::CASEFOLD, LookupFlags::FOLLOW).map_err(|e| e.errno());
         assert_eq!(casefold, Err(Errno::EOPNOTSUPP));
         // More than a block holds.
-        let large = session.set_acl("/dir/d", AclKind::Access, Some(acl(1200)), How::FOLLOW);
+        let large = session.set_acl("/dir/d", AclKind::Access, Some(acl(1200)), LookupFlags::FOLLOW);
         let room = spec.name.contains("_ea");
         assert_eq!(
             large.map_err(|e| e.errno()),
@@ -263,7 +266,7 @@ fn acls_owners_times_and_flags() {
             "{}",
             spec.name
         );
-        let shown = session.acl("/dir", AclKind::Default, How::FOLLOW).expect("an ACL");
+        let shown = session.acl("/dir", AclKind::Default, LookupFlags::FOLLOW).expect("an ACL");
         assert_eq!(shown.as_deref(), Some(&acl(50)));
         writing.close(spec.name, &image);
     }
@@ -305,15 +308,20 @@ fn a_write_takes_capabilities_off() {
         let value: Vec<u8> =
             [0x0200_0001_u32, 1 << 10, 0, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
         let give = |session: &Session, path| {
-            let set =
-                session.set_xattr(path, "security.capability", &value, XattrFlags::empty(), How::FOLLOW);
+            let set = session.set_xattr(
+                path,
+                "security.capability",
+                &value,
+                XattrFlags::empty(),
+                LookupFlags::FOLLOW,
+            );
             set.expect("room");
         };
         let write = |session: &Session, path| {
             let file = session.open(path, OpenFlags::WRITE | OpenFlags::CREATE).expect("a file");
             file.write_at(b"x", 0).expect("room");
         };
-        let names = |session: &Session, path| session.list_xattr(path, How::FOLLOW).expect("a list");
+        let names = |session: &Session, path| session.list_xattr(path, LookupFlags::FOLLOW).expect("a list");
         let writing = Writing::open(&image);
         for path in ["/a", "/b"] {
             write(&writing.session, path);
@@ -351,28 +359,29 @@ fn shared_blocks_and_values_stay_with_the_other_inodes() {
         let writing = Writing::open(&image);
         let session = &writing.session;
         let block = |path| {
-            let ino = session.stat(path, How::FOLLOW).expect("a file").ino;
+            let ino = session.stat(path, LookupFlags::FOLLOW).expect("a file").ino;
             writing.fs.raw_inode(ino as u32).expect("an inode").xattr_block()
         };
         let blocks = ["/a", "/b", "/c"].map(block);
         let same = blocks.iter().all(|block| *block == blocks[0]);
         assert!(same && blocks[0].is_some() == in_block, "{} {blocks:?}", spec.name);
         let set = |path, name, len| {
-            let set = session.set_xattr(path, name, &vec![b'u'; len], XattrFlags::empty(), How::FOLLOW);
+            let set =
+                session.set_xattr(path, name, &vec![b'u'; len], XattrFlags::empty(), LookupFlags::FOLLOW);
             set.unwrap_or_else(|e| panic!("{}: {name}: {e}", spec.name));
         };
         // One more attribute next to the shared one, and the shared one goes.
         set("/a", "user.two", 300);
-        let value = session.get_xattr("/a", "user.one", How::FOLLOW).expect("it is there");
+        let value = session.get_xattr("/a", "user.one", LookupFlags::FOLLOW).expect("it is there");
         assert_eq!(value, vec![b'v'; len], "{}", spec.name);
-        session.remove_xattr("/b", "user.one", How::FOLLOW).expect("it is there");
+        session.remove_xattr("/b", "user.one", LookupFlags::FOLLOW).expect("it is there");
         for path in ["/a", "/c"] {
-            let value = session.get_xattr(path, "user.one", How::FOLLOW).expect("it is there");
+            let value = session.get_xattr(path, "user.one", LookupFlags::FOLLOW).expect("it is there");
             assert_eq!(value, vec![b'v'; len], "{} {path}", spec.name);
         }
         set("/a", "user.one", len);
         set("/b", "user.one", 200);
-        let value = session.get_xattr("/c", "user.one", How::FOLLOW).expect("it is there");
+        let value = session.get_xattr("/c", "user.one", LookupFlags::FOLLOW).expect("it is there");
         assert_eq!(value, vec![b'v'; len], "{}", spec.name);
         session.unlink("/c").expect("it goes");
         writing.close(spec.name, &image);
@@ -426,13 +435,13 @@ fn new_files_take_the_group_of_their_directory_where_the_volume_says_so() {
     for (dir, mode) in [("plain", 0o777), ("setgid", 0o2777)] {
         let path = |name: &str| format!("/{dir}/{name}");
         session.mkdir(format!("/{dir}"), 0o777).expect("a directory");
-        session.chown(format!("/{dir}"), None, Some(77), How::FOLLOW).expect("its group");
-        session.chmod(format!("/{dir}"), mode, How::FOLLOW).expect("its mode");
+        session.chown(format!("/{dir}"), None, Some(77), LookupFlags::FOLLOW).expect("its group");
+        session.chmod(format!("/{dir}"), mode, LookupFlags::FOLLOW).expect("its mode");
         session.mknod(path("file"), NewKind::Regular, 0o644).expect("a file");
         session.mkdir(path("dir"), 0o755).expect("a directory");
         session.symlink("target", path("link")).expect("a link");
         for name in ["file", "dir", "link"] {
-            let ours = session.stat(path(name), How::NOFOLLOW).expect("it is there");
+            let ours = session.stat(path(name), LookupFlags::NOFOLLOW).expect("it is there");
             let theirs = mount.path.join(dir).join(name).symlink_metadata().expect("it is there");
             let found = (ours.gid, u32::from(ours.mode));
             assert_eq!(found, (theirs.gid(), theirs.mode() & 0o7777), "{dir}/{name}");
@@ -456,7 +465,8 @@ fn values_leave_room_for_names_where_they_can_be_elsewhere() {
         for number in 0..count {
             let name = format!("user.{number}");
             let value = vec![b'v'; size];
-            let set = writing.session.set_xattr("/a", &name, &value, XattrFlags::empty(), How::FOLLOW);
+            let set =
+                writing.session.set_xattr("/a", &name, &value, XattrFlags::empty(), LookupFlags::FOLLOW);
             set.unwrap_or_else(|error| panic!("{} {name}: {error}", spec.name));
         }
         writing.close(spec.name, &image);
@@ -489,7 +499,8 @@ fn a_full_volume_refuses_and_stays_as_it_is() {
             // Each another one, so that nothing is shared.
             made.set(made.get() + 1);
             let value: Vec<u8> = made.get().to_le_bytes().into_iter().cycle().take(len).collect();
-            let set = writing.session.set_xattr(path, "user.a", &value, XattrFlags::empty(), How::FOLLOW);
+            let set =
+                writing.session.set_xattr(path, "user.a", &value, XattrFlags::empty(), LookupFlags::FOLLOW);
             set.map_err(|e| e.errno())
         };
         let mut files = (0..2000).map(|number| format!("/n{number}"));
@@ -521,12 +532,12 @@ fn new_files_inherit_acls_and_deleted_ones_leave_nothing() {
         let writing = Writing::open(&image);
         let session = &writing.session;
         for users in [3, 40, 100] {
-            session.set_acl("/dir", AclKind::Default, Some(acl(users)), How::FOLLOW).expect("an ACL");
+            session.set_acl("/dir", AclKind::Default, Some(acl(users)), LookupFlags::FOLLOW).expect("an ACL");
             let (dir, file) = (format!("/dir/dir{users}"), format!("/dir/file{users}"));
             let large = 2 * 8 * users > 1024 && spec.name.contains("1k") || spec.name == "ext2" && users > 50;
             match session.mkdir(&dir, 0o777).map_err(|e| e.errno()) {
                 Ok(_) => {
-                    let shown = session.acl(&dir, AclKind::Default, How::FOLLOW).expect("an ACL");
+                    let shown = session.acl(&dir, AclKind::Default, LookupFlags::FOLLOW).expect("an ACL");
                     assert_eq!(shown.as_deref(), Some(&acl(users)), "{}", spec.name);
                 }
                 // Both its ACLs are too large for a block.
@@ -534,8 +545,8 @@ fn new_files_inherit_acls_and_deleted_ones_leave_nothing() {
             }
             drop(session.mknod(&file, NewKind::Regular, 0o666).expect("a file"));
             for name in ["user.a", "user.b", "user.c"] {
-                let _ = session.set_xattr(&file, name, &[1; 9000], XattrFlags::empty(), How::FOLLOW);
-                let _ = session.set_xattr(&file, name, &[2; 100], XattrFlags::CREATE, How::FOLLOW);
+                let _ = session.set_xattr(&file, name, &[1; 9000], XattrFlags::empty(), LookupFlags::FOLLOW);
+                let _ = session.set_xattr(&file, name, &[2; 100], XattrFlags::CREATE, LookupFlags::FOLLOW);
             }
         }
         session.unlink("/dir/file40").expect("it goes");
@@ -562,16 +573,17 @@ fn threads_change_shared_blocks_at_once() {
                     for round in 0..300u32 {
                         let name = ["user.one", "user.two", "user.large", "user.x"][random.below(4) as usize];
                         let value = vec![seed as u8; 4 + random.below(5000) as usize];
-                        let set = session.set_xattr(path, name, &value, XattrFlags::empty(), How::FOLLOW);
+                        let set =
+                            session.set_xattr(path, name, &value, XattrFlags::empty(), LookupFlags::FOLLOW);
                         assert!(set.is_ok_and(|()| true) || spec.name == "i256_1k_csum", "{round}");
-                        let _ = session.remove_xattr(path, "user.large", How::FOLLOW);
+                        let _ = session.remove_xattr(path, "user.large", LookupFlags::FOLLOW);
                     }
                 });
                 let session = writing.session.clone();
                 scope.spawn(move || {
                     for _ in 0..500 {
-                        for name in session.list_xattr(path, How::FOLLOW).expect("a list") {
-                            match session.get_xattr(path, &name, How::FOLLOW) {
+                        for name in session.list_xattr(path, LookupFlags::FOLLOW).expect("a list") {
+                            match session.get_xattr(path, &name, LookupFlags::FOLLOW) {
                                 Ok(value) => assert!(value.iter().all(|byte| *byte == value[0])),
                                 Err(error) => assert_eq!(error.errno(), Errno::ENODATA, "{error}"),
                             }
@@ -628,10 +640,15 @@ fn a_value_that_is_there_already_is_no_change() {
         session.mknod(&path, NewKind::Regular, 0o644).expect("a file");
         let set = |value: &[u8]| {
             setxattr(&host, name, value, HostFlags::empty()).expect("an attribute");
-            session.set_xattr(&path, name, value, XattrFlags::empty(), How::FOLLOW).expect("an attribute");
+            session
+                .set_xattr(&path, name, value, XattrFlags::empty(), LookupFlags::FOLLOW)
+                .expect("an attribute");
             later();
             let host = host.metadata().expect("it is there");
-            (session.stat(&path, How::FOLLOW).expect("it is there").ctime, (host.ctime(), host.ctime_nsec()))
+            (
+                session.stat(&path, LookupFlags::FOLLOW).expect("it is there").ctime,
+                (host.ctime(), host.ctime_nsec()),
+            )
         };
         let (before, after) = (set(&first), set(&second));
         assert_eq!(before.0 != after.0, before.1 != after.1, "{name}, {:?}", first == second);
@@ -659,7 +676,7 @@ fn to_be_read(root: &Path) -> std::io::Result<()> {
 
 fn set_by_turns(session: &Session, path: &str) {
     let set = |name, value: &[u8], flags| {
-        let set = session.set_xattr(path, name, value, flags, How::FOLLOW);
+        let set = session.set_xattr(path, name, value, flags, LookupFlags::FOLLOW);
         set.unwrap_or_else(|e| panic!("{path} {name}: {e}"));
     };
     for round in 0..TURNS {
@@ -667,7 +684,9 @@ fn set_by_turns(session: &Session, path: &str) {
         // Comes and goes, here and there.
         set("user.b", &vec![2; 4 * (round % 64)], XattrFlags::empty());
         if round % 3 == 0 {
-            session.remove_xattr(path, "user.b", How::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
+            session
+                .remove_xattr(path, "user.b", LookupFlags::FOLLOW)
+                .unwrap_or_else(|e| panic!("{path}: {e}"));
         }
     }
 }
@@ -696,9 +715,10 @@ fn change_inside(session: &Session, path: &str, len: usize) {
 /// Finds attributes and contents whole, and each as it was set.
 fn read_whole(session: &Session, path: &str, len: usize) {
     let all_same = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]);
-    let value = session.get_xattr(path, "user.a", How::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let value =
+        session.get_xattr(path, "user.a", LookupFlags::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
     assert!(VALUES.contains(&value.len()) && all_same(&value), "{path}: {value:?}");
-    let mut names = session.list_xattr(path, How::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut names = session.list_xattr(path, LookupFlags::FOLLOW).unwrap_or_else(|e| panic!("{path}: {e}"));
     names.retain(|name| name != b"user.b");
     assert_eq!(names, [b"user.a"], "{path}");
     if path == "/dir" {
@@ -734,7 +754,7 @@ fn contents_and_attributes_are_whole_while_attributes_change() {
         let all: Vec<_> = read.into_iter().chain([("/dir".to_string(), 0)]).collect();
         let are_changing = AtomicUsize::new(all.len());
         for (path, _) in &all {
-            let set = session.set_xattr(path, "user.a", &[0; 4], XattrFlags::CREATE, How::FOLLOW);
+            let set = session.set_xattr(path, "user.a", &[0; 4], XattrFlags::CREATE, LookupFlags::FOLLOW);
             set.expect("room");
         }
         std::thread::scope(|scope| {

@@ -58,9 +58,9 @@ fn damage_is_the_end_of_changes_where_the_volume_says_so() {
         assert_eq!(error.errno(), Errno::EUCLEAN);
         assert!(error.to_string().contains("inode bitmap"), "{error}");
         // Nothing can be changed any more, and what is there can be read.
-        let refused = root.chmod("/lost+found", 0o711, How::FOLLOW).expect_err("it was given up");
+        let refused = root.chmod("/lost+found", 0o711, LookupFlags::FOLLOW).expect_err("it was given up");
         assert_eq!(refused, Errno::EROFS);
-        assert!(root.stat("/lost+found", How::FOLLOW).is_ok());
+        assert!(root.stat("/lost+found", LookupFlags::FOLLOW).is_ok());
         drop(root);
         assert!(fs.close().is_err());
         drop(fs);
@@ -113,7 +113,7 @@ fn changes_that_do_not_meet_the_damage_go_on_where_the_volume_says_so() {
                 root.mknod(name, NewKind::Regular, 0o644).map(drop).expect_err("the bitmap is damaged");
             assert_eq!(error.errno(), Errno::EUCLEAN);
         }
-        root.chmod("/lost+found", 0o711, How::FOLLOW).expect("an undamaged inode can be changed");
+        root.chmod("/lost+found", 0o711, LookupFlags::FOLLOW).expect("an undamaged inode can be changed");
         drop(root);
         fs.close().expect("close");
         drop(fs);
@@ -169,7 +169,7 @@ fn free_blocks_that_are_not_there_are_damage() {
             "mkdir" => root.mkdir("/d", 0o755).map(drop),
             "write" => run(&root, &Op::Write("/file".to_owned(), 0, 10)),
             "symlink" => root.symlink(&long, "/link").map(drop),
-            _ => root.set_xattr("/file", "user.a", long.as_bytes(), XattrFlags::empty(), How::FOLLOW),
+            _ => root.set_xattr("/file", "user.a", long.as_bytes(), XattrFlags::empty(), LookupFlags::FOLLOW),
         };
         let error = done.expect_err("no block is free");
         assert_eq!(error.errno(), Errno::EUCLEAN, "{change}");

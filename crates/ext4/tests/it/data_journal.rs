@@ -65,7 +65,7 @@ impl Volume {
         let fs = Arc::new(fs);
         let session = session(Arc::clone(&fs) as _);
         if journaled_by == JournaledBy::Flag {
-            session.set_flags("/", JOURNAL_DATA, How::FOLLOW).expect("a flag");
+            session.set_flags("/", JOURNAL_DATA, LookupFlags::FOLLOW).expect("a flag");
         }
         Some(Self { device, fs, session })
     }
@@ -76,8 +76,8 @@ impl Volume {
     }
 
     fn switch(&self, path: &str) {
-        let flags = self.session.stat(path, How::FOLLOW).expect("attributes").flags ^ JOURNAL_DATA;
-        self.session.set_flags(path, flags, How::FOLLOW).expect("the flag can be changed");
+        let flags = self.session.stat(path, LookupFlags::FOLLOW).expect("attributes").flags ^ JOURNAL_DATA;
+        self.session.set_flags(path, flags, LookupFlags::FOLLOW).expect("the flag can be changed");
     }
 
     fn sync(&self) {
@@ -328,7 +328,7 @@ fn the_successors_of_logged_blocks_are_not_written_over() {
         ("cut", true, |_, file| file.set_len(0).expect("it is cut")),
         ("cut from outside", true, |volume, file| {
             drop(file);
-            volume.session.truncate("/logged", 100, How::FOLLOW).expect("it is cut");
+            volume.session.truncate("/logged", 100, LookupFlags::FOLLOW).expect("it is cut");
         }),
         ("punched", true, |_, file| {
             let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
@@ -536,10 +536,11 @@ fn fill_for_claims(root: &std::path::Path) -> std::io::Result<()> {
 /// Uses what is in the volume; returns what answers say of damage.
 fn use_all(session: &Session) -> Vec<Errno> {
     let map = || open(session, "/map", OpenFlags::READ, 0)?.read_at(&mut [0; 9000], 3000);
-    let mut all = vec![session.get_xattr("/dir", "user.large", How::FOLLOW).map(drop), map().map(drop)];
+    let mut all =
+        vec![session.get_xattr("/dir", "user.large", LookupFlags::FOLLOW).map(drop), map().map(drop)];
     for dir in ["/dir", "/crowd"] {
         let names = (0..20).map(|at| format!("{dir}/{at:0>60}"));
-        all.extend(names.map(|name| session.stat(name, How::FOLLOW).map(drop)));
+        all.extend(names.map(|name| session.stat(name, LookupFlags::FOLLOW).map(drop)));
         all.push(session.mkdir(format!("{dir}/{}", "n".repeat(200)), 0o755).map(drop));
         all.push(session.rmdir(format!("{dir}/{}", "n".repeat(200))));
     }
@@ -607,20 +608,21 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
 fn the_journal_flag_needs_privilege_and_takes_effect() {
     let without = |caps: Caps| Cred::root().with_caps(Caps::all() - caps);
     let flag = |session: &Session, path: &str| {
-        session.stat(path, How::FOLLOW).expect("attributes").flags.contains(JOURNAL_DATA)
+        session.stat(path, LookupFlags::FOLLOW).expect("attributes").flags.contains(JOURNAL_DATA)
     };
     let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else { return };
     let file = volume.create("/file");
     let refused = volume.session.with_cred(without(Caps::SYS_RESOURCE));
-    let answer = refused.set_flags("/file", JOURNAL_DATA, How::FOLLOW).map_err(|e| e.errno());
+    let answer = refused.set_flags("/file", JOURNAL_DATA, LookupFlags::FOLLOW).map_err(|e| e.errno());
     assert_eq!((answer, flag(&volume.session, "/file")), (Err(Errno::EPERM), false));
     volume.switch("/file");
     assert!(flag(&volume.session, "/file"));
-    let answer = refused.set_flags("/file", FileFlags::empty(), How::FOLLOW).map_err(|e| e.errno());
+    let answer = refused.set_flags("/file", FileFlags::empty(), LookupFlags::FOLLOW).map_err(|e| e.errno());
     assert_eq!(answer, Err(Errno::EPERM));
-    refused.set_flags("/file", JOURNAL_DATA | FileFlags::NOATIME, How::FOLLOW).expect("it stays");
+    refused.set_flags("/file", JOURNAL_DATA | FileFlags::NOATIME, LookupFlags::FOLLOW).expect("it stays");
     let dax = FileFlags::from_bits_retain(0x200_0000);
-    let answer = volume.session.set_flags("/file", JOURNAL_DATA | dax, How::FOLLOW).map_err(|e| e.errno());
+    let answer =
+        volume.session.set_flags("/file", JOURNAL_DATA | dax, LookupFlags::FOLLOW).map_err(|e| e.errno());
     assert_eq!(answer, Err(Errno::EOPNOTSUPP));
     volume.session.mkdir("/dir", 0o755).expect("a directory");
     volume.switch("/dir");
@@ -633,7 +635,7 @@ fn the_journal_flag_needs_privilege_and_takes_effect() {
     let spec = ImageSpec::new("data-nojournal", 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal"]);
     let Some(volume) = Volume::new(&spec.then(LOG_CONTENTS), JournaledBy::Not) else { return };
     drop(volume.create("/file"));
-    volume.session.set_flags("/file", JOURNAL_DATA, How::FOLLOW).expect("it is ignored");
+    volume.session.set_flags("/file", JOURNAL_DATA, LookupFlags::FOLLOW).expect("it is ignored");
     assert!(!flag(&volume.session, "/file") && volume.fs.is_raw_current());
     volume.close("no journal");
     let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));

@@ -107,7 +107,7 @@ impl Member {
                 self.here.rename_to(from, &self.root, to, flags)
             }
             Step::Change(op) => run(session, &op),
-            Step::Stat(path) => session.stat(path, How::NOFOLLOW).map(drop),
+            Step::Stat(path) => session.stat(path, LookupFlags::NOFOLLOW).map(drop),
             Step::List(path) => list(session, &path).map(drop),
             Step::Enter(path) => {
                 let mut inside = session.clone();
@@ -156,16 +156,17 @@ fn shown(what: &str, session: &Session) -> Shown {
     let (mut shown, mut todo) = (Shown::new(), vec![b"/".to_vec()]);
     while let Some(path) = todo.pop() {
         let text = path.escape_ascii().to_string();
-        let attr = session.stat(&path, How::NOFOLLOW).unwrap_or_else(|e| panic!("{what}: {text}: {e}"));
+        let attr =
+            session.stat(&path, LookupFlags::NOFOLLOW).unwrap_or_else(|e| panic!("{what}: {text}: {e}"));
         if attr.kind == FileType::Directory {
             let as_text = String::from_utf8(path.clone()).expect("names are ASCII");
             for (name, listed) in list(session, &as_text).unwrap_or_else(|e| panic!("{what}: {text}: {e}")) {
                 let child = join(&path, &name);
-                let found = session.stat(&child, How::NOFOLLOW).ok();
+                let found = session.stat(&child, LookupFlags::NOFOLLOW).ok();
                 let ino = |attr: Option<Attr>| attr.map(|attr| attr.ino);
                 assert_eq!(ino(found), ino(listed), "{what}: {text}: {}", name.escape_ascii());
                 if found.is_some_and(|attr| attr.kind == FileType::Directory) {
-                    let up = session.stat(join(&child, b".."), How::FOLLOW).expect("the way up");
+                    let up = session.stat(join(&child, b".."), LookupFlags::FOLLOW).expect("the way up");
                     assert_eq!(up.ino, attr.ino, "{what}: {text}: {}/..", name.escape_ascii());
                 }
                 todo.push(child);
@@ -379,7 +380,7 @@ fn a_whiteout_is_not_the_file_that_had_its_number() {
             Box::new(move |_| {
                 create(&whiteouts, "/from");
                 whiteouts.rename("/from", "/to", RenameFlags::WHITEOUT).expect("it moves");
-                let left = whiteouts.stat("/from", How::NOFOLLOW).expect("something is left");
+                let left = whiteouts.stat("/from", LookupFlags::NOFOLLOW).expect("something is left");
                 assert_eq!((left.kind, left.nlink), (FileType::CharDevice, 1));
                 whiteouts.unlink("/from").expect("it goes");
             }),

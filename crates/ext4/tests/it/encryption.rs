@@ -69,7 +69,7 @@ const ACCESSES: &[(&str, Access)] = &[
 ];
 
 fn inode(session: &Session, fs: &Ext4, path: &str) -> Result<Inode> {
-    fs.read_inode(session.stat(path, How::NOFOLLOW)?.ino).map(Inode::detached)
+    fs.read_inode(session.stat(path, LookupFlags::NOFOLLOW)?.ino).map(Inode::detached)
 }
 
 /// The kernel's answer to an `open`.
@@ -104,7 +104,10 @@ fn contents_that_cannot_be_read_leave_in_no_way() {
         let errno = errno_of_kernel(&mount.path, &path).expect("the kernel refuses it");
         for (what, way) in ACCESSES {
             let below = what.ends_with("inode");
-            if below && (file == clear || session.stat(&path, How::NOFOLLOW).expect("attributes").size == 0) {
+            if below
+                && (file == clear
+                    || session.stat(&path, LookupFlags::NOFOLLOW).expect("attributes").size == 0)
+            {
                 continue;
             }
             match way(&session, &fs, &path) {
@@ -129,10 +132,14 @@ fn names_and_targets_that_cannot_be_read_leave_in_no_way() {
     let fs = open_for_writing(&image.path);
     let session = session(fs.clone());
     for link in LINKS {
-        let error = session.read_link(format!("/{link}"), How::NOFOLLOW).expect_err(link);
+        let error = session.read_link(format!("/{link}"), LookupFlags::NOFOLLOW).expect_err(link);
         let expected = if link.starts_with("bad") { Errno::EINVAL } else { Errno::ENODATA };
         assert_eq!(error.errno(), expected, "{link}");
-        assert_eq!(session.stat(format!("/{link}/x"), How::FOLLOW).unwrap_err().errno(), expected, "{link}");
+        assert_eq!(
+            session.stat(format!("/{link}/x"), LookupFlags::FOLLOW).unwrap_err().errno(),
+            expected,
+            "{link}"
+        );
     }
     for dir in DIRECTORIES {
         let listed = open(&session, &format!("/{dir}"), OpenFlags::READ, 0).expect(dir);
@@ -142,7 +149,7 @@ fn names_and_targets_that_cannot_be_read_leave_in_no_way() {
             assert_eq!(batch.iter().count(), 0, "{dir}");
         }
         let path = format!("/{dir}/{} 0", String::from_utf8_lossy(MARK));
-        assert_eq!(session.stat(&path, How::NOFOLLOW).unwrap_err().errno(), Errno::ENODATA, "{dir}");
+        assert_eq!(session.stat(&path, LookupFlags::NOFOLLOW).unwrap_err().errno(), Errno::ENODATA, "{dir}");
     }
     fs.close().expect("it closes");
 }

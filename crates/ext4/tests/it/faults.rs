@@ -11,7 +11,7 @@ use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tree::{Kind, Tree, diff};
 use extern4_vfs::memfs::{MemFs, MemLimits};
-use extern4_vfs::{Errno, OpenFlags, OpenHow, Resolve, Result, Session};
+use extern4_vfs::{Errno, LookupFlags, OpenFlags, OpenHow, Result, Session};
 
 use crate::memory;
 use crate::model::{
@@ -254,7 +254,7 @@ fn contents_that_cannot_be_written_end_all_changes_where_that_is_asked_for() {
         let fs = Arc::new(Ext4::open_for_writing(Arc::clone(&faulty) as _, &options).expect("it opens"));
         let session = session(Arc::clone(&fs) as _);
         let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-        let how = OpenHow { flags, mode: 0o644, resolve: Resolve::empty() };
+        let how = OpenHow { flags, mode: 0o644, resolve: LookupFlags::empty() };
         let write = |name: &str| session.open(name, how)?.write_at(&[7; 5000], 0);
         write("before").expect("a file");
         faulty.inject(Fault::nth(Request::Write, 0, Effect::Error(EIO)));

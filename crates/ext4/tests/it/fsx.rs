@@ -155,7 +155,7 @@ impl Fsx {
         let flags = self.file().stat().flags ^ JOURNAL_DATA;
         self.log.push(format!("flags {flags:?}"));
         let session = self.session.as_ref().expect("the volume is open");
-        session.set_flags("/file", flags, How::FOLLOW).expect("the flag can be changed");
+        session.set_flags("/file", flags, LookupFlags::FOLLOW).expect("the flag can be changed");
         assert_eq!(self.file().stat().flags, flags);
     }
 

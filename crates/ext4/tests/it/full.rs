@@ -122,7 +122,7 @@ fn sync(session: &Session) {
 }
 
 fn free(session: &Session) -> StatFs {
-    session.statfs("/", How::FOLLOW).expect("statfs")
+    session.statfs("/", LookupFlags::FOLLOW).expect("statfs")
 }
 
 /// Makes the files that the trials need, and leaves nothing free.
@@ -148,14 +148,16 @@ fn furnish(session: &Session, block: u64) {
     }
     for at in 0..(block - 36) / 260 {
         let name = format!("/packed/{}{at:02}", &long("n")[2..]);
-        session.link("/small", How::FOLLOW, name).expect("a name");
+        session.link("/small", LookupFlags::FOLLOW, name).expect("a name");
     }
     for at in 0..10 * block / 1024 {
         let name = format!("/tree/{}{at:03}", &long("n")[3..]);
-        session.link("/small", How::FOLLOW, name).expect("a name");
+        session.link("/small", LookupFlags::FOLLOW, name).expect("a name");
     }
     let set = XattrFlags::empty();
-    session.set_xattr("/attributes", "user.large", &data(0, 400), set, How::FOLLOW).expect("an attribute");
+    session
+        .set_xattr("/attributes", "user.large", &data(0, 400), set, LookupFlags::FOLLOW)
+        .expect("an attribute");
     run(session, &Op::SetAcl("/lists".to_owned(), AclKind::Default, 5)).expect("a default ACL");
 }
 
@@ -185,10 +187,10 @@ fn fill_blocks(session: &Session, block: u64) {
 fn give_blocks(session: &Session, block: u64, blocks: u64) {
     for at in 0..PADS {
         let path = format!("/pads/{at}");
-        let mut size = session.stat(&path, How::FOLLOW).expect("a pad").size;
+        let mut size = session.stat(&path, LookupFlags::FOLLOW).expect("a pad").size;
         while size > 0 && free(session).blocks_free < blocks {
             size -= block;
-            session.truncate(&path, size, How::FOLLOW).expect("a pad can be cut");
+            session.truncate(&path, size, LookupFlags::FOLLOW).expect("a pad can be cut");
         }
     }
     sync(session);

@@ -66,7 +66,7 @@ impl Volume {
         if let Err(error) = result {
             assert_eq!(error.errno(), answer, "{}: {error:?} {:?}", self.what, error.cause());
         }
-        self.session.chmod("/big", 0o600, How::FOLLOW).expect("the volume can be changed");
+        self.session.chmod("/big", 0o600, LookupFlags::FOLLOW).expect("the volume can be changed");
         self.fs.close().expect("close");
     }
 }
@@ -170,7 +170,7 @@ fn a_cut_that_i_blocks_cannot_count_changes_nothing() {
         let file = volume.file("/big");
         let result = change(&file);
         assert_eq!(result.is_ok(), can_be, "{result:?}");
-        assert_eq!(volume.session.stat("/big", How::FOLLOW).expect("it is there").size, 100_000);
+        assert_eq!(volume.session.stat("/big", LookupFlags::FOLLOW).expect("it is there").size, 100_000);
         drop(file);
         volume.judge_unlike(result, Errno::EFBIG);
     }
@@ -180,7 +180,7 @@ fn a_cut_that_i_blocks_cannot_count_changes_nothing() {
 fn at_random(volume: &Volume, random: &mut Random) -> Result<()> {
     let path = format!("/{}", random.below(4));
     if random.one_in(60) {
-        return volume.session.truncate(&path, random.below(400) * BLOCK, How::FOLLOW);
+        return volume.session.truncate(&path, random.below(400) * BLOCK, LookupFlags::FOLLOW);
     }
     let file = volume.file(&path);
     let (from, len) = (random.below(2000) * BLOCK, (1 + random.below(12)) * BLOCK);

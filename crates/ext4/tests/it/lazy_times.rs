@@ -100,7 +100,7 @@ fn times_become_durable_when_they_do_with_the_kernel() {
         by_us(&session, at, then);
         check("extern4", then, wanted, durable(copied(&device), at));
         let path = name(at);
-        let seen = session.stat(&path, How::FOLLOW).expect("the file");
+        let seen = session.stat(&path, LookupFlags::FOLLOW).expect("the file");
         assert!(seen.atime > OLD && seen.mtime > OLD, "{then:?}: {seen:?}");
     }
     drop(session);
@@ -154,7 +154,7 @@ fn by_us(session: &Session, at: usize, then: Then) {
         Then::Commit => {}
         Then::Fdatasync => file.sync(true).expect("sync"),
         Then::Fsync => file.sync(false).expect("sync"),
-        Then::Chmod => session.chmod(name(at), 0o600, How::FOLLOW).expect("chmod"),
+        Then::Chmod => session.chmod(name(at), 0o600, LookupFlags::FOLLOW).expect("chmod"),
         Then::Sync => sb.sync().expect("sync"),
         Then::Evict => {}
     }
@@ -199,7 +199,7 @@ fn a_change_of_the_inode_stores_its_lazy_times() {
     drop(touch(&session, BETWEEN));
     // Times that are set are no older than those that waited, and stay.
     let set = Timespec { sec: 5000, nsec: 0 };
-    session.utimens(name(BETWEEN), SetTime::At(set), SetTime::At(set), How::FOLLOW).expect("utimens");
+    session.utimens(name(BETWEEN), SetTime::At(set), SetTime::At(set), LookupFlags::FOLLOW).expect("utimens");
     by_us(&session, 2 * BETWEEN, Then::Sync);
     assert_eq!(durable(copied(&device), BETWEEN), (5000, 5000));
     // A file that goes does not come back.

@@ -2,7 +2,7 @@
 
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
-use extern4_vfs::{DirBatch, Errno, How, OpenFlags, RenameFlags, Session};
+use extern4_vfs::{DirBatch, Errno, LookupFlags, OpenFlags, RenameFlags, Session};
 
 use crate::model::{open, open_for_writing, session};
 
@@ -51,7 +51,7 @@ fn a_directory_full_of_links_gains_no_subdirectory() {
 }
 
 fn links(session: &Session, path: &str) -> u32 {
-    session.stat(path, How::NOFOLLOW).expect("a directory").nlink
+    session.stat(path, LookupFlags::NOFOLLOW).expect("a directory").nlink
 }
 
 /// The parent of a directory stands in its inode, if its names do. After many reads, the inode is
@@ -68,7 +68,7 @@ fn a_directory_that_has_moved_is_listed_with_its_new_parent() {
     for dir in ["/from", "/to", "/from/dir", "/to/other"] {
         root.mkdir(dir, 0o755).expect("a directory");
     }
-    let ino = |path: &str| root.stat(path, How::NOFOLLOW).expect("it is there").ino;
+    let ino = |path: &str| root.stat(path, LookupFlags::NOFOLLOW).expect("it is there").ino;
     let parent = |path: &str| {
         let dir = root.open(path, OpenFlags::READ | OpenFlags::DIRECTORY).expect("a directory");
         let mut batch = DirBatch::new();

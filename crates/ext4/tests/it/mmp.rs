@@ -9,7 +9,7 @@ use extern4_disk::mmp::{Mmp, MmpNode, MmpState};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::{Error, Ext4, OnLoss, OpenOptions};
 use extern4_testkit::image::ImageSpec;
-use extern4_vfs::{Errno, FileSystem, How, OpenFlags, Session};
+use extern4_vfs::{Errno, FileSystem, LookupFlags, OpenFlags, Session};
 
 use crate::memory;
 use crate::model::{judge, open as open_file, open_for_writing, session};
@@ -164,7 +164,7 @@ fn a_dead_node_is_waited_for_and_replaced() {
     let fs = Arc::new(open(&device).expect("no node has it"));
     assert!(start.elapsed() >= Duration::from_secs(4), "too soon to know");
     let second = session(Arc::clone(&fs) as _);
-    second.stat("/kept", How::FOLLOW).expect("the synced file");
+    second.stat("/kept", LookupFlags::FOLLOW).expect("the synced file");
     note(&second, "/new").expect("a file");
     drop(second);
     fs.close().expect("close");
@@ -266,7 +266,7 @@ fn the_kernel_and_we_take_turns() {
         mount.unmount();
         let fs = open_for_writing(&image.path);
         let session = session(fs.clone() as _);
-        session.stat(format!("/theirs{turn}"), How::FOLLOW).expect("their file");
+        session.stat(format!("/theirs{turn}"), LookupFlags::FOLLOW).expect("their file");
         note(&session, &format!("/ours{turn}")).expect("a file");
         // Long enough to be renewed.
         std::thread::sleep(Duration::from_millis(1500));

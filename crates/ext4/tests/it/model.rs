@@ -263,7 +263,7 @@ pub(crate) fn acl(perm: u8) -> Acl {
 }
 
 pub(crate) fn open(session: &Session, path: &str, flags: OpenFlags, mode: u16) -> Result<OpenFile> {
-    session.open(path, OpenHow { flags, mode, resolve: Resolve::empty() })
+    session.open(path, OpenHow { flags, mode, resolve: LookupFlags::empty() })
 }
 
 pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
@@ -281,31 +281,31 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
         Op::Mkdir(path, mode) => session.mkdir(path, *mode).map(drop),
         Op::Symlink(target, path) => session.symlink(target, path).map(drop),
         Op::Mknod(path, kind) => session.mknod(path, *kind, 0o640).map(drop),
-        Op::Link(from, to) => session.link(from, How::NOFOLLOW, to),
+        Op::Link(from, to) => session.link(from, LookupFlags::NOFOLLOW, to),
         Op::Unlink(path) => session.unlink(path),
         Op::Rmdir(path) => session.rmdir(path),
         Op::Rename(from, to, flags) => session.rename(from, to, *flags),
-        Op::Chmod(path, mode) => session.chmod(path, *mode, How::NOFOLLOW),
-        Op::Chown(path, uid, gid) => session.chown(path, Some(*uid), Some(*gid), How::NOFOLLOW),
+        Op::Chmod(path, mode) => session.chmod(path, *mode, LookupFlags::NOFOLLOW),
+        Op::Chown(path, uid, gid) => session.chown(path, Some(*uid), Some(*gid), LookupFlags::NOFOLLOW),
         Op::Utimens(path, sec) => {
             let time = SetTime::At(Timespec { sec: *sec, nsec: 123_456_789 });
-            session.utimens(path, time, time, How::NOFOLLOW)
+            session.utimens(path, time, time, LookupFlags::NOFOLLOW)
         }
         Op::Write(path, offset, len) => all(&open(session, path, write, 0)?, *offset, *len),
         Op::Append(path, len) => {
             let file = open(session, path, write | OpenFlags::APPEND, 0)?;
             file.write_at(&data(file.size(), *len), 0).map(drop)
         }
-        Op::Truncate(path, size) => session.truncate(path, *size, How::FOLLOW),
+        Op::Truncate(path, size) => session.truncate(path, *size, LookupFlags::FOLLOW),
         Op::Fallocate(path, mode, offset, len) => {
             open(session, path, write, 0)?.fallocate(*mode, *offset, *len)
         }
         Op::SetXattr(path, name, len, flags) => {
-            session.set_xattr(path, name, &data(7, *len), *flags, How::NOFOLLOW)
+            session.set_xattr(path, name, &data(7, *len), *flags, LookupFlags::NOFOLLOW)
         }
-        Op::RemoveXattr(path, name) => session.remove_xattr(path, name, How::NOFOLLOW),
-        Op::SetAcl(path, kind, perm) => session.set_acl(path, *kind, Some(acl(*perm)), How::NOFOLLOW),
-        Op::RemoveAcl(path, kind) => session.set_acl(path, *kind, None, How::NOFOLLOW),
+        Op::RemoveXattr(path, name) => session.remove_xattr(path, name, LookupFlags::NOFOLLOW),
+        Op::SetAcl(path, kind, perm) => session.set_acl(path, *kind, Some(acl(*perm)), LookupFlags::NOFOLLOW),
+        Op::RemoveAcl(path, kind) => session.set_acl(path, *kind, None, LookupFlags::NOFOLLOW),
         Op::WriteUnlinked(path, len) => {
             let file = open(session, path, write, 0)?;
             session.unlink(path)?;
@@ -318,7 +318,7 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
                 // Through a session that stands on the file, as /proc/self/fd would be.
                 Some(name) => {
                     let at = session.at(file.location());
-                    let how = How { follow: false, empty: true, resolve: Resolve::empty() };
+                    let how = LookupFlags::EMPTY_PATH;
                     at.link("", how, name)
                 }
                 None => Ok(()),

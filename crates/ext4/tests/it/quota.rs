@@ -246,7 +246,7 @@ fn no_owner_exceeds_a_space_limit() {
         file.set_len(36 << 10).unwrap();
         assert_eq!(file.write_at(&[7; 5000], 36 << 10).unwrap(), 1024);
         drop(file);
-        volume.root.truncate(&path, 0, How::FOLLOW).unwrap();
+        volume.root.truncate(&path, 0, LookupFlags::FOLLOW).unwrap();
         volume.limit(kind, id, 0, 0);
     }
     volume.close();
@@ -262,7 +262,7 @@ fn no_owner_exceeds_an_inode_limit() {
     }
     assert_eq!(errno(volume.user.mkdir("/open/d", 0o755)), Errno::EDQUOT);
     assert_eq!(errno(volume.user.symlink("x", "/open/s")), Errno::EDQUOT);
-    volume.user.link("/open/f0", How::NOFOLLOW, "/open/link").unwrap();
+    volume.user.link("/open/f0", LookupFlags::NOFOLLOW, "/open/link").unwrap();
     volume.user.unlink("/open/link").unwrap();
     volume.user.unlink("/open/f0").unwrap();
     volume.user.mkdir("/open/d", 0o755).unwrap();
@@ -277,7 +277,8 @@ fn a_refused_allocation_leaves_no_trace() {
     open(&volume.user, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
     volume.limit(Kind::User, USER, 1024, 0);
     assert_eq!(Volume::write(&volume.user, path, 10).unwrap(), 10);
-    let set = |len| volume.user.set_xattr(path, "user.x", &data(1, len), XattrFlags::empty(), How::FOLLOW);
+    let set =
+        |len| volume.user.set_xattr(path, "user.x", &data(1, len), XattrFlags::empty(), LookupFlags::FOLLOW);
     assert_eq!(errno(set(600)), Errno::EDQUOT);
     set(20).unwrap();
     assert_eq!(errno(volume.user.mkdir("/open/d", 0o755)), Errno::EDQUOT);
@@ -301,7 +302,7 @@ fn chown_needs_room_in_the_new_owners_quota() {
     let group_two = Session::new(volume.root.namespace(), Cred::new(USER, USER, &[2]));
     Volume::write(&volume.user, "/open/f", 10_000).unwrap();
     volume.limit(Kind::Group, 2, 9 << 10, 0);
-    let give = |by: &Session| by.chown("/open/f", None, Some(2), How::FOLLOW);
+    let give = |by: &Session| by.chown("/open/f", None, Some(2), LookupFlags::FOLLOW);
     assert_eq!(errno(give(&group_two)), Errno::EDQUOT);
     assert_eq!((volume.used(Kind::Group, 2), volume.used(Kind::Group, USER).1), ((0, 0), 1));
     volume.limit(Kind::Group, 2, 10 << 10, 1);
@@ -310,9 +311,9 @@ fn chown_needs_room_in_the_new_owners_quota() {
     assert_eq!(volume.used(Kind::Group, 2), (10 << 10, 1));
     assert_eq!(volume.used(Kind::Group, USER), (0, 0));
     // The superuser has the capability to exceed limits.
-    volume.root.chown("/open/f", Some(USER + 1), Some(USER + 1), How::FOLLOW).unwrap();
+    volume.root.chown("/open/f", Some(USER + 1), Some(USER + 1), LookupFlags::FOLLOW).unwrap();
     volume.limit(Kind::User, USER, 1024, 1);
-    volume.root.chown("/open/f", Some(USER), None, How::FOLLOW).unwrap();
+    volume.root.chown("/open/f", Some(USER), None, LookupFlags::FOLLOW).unwrap();
     assert_eq!(Volume::write(&volume.root, "/open/f", 20_000).unwrap(), 20_000);
     assert!(volume.used(Kind::User, USER).0 > 19 << 10);
     volume.close();
@@ -329,7 +330,7 @@ fn many_ids_find_room_in_the_files() {
             let uid = if number % 2 == 0 { number } else { random.below(1 << 32) as u32 & !1 };
             let path = format!("/open/{number}");
             volume.root.mkdir(&path, 0o755).unwrap();
-            volume.root.chown(&path, Some(uid), Some(uid / 2), How::FOLLOW).unwrap();
+            volume.root.chown(&path, Some(uid), Some(uid / 2), LookupFlags::FOLLOW).unwrap();
         }
         let image = volume.close();
         let listed = tools::debugfs(&image.path, false, "list_quota user\n");
@@ -367,13 +368,13 @@ fn quota_files_of_other_tools_are_read_and_updated() {
     assert_eq!(fs.quota(Kind::Project, 0).unwrap(), None);
     let root = session(Arc::clone(&fs) as _);
     for number in 0..40 {
-        root.chown(format!("/f{number}"), Some(number * 70_001), None, How::FOLLOW).unwrap();
+        root.chown(format!("/f{number}"), Some(number * 70_001), None, LookupFlags::FOLLOW).unwrap();
     }
     // Nothing belongs to the superuser any more, and it still has an account.
-    root.chown("/", Some(1), None, How::FOLLOW).unwrap();
-    root.chown("/lost+found", Some(1), None, How::FOLLOW).unwrap();
-    root.chown("/f0", Some(1), None, How::FOLLOW).unwrap();
-    root.chown("/f1", Some(2), None, How::FOLLOW).unwrap();
+    root.chown("/", Some(1), None, LookupFlags::FOLLOW).unwrap();
+    root.chown("/lost+found", Some(1), None, LookupFlags::FOLLOW).unwrap();
+    root.chown("/f0", Some(1), None, LookupFlags::FOLLOW).unwrap();
+    root.chown("/f1", Some(2), None, LookupFlags::FOLLOW).unwrap();
     let entry = fs.quota(Kind::User, 0).unwrap().expect("an entry");
     assert_eq!((entry.space.used, entry.inodes.used), (0, 0));
     drop(root);
@@ -401,7 +402,7 @@ fn usage_without_limits_is_counted() {
     let options = OpenOptions { ignore_limits: true, ..OpenOptions::default() };
     let volume = Volume::open(volume.close(), &options);
     assert_eq!(Volume::write(&volume.user, "/project/f", 100_000).unwrap(), 100_000);
-    assert!(volume.root.statfs("/project", How::FOLLOW).unwrap().blocks > 1000);
+    assert!(volume.root.statfs("/project", LookupFlags::FOLLOW).unwrap().blocks > 1000);
     assert!(volume.used(Kind::User, USER).0 >= 100_000);
     volume.close();
 }
@@ -409,7 +410,7 @@ fn usage_without_limits_is_counted() {
 #[test]
 fn a_directory_with_a_project_has_as_much_room_as_that() {
     let Some(volume) = Volume::new(SMALL) else { return };
-    let stat = |path: &str| volume.root.statfs(path, How::FOLLOW).unwrap();
+    let stat = |path: &str| volume.root.statfs(path, LookupFlags::FOLLOW).unwrap();
     let whole = stat("/open");
     assert_eq!(stat("/project"), whole, "no limits");
     volume.limit(Kind::Project, 77, 100 << 10, 20);
@@ -440,7 +441,7 @@ fn values_in_inodes_count_for_their_owner() {
     let Some(volume) = Volume::new(LARGE) else { return };
     open(&volume.user, "/open/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
     let set = |by: &Session, name: &str, len| {
-        by.set_xattr("/open/f", name, &data(3, len), XattrFlags::empty(), How::FOLLOW)
+        by.set_xattr("/open/f", name, &data(3, len), XattrFlags::empty(), LookupFlags::FOLLOW)
     };
     set(&volume.user, "user.a", 20_000).unwrap();
     set(&volume.root, "user.b", 9_000).unwrap();
@@ -451,9 +452,9 @@ fn values_in_inodes_count_for_their_owner() {
     assert_eq!(errno(set(&volume.user, "user.c", 9_000)), Errno::EDQUOT);
     volume.limit(Kind::User, USER, space + (8 << 10), 0);
     assert_eq!(errno(set(&volume.user, "user.c", 9_000)), Errno::EDQUOT);
-    volume.root.chown("/open/f", Some(USER + 1), None, How::FOLLOW).unwrap();
+    volume.root.chown("/open/f", Some(USER + 1), None, LookupFlags::FOLLOW).unwrap();
     assert_eq!((volume.used(Kind::User, USER), volume.used(Kind::User, USER + 1)), ((0, 0), (space, 3)));
-    volume.root.remove_xattr("/open/f", "user.b", How::FOLLOW).unwrap();
+    volume.root.remove_xattr("/open/f", "user.b", LookupFlags::FOLLOW).unwrap();
     assert_eq!(volume.used(Kind::User, USER + 1).1, 2);
     open(&volume.user, "/open/gone", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
     volume.root.rename("/open/f", "/open/gone", RenameFlags::empty()).unwrap();
@@ -476,13 +477,13 @@ fn moving_a_file_to_a_project_counts_it_there() {
     let (space, _) = volume.used(Kind::User, USER);
     let other = Session::new(volume.root.namespace(), Cred::new(USER + 1, 5, &[]));
     let set = |by: &Session, project| {
-        by.set_flags_and_project("/open/f", FileFlags::NODUMP, Some(project), How::FOLLOW)
+        by.set_flags_and_project("/open/f", FileFlags::NODUMP, Some(project), LookupFlags::FOLLOW)
     };
     assert_eq!(set(&other, 9).unwrap_err(), Errno::EPERM);
     volume.limit(Kind::Project, 8, 10 << 10, 0);
     assert_eq!(set(&volume.user, 8).unwrap_err(), Errno::EDQUOT);
     set(&volume.user, 9).unwrap();
-    let attr = volume.user.stat("/open/f", How::FOLLOW).unwrap();
+    let attr = volume.user.stat("/open/f", LookupFlags::FOLLOW).unwrap();
     assert!(attr.project == 9 && attr.flags.contains(FileFlags::NODUMP), "{attr:?}");
     assert_eq!(volume.used(Kind::Project, 9), (space, 1));
     assert_eq!(volume.used(Kind::User, USER), (space, 1));
@@ -501,7 +502,8 @@ fn a_volume_without_projects_has_one() {
     let image = spec.build();
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
-    let set = |project| root.set_flags_and_project("/", FileFlags::empty(), Some(project), How::FOLLOW);
+    let set =
+        |project| root.set_flags_and_project("/", FileFlags::empty(), Some(project), LookupFlags::FOLLOW);
     assert_eq!(set(1).unwrap_err(), Errno::EOPNOTSUPP);
     set(0).unwrap();
     drop(root);
@@ -519,13 +521,13 @@ fn a_directory_that_grows_counts_for_its_owner() {
         let path = format!("/open/{}", name(number));
         open(&other, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
     }
-    volume.root.chmod("/open/d", 0o777, How::FOLLOW).unwrap();
+    volume.root.chmod("/open/d", 0o777, LookupFlags::FOLLOW).unwrap();
     let moves = |number| {
         let (from, to) = (format!("/open/{}", name(number)), format!("/open/d/{}", name(number)));
         if number % 2 == 0 {
             other.rename(from, to, RenameFlags::empty())
         } else {
-            other.link(from, How::NOFOLLOW, to)
+            other.link(from, LookupFlags::NOFOLLOW, to)
         }
     };
     let refused = (0..20).find_map(|number| moves(number).err().map(|error| (number, error.errno())));

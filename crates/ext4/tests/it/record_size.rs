@@ -3,7 +3,7 @@
 
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
-use extern4_vfs::{How, OpenFlags, XattrFlags};
+use extern4_vfs::{LookupFlags, OpenFlags, XattrFlags};
 
 use crate::model::{judge, open, open_for_writing, session};
 
@@ -53,8 +53,9 @@ fn new_inodes_have_the_fields_that_the_superblock_asks_for() {
             ours.symlink("target", "/l").expect("a link");
             // In what is left of the record, or in a block.
             for (name, len) in [("user.a", 10), ("user.b", 150), ("user.c", 300)] {
-                ours.set_xattr("/f", name, &vec![b'1'; len], XattrFlags::empty(), How::FOLLOW).expect(name);
-                let value = ours.get_xattr("/f", name, How::FOLLOW).expect(name);
+                ours.set_xattr("/f", name, &vec![b'1'; len], XattrFlags::empty(), LookupFlags::FOLLOW)
+                    .expect(name);
+                let value = ours.get_xattr("/f", name, LookupFlags::FOLLOW).expect(name);
                 assert_eq!(value, vec![b'1'; len], "{what}");
             }
             drop(ours);

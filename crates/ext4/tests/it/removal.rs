@@ -97,12 +97,12 @@ fn empty_indirect_blocks_are_freed() {
             drop(open(session, "/g", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file"));
             session.rename("/g", "/f", RenameFlags::empty()).expect("it goes");
         }),
-        ("truncate", &|session| session.truncate("/f", 0, How::FOLLOW).expect("it can be cut")),
+        ("truncate", &|session| session.truncate("/f", 0, LookupFlags::FOLLOW).expect("it can be cut")),
         ("truncate to a block", &|session| {
-            session.truncate("/f", BLOCK, How::FOLLOW).expect("it can be cut")
+            session.truncate("/f", BLOCK, LookupFlags::FOLLOW).expect("it can be cut")
         }),
         ("punch", &|session| {
-            session.truncate("/f", 1 << 31, How::FOLLOW).expect("it can be longer");
+            session.truncate("/f", 1 << 31, LookupFlags::FOLLOW).expect("it can be longer");
             write(session).fallocate(PUNCH, 0, 1 << 31).expect("a hole");
         }),
     ];
@@ -114,7 +114,7 @@ fn empty_indirect_blocks_are_freed() {
             if *way == "truncate" || *way == "punch" {
                 let fs = walk::open(&image.path);
                 let file = session(std::sync::Arc::new(fs) as _);
-                assert_eq!(file.stat("/f", How::FOLLOW).expect("it is there").blocks, 0, "{what}");
+                assert_eq!(file.stat("/f", LookupFlags::FOLLOW).expect("it is there").blocks, 0, "{what}");
             }
         }
     }
@@ -156,16 +156,18 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
     let plans: &'static [extern4_testkit::image::Plan] =
         Box::leak(Box::new([fill as extern4_testkit::image::Plan]));
     let large: &[u8] = &[b'7'; 5000];
-    let get = |session: &Session| session.get_xattr("/f", "user.large", How::FOLLOW);
+    let get = |session: &Session| session.get_xattr("/f", "user.large", LookupFlags::FOLLOW);
     let set = |session: &Session, value: &[u8]| {
         session
-            .set_xattr("/f", "user.large", value, XattrFlags::empty(), How::FOLLOW)
+            .set_xattr("/f", "user.large", value, XattrFlags::empty(), LookupFlags::FOLLOW)
             .expect("there is room");
     };
     let changes: [NamedChange<'_>; 7] = [
         ("read", &|session| assert_eq!(get(session).expect("it is read"), large)),
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
-        ("remove", &|session| session.remove_xattr("/f", "user.large", How::FOLLOW).expect("it is there")),
+        ("remove", &|session| {
+            session.remove_xattr("/f", "user.large", LookupFlags::FOLLOW).expect("it is there")
+        }),
         ("set", &|session| set(session, b"small")),
         ("set to as much", &|session| {
             set(session, &[b'9'; 5000]);
@@ -173,20 +175,22 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
         }),
         ("set others", &|session| {
             let put = |name: &str, len: usize| {
-                session.set_xattr("/f", name, &vec![1; len], XattrFlags::empty(), How::FOLLOW)
+                session.set_xattr("/f", name, &vec![1; len], XattrFlags::empty(), LookupFlags::FOLLOW)
             };
             put("user.small", 3).expect("there is room");
             put("user.other", 300).expect("there is room");
             put("user.large-too", 4000).expect("there is room");
             assert_eq!(get(session).expect("it is read"), large);
-            session.remove_xattr("/f", "user.large-too", How::FOLLOW).expect("it is there");
+            session.remove_xattr("/f", "user.large-too", LookupFlags::FOLLOW).expect("it is there");
         }),
         ("the same value elsewhere", &|session| {
             assert_eq!(get(session).expect("it is read"), large);
             drop(open(session, "/g", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file"));
-            session.set_xattr("/g", "user.large", large, XattrFlags::empty(), How::FOLLOW).expect("room");
+            session
+                .set_xattr("/g", "user.large", large, XattrFlags::empty(), LookupFlags::FOLLOW)
+                .expect("room");
             session.unlink("/f").expect("it is there");
-            let value = session.get_xattr("/g", "user.large", How::FOLLOW);
+            let value = session.get_xattr("/g", "user.large", LookupFlags::FOLLOW);
             assert_eq!(value.expect("it is read"), large);
         }),
     ];
@@ -275,7 +279,7 @@ fn with_deep_tree(depth: u16) -> Option<Image> {
 fn a_tree_that_is_deeper_than_is_read_is_freed() {
     let changes: [NamedChange<'_>; 3] = [
         ("unlink", &|session| session.unlink("/f").expect("it is there")),
-        ("truncate", &|session| session.truncate("/f", 0, How::FOLLOW).expect("it can be cut")),
+        ("truncate", &|session| session.truncate("/f", 0, LookupFlags::FOLLOW).expect("it can be cut")),
         ("rename over", &|session| {
             session.rename("/g", "/f", RenameFlags::empty()).expect("it goes");
         }),

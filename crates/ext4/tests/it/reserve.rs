@@ -70,7 +70,7 @@ fn as_user(root: &Session, (uid, gid): (u32, u32)) -> Session {
 }
 
 fn free(root: &Session) -> StatFs {
-    root.statfs("/", How::FOLLOW).expect("totals")
+    root.statfs("/", LookupFlags::FOLLOW).expect("totals")
 }
 
 fn available(root: &Session) -> u64 {
@@ -152,7 +152,7 @@ fn every_kind_of_change_leaves_the_reserve() {
     let refused = loop {
         count += 1;
         let name = format!("/{}{count}", "n".repeat(200));
-        match user.link("/names", How::FOLLOW, name) {
+        match user.link("/names", LookupFlags::FOLLOW, name) {
             Ok(()) => assert!(count < 20, "a new block was taken for names"),
             Err(error) => break error,
         }
@@ -163,7 +163,7 @@ fn every_kind_of_change_leaves_the_reserve() {
     for (what, result) in [
         ("mkdir", user.mkdir("/dir", 0o755).map(drop)),
         ("symlink", user.symlink(&target, "/link").map(drop)),
-        ("set_xattr", user.set_xattr("/names", "user.long", &[1; 600], long, How::FOLLOW)),
+        ("set_xattr", user.set_xattr("/names", "user.long", &[1; 600], long, LookupFlags::FOLLOW)),
         ("fallocate", names.fallocate(FallocateMode::empty(), 0, 4096)),
         ("write", names.write_at(&[1; 1000], 0).map(drop)),
     ] {
@@ -176,7 +176,7 @@ fn every_kind_of_change_leaves_the_reserve() {
     }
     let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
     file.fallocate(punch, 2 << 10, 1024).expect("room can be given back");
-    user.truncate("/big", 1 << 20, How::FOLLOW).expect("room can be given back");
+    user.truncate("/big", 1 << 20, LookupFlags::FOLLOW).expect("room can be given back");
     fs.sync().expect("sync");
     names.write_at(&[1; 1000], 0).expect("there is room again");
     open(&root, "/big", write, 0).expect("open");
@@ -379,7 +379,7 @@ fn owners_change_on_a_full_volume_with_quotas() {
         fs.sync().expect("sync");
     }
     for (path, at) in paths.iter().zip(1..) {
-        root.chown(path, Some(at * 1_000_000), Some(at * 2_000_000), How::FOLLOW)
+        root.chown(path, Some(at * 1_000_000), Some(at * 2_000_000), LookupFlags::FOLLOW)
             .expect("it can be given away");
     }
     drop(root);

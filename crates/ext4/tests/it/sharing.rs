@@ -28,7 +28,7 @@ use extern4_block::MemoryDevice;
 use extern4_ext4::Ext4;
 use extern4_testkit::image::{Image, ImageSpec, Plan};
 use extern4_testkit::tools;
-use extern4_vfs::{AclKind, Errno, FileSystem as _, How, OpenFlags, Session, XattrFlags};
+use extern4_vfs::{AclKind, Errno, FileSystem as _, LookupFlags, OpenFlags, Session, XattrFlags};
 
 use crate::model::{acl, open, session};
 use crate::{memory, walk};
@@ -83,16 +83,16 @@ impl Volume {
     }
 
     fn set(&self, path: &str, value: &[u8]) {
-        let set = self.session.set_xattr(path, "user.v", value, XattrFlags::empty(), How::FOLLOW);
+        let set = self.session.set_xattr(path, "user.v", value, XattrFlags::empty(), LookupFlags::FOLLOW);
         set.unwrap_or_else(|e| panic!("{}: {path}: {e}", self.what));
     }
 
     fn get(&self, path: &str) -> Vec<u8> {
-        self.session.get_xattr(path, "user.v", How::FOLLOW).expect("a value")
+        self.session.get_xattr(path, "user.v", LookupFlags::FOLLOW).expect("a value")
     }
 
     fn block(&self, path: &str) -> Option<u64> {
-        let ino = self.session.stat(path, How::NOFOLLOW).expect("a file").ino;
+        let ino = self.session.stat(path, LookupFlags::NOFOLLOW).expect("a file").ino;
         self.fs.raw_inode(ino as u32).expect("an inode").xattr_block()
     }
 
@@ -174,17 +174,17 @@ fn sharing_survives_other_changes_of_an_inode() {
             assert_eq!(counts(&volume.fs)[&shared.expect("a block")], (by.len() as u32, by.len() as u32));
         };
         assert_shared(&names);
-        session.chown("/a", Some(1000), Some(1001), How::FOLLOW).expect("an owner");
-        session.chmod("/b", 0o600, How::FOLLOW).expect("a mode");
-        session.truncate("/c", 70_000, How::FOLLOW).expect("a size");
+        session.chown("/a", Some(1000), Some(1001), LookupFlags::FOLLOW).expect("an owner");
+        session.chmod("/b", 0o600, LookupFlags::FOLLOW).expect("a mode");
+        session.truncate("/c", 70_000, LookupFlags::FOLLOW).expect("a size");
         session.rename("/d", "/f", extern4_vfs::RenameFlags::empty()).expect("a name");
         assert_shared(&["/a", "/b", "/c", "/f", "/e"]);
         // Each inode that shares it counts it.
-        let sectors = |name| session.stat(name, How::FOLLOW).expect("attributes").blocks;
+        let sectors = |name| session.stat(name, LookupFlags::FOLLOW).expect("attributes").blocks;
         assert_eq!((sectors("/a"), sectors("/b"), sectors("/e")), (2, 2, 2));
-        session.set_acl("/a", AclKind::Access, Some(acl(5)), How::FOLLOW).expect("an ACL");
+        session.set_acl("/a", AclKind::Access, Some(acl(5)), LookupFlags::FOLLOW).expect("an ACL");
         assert!(volume.block("/a") != shared || spec.name == "ext4", "{}", spec.name);
-        session.remove_xattr("/b", "user.v", How::FOLLOW).expect("it goes");
+        session.remove_xattr("/b", "user.v", LookupFlags::FOLLOW).expect("it goes");
         assert_eq!((volume.block("/b"), sectors("/b")), (None, 0));
         session.unlink("/e").expect("it goes");
         volume.set("/f", &value(8, 700));
@@ -193,7 +193,7 @@ fn sharing_survives_other_changes_of_an_inode() {
         volume.set("/f", &value(7, 700));
         volume.set("/b", &value(7, 700));
         assert!(volume.block("/f") == volume.block("/c") && volume.block("/b") == volume.block("/c"));
-        session.chmod("/a", 0o640, How::FOLLOW).expect("a mode, and the ACL with it");
+        session.chmod("/a", 0o640, LookupFlags::FOLLOW).expect("a mode, and the ACL with it");
         volume.close();
     }
 }
@@ -207,13 +207,13 @@ fn acls_are_shared() {
     let volume = Volume::open(&VALUES);
     let session = &volume.session;
     session.mkdir("/dir", 0o755).expect("a directory");
-    session.set_acl("/dir", AclKind::Default, Some(acl(6)), How::FOLLOW).expect("an ACL");
+    session.set_acl("/dir", AclKind::Default, Some(acl(6)), LookupFlags::FOLLOW).expect("an ACL");
     for number in 0..20 {
         volume.file(&format!("/dir/{number}"));
     }
     assert_eq!(assert_counts("inherited", &volume.fs), (21, 2));
     for number in 0..10 {
-        session.chmod(format!("/dir/{number}"), 0o600, How::FOLLOW).expect("a mode");
+        session.chmod(format!("/dir/{number}"), 0o600, LookupFlags::FOLLOW).expect("a mode");
     }
     assert_eq!(assert_counts("changed", &volume.fs), (21, 3));
     volume.close();
@@ -233,8 +233,13 @@ fn values_are_shared() {
     for name in names {
         volume.set(name, &value(3, 9000));
         volume.set(name, &value(3, 9000));
-        let set =
-            volume.session.set_xattr(name, "user.other", &value(3, 9000), XattrFlags::empty(), How::FOLLOW);
+        let set = volume.session.set_xattr(
+            name,
+            "user.other",
+            &value(3, 9000),
+            XattrFlags::empty(),
+            LookupFlags::FOLLOW,
+        );
         set.expect("a value");
     }
     assert_eq!(before - free(), 1);
@@ -242,8 +247,11 @@ fn values_are_shared() {
     volume.set("/a", &value(4, 9000));
     assert_eq!(before - free(), 2);
     volume.session.unlink("/b").expect("it goes");
-    volume.session.remove_xattr("/c", "user.v", How::FOLLOW).expect("it goes");
-    assert_eq!(volume.session.get_xattr("/a", "user.other", How::FOLLOW).expect("a value"), value(3, 9000));
+    volume.session.remove_xattr("/c", "user.v", LookupFlags::FOLLOW).expect("it goes");
+    assert_eq!(
+        volume.session.get_xattr("/a", "user.other", LookupFlags::FOLLOW).expect("a value"),
+        value(3, 9000)
+    );
     volume.session.unlink("/a").expect("it goes");
     assert_eq!(before + 2 - free(), 1, "two files less, and a value that the third one has");
     volume.session.unlink("/c").expect("it goes");
@@ -357,7 +365,7 @@ fn an_uncounted_value_is_damage() {
     let volume = Volume::open(&VALUES);
     volume.file("/a");
     volume.set("/a", &value(3, 9000));
-    let ino = volume.session.stat("/a", How::FOLLOW).expect("a file").ino + 1;
+    let ino = volume.session.stat("/a", LookupFlags::FOLLOW).expect("a file").ino + 1;
     let image = volume.close();
     for field in ["ctime", "version"] {
         let command = format!("set_inode_field <{ino}> {field} 0");
@@ -367,7 +375,7 @@ fn an_uncounted_value_is_damage() {
     assert_eq!(volume.get("/a"), value(3, 9000));
     volume.file("/b");
     volume.fs.sync().expect("a commit");
-    let removed = volume.session.remove_xattr("/a", "user.v", How::FOLLOW);
+    let removed = volume.session.remove_xattr("/a", "user.v", LookupFlags::FOLLOW);
     assert_eq!(removed.map_err(|e| e.errno()), Err(Errno::EUCLEAN));
 }
 
@@ -392,7 +400,10 @@ fn reuse_against_the_last_release() {
                         volume.set(&path, &value(of, 600));
                         assert_eq!(volume.get(&path), value(of, 600));
                         match (round + thread) % 5 {
-                            0 => volume.session.remove_xattr(&path, "user.v", How::FOLLOW).expect("it goes"),
+                            0 => volume
+                                .session
+                                .remove_xattr(&path, "user.v", LookupFlags::FOLLOW)
+                                .expect("it goes"),
                             1 => {
                                 volume.session.unlink(&path).expect("it goes");
                                 volume.file(&path);
@@ -459,7 +470,7 @@ fn a_failed_join_frees_a_block_that_all_others_left() {
                         assert_eq!(volume.get(&path), colliding(of));
                     }
                 }
-                volume.session.remove_xattr(&path, "user.v", How::FOLLOW).expect("it goes");
+                volume.session.remove_xattr(&path, "user.v", LookupFlags::FOLLOW).expect("it goes");
             });
         }
     });

@@ -9,8 +9,8 @@ use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tree::assert_same;
 use extern4_vfs::{
-    AclKind, FallocateMode, FileFlags, FileOps as _, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session,
-    XattrFlags,
+    AclKind, FallocateMode, FileFlags, FileOps as _, LookupFlags, NewKind, OpenFile, OpenFlags, RenameFlags,
+    Session, XattrFlags,
 };
 
 use crate::model::{Op, open, run, session};
@@ -98,7 +98,7 @@ const VOLUMES: [ImageSpec; 2] = [
 fn changes_of_a_synchronous_file_are_durable() {
     let prepare = |session: &Session| {
         run(session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
-        session.set_flags("/file", FileFlags::SYNC, How::FOLLOW).expect("flags");
+        session.set_flags("/file", FileFlags::SYNC, LookupFlags::FOLLOW).expect("flags");
     };
     for spec in &VOLUMES {
         each_is_durable(spec, None, prepare, on_a_file());
@@ -111,7 +111,7 @@ fn changes_in_a_synchronous_directory_are_durable() {
     for flags in [FileFlags::SYNC, DIRSYNC] {
         let prepare = |session: &Session| {
             run(session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
-            session.set_flags("/dir", flags, How::FOLLOW).expect("flags");
+            session.set_flags("/dir", flags, LookupFlags::FOLLOW).expect("flags");
         };
         VOLUMES.iter().for_each(|spec| each_is_durable(spec, None, prepare, in_a_directory()));
     }
@@ -143,7 +143,7 @@ fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
         let session = session(Arc::new(fs) as _);
         run(&session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
         let dir = open(&session, "/dir", OpenFlags::READ | OpenFlags::DIRECTORY, 0).expect("it opens");
-        let changed = || session.stat("/dir", How::FOLLOW).expect("it is there").ctime;
+        let changed = || session.stat("/dir", LookupFlags::FOLLOW).expect("it is there").ctime;
         let mut in_one_tick = 0;
         for number in 0..100 {
             let (before, name) = (changed(), format!("/dir/{number}"));
@@ -181,7 +181,7 @@ impl Written {
 
     /// Writes bytes that say `number`, and returns whether that has changed the times.
     fn write(&self, number: u8, offset: u64) -> bool {
-        let changed = || self.session.stat("/file", How::FOLLOW).expect("it is there").ctime;
+        let changed = || self.session.stat("/file", LookupFlags::FOLLOW).expect("it is there").ctime;
         let before = changed();
         assert_eq!(self.file.write_at(&[number; 1000], offset).expect("a write"), 1000);
         before != changed()
@@ -250,7 +250,7 @@ fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
         written.file.sync(false).expect("a sync");
         let left = written.volume_left();
         let left = walk::resolve(&left, "/file").expect("the file").attr();
-        let now = written.session.stat("/file", How::FOLLOW).expect("it is there");
+        let now = written.session.stat("/file", LookupFlags::FOLLOW).expect("it is there");
         assert_eq!(left.mtime.sec, now.mtime.sec, "{}", spec.name);
     }
 }
@@ -285,8 +285,8 @@ fn a_synchronous_file_that_is_renamed_again_within_a_tick_is_durable() {
         let session = session(Arc::new(fs) as _);
         let name = |number: u32| format!("/{number}");
         run(&session, &Op::Create(name(0), 0o644)).expect("a file");
-        session.set_flags(name(0), FileFlags::SYNC, How::FOLLOW).expect("flags");
-        let changed = |number| session.stat(name(number), How::FOLLOW).expect("it is there").ctime;
+        session.set_flags(name(0), FileFlags::SYNC, LookupFlags::FOLLOW).expect("flags");
+        let changed = |number| session.stat(name(number), LookupFlags::FOLLOW).expect("it is there").ctime;
         let mut in_one_tick = 0;
         for number in 0..100 {
             let before = changed(number);

@@ -33,7 +33,7 @@ impl Member {
         let cred = Cred::new(uid, uid, &[100]);
         let own = format!("/own-{number}");
         everything.mkdir(&own, 0o755).expect("a directory of its own");
-        everything.chown(&own, Some(uid), Some(uid), How::NOFOLLOW).expect("its owner");
+        everything.chown(&own, Some(uid), Some(uid), LookupFlags::NOFOLLOW).expect("its owner");
         let mut inside = everything.clone();
         inside.chroot(&own).expect("its root");
         let sessions = [everything.with_cred(cred.clone()), everything.clone(), inside.with_cred(cred)];
@@ -71,7 +71,7 @@ impl Member {
 
 /// Reads whatever is at `path`.
 fn read(session: &Session, path: &str) -> Result<()> {
-    let attr = session.stat(path, How::NOFOLLOW)?;
+    let attr = session.stat(path, LookupFlags::NOFOLLOW)?;
     match attr.kind {
         FileType::Directory => {
             let file = open(session, path, OpenFlags::READ, 0)?;
@@ -83,8 +83,8 @@ fn read(session: &Session, path: &str) -> Result<()> {
             let mut bytes = vec![0; 1 << 16];
             file.read_at(&mut bytes, 0).map(drop)
         }
-        FileType::Symlink => session.read_link(path, How::NOFOLLOW).map(drop),
-        _ => session.list_xattr(path, How::NOFOLLOW).map(drop),
+        FileType::Symlink => session.read_link(path, LookupFlags::NOFOLLOW).map(drop),
+        _ => session.list_xattr(path, LookupFlags::NOFOLLOW).map(drop),
     }
 }
 
@@ -105,10 +105,10 @@ fn crowd(spec: &ImageSpec, habits: Habits, threads: u64, seed: u64) {
     let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
     let fs = memory::open(&what, &device);
     let everything = session(Arc::clone(&fs) as _);
-    everything.chmod("/", 0o777, How::NOFOLLOW).expect("a root for all");
+    everything.chmod("/", 0o777, LookupFlags::NOFOLLOW).expect("a root for all");
     for at in 0..4 {
         everything.mkdir(format!("/d{at}"), 0o777).expect("a directory for all");
-        everything.chmod(format!("/d{at}"), 0o777, How::NOFOLLOW).expect("its mode");
+        everything.chmod(format!("/d{at}"), 0o777, LookupFlags::NOFOLLOW).expect("its mode");
     }
     let crowd = (0..threads).map(|number| Member::new(&everything, number, seed * 100 + number, habits));
     let crowd: Vec<_> = crowd.collect();

@@ -5,7 +5,7 @@ use std::fs::FileTimes;
 use std::time::{Duration, SystemTime};
 
 use extern4_testkit::image::ImageSpec;
-use extern4_vfs::{How, OpenFlags, SetTime, Timespec};
+use extern4_vfs::{LookupFlags, OpenFlags, SetTime, Timespec};
 
 use crate::model::{open, open_for_writing, session};
 
@@ -73,8 +73,8 @@ fn times_out_of_range_become_the_nearest_in_range() {
             let path = format!("/{at}");
             drop(open(&root, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file"));
             let time = SetTime::At(Timespec { sec, nsec });
-            root.utimens(&path, time, time, How::FOLLOW).expect("it can be set");
-            let stat = root.stat(&path, How::FOLLOW).expect("it is there");
+            root.utimens(&path, time, time, LookupFlags::FOLLOW).expect("it can be set");
+            let stat = root.stat(&path, LookupFlags::FOLLOW).expect("it is there");
             assert_eq!(stat.atime, stat.mtime);
             if mke2fs.contains(&"256") {
                 let end = sec <= FIRST || sec >= LONG;

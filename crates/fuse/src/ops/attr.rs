@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use extern4_vfs::{
-    Access, Attr, Attributes, Errno, FileType, How, Location, OpenFlags, Result, SetTime, Timespec,
+    Access, Attr, Attributes, Errno, FileType, Location, LookupFlags, OpenFlags, Result, SetTime, Timespec,
 };
 
 use crate::abi::{AccessIn, AttrOut, SetattrIn, SetattrValid, StatxOut};
@@ -61,7 +61,7 @@ impl Server {
                 mtime: time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec),
                 ctime: valid.contains(SetattrValid::CTIME).then(|| timespec(set.ctime, set.ctimensec)),
             };
-            session.set_attributes("", &new, How::EMPTY)?;
+            session.set_attributes("", &new, LookupFlags::EMPTY_PATH)?;
         } else if valid.intersects(times) {
             let time = |bit, now, sec, nsec| match valid.contains(bit) {
                 false => SetTime::Omit,
@@ -70,7 +70,7 @@ impl Server {
             };
             let atime = time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, set.atime, set.atimensec);
             let mtime = time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, set.mtime, set.mtimensec);
-            session.utimens("", atime, mtime, How::EMPTY)?;
+            session.utimens("", atime, mtime, LookupFlags::EMPTY_PATH)?;
         }
         self.config().put_attr(&self.config().attr_for_kernel(&location), body)
     }
@@ -93,10 +93,10 @@ impl Server {
             return self.credentials.session_of_writer(&request.caller, location).truncate(
                 "",
                 set.size,
-                How::EMPTY,
+                LookupFlags::EMPTY_PATH,
             );
         }
-        self.credentials.session(&request.caller, location).truncate("", set.size, How::EMPTY)
+        self.credentials.session(&request.caller, location).truncate("", set.size, LookupFlags::EMPTY_PATH)
     }
 
     /// Answers ACCESS, which the kernel sends only without `default_permissions`.
@@ -104,12 +104,16 @@ impl Server {
         let access: AccessIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
         let want = u8::try_from(access.mask).ok().and_then(Access::from_bits).ok_or(Errno::EINVAL)?;
-        self.credentials.session_unchecked(&request.caller, &location).access("", want, How::EMPTY)
+        self.credentials.session_unchecked(&request.caller, &location).access(
+            "",
+            want,
+            LookupFlags::EMPTY_PATH,
+        )
     }
 
     pub(crate) fn readlink(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let location = self.nodes.get(request.header.nodeid)?;
-        body.push(&self.credentials.superuser(&location).read_link("", How::EMPTY)?)
+        body.push(&self.credentials.superuser(&location).read_link("", LookupFlags::EMPTY_PATH)?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use extern4_vfs::{
-    Caps, Errno, FallocateMode, FileFlags, How, Location, OpenFile, OpenFlags, OpenHow, Resolve, Result, Take,
+    Caps, Errno, FallocateMode, FileFlags, Location, LookupFlags, OpenFile, OpenFlags, OpenHow, Result, Take,
 };
 
 use crate::abi::{
@@ -153,7 +153,7 @@ impl Server {
         let mut session = self.credentials.session(&request.caller, dir);
         session.set_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
-        let file = session.open(name, OpenHow { flags, mode, resolve: Resolve::empty() })?;
+        let file = session.open(name, OpenHow { flags, mode, resolve: LookupFlags::empty() })?;
         let location = file.location().clone();
         let (opener, file) = self.made_by(request, flags, file)?;
         let entry = self.entry(location);
@@ -236,7 +236,7 @@ impl Server {
         }
         self.credentials
             .session_of_writer(&request.caller, handle.file.location())
-            .drop_set_id_bits("", How::EMPTY)?;
+            .drop_set_id_bits("", LookupFlags::EMPTY_PATH)?;
         // Otherwise the kernel would run the file with the bits that it knows.
         self.attributes_changed(nodeid);
         Ok(())

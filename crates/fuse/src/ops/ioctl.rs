@@ -1,7 +1,7 @@
 //! IOCTL: inode flags and other operations without a request of their own.
 
 use extern4_sync::primitive::Ordering;
-use extern4_vfs::{Caps, Errno, FileFlags, How, Location, Result, Shutdown, SuperBlock};
+use extern4_vfs::{Caps, Errno, FileFlags, Location, LookupFlags, Result, Shutdown, SuperBlock};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{IoctlIn, IoctlOut};
@@ -110,7 +110,7 @@ impl Server {
         let flags = FileFlags::from_bits_retain(now & !MODIFIABLE | wanted & MODIFIABLE);
         // Journaling of contents takes a capability.
         let caller = self.credentials.identified(&request.caller);
-        self.credentials.session(&caller, location).set_flags("", flags, How::EMPTY)?;
+        self.credentials.session(&caller, location).set_flags("", flags, LookupFlags::EMPTY_PATH)?;
         self.flags_changed(request, location, now);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Server {
             flags.set(flag, wanted.xflags & bit != 0);
         }
         let session = self.credentials.session(&request.caller, location);
-        session.set_flags_and_project("", flags, Some(wanted.projid), How::EMPTY)?;
+        session.set_flags_and_project("", flags, Some(wanted.projid), LookupFlags::EMPTY_PATH)?;
         self.flags_changed(request, location, now.bits());
         Ok(())
     }

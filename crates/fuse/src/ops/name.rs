@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use extern4_vfs::{Errno, FileType, How, Location, NewKind, RenameFlags, Result};
+use extern4_vfs::{Errno, FileType, Location, LookupFlags, NewKind, RenameFlags, Result};
 use zerocopy::FromBytes as _;
 
 use crate::abi::{
@@ -46,7 +46,7 @@ impl Server {
             return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
-        match self.credentials.session(&request.caller, &dir).locate(name, How::NOFOLLOW) {
+        match self.credentials.session(&request.caller, &dir).locate(name, LookupFlags::NOFOLLOW) {
             Ok(found) => body.put(&self.entry(found)),
             // Node id 0: the kernel may remember that the name does not exist.
             Err(error) if error == Errno::ENOENT => {
@@ -151,7 +151,7 @@ impl Server {
         let file = self.nodes.get(link.oldnodeid)?;
         let dir = self.nodes.get(request.header.nodeid)?;
         let session = self.credentials.session(&request.caller, &file);
-        session.link_to("", How::EMPTY, &session.at(&dir), name)?;
+        session.link_to("", LookupFlags::EMPTY_PATH, &session.at(&dir), name)?;
         body.put(&self.entry(file))
     }
 }

@@ -1,6 +1,6 @@
 //! Extended attributes, ACLs included.
 
-use extern4_vfs::{AclKind, Caps, Errno, How, Result, XattrFlags, XattrNamespace};
+use extern4_vfs::{AclKind, Caps, Errno, LookupFlags, Result, XattrFlags, XattrNamespace};
 
 use crate::abi::{
     Features, GetxattrIn, GetxattrOut, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInExt,
@@ -27,7 +27,7 @@ impl Server {
         let location = self.nodes.get(request.header.nodeid)?;
         let without = if kill_sgid { Caps::FSETID } else { Caps::empty() };
         let session = self.credentials.session_without(&request.caller, &location, without);
-        session.set_xattr("", name, value, flags, How::EMPTY)?;
+        session.set_xattr("", name, value, flags, LookupFlags::EMPTY_PATH)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
     }
@@ -43,7 +43,11 @@ impl Server {
     pub(crate) fn removexattr(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = text(request.text())?;
         let location = self.nodes.get(request.header.nodeid)?;
-        self.credentials.session(&request.caller, &location).remove_xattr("", name, How::EMPTY)?;
+        self.credentials.session(&request.caller, &location).remove_xattr(
+            "",
+            name,
+            LookupFlags::EMPTY_PATH,
+        )?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
     }
@@ -55,14 +59,19 @@ impl Server {
             return put_sized(std::process::id().to_string().as_bytes(), get.size, body);
         }
         let location = self.nodes.get(request.header.nodeid)?;
-        let value = self.credentials.session(&request.caller, &location).get_xattr("", name, How::EMPTY)?;
+        let value = self.credentials.session(&request.caller, &location).get_xattr(
+            "",
+            name,
+            LookupFlags::EMPTY_PATH,
+        )?;
         put_sized(&value, get.size, body)
     }
 
     pub(crate) fn listxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let list: GetxattrIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
-        let mut listed = self.credentials.session(&request.caller, &location).list_xattr("", How::EMPTY)?;
+        let mut listed =
+            self.credentials.session(&request.caller, &location).list_xattr("", LookupFlags::EMPTY_PATH)?;
         // The kernel leaves hiding these to the file system.
         let is_trusted = |name: &[u8]| XattrNamespace::of(name) == Some(XattrNamespace::Trusted);
         if listed.iter().any(|name| is_trusted(name)) && !self.credentials.shows_trusted(&request.caller) {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use extern4_vfs::{How, OpenFile, OpenFlags};
+use extern4_vfs::{LookupFlags, OpenFile, OpenFlags};
 
 use super::NULL_CALL;
 use crate::plan::Plan;
@@ -13,7 +13,7 @@ use crate::volume::{PATH, Production};
 const BATCH: u64 = 256;
 
 pub(super) fn take(production: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {
-    production.root.truncate(PATH, 1, How::FOLLOW).expect("there is room for a byte");
+    production.root.truncate(PATH, 1, LookupFlags::FOLLOW).expect("there is room for a byte");
     let open = |_| production.user.open(PATH, OpenFlags::READ).expect("the user may read");
     let batch = |file: &mut OpenFile| {
         for _ in 0..BATCH {

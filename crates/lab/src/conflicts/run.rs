@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use extern4_sync::audit::{Conflict, Footprint, conflicts};
-use extern4_vfs::{How, NewKind, OpenFlags, Session};
+use extern4_vfs::{LookupFlags, NewKind, OpenFlags, Session};
 
 use super::field::Fields;
 use super::setup::Setup;
@@ -161,12 +161,12 @@ impl Bench {
             let path = format!("{base}/{}", at.path());
             let Some(file) = pair.start.names[at.index()] else { continue };
             if let Some((other, _)) = &first[file] {
-                self.root.link(other, How::FOLLOW, &path)?;
+                self.root.link(other, LookupFlags::FOLLOW, &path)?;
                 continue;
             }
             let open = self.root.open(&path, OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL)?;
             open.write_at(&vec![0; BLOCKS * BLOCK_BYTES as usize], 0)?;
-            self.root.chmod(&path, 0o644, How::FOLLOW)?;
+            self.root.chmod(&path, 0o644, LookupFlags::FOLLOW)?;
             first[file] = Some((path, open.stat().ino));
         }
         Ok(first.into_iter().flatten().map(|(_, ino)| ino).collect())

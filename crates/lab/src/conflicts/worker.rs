@@ -8,7 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use extern4_sync::audit::{Footprint, locked_instructions, record};
-use extern4_vfs::{DirBatch, Errno, How, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags};
+use extern4_vfs::{
+    DirBatch, Errno, LookupFlags, NewKind, OpenFile, OpenFlags, RenameFlags, Session, XattrFlags,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::spec::{Call, NameSlot, Outcome, PLACES};
@@ -277,11 +279,11 @@ impl Hands {
         let session = &self.session;
         let work = || {
             session.mknod(&one, NewKind::Regular, 0o644)?;
-            session.set_xattr(&one, ATTRIBUTE, &[0; 8], XattrFlags::empty(), How::FOLLOW)?;
-            session.set_xattr(&one, ATTRIBUTE, &[1; 8], XattrFlags::empty(), How::FOLLOW)?;
-            session.chmod(&one, 0o600, How::FOLLOW)?;
+            session.set_xattr(&one, ATTRIBUTE, &[0; 8], XattrFlags::empty(), LookupFlags::FOLLOW)?;
+            session.set_xattr(&one, ATTRIBUTE, &[1; 8], XattrFlags::empty(), LookupFlags::FOLLOW)?;
+            session.chmod(&one, 0o600, LookupFlags::FOLLOW)?;
             session.open(&one, OpenFlags::WRITE)?.write_at(&[1; 64], 0)?;
-            session.link(&one, How::FOLLOW, &two)?;
+            session.link(&one, LookupFlags::FOLLOW, &two)?;
             session.rename(&two, &three, RenameFlags::empty())?;
             session.unlink(&one)?;
             session.unlink(&three)
@@ -295,18 +297,24 @@ impl Hands {
         let done = Seen::As(Outcome::Done);
         match call {
             Call::Stat(at) => {
-                let attr = session.stat(path(at), How::FOLLOW)?;
+                let attr = session.stat(path(at), LookupFlags::FOLLOW)?;
                 return Ok(Seen::Attributes(attr.ino, attr.nlink, attr.mode));
             }
             Call::Open(at) => self.opened = Some(session.open(path(at), OpenFlags::READ)?),
             Call::Close => self.descriptor = None,
             Call::Create(at) => drop(session.mknod(path(at), NewKind::Regular, 0o644)?),
             Call::Unlink(at) => session.unlink(path(at))?,
-            Call::Link(from, to) => session.link(path(from), How::FOLLOW, path(to))?,
+            Call::Link(from, to) => session.link(path(from), LookupFlags::FOLLOW, path(to))?,
             Call::Rename(from, to) => session.rename(path(from), path(to), RenameFlags::empty())?,
-            Call::Chmod(at, mode) => session.chmod(path(at), mode, How::FOLLOW)?,
+            Call::Chmod(at, mode) => session.chmod(path(at), mode, LookupFlags::FOLLOW)?,
             Call::SetXattr(at, value) => {
-                session.set_xattr(path(at), ATTRIBUTE, &[value; 8], XattrFlags::empty(), How::FOLLOW)?;
+                session.set_xattr(
+                    path(at),
+                    ATTRIBUTE,
+                    &[value; 8],
+                    XattrFlags::empty(),
+                    LookupFlags::FOLLOW,
+                )?;
             }
             Call::Read(block) => {
                 let mut bytes = [0; 64];

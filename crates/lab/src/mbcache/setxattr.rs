@@ -13,7 +13,7 @@ use extern4_block::BlockDevice;
 use extern4_block::MemoryDevice;
 use extern4_ext4::{BlockCache, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
-use extern4_vfs::{Cred, How, Namespace, NewKind, Session, SuperBlock, SuperOptions, XattrFlags};
+use extern4_vfs::{Cred, LookupFlags, Namespace, NewKind, Session, SuperBlock, SuperOptions, XattrFlags};
 
 use super::{Baseline, Cache, Cell, Patch, RUN};
 use crate::plan::{Plan, Side, load};
@@ -127,7 +127,7 @@ impl Volume {
         if let Some((cell, threads)) = before {
             let root = Session::new(&self.namespace, Cred::root());
             for path in (0..threads).flat_map(|thread| (0..cell.files).map(move |file| path(thread, file))) {
-                root.remove_xattr(path, NAME, How::FOLLOW).expect("it has been set");
+                root.remove_xattr(path, NAME, LookupFlags::FOLLOW).expect("it has been set");
             }
         }
         true
@@ -176,7 +176,7 @@ impl Setter {
         let value = self.random.below(self.values.into()) as u32;
         self.value[..4].copy_from_slice(&value.to_le_bytes());
         let path = &self.paths[self.next];
-        let set = self.session.set_xattr(path, NAME, &self.value, XattrFlags::empty(), How::FOLLOW);
+        let set = self.session.set_xattr(path, NAME, &self.value, XattrFlags::empty(), LookupFlags::FOLLOW);
         set.expect("there is room");
         self.next = if self.next + 1 == self.paths.len() { 0 } else { self.next + 1 };
     }

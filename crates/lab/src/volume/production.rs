@@ -6,8 +6,8 @@ use std::sync::Arc;
 use extern4_sync::rcu::pin;
 use extern4_vfs::lab::{self, Check, LabRegistry, Sides};
 use extern4_vfs::{
-    Acl, AclKind, Attr, Cred, Errno, FileType, How, Inode, Location, MemFs, MemLimits, Namespace, NewKind,
-    OpenFlags, Session, SuperBlock, SuperOptions,
+    Acl, AclKind, Attr, Cred, Errno, FileType, Inode, Location, LookupFlags, MemFs, MemLimits, Namespace,
+    NewKind, OpenFlags, Session, SuperBlock, SuperOptions,
 };
 
 use super::{File, user};
@@ -52,12 +52,13 @@ impl Production {
                 _ => root.mknod(path, NewKind::Regular, *mode),
             }
             .expect("a new name");
-            root.chown(path, Some(*uid), Some(*uid), How::FOLLOW).expect("it is there");
+            root.chown(path, Some(*uid), Some(*uid), LookupFlags::FOLLOW).expect("it is there");
         }
         let user = root.with_cred(user());
         let directories = files.iter().filter(|file| file.kind == FileType::Directory);
         let paths = iter::once("/").chain(directories.map(|file| file.path.as_str()));
-        let locate = |path: &str| (path.to_owned(), root.locate(path, How::FOLLOW).expect("it is there"));
+        let locate =
+            |path: &str| (path.to_owned(), root.locate(path, LookupFlags::FOLLOW).expect("it is there"));
         let directories = paths.map(locate).collect();
         Self { root, user, superblock: sb, directories }
     }
@@ -79,7 +80,7 @@ impl Production {
     /// ones.
     pub fn searches(&self, paths: &[String]) -> [u64; 2] {
         let before = self.superblock.stats();
-        paths.iter().for_each(|path| drop(self.user.stat(path, How::FOLLOW)));
+        paths.iter().for_each(|path| drop(self.user.stat(path, LookupFlags::FOLLOW)));
         let after = self.superblock.stats();
         [after.fast_searches - before.fast_searches, after.full_searches - before.full_searches]
     }
@@ -87,7 +88,7 @@ impl Production {
     /// Returns the attributes of a file to the user.
     #[inline]
     pub fn stat(&self, path: &str) -> Result<Attr, Errno> {
-        self.user.stat(path, How::FOLLOW).map_err(|error| error.errno())
+        self.user.stat(path, LookupFlags::FOLLOW).map_err(|error| error.errno())
     }
 
     /// Opens a file for reading as the user, and closes it.
@@ -98,11 +99,13 @@ impl Production {
 
     /// Sets the ACL of a file, and with it the permission bits.
     pub fn set_acl(&self, path: &str, acl: &Acl) {
-        self.root.set_acl(path, AclKind::Access, Some(acl.clone()), How::FOLLOW).expect("it is there");
+        self.root
+            .set_acl(path, AclKind::Access, Some(acl.clone()), LookupFlags::FOLLOW)
+            .expect("it is there");
     }
 
     /// Sets the permission bits of a file, and adapts its ACL.
     pub fn chmod(&self, path: &str, mode: u16) {
-        self.root.chmod(path, mode, How::FOLLOW).expect("it is there");
+        self.root.chmod(path, mode, LookupFlags::FOLLOW).expect("it is there");
     }
 }

@@ -7,9 +7,9 @@ pub const PATH_MAX: usize = 4095;
 pub const MAX_LINKS: u32 = 40;
 
 bitflags::bitflags! {
-    /// Limits on a lookup: those of `openat2(2)`, with its values.
+    /// How a lookup takes a path. The limits are those of `openat2(2)`, with its values.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct Resolve: u32 {
+    pub struct LookupFlags: u32 {
         /// Stay on one mount: `EXDEV`.
         const NO_XDEV = 0x01;
         /// Follow no magic links. There are none here.
@@ -20,17 +20,36 @@ bitflags::bitflags! {
         const BENEATH = 0x08;
         /// Take the starting directory for the root.
         const IN_ROOT = 0x10;
+        /// Follow a symbolic link that is the last component, as `stat` does.
+        const FOLLOW = 0x1_0000;
+        /// An empty path names the starting place itself (`AT_EMPTY_PATH`).
+        const EMPTY_PATH = 0x2_0000;
     }
 }
 
-impl Resolve {
-    /// Whether the lookup stays below its starting directory.
+impl LookupFlags {
+    /// No flag: a symbolic link that is the last component is not followed, as by `lstat`.
+    pub const NOFOLLOW: Self = Self::empty();
+
+    /// Returns the limits among these flags, with [`FOLLOW`](Self::FOLLOW) if `follow` says so.
+    #[inline]
+    pub fn with_follow(self, follow: bool) -> Self {
+        if follow { self.limits().union(Self::FOLLOW) } else { self.limits() }
+    }
+
+    /// Returns the limits among these flags.
+    #[inline]
+    pub(crate) fn limits(self) -> Self {
+        self.difference(Self::FOLLOW.union(Self::EMPTY_PATH))
+    }
+
+    /// Returns whether the lookup stays below its starting directory.
     pub(crate) fn is_scoped(self) -> bool {
         self.intersects(Self::BENEATH | Self::IN_ROOT)
     }
 
-    /// Whether these limits are valid for an absolute or a relative path, and the path starts where
-    /// it does without them.
+    /// Returns whether these limits are valid for an absolute or a relative path, and the path
+    /// starts where it does without them.
     #[inline]
     pub(crate) fn allows(self, absolute: bool) -> bool {
         !self.is_scoped() || self.allows_scoped(absolute)
@@ -40,24 +59,4 @@ impl Resolve {
     fn allows_scoped(self, absolute: bool) -> bool {
         !absolute && !self.contains(Self::BENEATH | Self::IN_ROOT)
     }
-}
-
-/// How a lookup takes a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct How {
-    /// Follow a symbolic link that is the last component.
-    pub follow: bool,
-    /// An empty path names the starting place itself (`AT_EMPTY_PATH`).
-    pub empty: bool,
-    /// Limits.
-    pub resolve: Resolve,
-}
-
-impl How {
-    /// Follow symbolic links, as `stat` does.
-    pub const FOLLOW: Self = Self { follow: true, empty: false, resolve: Resolve::empty() };
-    /// Do not follow a symbolic link that is the last component, as `lstat` does.
-    pub const NOFOLLOW: Self = Self { follow: false, empty: false, resolve: Resolve::empty() };
-    /// Like `FOLLOW`, and an empty path names the starting place.
-    pub const EMPTY: Self = Self { follow: true, empty: true, resolve: Resolve::empty() };
 }

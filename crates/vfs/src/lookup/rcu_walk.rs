@@ -38,7 +38,7 @@ use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::RcuRef;
 
 use super::Lookup;
-use super::flags::{How, MAX_LINKS, PATH_MAX, Resolve};
+use super::flags::{LookupFlags, MAX_LINKS, PATH_MAX};
 use super::path::{InodeRef, PathRef, Ref};
 use crate::attr::FileType;
 use crate::cred::Cred;
@@ -190,7 +190,7 @@ impl<'g> ParentResult<'g> {
 pub(super) fn walk_to_parent<'g>(
     lookup: Lookup<'g>,
     path: &'g [u8],
-    resolve: Resolve,
+    resolve: LookupFlags,
     guard: &'g Guard,
 ) -> Result<Option<ParentResult<'g>>, Error> {
     // `..` in the last component depends on the directories that the walk passed, too.
@@ -244,11 +244,11 @@ impl LookupResult<'_> {
 pub(super) fn walk<'g>(
     lookup: Lookup<'g>,
     path: &'g [u8],
-    how: How,
+    how: LookupFlags,
     guard: &'g Guard,
 ) -> Result<LookupResult<'g>, WalkError> {
-    let mut walk = RcuWalk::start(lookup, path, how.resolve, guard)?;
-    let last = walk.walk(path, if how.follow { AtLast::Follow } else { AtLast::Step });
+    let mut walk = RcuWalk::start(lookup, path, how.limits(), guard)?;
+    let last = walk.walk(path, if how.contains(LookupFlags::FOLLOW) { AtLast::Follow } else { AtLast::Step });
     walk.sb.count_walk(walk.searches, matches!(last, Err(WalkError::Fallback)));
     last.map(|_| walk.result())
 }
@@ -257,7 +257,7 @@ pub(super) fn walk<'g>(
 struct RcuWalk<'g> {
     cred: &'g Arc<Cred>,
     root: &'g Location,
-    resolve: Resolve,
+    resolve: LookupFlags,
     guard: &'g Guard,
     mount: &'g MountRef,
     sb: &'g SuperBlock,
@@ -273,7 +273,12 @@ struct RcuWalk<'g> {
 impl<'g> RcuWalk<'g> {
     /// Begins a walk of `path`.
     #[inline(always)]
-    fn start(lookup: Lookup<'g>, path: &[u8], resolve: Resolve, guard: &'g Guard) -> Result<Self, WalkError> {
+    fn start(
+        lookup: Lookup<'g>,
+        path: &[u8],
+        resolve: LookupFlags,
+        guard: &'g Guard,
+    ) -> Result<Self, WalkError> {
         // Unusual, or an error, which the other walk names.
         if path.is_empty() || path.len() > PATH_MAX {
             return Err(WalkError::Fallback);
@@ -426,7 +431,7 @@ impl<'g> RcuWalk<'g> {
     #[inline(never)]
     fn follow(&mut self, link: &'g Inode, dir: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
         self.links += 1;
-        if self.links > MAX_LINKS || self.resolve.contains(Resolve::NO_SYMLINKS) {
+        if self.links > MAX_LINKS || self.resolve.contains(LookupFlags::NO_SYMLINKS) {
             return Err(Errno::ELOOP.into());
         }
         let target = link.cached_link_target().ok_or(WalkError::Fallback)?;

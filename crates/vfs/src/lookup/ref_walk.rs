@@ -12,7 +12,7 @@ use std::sync::Arc;
 use extern4_sync::rcu_arc::RcuArc;
 
 use super::Lookup;
-use super::flags::{MAX_LINKS, PATH_MAX, Resolve};
+use super::flags::{LookupFlags, MAX_LINKS, PATH_MAX};
 use super::path::{Component, LastComponent, PathRef, PathText, Ref};
 use crate::attr::FileType;
 use crate::cred::Cred;
@@ -55,7 +55,7 @@ pub(crate) struct RefWalk<'a> {
     namespace: &'a Namespace,
     cred: &'a Arc<Cred>,
     root: &'a Location,
-    resolve: Resolve,
+    resolve: LookupFlags,
     /// The place where it stands.
     pub(crate) at: PathRef<'a>,
     /// The rests of texts in which the walk met a symbolic link. Each has a name left.
@@ -72,14 +72,14 @@ impl<'a> RefWalk<'a> {
     pub(super) fn start(
         lookup: Lookup<'a>,
         path: &'a [u8],
-        resolve: Resolve,
+        resolve: LookupFlags,
     ) -> Result<(Self, LastComponent<'a>)> {
-        if resolve.contains(Resolve::BENEATH | Resolve::IN_ROOT) {
+        if resolve.contains(LookupFlags::BENEATH | LookupFlags::IN_ROOT) {
             return Err(Errno::EINVAL.into());
         }
         check_text(path)?;
         let absolute = path.first() == Some(&b'/');
-        if absolute && resolve.contains(Resolve::BENEATH) {
+        if absolute && resolve.contains(LookupFlags::BENEATH) {
             return Err(Errno::EXDEV.into());
         }
         let scoped = resolve.is_scoped();
@@ -96,7 +96,7 @@ impl<'a> RefWalk<'a> {
 
     /// Goes on with a walk that stands on the directory of the last component and has followed
     /// `links`. It is not scoped.
-    pub(super) fn resume(lookup: Lookup<'a>, resolve: Resolve, at: PathRef<'a>, links: u32) -> Self {
+    pub(super) fn resume(lookup: Lookup<'a>, resolve: LookupFlags, at: PathRef<'a>, links: u32) -> Self {
         let Lookup { namespace, cred, root, .. } = lookup;
         Self {
             namespace,
@@ -205,7 +205,7 @@ impl<'a> RefWalk<'a> {
 
     fn enter_mounts(&mut self) -> Result<()> {
         while let Some(mount) = self.namespace.mounted_on(&self.at.mount, &self.at.dentry) {
-            if self.resolve.contains(Resolve::NO_XDEV) {
+            if self.resolve.contains(LookupFlags::NO_XDEV) {
                 return Err(Errno::EXDEV.into());
             }
             self.at.dentry = Ref::Owned(mount.root().clone());
@@ -225,12 +225,12 @@ impl<'a> RefWalk<'a> {
                 return self.enter_mounts();
             }
             let Some(on) = self.at.mount.at().cloned() else { return Ok(()) };
-            if self.resolve.contains(Resolve::NO_XDEV) {
+            if self.resolve.contains(LookupFlags::NO_XDEV) {
                 return Err(Errno::EXDEV.into());
             }
             self.at = PathRef { mount: Ref::Owned(on.mount), dentry: Ref::Owned(on.dentry) };
         }
-        if self.resolve.contains(Resolve::BENEATH) {
+        if self.resolve.contains(LookupFlags::BENEATH) {
             return Err(Errno::EXDEV.into());
         }
         Ok(())
@@ -264,7 +264,7 @@ impl<'a> RefWalk<'a> {
     /// the root.
     fn enter_link(&mut self, link: &Inode) -> Result<Components<'a>> {
         self.links += 1;
-        if self.links > MAX_LINKS || self.resolve.contains(Resolve::NO_SYMLINKS) {
+        if self.links > MAX_LINKS || self.resolve.contains(LookupFlags::NO_SYMLINKS) {
             return Err(Errno::ELOOP.into());
         }
         let target = link.link_target(&**self.at.sb().fs())?;
@@ -277,10 +277,10 @@ impl<'a> RefWalk<'a> {
     }
 
     fn jump_to_root(&mut self) -> Result<()> {
-        if self.resolve.contains(Resolve::BENEATH) {
+        if self.resolve.contains(LookupFlags::BENEATH) {
             return Err(Errno::EXDEV.into());
         }
-        if self.resolve.contains(Resolve::NO_XDEV) && !self.at.mount.ptr_eq(&self.root.mount) {
+        if self.resolve.contains(LookupFlags::NO_XDEV) && !self.at.mount.ptr_eq(&self.root.mount) {
             return Err(Errno::EXDEV.into());
         }
         self.at = PathRef::borrow(self.root);

@@ -4,7 +4,7 @@ use extern4_sync::model::{race, race_for};
 use extern4_sync::rcu::pin;
 
 use crate::errno::Errno;
-use crate::lookup::How;
+use crate::lookup::LookupFlags;
 use crate::mount::Location;
 use crate::name::{hash_name, new_seed};
 use crate::open_flags::OpenFlags;
@@ -26,7 +26,7 @@ fn stat_torn_attrs() {
     race(
         || {
             let world = a_and_no_b();
-            let a = world.root.locate("/a", How::FOLLOW).unwrap();
+            let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
             a.inode().update(|attr| (attr.uid, attr.gid, attr.mode) = (0, 0, 0));
             (world, a)
         },
@@ -55,18 +55,22 @@ fn inode_reuse_vs_walk() {
         },
         |world| {
             world.sb.drop_caches();
-            world.root.chmod("/a", 0o600, How::FOLLOW).unwrap();
-            assert_eq!(errno(world.user.access("/a", Access::READ, How::FOLLOW)), Some(Errno::EACCES));
+            world.root.chmod("/a", 0o600, LookupFlags::FOLLOW).unwrap();
+            assert_eq!(
+                errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)),
+                Some(Errno::EACCES)
+            );
         },
         |world| {
-            let may = |world: &World| errno(world.user.access("/a", Access::READ, How::FOLLOW)).is_none();
+            let may =
+                |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
             let (first, held, second) =
-                (may(world), world.root.locate("/a", How::FOLLOW).unwrap(), may(world));
+                (may(world), world.root.locate("/a", LookupFlags::FOLLOW).unwrap(), may(world));
             assert!(first || !second, "refused, and granted again");
             held
         },
         |world, (), held| {
-            let now = world.root.locate("/a", How::FOLLOW).unwrap();
+            let now = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
             assert!(std::ptr::eq(held.inode(), now.inode()), "two inodes of one number in use");
         },
     );
@@ -111,7 +115,7 @@ fn unlink_last_vs_hold_inode() {
             world
         },
         |world| world.root.unlink("/a").unwrap(),
-        |world| match world.root.lookup().inode(b"/a", How::FOLLOW) {
+        |world| match world.root.lookup().inode(b"/a", LookupFlags::FOLLOW) {
             Ok(file) => {
                 let _change = file.inode().lock_exclusive();
                 assert_eq!(world.inodes(), 2, "freed while it is in use");
@@ -131,7 +135,7 @@ fn two_names_of_a_file() -> (World, [String; 2]) {
     let other = (1..).map(|number| format!("/{number}")).find(|name| stripe(name) != stripe(&first)).unwrap();
     let world = World::new(|root| {
         assert_eq!(make_file(root, &first), None);
-        root.link(&first, How::NOFOLLOW, &other).unwrap();
+        root.link(&first, LookupFlags::NOFOLLOW, &other).unwrap();
     });
     (world, [first, other])
 }
@@ -144,8 +148,8 @@ fn inode_read_vs_read() {
             shared.0.sb.drop_caches();
             shared
         },
-        |(world, [a, _])| world.root.locate(a, How::FOLLOW).unwrap(),
-        |(world, [_, b])| world.root.locate(b, How::FOLLOW).unwrap(),
+        |(world, [a, _])| world.root.locate(a, LookupFlags::FOLLOW).unwrap(),
+        |(world, [_, b])| world.root.locate(b, LookupFlags::FOLLOW).unwrap(),
         |_, a, b| assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use"),
     );
 }
@@ -161,7 +165,7 @@ fn inode_evict_vs_read() {
         },
         |(world, _)| world.sb.icache.shrink(),
         |(world, names)| {
-            let [a, b] = names.each_ref().map(|name| world.root.locate(name, How::FOLLOW).unwrap());
+            let [a, b] = names.each_ref().map(|name| world.root.locate(name, LookupFlags::FOLLOW).unwrap());
             assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use");
         },
         |(world, [a, _])| assert!(world.has(a)),

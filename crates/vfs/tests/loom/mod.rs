@@ -19,7 +19,7 @@ use extern4_sync::model::Poisoning;
 use crate::cred::Cred;
 use crate::errno::Errno;
 use crate::fs::{NewKind, RenameFlags};
-use crate::lookup::How;
+use crate::lookup::LookupFlags;
 use crate::memfs::{MemFs, MemLimits};
 use crate::mount::Namespace;
 use crate::permission::Access;
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn ino(&self, path: &str) -> u64 {
-        self.root.locate(path, How::NOFOLLOW).unwrap().ino()
+        self.root.locate(path, LookupFlags::NOFOLLOW).unwrap().ino()
     }
 
     /// Inodes that the file system keeps.
@@ -68,7 +68,7 @@ impl World {
 }
 
 fn is_there(session: &Session, path: &str) -> bool {
-    match session.access(path, Access::empty(), How::FOLLOW) {
+    match session.access(path, Access::empty(), LookupFlags::FOLLOW) {
         Ok(()) => true,
         Err(error) => {
             assert_eq!(error.errno(), Errno::ENOENT);

@@ -6,7 +6,7 @@ use extern4_sync::rcu::pin;
 use crate::dcache::Settled;
 use crate::errno::Errno;
 use crate::fs::{NewKind, RenameFlags};
-use crate::lookup::{How, Resolve};
+use crate::lookup::LookupFlags;
 use crate::name::{hash_name, new_seed};
 use crate::session::Session;
 
@@ -78,7 +78,7 @@ fn rename_chain_hop() {
 fn parent_moved_dotdot() {
     type Shared = (World, Session, [u64; 2]);
     let up = |(_, below, parents): &Shared| {
-        let ino = below.locate("..", How::FOLLOW).unwrap().ino();
+        let ino = below.locate("..", LookupFlags::FOLLOW).unwrap().ino();
         assert!(parents.contains(&ino));
         ino == parents[1]
     };
@@ -89,7 +89,7 @@ fn parent_moved_dotdot() {
                     root.mkdir(path, 0o755).unwrap();
                 }
             });
-            let below = world.root.at(&world.root.locate("/a/d", How::FOLLOW).unwrap());
+            let below = world.root.at(&world.root.locate("/a/d", LookupFlags::FOLLOW).unwrap());
             assert!(!world.has("/b/d"));
             let parents = [world.ino("/a"), world.ino("/b")];
             (world, below, parents)
@@ -115,7 +115,7 @@ fn check_scope<const EXCHANGED: bool>() {
                 }
                 assert!(!EXCHANGED || make_file(root, "/b/d").is_none());
             });
-            let jail = world.root.at(&world.root.locate("/a", How::FOLLOW).unwrap());
+            let jail = world.root.at(&world.root.locate("/a", LookupFlags::FOLLOW).unwrap());
             assert_eq!(world.has("/b/d"), EXCHANGED);
             let ground = world.ino("/a");
             (world, jail, ground)
@@ -125,7 +125,7 @@ fn check_scope<const EXCHANGED: bool>() {
             false => rename(world, "/a/d", "/b/d"),
         },
         |(_, jail, ground): &Shared| {
-            let how = How { resolve: Resolve::BENEATH, ..How::FOLLOW };
+            let how = LookupFlags::BENEATH | LookupFlags::FOLLOW;
             match jail.locate("d/..", how) {
                 Ok(up) => assert_eq!(up.ino(), *ground, "out"),
                 Err(error) => {
@@ -136,7 +136,7 @@ fn check_scope<const EXCHANGED: bool>() {
         },
         |(_, jail, _)| {
             let gone = if EXCHANGED { Errno::ENOTDIR } else { Errno::ENOENT };
-            assert_eq!(errno(jail.locate("d/..", How::FOLLOW)), Some(gone));
+            assert_eq!(errno(jail.locate("d/..", LookupFlags::FOLLOW)), Some(gone));
         },
     );
 }
@@ -156,7 +156,7 @@ fn parent_moved_and_removed_dotdot() {
                 root.mkdir("/a", 0o755).unwrap();
                 root.mkdir("/a/d", 0o755).unwrap();
             });
-            let below = world.root.locate("/a/d", How::FOLLOW).unwrap();
+            let below = world.root.locate("/a/d", LookupFlags::FOLLOW).unwrap();
             assert!(!world.has("/d"));
             (world, below)
         },
@@ -294,7 +294,7 @@ fn rmdir_vs_create() {
 fn symlink_replace_vs_follow() {
     type Shared = (World, [u64; 2]);
     let follow = |(world, targets): &Shared| {
-        let ino = world.root.locate("/s", How::FOLLOW).unwrap().ino();
+        let ino = world.root.locate("/s", LookupFlags::FOLLOW).unwrap().ino();
         assert!(targets.contains(&ino));
         ino == targets[1]
     };

@@ -5,7 +5,7 @@ use extern4_sync::model::race;
 use extern4_sync::rcu::pin;
 
 use crate::errno::Errno;
-use crate::lookup::How;
+use crate::lookup::LookupFlags;
 use crate::mount::Location;
 use crate::permission::Access;
 use crate::session::Session;
@@ -41,13 +41,13 @@ impl Rights {
             Self::Mode(mode) => Acl::from_mode(mode.into()),
             Self::Acl(user, mask, other) => acl(user, mask, other),
         };
-        session.set_acl(path, AclKind::Access, Some(acl), How::FOLLOW).unwrap();
+        session.set_acl(path, AclKind::Access, Some(acl), LookupFlags::FOLLOW).unwrap();
     }
 }
 
 /// User 5 gets `answer` under rights `old` and `new`, and so at any moment of the change.
 fn check_change<const OLD: usize, const NEW: usize, const ANSWER: bool>() {
-    let may = |world: &World| errno(world.user.access("/a", Access::READ, How::FOLLOW)).is_none();
+    let may = |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
     race(
         move || {
             let world = a_and_no_b();
@@ -91,13 +91,13 @@ fn perm_chmod_vs_setfacl_vs_check() {
 /// Sets an ACL while a check asks the file system for the old one, which has not been read yet.
 #[test]
 fn perm_fill_vs_setfacl_vs_check() {
-    let may = |world: &World| errno(world.user.access("/a", Access::READ, How::FOLLOW)).is_none();
+    let may = |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
     race(
         || {
             let world = a_and_no_b();
             RIGHTS[1].set(&world.root, "/a");
             world.sb.drop_caches();
-            let a = world.root.locate("/a", How::FOLLOW).unwrap();
+            let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
             (world, a)
         },
         |(world, _)| RIGHTS[0].set(&world.root, "/a"),
@@ -111,7 +111,7 @@ fn unread_acl() -> (World, Location) {
     let world = a_and_no_b();
     Rights::Acl(4, 4, 0).set(&world.root, "/a");
     world.sb.drop_caches();
-    let a = world.root.locate("/a", How::FOLLOW).unwrap();
+    let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
     assert!(a.inode().cached_acl(AclKind::Access, a.inode().perm(), &pin()).is_none());
     (world, a)
 }
@@ -135,7 +135,10 @@ fn acl_fill_vs_set() {
             let guard = pin();
             let cached = inode.cached_acl(AclKind::Access, inode.perm(), &guard).unwrap().unwrap();
             assert_eq!(*cached, acl(0, 4, 4), "an old answer stays for ever");
-            assert_eq!(errno(world.user.access("/a", Access::READ, How::FOLLOW)), Some(Errno::EACCES));
+            assert_eq!(
+                errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)),
+                Some(Errno::EACCES)
+            );
         },
     );
 }
@@ -147,9 +150,9 @@ fn acl_fill_of_none_vs_set() {
     race(
         || {
             let world = World::new(|root| _ = root.mkdir("/a", 0o755).unwrap());
-            world.root.set_acl("/a", AclKind::Default, Some(acl(0, 4, 4)), How::FOLLOW).unwrap();
+            world.root.set_acl("/a", AclKind::Default, Some(acl(0, 4, 4)), LookupFlags::FOLLOW).unwrap();
             world.sb.drop_caches();
-            let a = world.root.locate("/a", How::FOLLOW).unwrap();
+            let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
             assert!(a.inode().cached_acl(AclKind::Access, a.inode().perm(), &pin()).is_none());
             (world, a)
         },
@@ -160,7 +163,10 @@ fn acl_fill_of_none_vs_set() {
         },
         |(world, a)| {
             assert_eq!(*world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap(), acl(0, 5, 5));
-            assert_eq!(errno(world.user.access("/a", Access::EXEC, How::FOLLOW)), Some(Errno::EACCES));
+            assert_eq!(
+                errno(world.user.access("/a", Access::EXEC, LookupFlags::FOLLOW)),
+                Some(Errno::EACCES)
+            );
         },
     );
 }
@@ -176,7 +182,10 @@ fn acl_fill_vs_removal() {
         },
         |(world, a)| {
             assert_eq!(world.sb.acl(a.inode(), AclKind::Access).unwrap(), None);
-            assert_eq!(errno(world.user.access("/a", Access::READ, How::FOLLOW)), Some(Errno::EACCES));
+            assert_eq!(
+                errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)),
+                Some(Errno::EACCES)
+            );
         },
     );
 }

@@ -19,7 +19,7 @@ pub(crate) fn volume_on(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Sessi
     let sb = SuperBlock::new(fs, options).unwrap();
     let root = Session::new(&Namespace::new(sb), Cred::root());
     root.mkdir("/tmp", 0o777).unwrap();
-    root.chmod("/tmp", 0o777, How::FOLLOW).unwrap();
+    root.chmod("/tmp", 0o777, LookupFlags::FOLLOW).unwrap();
     root
 }
 

@@ -12,7 +12,7 @@ fn locate(root: &Session, ino: u64) -> Result<Location> {
 
 /// Number and generation of what `path` leads to.
 fn handle(root: &Session, path: &str) -> (u64, u32) {
-    let attr = root.stat(path, How::NOFOLLOW).unwrap();
+    let attr = root.stat(path, LookupFlags::NOFOLLOW).unwrap();
     (attr.ino, attr.generation)
 }
 
@@ -27,9 +27,9 @@ fn files_are_found_again_when_everything_else_is_forgotten() {
     let file = root.open_location(found.clone(), OpenFlags::READ | OpenFlags::WRITE, b"").unwrap();
     assert_eq!(file.write_at(b"more", 4).unwrap(), 4);
     assert_eq!(get(&root, "/tmp/dir/file"), b"textmore");
-    assert_eq!(file.stat(), root.stat("/tmp/dir/file", How::FOLLOW).unwrap());
+    assert_eq!(file.stat(), root.stat("/tmp/dir/file", LookupFlags::FOLLOW).unwrap());
     // It gets names like any other.
-    root.at(&found).link("", How::EMPTY, "/tmp/second").unwrap();
+    root.at(&found).link("", LookupFlags::EMPTY_PATH, "/tmp/second").unwrap();
     assert_eq!(get(&root, "/tmp/second"), b"textmore");
     assert_eq!(errno(root.namespace().locate_inode(ino, Some(generation + 1))), Err(Errno::ESTALE));
 }
@@ -47,8 +47,11 @@ fn directories_are_found_where_they_hang() {
         }
         let found = locate(&root, ino).unwrap();
         assert_eq!(root.at(&found).getcwd(), b"/tmp/a/b/c");
-        assert!(found.is(&root.locate("/tmp/a/b/c", How::FOLLOW).unwrap()));
-        assert_eq!(root.at(&found).locate("../..", How::FOLLOW).unwrap().ino(), handle(&root, "/tmp/a").0);
+        assert!(found.is(&root.locate("/tmp/a/b/c", LookupFlags::FOLLOW).unwrap()));
+        assert_eq!(
+            root.at(&found).locate("../..", LookupFlags::FOLLOW).unwrap().ino(),
+            handle(&root, "/tmp/a").0
+        );
     }
     sb(&root).drop_caches();
     root.rename("/tmp/a/b", "/tmp/a/other/b2", RenameFlags::empty()).unwrap();
@@ -103,7 +106,7 @@ fn no_lookup_finds_a_half_made_or_half_removed_file() {
                         let Ok(file) = file else { continue };
                         // Readers that come by name must see this write: there is one inode only.
                         if file.write_at(b"z", 20).is_ok()
-                            && let Ok(named) = finder.stat("/tmp/file", How::FOLLOW)
+                            && let Ok(named) = finder.stat("/tmp/file", LookupFlags::FOLLOW)
                             && named.ino == ino
                         {
                             assert_eq!(named.size, 21);

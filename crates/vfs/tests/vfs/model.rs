@@ -215,7 +215,7 @@ fn perform(session: &Session, op: &Op) -> Outcome {
             errno(session.open(path, flags).and_then(|file| file.write_at(&[*byte], 0)))
         }
         Op::Symlink(target, path) => errno(session.symlink(target, path)),
-        Op::Link(from, to) => errno(session.link(from, How::NOFOLLOW, to)),
+        Op::Link(from, to) => errno(session.link(from, LookupFlags::NOFOLLOW, to)),
         Op::Unlink(path) => errno(session.unlink(path)),
         Op::Rmdir(path) => errno(session.rmdir(path)),
         Op::Rename(from, to, flags) => {
@@ -232,15 +232,15 @@ fn perform(session: &Session, op: &Op) -> Outcome {
 fn compare(session: &Session, model: &Model, path: &str, names: &BTreeMap<String, Node>) {
     let shown: BTreeSet<String> = crate::fixture::names(session, path).into_iter().collect();
     assert_eq!(shown, names.keys().cloned().collect::<BTreeSet<_>>(), "names of {path}");
-    let own = session.stat(path, How::FOLLOW).unwrap();
+    let own = session.stat(path, LookupFlags::FOLLOW).unwrap();
     let subdirs = names.values().filter(|node| matches!(node, Node::Dir(_))).count();
     assert_eq!((own.nlink, own.size), (u32::try_from(subdirs).unwrap() + 2, names.len() as u64), "{path}");
     for (name, node) in names {
         let child = format!("{path}{name}");
-        let attr = session.stat(&child, How::NOFOLLOW).unwrap();
+        let attr = session.stat(&child, LookupFlags::NOFOLLOW).unwrap();
         match node {
             Node::Dir(names) => {
-                assert_eq!(session.stat(format!("{child}/.."), How::FOLLOW).unwrap().ino, own.ino);
+                assert_eq!(session.stat(format!("{child}/.."), LookupFlags::FOLLOW).unwrap().ino, own.ino);
                 compare(session, model, &format!("{child}/"), names);
             }
             Node::File(id) => {
@@ -248,7 +248,7 @@ fn compare(session: &Session, model: &Model, path: &str, names: &BTreeMap<String
                 assert_eq!(attr.nlink, links(&model.root, *id), "{child}");
             }
             Node::Link(target) => {
-                assert_eq!(&*session.read_link(&child, How::NOFOLLOW).unwrap(), target.as_bytes());
+                assert_eq!(&*session.read_link(&child, LookupFlags::NOFOLLOW).unwrap(), target.as_bytes());
             }
         }
     }

@@ -15,9 +15,9 @@ const NONE: RenameFlags = RenameFlags::empty();
 fn mkdir_makes_a_directory_with_the_umask_taken_off() {
     let root = volume();
     root.mkdir("/d", 0o7777).unwrap();
-    let attr = root.stat("/d", How::NOFOLLOW).unwrap();
+    let attr = root.stat("/d", LookupFlags::NOFOLLOW).unwrap();
     assert_eq!((attr.kind, attr.mode, attr.nlink), (FileType::Directory, 0o1755, 2));
-    assert_eq!(root.stat("/", How::FOLLOW).unwrap().nlink, 4);
+    assert_eq!(root.stat("/", LookupFlags::FOLLOW).unwrap().nlink, 4);
     root.mkdir("/d/e///", 0o700).unwrap();
     assert_eq!(names(&root, "/d"), ["e"]);
 }
@@ -27,12 +27,12 @@ fn links_are_made_between_two_starting_places() {
     let root = volume();
     root.mkdir("/to", 0o755).unwrap();
     put(&root, "/f", b"text");
-    let at = |path: &str| root.at(&root.locate(path, How::FOLLOW).unwrap());
-    at("/f").link_to("", How::EMPTY, &at("/to"), "name").unwrap();
+    let at = |path: &str| root.at(&root.locate(path, LookupFlags::FOLLOW).unwrap());
+    at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/to"), "name").unwrap();
     assert_eq!(get(&root, "/to/name"), b"text");
-    assert_eq!(root.stat("/f", How::FOLLOW).unwrap().nlink, 2);
-    assert_eq!(errno(at("/f").link_to("", How::EMPTY, &at("/to"), "name")), Err(Errno::EEXIST));
-    assert_eq!(errno(at("/f").link_to("", How::EMPTY, &at("/f"), "name")), Err(Errno::ENOTDIR));
+    assert_eq!(root.stat("/f", LookupFlags::FOLLOW).unwrap().nlink, 2);
+    assert_eq!(errno(at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/to"), "name")), Err(Errno::EEXIST));
+    assert_eq!(errno(at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/f"), "name")), Err(Errno::ENOTDIR));
 }
 
 /// Keeps user 7 from changing names until it hears of the end of something, for a while.
@@ -65,7 +65,7 @@ fn files_move_between_directories_where_others_change_names() {
     let (root, has_begun, end) = held_volume();
     for dir in ["/tmp/a", "/tmp/b"] {
         root.mkdir(dir, 0o777).unwrap();
-        root.chmod(dir, 0o777, How::FOLLOW).unwrap();
+        root.chmod(dir, 0o777, LookupFlags::FOLLOW).unwrap();
         put(&root, &format!("{dir}/theirs"), b"");
     }
     put(&root, "/tmp/a/f", b"first");
@@ -113,7 +113,7 @@ fn a_rename_waits_for_a_change_of_the_same_name() {
 fn new_names_meet_linux_s_errors() {
     let root = volume();
     put(&root, "/f", b"");
-    root.chmod("/f", 0o666, How::FOLLOW).unwrap();
+    root.chmod("/f", 0o666, LookupFlags::FOLLOW).unwrap();
     root.symlink("nowhere", "/s").unwrap();
     root.mkdir("/shut", 0o755).unwrap();
     root.mkdir("/blind", 0o700).unwrap();
@@ -136,7 +136,7 @@ fn new_names_meet_linux_s_errors() {
         assert_eq!(errno(user.mkdir(path, 0o777)), Err(want), "mkdir {path}");
         assert_eq!(errno(user.symlink("t", path)), Err(want), "symlink {path}");
         assert_eq!(errno(user.mknod(path, NewKind::Fifo, 0o644)), Err(want), "mknod {path}");
-        assert_eq!(errno(user.link("/f", How::NOFOLLOW, path)), Err(want), "link {path}");
+        assert_eq!(errno(user.link("/f", LookupFlags::NOFOLLOW, path)), Err(want), "link {path}");
     }
     // Only directories may be made with a slash behind their name.
     assert_eq!(errno(root.mknod("/x/", NewKind::Fifo, 0o644)), Err(Errno::ENOENT));
@@ -153,12 +153,12 @@ fn device_nodes_need_a_capability() {
     assert_eq!(errno(user.mknod("/tmp/null", null, 0o666)), Err(Errno::EPERM));
     user.mknod("/tmp/whiteout", NewKind::CharDevice(Rdev::default()), 0).unwrap();
     root.mknod("/tmp/null", null, 0o666).unwrap();
-    let attr = root.stat("/tmp/null", How::FOLLOW).unwrap();
+    let attr = root.stat("/tmp/null", LookupFlags::FOLLOW).unwrap();
     assert_eq!((attr.kind, attr.rdev, attr.mode), (FileType::CharDevice, Rdev { major: 1, minor: 3 }, 0o644));
     assert_eq!(errno(root.open("/tmp/null", OpenFlags::READ)), Err(Errno::ENXIO));
     for kind in [NewKind::Fifo, NewKind::Socket, NewKind::Regular] {
         user.mknod("/tmp/n", kind, 0o600).unwrap();
-        assert_eq!(user.stat("/tmp/n", How::FOLLOW).unwrap().kind, kind.file_type());
+        assert_eq!(user.stat("/tmp/n", LookupFlags::FOLLOW).unwrap().kind, kind.file_type());
         user.unlink("/tmp/n").unwrap();
     }
 }
@@ -167,22 +167,25 @@ fn device_nodes_need_a_capability() {
 fn links_share_an_inode() {
     let root = volume();
     put(&root, "/f", b"same");
-    root.link("/f", How::NOFOLLOW, "/g").unwrap();
-    let attr = root.stat("/g", How::FOLLOW).unwrap();
-    assert_eq!((attr.nlink, attr.ino), (2, root.stat("/f", How::FOLLOW).unwrap().ino));
+    root.link("/f", LookupFlags::NOFOLLOW, "/g").unwrap();
+    let attr = root.stat("/g", LookupFlags::FOLLOW).unwrap();
+    assert_eq!((attr.nlink, attr.ino), (2, root.stat("/f", LookupFlags::FOLLOW).unwrap().ino));
     root.unlink("/f").unwrap();
-    assert_eq!((get(&root, "/g"), root.stat("/g", How::FOLLOW).unwrap().nlink), (b"same".to_vec(), 1));
+    assert_eq!(
+        (get(&root, "/g"), root.stat("/g", LookupFlags::FOLLOW).unwrap().nlink),
+        (b"same".to_vec(), 1)
+    );
 
     root.symlink("g", "/s").unwrap();
-    root.link("/s", How::NOFOLLOW, "/s2").unwrap();
-    assert_eq!(root.stat("/s2", How::NOFOLLOW).unwrap().kind, FileType::Symlink);
-    root.link("/s", How::FOLLOW, "/g2").unwrap();
-    assert_eq!(root.stat("/g2", How::NOFOLLOW).unwrap().kind, FileType::Regular);
+    root.link("/s", LookupFlags::NOFOLLOW, "/s2").unwrap();
+    assert_eq!(root.stat("/s2", LookupFlags::NOFOLLOW).unwrap().kind, FileType::Symlink);
+    root.link("/s", LookupFlags::FOLLOW, "/g2").unwrap();
+    assert_eq!(root.stat("/g2", LookupFlags::NOFOLLOW).unwrap().kind, FileType::Regular);
 
-    assert_eq!(errno(root.link("/tmp", How::NOFOLLOW, "/t2")), Err(Errno::EPERM));
-    assert_eq!(errno(root.link("/nowhere", How::NOFOLLOW, "/t2")), Err(Errno::ENOENT));
-    root.set_flags("/g", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
-    assert_eq!(errno(root.link("/g", How::NOFOLLOW, "/g3")), Err(Errno::EPERM));
+    assert_eq!(errno(root.link("/tmp", LookupFlags::NOFOLLOW, "/t2")), Err(Errno::EPERM));
+    assert_eq!(errno(root.link("/nowhere", LookupFlags::NOFOLLOW, "/t2")), Err(Errno::ENOENT));
+    root.set_flags("/g", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(errno(root.link("/g", LookupFlags::NOFOLLOW, "/g3")), Err(Errno::EPERM));
 }
 
 #[test]
@@ -197,32 +200,32 @@ fn links_to_others_files_need_the_right_to_use_them() {
         (0o2676, Err(Errno::EPERM)),
         (0o2666, Ok(())),
     ] {
-        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
-        assert_eq!(errno(user.link("/tmp/f", How::FOLLOW, "/tmp/g")), want, "{mode:o}");
+        root.chmod("/tmp/f", mode, LookupFlags::FOLLOW).unwrap();
+        assert_eq!(errno(user.link("/tmp/f", LookupFlags::FOLLOW, "/tmp/g")), want, "{mode:o}");
         let _ = root.unlink("/tmp/g");
     }
     let open =
         volume_with(MemLimits::default(), SuperOptions { protected_hardlinks: false, ..Default::default() });
     put(&open, "/tmp/f", b"");
-    open.with_cred(Cred::new(9, 9, &[])).link("/tmp/f", How::FOLLOW, "/tmp/g").unwrap();
+    open.with_cred(Cred::new(9, 9, &[])).link("/tmp/f", LookupFlags::FOLLOW, "/tmp/g").unwrap();
 }
 
 #[test]
 fn an_unlinked_file_lives_while_it_is_open() {
     let root = volume();
     put(&root, "/f", b"still here");
-    let free = root.statfs("/", How::FOLLOW).unwrap();
+    let free = root.statfs("/", LookupFlags::FOLLOW).unwrap();
     let file = root.open("/f", OpenFlags::READ).unwrap();
     root.unlink("/f").unwrap();
     let mut bytes = [0; 10];
     assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 10);
     assert_eq!((&bytes, file.stat().nlink), (b"still here", 0));
-    assert_eq!(errno(root.at(file.location()).link("", How::EMPTY, "/g")), Err(Errno::ENOENT));
+    assert_eq!(errno(root.at(file.location()).link("", LookupFlags::EMPTY_PATH, "/g")), Err(Errno::ENOENT));
     assert_eq!(root.namespace().path_of(file.location(), root.root()), b"/f (deleted)");
-    let same = root.statfs("/", How::FOLLOW).unwrap();
+    let same = root.statfs("/", LookupFlags::FOLLOW).unwrap();
     assert_eq!((same.blocks_free, same.files_free), (free.blocks_free, free.files_free));
     drop(file);
-    let after = root.statfs("/", How::FOLLOW).unwrap();
+    let after = root.statfs("/", LookupFlags::FOLLOW).unwrap();
     assert_eq!((after.blocks_free, after.files_free), (free.blocks_free + 1, free.files_free + 1));
 }
 
@@ -254,7 +257,7 @@ fn unlink_and_rmdir_meet_linux_s_errors() {
     assert_eq!(errno(user.rmdir("/d/sub")), Err(Errno::EACCES));
     root.rmdir("/d/sub/").unwrap();
     root.rmdir("/d").unwrap();
-    assert_eq!(errno(root.stat("/s", How::FOLLOW)), Err(Errno::ENOENT));
+    assert_eq!(errno(root.stat("/s", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn nothing_can_be_made_in_a_removed_directory() {
     let mut root = volume();
     root.mkdir("/d", 0o755).unwrap();
     root.chdir("/d").unwrap();
-    assert_eq!(errno(root.stat("x", How::FOLLOW)), Err(Errno::ENOENT));
+    assert_eq!(errno(root.stat("x", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
     root.rmdir("/d").unwrap();
     assert_eq!(errno(root.mkdir("x", 0o755)), Err(Errno::ENOENT));
     assert_eq!(errno(root.mkdir("new", 0o755)), Err(Errno::ENOENT));
@@ -270,21 +273,21 @@ fn nothing_can_be_made_in_a_removed_directory() {
     assert_eq!(errno(root.open(".", OpenFlags::WRITE | OpenFlags::TMPFILE)), Err(Errno::EPERM));
     put(&root, "/f", b"");
     assert_eq!(errno(root.rename("/f", "z", NONE)), Err(Errno::ENOENT));
-    assert_eq!(root.stat(".", How::FOLLOW).unwrap().nlink, 0);
-    assert_eq!(root.stat("..", How::FOLLOW).unwrap().ino, 1);
+    assert_eq!(root.stat(".", LookupFlags::FOLLOW).unwrap().nlink, 0);
+    assert_eq!(root.stat("..", LookupFlags::FOLLOW).unwrap().ino, 1);
 }
 
 #[test]
 fn a_removed_directory_goes_at_once() {
     let root = volume();
-    let free = || root.statfs("/", How::FOLLOW).unwrap().files_free;
+    let free = || root.statfs("/", LookupFlags::FOLLOW).unwrap().files_free;
     let before = free();
     // Known not to be there: one name that was removed, and one that was never there.
     for over in [false, true] {
         root.mkdir("/d", 0o755).unwrap();
         put(&root, "/d/f", b"");
         root.unlink("/d/f").unwrap();
-        assert_eq!(errno(root.stat("/d/x", How::FOLLOW)), Err(Errno::ENOENT));
+        assert_eq!(errno(root.stat("/d/x", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
         if over {
             root.mkdir("/e", 0o755).unwrap();
             root.rename("/e", "/d", NONE).unwrap();
@@ -297,7 +300,7 @@ fn a_removed_directory_goes_at_once() {
 #[test]
 fn sticky_directories_protect_others_names() {
     let root = volume();
-    root.chmod("/tmp", 0o1777, How::FOLLOW).unwrap();
+    root.chmod("/tmp", 0o1777, LookupFlags::FOLLOW).unwrap();
     let (one, two) = (user(&root, 1), user(&root, 2));
     put(&one, "/tmp/f", b"");
     put(&two, "/tmp/g", b"");
@@ -305,7 +308,7 @@ fn sticky_directories_protect_others_names() {
     assert_eq!(errno(two.rename("/tmp/f", "/tmp/x", NONE)), Err(Errno::EPERM));
     assert_eq!(errno(two.rename("/tmp/g", "/tmp/f", NONE)), Err(Errno::EPERM));
     one.rename("/tmp/f", "/tmp/x", NONE).unwrap();
-    root.chown("/tmp", Some(2), None, How::FOLLOW).unwrap();
+    root.chown("/tmp", Some(2), None, LookupFlags::FOLLOW).unwrap();
     two.unlink("/tmp/x").unwrap();
 }
 
@@ -315,29 +318,32 @@ fn append_only_and_immutable_hold_for_the_superuser_too() {
     put(&root, "/f", b"1");
     root.mkdir("/d", 0o755).unwrap();
     put(&root, "/d/x", b"");
-    root.set_flags("/d", FileFlags::APPEND, How::FOLLOW).unwrap();
+    root.set_flags("/d", FileFlags::APPEND, LookupFlags::FOLLOW).unwrap();
     put(&root, "/d/new", b"");
     assert_eq!(errno(root.unlink("/d/x")), Err(Errno::EPERM));
     assert_eq!(errno(root.rename("/d/x", "/d/y", NONE)), Err(Errno::EPERM));
-    root.set_flags("/d", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    root.set_flags("/d", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
     assert_eq!(errno(root.mkdir("/d/z", 0o755)), Err(Errno::EPERM));
-    root.set_flags("/f", FileFlags::APPEND, How::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::APPEND, LookupFlags::FOLLOW).unwrap();
     assert_eq!(errno(root.open("/f", OpenFlags::WRITE)), Err(Errno::EPERM));
-    assert_eq!(errno(root.truncate("/f", 0, How::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(errno(root.truncate("/f", 0, LookupFlags::FOLLOW)), Err(Errno::EPERM));
     assert_eq!(errno(root.unlink("/f")), Err(Errno::EPERM));
-    assert_eq!(errno(root.chmod("/f", 0o600, How::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(errno(root.chmod("/f", 0o600, LookupFlags::FOLLOW)), Err(Errno::EPERM));
     let file = root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND).unwrap();
     file.write_at(b"2", 0).unwrap();
     drop(file);
     assert_eq!(get(&root, "/f"), b"12");
-    root.set_flags("/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
     assert_eq!(errno(root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND)), Err(Errno::EPERM));
     let now = setattr::SetTime::Now;
-    assert_eq!(errno(root.utimens("/f", now, now, How::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(errno(root.utimens("/f", now, now, LookupFlags::FOLLOW)), Err(Errno::EPERM));
     let user = user(&root, 9);
     put(&user, "/tmp/mine", b"");
-    assert_eq!(errno(user.set_flags("/tmp/mine", FileFlags::IMMUTABLE, How::FOLLOW)), Err(Errno::EPERM));
-    assert_eq!(errno(user.set_flags("/f", FileFlags::NOATIME, How::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(
+        errno(user.set_flags("/tmp/mine", FileFlags::IMMUTABLE, LookupFlags::FOLLOW)),
+        Err(Errno::EPERM)
+    );
+    assert_eq!(errno(user.set_flags("/f", FileFlags::NOATIME, LookupFlags::FOLLOW)), Err(Errno::EPERM));
 }
 
 #[test]
@@ -349,18 +355,18 @@ fn a_file_that_turns_immutable_cannot_be_changed_through_open_files() {
         [
             errno(file.write_at(b"z", 0)),
             errno(file.fallocate(FallocateMode::empty(), 0, 10)),
-            errno(root.chown("/f", None, None, How::FOLLOW)),
+            errno(root.chown("/f", None, None, LookupFlags::FOLLOW)),
             errno(file.set_len(0)),
         ]
     };
-    root.set_flags("/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
     assert_eq!(changes(), [Err(Errno::EPERM); 4]);
     assert_eq!(get(&root, "/f"), b"x");
     // The entry that a kernel has cached, and the time of that.
     file.write_back(b"y", 0).unwrap();
     file.set_written(Timespec::default(), Timespec::default()).unwrap();
     assert_eq!(get(&root, "/f"), b"y");
-    root.set_flags("/f", FileFlags::APPEND, How::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::APPEND, LookupFlags::FOLLOW).unwrap();
     assert_eq!(changes(), [Ok(()), Ok(()), Ok(()), Err(Errno::EPERM)]);
 }
 
@@ -377,13 +383,13 @@ fn rename_moves_and_replaces() {
     root.mkdir("/empty", 0o755).unwrap();
     root.rename("/d/e", "/empty", NONE).unwrap();
     assert_eq!(get(&root, "/empty/f"), b"f");
-    assert_eq!(root.stat("/empty/..", How::FOLLOW).unwrap().ino, 1);
-    assert_eq!(root.stat("/d", How::FOLLOW).unwrap().nlink, 2);
-    assert_eq!(errno(root.stat("/d/e/f", How::FOLLOW)), Err(Errno::ENOENT));
+    assert_eq!(root.stat("/empty/..", LookupFlags::FOLLOW).unwrap().ino, 1);
+    assert_eq!(root.stat("/d", LookupFlags::FOLLOW).unwrap().nlink, 2);
+    assert_eq!(errno(root.stat("/d/e/f", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
     root.rename("/empty/", "/d/e/", NONE).unwrap();
     assert_eq!(get(&root, "/d/e/f"), b"f");
     // Two names of one file: nothing happens.
-    root.link("/b", How::FOLLOW, "/b2").unwrap();
+    root.link("/b", LookupFlags::FOLLOW, "/b2").unwrap();
     let two = [("/b", "/b2"), ("/b", "/b"), ("/b2", "/b")];
     for (from, to) in two {
         root.rename(from, to, NONE).unwrap();
@@ -391,7 +397,7 @@ fn rename_moves_and_replaces() {
         assert_eq!(errno(root.rename(from, to, RenameFlags::NOREPLACE)), Err(Errno::EEXIST));
         assert_eq!(errno(root.rename(from, format!("{to}/"), NONE)), Err(Errno::ENOTDIR));
     }
-    assert_eq!(["/b", "/b2"].map(|path| root.stat(path, How::FOLLOW).unwrap().nlink), [2, 2]);
+    assert_eq!(["/b", "/b2"].map(|path| root.stat(path, LookupFlags::FOLLOW).unwrap().nlink), [2, 2]);
     sb(&root).remount(true).unwrap();
     for (from, to) in two {
         assert_eq!(errno(root.rename(from, to, NONE)), Err(Errno::EROFS));
@@ -434,12 +440,15 @@ fn rename_meets_linux_s_errors() {
     }
     root.rename("/f", "/x", no).unwrap();
     root.rename("/x", "/d", ex).unwrap();
-    assert_eq!(root.stat("/d", How::FOLLOW).unwrap().kind, FileType::Regular);
-    assert!(root.stat("/x/e", How::FOLLOW).is_ok());
+    assert_eq!(root.stat("/d", LookupFlags::FOLLOW).unwrap().kind, FileType::Regular);
+    assert!(root.stat("/x/e", LookupFlags::FOLLOW).is_ok());
     root.rename("/x/e", "/g", ex).unwrap();
-    assert_eq!(root.stat("/x/e", How::FOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(root.stat("/x/e", LookupFlags::FOLLOW).unwrap().kind, FileType::Regular);
     assert_eq!(
-        (root.stat("/x", How::FOLLOW).unwrap().nlink, root.stat("/g/..", How::FOLLOW).unwrap().ino),
+        (
+            root.stat("/x", LookupFlags::FOLLOW).unwrap().nlink,
+            root.stat("/g/..", LookupFlags::FOLLOW).unwrap().ino
+        ),
         (2, 1)
     );
 }
@@ -460,17 +469,17 @@ fn mounts_cannot_be_crossed_or_removed() {
     let root = volume();
     root.mkdir("/m", 0o755).unwrap();
     put(&root, "/f", b"");
-    let at = root.locate("/m", How::FOLLOW).unwrap();
+    let at = root.locate("/m", LookupFlags::FOLLOW).unwrap();
     let other = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
     root.namespace().mount(&at, other, false).unwrap();
     drop(at);
     assert_eq!(errno(root.rename("/f", "/m/f", NONE)), Err(Errno::EXDEV));
-    assert_eq!(errno(root.link("/f", How::FOLLOW, "/m/f")), Err(Errno::EXDEV));
+    assert_eq!(errno(root.link("/f", LookupFlags::FOLLOW, "/m/f")), Err(Errno::EXDEV));
     assert_eq!(errno(root.rmdir("/m")), Err(Errno::EBUSY));
     assert_eq!(errno(root.rename("/m", "/n", NONE)), Err(Errno::EBUSY));
     put(&root, "/m/f", b"inside");
-    root.namespace().unmount(root.locate("/m", How::FOLLOW).unwrap()).unwrap();
-    assert_eq!(errno(root.stat("/m/f", How::FOLLOW)), Err(Errno::ENOENT));
+    root.namespace().unmount(root.locate("/m", LookupFlags::FOLLOW).unwrap()).unwrap();
+    assert_eq!(errno(root.stat("/m/f", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
     root.rmdir("/m").unwrap();
 }
 
@@ -479,9 +488,9 @@ fn limits_are_kept() {
     let limits = MemLimits { blocks: 2, inodes: 6, max_links: 3 };
     let root = volume_with(limits, SuperOptions::default());
     put(&root, "/f", b"x");
-    root.link("/f", How::FOLLOW, "/f2").unwrap();
-    root.link("/f", How::FOLLOW, "/f3").unwrap();
-    assert_eq!(errno(root.link("/f", How::FOLLOW, "/f4")), Err(Errno::EMLINK));
+    root.link("/f", LookupFlags::FOLLOW, "/f2").unwrap();
+    root.link("/f", LookupFlags::FOLLOW, "/f3").unwrap();
+    assert_eq!(errno(root.link("/f", LookupFlags::FOLLOW, "/f4")), Err(Errno::EMLINK));
     assert_eq!(errno(root.mkdir("/one too many", 0o755)), Err(Errno::EMLINK));
     root.mkdir("/tmp/d", 0o755).unwrap();
     assert_eq!(errno(root.mkdir("/tmp/e", 0o755)), Err(Errno::EMLINK));
@@ -505,7 +514,7 @@ fn a_wrong_new_path_comes_before_an_old_one_that_is_absent() {
     let long = [b'x'; 256];
     for known in [false, true] {
         if known {
-            assert_eq!(errno(root.stat("/nowhere", How::FOLLOW)), Err(Errno::ENOENT));
+            assert_eq!(errno(root.stat("/nowhere", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
         }
         assert_eq!(errno(root.rename("/nowhere", "/.", NONE)), Err(Errno::EBUSY));
         assert_eq!(errno(root.rename("/nowhere", ".", RenameFlags::NOREPLACE)), Err(Errno::EEXIST));
@@ -536,12 +545,12 @@ fn read_only_comes_after_existence_and_before_permission() {
         assert_eq!(errno(user.unlink("/nowhere")), Err(Errno::EROFS));
         assert_eq!(errno(user.rmdir("/nowhere")), Err(Errno::EROFS));
         assert_eq!(errno(user.rename("/nowhere", "/g", NONE)), Err(Errno::EROFS));
-        assert_eq!(errno(user.stat("/nowhere", How::FOLLOW)), Err(Errno::ENOENT));
+        assert_eq!(errno(user.stat("/nowhere", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
     }
     assert_eq!(errno(user.rename("/f", "/g", NONE)), Err(Errno::EROFS));
-    assert_eq!(errno(user.chmod("/f", 0o600, How::FOLLOW)), Err(Errno::EROFS));
+    assert_eq!(errno(user.chmod("/f", 0o600, LookupFlags::FOLLOW)), Err(Errno::EROFS));
     assert_eq!(errno(user.open("/f", OpenFlags::WRITE)), Err(Errno::EROFS));
-    assert_eq!(errno(user.access("/f", Access::WRITE, How::FOLLOW)), Err(Errno::EROFS));
+    assert_eq!(errno(user.access("/f", Access::WRITE, LookupFlags::FOLLOW)), Err(Errno::EROFS));
     assert_eq!(errno(root.open("/new", OpenFlags::WRITE | OpenFlags::CREATE)), Err(Errno::EROFS));
     assert!(root.open("/f", OpenFlags::READ | OpenFlags::CREATE).is_ok());
     sb(&root).remount(false).unwrap();
@@ -597,7 +606,7 @@ fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
     // it.
     let file = root.open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE).unwrap();
     let place = file.location().clone();
-    root.at(&place).link("", How::EMPTY, "/f").unwrap();
+    root.at(&place).link("", LookupFlags::EMPTY_PATH, "/f").unwrap();
     drop(file);
     assert_eq!(errno(sb.remount(true)), Ok(()));
     sb.remount(false).unwrap();
@@ -611,11 +620,11 @@ fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
 #[test]
 fn setgid_directories_hand_down_their_group() {
     let root = volume();
-    root.chown("/tmp", None, Some(77), How::FOLLOW).unwrap();
-    root.chmod("/tmp", 0o2777, How::FOLLOW).unwrap();
+    root.chown("/tmp", None, Some(77), LookupFlags::FOLLOW).unwrap();
+    root.chmod("/tmp", 0o2777, LookupFlags::FOLLOW).unwrap();
     let user = user(&root, 9);
     let stat = |path: &str| {
-        let attr = user.stat(path, How::NOFOLLOW).unwrap();
+        let attr = user.stat(path, LookupFlags::NOFOLLOW).unwrap();
         (attr.gid, attr.mode)
     };
     user.mkdir("/tmp/d", 0o755).unwrap();
@@ -656,11 +665,11 @@ fn listing_is_stable_while_names_change() {
 fn a_whiteout_is_left_where_one_is_asked_for() {
     let root = volume();
     root.mknod("/f", NewKind::Regular, 0o644).unwrap();
-    assert_eq!(root.stat("/g", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert_eq!(root.stat("/g", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     root.rename("/f", "/g", RenameFlags::WHITEOUT).unwrap();
-    let left = root.stat("/f", How::FOLLOW).unwrap();
+    let left = root.stat("/f", LookupFlags::FOLLOW).unwrap();
     assert_eq!((left.kind, left.mode, left.rdev, left.nlink), (FileType::CharDevice, 0, Rdev::default(), 1));
-    assert_eq!(root.stat("/g", How::FOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(root.stat("/g", LookupFlags::FOLLOW).unwrap().kind, FileType::Regular);
     let both = RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
     assert_eq!(root.rename("/f", "/g", both).unwrap_err(), Errno::EINVAL);
     root.unlink("/f").unwrap();
@@ -694,7 +703,7 @@ fn no_more_removed_names_are_kept_than_may_be_though_they_come_back() {
                 root.unlink(name).unwrap();
             }
         }
-        names.iter().filter(|name| root.stat(name.as_str(), How::FOLLOW).is_ok()).for_each(|name| {
+        names.iter().filter(|name| root.stat(name.as_str(), LookupFlags::FOLLOW).is_ok()).for_each(|name| {
             root.unlink(name).unwrap();
         });
         // The root is one, too.

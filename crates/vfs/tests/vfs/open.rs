@@ -18,7 +18,7 @@ fn open_meets_linux_s_errors() {
     root.symlink("f", "/s").unwrap();
     root.symlink("d", "/sd").unwrap();
     root.symlink("/tmp/made", "/dangling").unwrap();
-    root.chmod("/f", 0o640, How::FOLLOW).unwrap();
+    root.chmod("/f", 0o640, LookupFlags::FOLLOW).unwrap();
     let user = user(&root, 9);
     let (nofollow, dir, path) = (OpenFlags::NOFOLLOW, OpenFlags::DIRECTORY, OpenFlags::PATH);
     for (name, flags, want) in [
@@ -136,12 +136,12 @@ fn truncate_asks_for_permission_and_a_regular_file() {
     let root = volume();
     put(&root, "/f", b"12345");
     let user = user(&root, 9);
-    assert_eq!(errno(user.truncate("/f", 0, How::FOLLOW)), Err(Errno::EACCES));
-    assert_eq!(errno(user.truncate("/tmp", 0, How::FOLLOW)), Err(Errno::EISDIR));
-    assert_eq!(errno(root.truncate("/f", u64::MAX, How::FOLLOW)), Err(Errno::EFBIG));
+    assert_eq!(errno(user.truncate("/f", 0, LookupFlags::FOLLOW)), Err(Errno::EACCES));
+    assert_eq!(errno(user.truncate("/tmp", 0, LookupFlags::FOLLOW)), Err(Errno::EISDIR));
+    assert_eq!(errno(root.truncate("/f", u64::MAX, LookupFlags::FOLLOW)), Err(Errno::EFBIG));
     root.mknod("/p", NewKind::Fifo, 0o666).unwrap();
-    assert_eq!(errno(root.truncate("/p", 0, How::FOLLOW)), Err(Errno::EINVAL));
-    root.truncate("/f", 2, How::FOLLOW).unwrap();
+    assert_eq!(errno(root.truncate("/p", 0, LookupFlags::FOLLOW)), Err(Errno::EINVAL));
+    root.truncate("/f", 2, LookupFlags::FOLLOW).unwrap();
     assert_eq!(get(&root, "/f"), b"12");
     drop(root.open("/f", W | OpenFlags::TRUNC).unwrap());
     assert_eq!(get(&root, "/f"), b"");
@@ -154,25 +154,28 @@ fn a_file_without_a_name_may_get_one() {
     let file = root.open("/tmp", R | W | tmp).unwrap();
     file.write_at(b"later", 0).unwrap();
     assert_eq!((file.stat().nlink, names(&root, "/tmp")), (0, vec![]));
-    let link = || root.at(file.location()).link("", How::EMPTY, "/tmp/named");
+    let link = || root.at(file.location()).link("", LookupFlags::EMPTY_PATH, "/tmp/named");
     link().unwrap();
     root.unlink("/tmp/named").unwrap();
     assert_eq!(errno(link()), Err(Errno::ENOENT), "it has had its name");
 
     let file = root.open("/tmp", R | W | tmp).unwrap();
     file.write_at(b"later", 0).unwrap();
-    root.at(file.location()).link("", How::EMPTY, "/tmp/named").unwrap();
+    root.at(file.location()).link("", LookupFlags::EMPTY_PATH, "/tmp/named").unwrap();
     drop(file);
     assert_eq!(
-        (get(&root, "/tmp/named"), root.stat("/tmp/named", How::FOLLOW).unwrap().nlink),
+        (get(&root, "/tmp/named"), root.stat("/tmp/named", LookupFlags::FOLLOW).unwrap().nlink),
         (b"later".to_vec(), 1)
     );
 
     let file = root.open("/tmp", W | tmp | EXCL).unwrap();
-    assert_eq!(errno(root.at(file.location()).link("", How::EMPTY, "/tmp/x")), Err(Errno::ENOENT));
-    let free = root.statfs("/", How::FOLLOW).unwrap().files_free;
+    assert_eq!(
+        errno(root.at(file.location()).link("", LookupFlags::EMPTY_PATH, "/tmp/x")),
+        Err(Errno::ENOENT)
+    );
+    let free = root.statfs("/", LookupFlags::FOLLOW).unwrap().files_free;
     drop(file);
-    assert_eq!(root.statfs("/", How::FOLLOW).unwrap().files_free, free + 1);
+    assert_eq!(root.statfs("/", LookupFlags::FOLLOW).unwrap().files_free, free + 1);
     assert_eq!(errno(root.open("/tmp", R | tmp)), Err(Errno::EINVAL));
     assert_eq!(errno(root.open("/tmp/named", W | tmp)), Err(Errno::ENOTDIR));
     root.mkdir("/d", 0o755).unwrap();
@@ -187,22 +190,22 @@ fn relatime_notes_the_first_read_after_a_change() {
     let root = volume();
     put(&root, "/f", b"x");
     let old = Timespec { sec: 1000, nsec: 5 };
-    root.utimens("/f", SetTime::At(old), SetTime::Omit, How::FOLLOW).unwrap();
-    assert_eq!(root.stat("/f", How::FOLLOW).unwrap().atime, old);
+    root.utimens("/f", SetTime::At(old), SetTime::Omit, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(root.stat("/f", LookupFlags::FOLLOW).unwrap().atime, old);
     get(&root, "/f");
-    let noted = root.stat("/f", How::FOLLOW).unwrap().atime;
+    let noted = root.stat("/f", LookupFlags::FOLLOW).unwrap().atime;
     assert!(noted > old);
     get(&root, "/f");
-    assert_eq!(root.stat("/f", How::FOLLOW).unwrap().atime, noted);
-    root.utimens("/f", SetTime::At(old), SetTime::Omit, How::FOLLOW).unwrap();
+    assert_eq!(root.stat("/f", LookupFlags::FOLLOW).unwrap().atime, noted);
+    root.utimens("/f", SetTime::At(old), SetTime::Omit, LookupFlags::FOLLOW).unwrap();
     let file = root.open("/f", R | OpenFlags::NOATIME).unwrap();
     file.read_at(&mut [0], 0).unwrap();
     assert_eq!(file.stat().atime, old);
     let never = volume_with(MemLimits::default(), SuperOptions { atime: Atime::Never, ..Default::default() });
     put(&never, "/f", b"x");
-    let before = never.stat("/f", How::FOLLOW).unwrap().atime;
+    let before = never.stat("/f", LookupFlags::FOLLOW).unwrap().atime;
     get(&never, "/f");
-    assert_eq!(never.stat("/f", How::FOLLOW).unwrap().atime, before);
+    assert_eq!(never.stat("/f", LookupFlags::FOLLOW).unwrap().atime, before);
 }
 
 #[test]
@@ -212,10 +215,11 @@ fn changes_are_seen_in_the_times() {
     root.mkdir("/d", 0o755).unwrap();
     let old = Timespec { sec: 1000, nsec: 0 };
     let times = |path: &str| {
-        let attr = root.stat(path, How::NOFOLLOW).unwrap();
+        let attr = root.stat(path, LookupFlags::NOFOLLOW).unwrap();
         (attr.mtime > old, attr.ctime)
     };
-    let set_old = |path: &str| root.utimens(path, SetTime::At(old), SetTime::At(old), How::NOFOLLOW).unwrap();
+    let set_old =
+        |path: &str| root.utimens(path, SetTime::At(old), SetTime::At(old), LookupFlags::NOFOLLOW).unwrap();
     let check = |name: &str, path: &str, mtime: bool, ctime: bool, act: &dyn Fn()| {
         set_old(path);
         let before = times(path).1;
@@ -225,8 +229,8 @@ fn changes_are_seen_in_the_times() {
         assert_eq!((times(path).0, times(path).1 > before), (mtime, ctime), "{name}: {path}");
     };
     check("create", "/d", true, true, &|| put(&root, "/d/x", b""));
-    check("link", "/d", true, true, &|| root.link("/f", How::FOLLOW, "/d/l").unwrap());
-    check("link", "/f", false, true, &|| root.link("/f", How::FOLLOW, "/d/m").unwrap());
+    check("link", "/d", true, true, &|| root.link("/f", LookupFlags::FOLLOW, "/d/l").unwrap());
+    check("link", "/f", false, true, &|| root.link("/f", LookupFlags::FOLLOW, "/d/m").unwrap());
     check("unlink", "/d", true, true, &|| root.unlink("/d/l").unwrap());
     check("unlink", "/f", false, true, &|| root.unlink("/d/m").unwrap());
     check("rename", "/d", true, true, &|| root.rename("/d/x", "/d/y", RenameFlags::empty()).unwrap());
@@ -235,13 +239,15 @@ fn changes_are_seen_in_the_times() {
         root.rename("/d/x", "/d/y", RenameFlags::empty()).unwrap();
         root.rename("/d/y", "/d/x", RenameFlags::empty()).unwrap();
     });
-    check("chmod", "/f", false, true, &|| root.chmod("/f", 0o600, How::FOLLOW).unwrap());
-    check("chown", "/f", false, true, &|| root.chown("/f", Some(1), None, How::FOLLOW).unwrap());
+    check("chmod", "/f", false, true, &|| root.chmod("/f", 0o600, LookupFlags::FOLLOW).unwrap());
+    check("chown", "/f", false, true, &|| root.chown("/f", Some(1), None, LookupFlags::FOLLOW).unwrap());
     check("write", "/f", true, true, &|| put(&root, "/f", b"new"));
-    check("truncate", "/f", true, true, &|| root.truncate("/f", 1, How::FOLLOW).unwrap());
-    check("stat", "/f", false, false, &|| drop(root.stat("/f", How::FOLLOW)));
+    check("truncate", "/f", true, true, &|| root.truncate("/f", 1, LookupFlags::FOLLOW).unwrap());
+    check("stat", "/f", false, false, &|| drop(root.stat("/f", LookupFlags::FOLLOW)));
     let flags = XattrFlags::empty();
-    check("xattr", "/f", false, true, &|| root.set_xattr("/f", "user.a", b"1", flags, How::FOLLOW).unwrap());
+    check("xattr", "/f", false, true, &|| {
+        root.set_xattr("/f", "user.a", b"1", flags, LookupFlags::FOLLOW).unwrap()
+    });
 }
 
 /// Does something to a file between two writes over what is there, again and again, until all has
@@ -271,24 +277,24 @@ fn an_overwrite_sees_changes_since_the_last_write() {
     let file = user.open("/tmp/f", R | W).unwrap();
 
     // Set-id bits, and capabilities, whoever writes.
-    let set_id = || user.chmod("/tmp/f", 0o6755, How::FOLLOW).unwrap();
+    let set_id = || user.chmod("/tmp/f", 0o6755, LookupFlags::FOLLOW).unwrap();
     between_writes(&root, &file, set_id, |written| {
         assert_eq!((written.unwrap(), file.stat().mode), (5000, 0o755));
     });
     let name = "security.capability";
     let value = [&[1, 0, 0, 2][..], &[0; 16]].concat();
-    let give = || root.set_xattr("/tmp/f", name, &value, XattrFlags::empty(), How::FOLLOW).unwrap();
+    let give = || root.set_xattr("/tmp/f", name, &value, XattrFlags::empty(), LookupFlags::FOLLOW).unwrap();
     between_writes(&root, &file, give, |written| {
         assert_eq!(written.unwrap(), 5000);
-        assert_eq!(errno(root.get_xattr("/tmp/f", name, How::FOLLOW).map(drop)), Err(Errno::ENODATA));
+        assert_eq!(errno(root.get_xattr("/tmp/f", name, LookupFlags::FOLLOW).map(drop)), Err(Errno::ENODATA));
     });
 
     // Immutable.
-    let freeze = || root.set_flags("/tmp/f", FileFlags::IMMUTABLE, How::FOLLOW).unwrap();
+    let freeze = || root.set_flags("/tmp/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
     between_writes(&root, &file, freeze, |written| {
         assert_eq!(errno(written.map(drop)), Err(Errno::EPERM));
         assert_eq!(get(&root, "/tmp/f")[100..5100], [1; 5000]);
-        root.set_flags("/tmp/f", FileFlags::empty(), How::FOLLOW).unwrap();
+        root.set_flags("/tmp/f", FileFlags::empty(), LookupFlags::FOLLOW).unwrap();
     });
 
     // Holes, and what lies behind the end.

@@ -77,12 +77,12 @@ const ACLS: [Option<&str>; 4] = [
 fn every_mode_acl_and_caller_gets_what_the_manual_says() {
     let (root, careful) = (volume(), volume_on(Restless::with_fast_may_exec(false), SuperOptions::default()));
     for root in [&root, &careful] {
-        root.chmod("/tmp", 0o755, How::FOLLOW).unwrap();
+        root.chmod("/tmp", 0o755, LookupFlags::FOLLOW).unwrap();
         put(root, "/tmp/f", b"");
         root.mkdir("/tmp/d", 0o755).unwrap();
         put(root, "/tmp/d/inside", b"");
         for path in ["/tmp/f", "/tmp/d"] {
-            root.chown(path, Some(OWNER), Some(GROUP), How::FOLLOW).unwrap();
+            root.chown(path, Some(OWNER), Some(GROUP), LookupFlags::FOLLOW).unwrap();
         }
     }
     let sessions_of =
@@ -93,18 +93,18 @@ fn every_mode_acl_and_caller_gets_what_the_manual_says() {
             let acl = text.map(|text| text.parse::<Acl>().unwrap());
             let set = acl.clone().unwrap_or(Acl::from_mode(0o777));
             for root in [&root, &careful] {
-                root.set_acl(path, AclKind::Access, Some(set.clone()), How::FOLLOW).unwrap();
+                root.set_acl(path, AclKind::Access, Some(set.clone()), LookupFlags::FOLLOW).unwrap();
             }
             for mode in 0..0o1000 {
                 for root in [&root, &careful] {
-                    root.chmod(path, mode, How::FOLLOW).unwrap();
+                    root.chmod(path, mode, LookupFlags::FOLLOW).unwrap();
                 }
-                let acl = root.acl(path, AclKind::Access, How::FOLLOW).unwrap();
+                let acl = root.acl(path, AclKind::Access, LookupFlags::FOLLOW).unwrap();
                 assert_eq!(acl.is_some(), text.is_some());
                 for session in &sessions {
                     for want in 1..8 {
                         let right = model(session.cred(), mode, acl.as_deref(), is_dir, want);
-                        let got = session.access(path, Access::from_bits_retain(want), How::FOLLOW);
+                        let got = session.access(path, Access::from_bits_retain(want), LookupFlags::FOLLOW);
                         let want_errno = if right { Ok(()) } else { Err(Errno::EACCES) };
                         assert_eq!(
                             errno(got),
@@ -129,7 +129,7 @@ fn every_mode_acl_and_caller_gets_what_the_manual_says() {
 fn check_search(sessions: &[Session], mode: u16, acl: Option<&Acl>) {
     for session in sessions {
         let right = if model(session.cred(), mode, acl, true, 1) { Ok(()) } else { Err(Errno::EACCES) };
-        let got = errno(session.stat("/tmp/d/inside", How::FOLLOW));
+        let got = errno(session.stat("/tmp/d/inside", LookupFlags::FOLLOW));
         assert_eq!(got, right, "{mode:o} {acl:?} {:?}", session.cred());
     }
 }
@@ -139,14 +139,14 @@ fn chmod_is_for_owners_and_setgid_for_members() {
     let root = volume();
     let (one, two) = (user(&root, 1), user(&root, 2));
     put(&one, "/tmp/f", b"");
-    assert_eq!(errno(two.chmod("/tmp/f", 0o777, How::FOLLOW)), Err(Errno::EPERM));
-    one.chmod("/tmp/f", 0o6777, How::FOLLOW).unwrap();
-    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, 0o6777);
-    root.chown("/tmp/f", None, Some(77), How::FOLLOW).unwrap();
-    one.chmod("/tmp/f", 0o6777, How::FOLLOW).unwrap();
-    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, 0o4777);
+    assert_eq!(errno(two.chmod("/tmp/f", 0o777, LookupFlags::FOLLOW)), Err(Errno::EPERM));
+    one.chmod("/tmp/f", 0o6777, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, 0o6777);
+    root.chown("/tmp/f", None, Some(77), LookupFlags::FOLLOW).unwrap();
+    one.chmod("/tmp/f", 0o6777, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, 0o4777);
     root.symlink("f", "/tmp/s").unwrap();
-    assert_eq!(errno(root.chmod("/tmp/s", 0o777, How::NOFOLLOW)), Err(Errno::EOPNOTSUPP));
+    assert_eq!(errno(root.chmod("/tmp/s", 0o777, LookupFlags::NOFOLLOW)), Err(Errno::EOPNOTSUPP));
 }
 
 #[test]
@@ -154,24 +154,24 @@ fn chown_is_for_the_superuser_and_chgrp_for_members() {
     let root = volume();
     let one = root.with_cred(Cred::new(1, 1, &[5]));
     put(&one, "/tmp/f", b"");
-    let chown = |session: &Session, uid, gid| errno(session.chown("/tmp/f", uid, gid, How::FOLLOW));
+    let chown = |session: &Session, uid, gid| errno(session.chown("/tmp/f", uid, gid, LookupFlags::FOLLOW));
     assert_eq!(chown(&one, Some(2), None), Err(Errno::EPERM));
     assert_eq!(chown(&one, None, Some(6)), Err(Errno::EPERM));
     assert_eq!(chown(&one, Some(1), Some(5)), Ok(()));
     assert_eq!(chown(&one, None, None), Ok(()));
     assert_eq!(chown(&user(&root, 2), None, Some(2)), Err(Errno::EPERM));
-    root.chmod("/tmp/f", 0o6755, How::FOLLOW).unwrap();
+    root.chmod("/tmp/f", 0o6755, LookupFlags::FOLLOW).unwrap();
     assert_eq!(chown(&user(&root, 2), None, None), Err(Errno::EPERM), "it would take the set-id bits off");
     assert_eq!(chown(&root, Some(3), Some(4)), Ok(()));
-    let attr = root.stat("/tmp/f", How::FOLLOW).unwrap();
+    let attr = root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap();
     assert_eq!((attr.uid, attr.gid, attr.mode), (3, 4, 0o755));
     // Without group execution the set-group-id bit is no privilege.
-    root.chmod("/tmp/f", 0o2644, How::FOLLOW).unwrap();
+    root.chmod("/tmp/f", 0o2644, LookupFlags::FOLLOW).unwrap();
     assert_eq!(chown(&root, Some(1), None), Ok(()));
-    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, 0o2644);
-    root.chmod("/tmp", 0o2777, How::FOLLOW).unwrap();
-    root.chown("/tmp", Some(1), None, How::FOLLOW).unwrap();
-    assert_eq!(root.stat("/tmp", How::FOLLOW).unwrap().mode, 0o2777);
+    assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, 0o2644);
+    root.chmod("/tmp", 0o2777, LookupFlags::FOLLOW).unwrap();
+    root.chown("/tmp", Some(1), None, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp", LookupFlags::FOLLOW).unwrap().mode, 0o2777);
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn a_new_group_keeps_no_setgid_bit_of_a_mode_that_is_set_with_it() {
     for (mode, gid, after) in
         [(0o6644, 2, 0o644), (0o6644, 1, 0o2644), (0o2644, 2, 0o2644), (0o6754, 1, 0o754)]
     {
-        root.chown("/f", Some(1), Some(1), How::FOLLOW).unwrap();
-        root.chmod("/f", mode, How::FOLLOW).unwrap();
-        owner.chown("/f", None, Some(gid), How::FOLLOW).unwrap();
-        assert_eq!(root.stat("/f", How::FOLLOW).unwrap().mode, after, "{mode:o} for {gid}");
+        root.chown("/f", Some(1), Some(1), LookupFlags::FOLLOW).unwrap();
+        root.chmod("/f", mode, LookupFlags::FOLLOW).unwrap();
+        owner.chown("/f", None, Some(gid), LookupFlags::FOLLOW).unwrap();
+        assert_eq!(root.stat("/f", LookupFlags::FOLLOW).unwrap().mode, after, "{mode:o} for {gid}");
     }
 }
 
@@ -194,8 +194,8 @@ fn attributes_are_set_together_or_not_at_all() {
     let root = volume();
     let one = root.with_cred(Cred::new(1, 1, &[5]));
     put(&one, "/tmp/f", b"");
-    let stat = || root.stat("/tmp/f", How::FOLLOW).unwrap();
-    let set = |session: &Session, new| errno(session.set_attributes("/tmp/f", &new, How::FOLLOW));
+    let stat = || root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap();
+    let set = |session: &Session, new| errno(session.set_attributes("/tmp/f", &new, LookupFlags::FOLLOW));
     let time = Timespec { sec: 7, nsec: 9 };
     let all = Attributes {
         mode: Some(0o6751),
@@ -242,10 +242,10 @@ fn attributes_are_set_together_or_not_at_all() {
     assert_eq!(set(&one, group(5)), Ok(()));
     assert_eq!(stat().mode & 0o7777, 0o2755);
     root.symlink("f", "/tmp/link").unwrap();
-    let link = |new| errno(root.set_attributes("/tmp/link", &new, How::NOFOLLOW));
+    let link = |new| errno(root.set_attributes("/tmp/link", &new, LookupFlags::NOFOLLOW));
     assert_eq!(link(all), Err(Errno::EOPNOTSUPP));
     assert_eq!(link(Attributes { mode: None, ..all }), Ok(()));
-    assert_eq!(root.stat("/tmp/link", How::NOFOLLOW).unwrap().mtime.sec, -7);
+    assert_eq!(root.stat("/tmp/link", LookupFlags::NOFOLLOW).unwrap().mtime.sec, -7);
 }
 
 #[test]
@@ -253,11 +253,15 @@ fn set_id_bits_are_taken_off_as_by_a_write() {
     let root = volume();
     put(&root, "/tmp/f", b"");
     for (mode, after) in [(0o6777, 0o777), (0o2666, 0o666), (0o755, 0o755)] {
-        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
-        root.drop_set_id_bits("/tmp/f", How::FOLLOW).unwrap();
-        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, mode, "the superuser may keep them");
-        user(&root, 9).drop_set_id_bits("/tmp/f", How::FOLLOW).unwrap();
-        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after, "{mode:o}");
+        root.chmod("/tmp/f", mode, LookupFlags::FOLLOW).unwrap();
+        root.drop_set_id_bits("/tmp/f", LookupFlags::FOLLOW).unwrap();
+        assert_eq!(
+            root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode,
+            mode,
+            "the superuser may keep them"
+        );
+        user(&root, 9).drop_set_id_bits("/tmp/f", LookupFlags::FOLLOW).unwrap();
+        assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, after, "{mode:o}");
     }
 }
 
@@ -269,17 +273,17 @@ fn writing_takes_set_id_bits_off() {
     let member = root.with_cred(Cred::new(8, 8, &[0]));
     for (mode, after, by_member) in [(0o6777, 0o777, 0o777), (0o2666, 0o666, 0o2666), (0o4666, 0o666, 0o666)]
     {
-        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        root.chmod("/tmp/f", mode, LookupFlags::FOLLOW).unwrap();
         member.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
-        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, by_member);
-        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
+        assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, by_member);
+        root.chmod("/tmp/f", mode, LookupFlags::FOLLOW).unwrap();
         root.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
-        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, mode);
+        assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, mode);
         user.open("/tmp/f", OpenFlags::WRITE).unwrap().write_at(b"y", 0).unwrap();
-        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after);
-        root.chmod("/tmp/f", mode, How::FOLLOW).unwrap();
-        user.truncate("/tmp/f", 0, How::FOLLOW).unwrap();
-        assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().mode, after);
+        assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, after);
+        root.chmod("/tmp/f", mode, LookupFlags::FOLLOW).unwrap();
+        user.truncate("/tmp/f", 0, LookupFlags::FOLLOW).unwrap();
+        assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().mode, after);
     }
 }
 
@@ -290,7 +294,7 @@ type Way<'a> = (&'a str, &'a dyn Fn(&Session));
 fn changes_remove_capabilities_for_every_caller() {
     let root = volume();
     put(&root, "/tmp/f", b"x");
-    root.chmod("/tmp/f", 0o777, How::FOLLOW).unwrap();
+    root.chmod("/tmp/f", 0o777, LookupFlags::FOLLOW).unwrap();
     let open = |session: &Session, flags| session.open("/tmp/f", OpenFlags::WRITE | flags).unwrap();
     let new = Attributes { uid: Some(0), ..Attributes::default() };
     let ways: [Way<'_>; 9] = [
@@ -299,12 +303,12 @@ fn changes_remove_capabilities_for_every_caller() {
         ("fallocate", &|session| {
             open(session, OpenFlags::empty()).fallocate(FallocateMode::empty(), 0, 10).unwrap();
         }),
-        ("truncate", &|session| session.truncate("/tmp/f", 0, How::FOLLOW).unwrap()),
+        ("truncate", &|session| session.truncate("/tmp/f", 0, LookupFlags::FOLLOW).unwrap()),
         ("O_TRUNC", &|session| drop(open(session, OpenFlags::TRUNC))),
-        ("as by a write", &|session| session.drop_set_id_bits("/tmp/f", How::FOLLOW).unwrap()),
-        ("chown of nothing", &|_| root.chown("/tmp/f", None, None, How::FOLLOW).unwrap()),
-        ("chown", &|_| root.chown("/tmp/f", Some(0), Some(0), How::FOLLOW).unwrap()),
-        ("attributes", &|_| root.set_attributes("/tmp/f", &new, How::FOLLOW).unwrap()),
+        ("as by a write", &|session| session.drop_set_id_bits("/tmp/f", LookupFlags::FOLLOW).unwrap()),
+        ("chown of nothing", &|_| root.chown("/tmp/f", None, None, LookupFlags::FOLLOW).unwrap()),
+        ("chown", &|_| root.chown("/tmp/f", Some(0), Some(0), LookupFlags::FOLLOW).unwrap()),
+        ("attributes", &|_| root.set_attributes("/tmp/f", &new, LookupFlags::FOLLOW).unwrap()),
     ];
     for (way, change) in ways {
         for session in [&user(&root, 9), &root] {
@@ -321,13 +325,17 @@ fn capabilities_stay_where_the_contents_do() {
     put(&root, "/tmp/f", b"x");
     let file = root.open("/tmp/f", OpenFlags::WRITE).unwrap();
     give_capabilities(&root, "/tmp/f");
-    root.chmod("/tmp/f", 0o755, How::FOLLOW).unwrap();
-    root.utimens("/tmp/f", SetTime::Now, SetTime::Now, How::FOLLOW).unwrap();
-    root.set_attributes("/tmp/f", &Attributes { mode: Some(0o711), ..Attributes::default() }, How::FOLLOW)
-        .unwrap();
+    root.chmod("/tmp/f", 0o755, LookupFlags::FOLLOW).unwrap();
+    root.utimens("/tmp/f", SetTime::Now, SetTime::Now, LookupFlags::FOLLOW).unwrap();
+    root.set_attributes(
+        "/tmp/f",
+        &Attributes { mode: Some(0o711), ..Attributes::default() },
+        LookupFlags::FOLLOW,
+    )
+    .unwrap();
     // Contents that were written before the capabilities were set.
     file.write_back(b"y", 0).unwrap();
-    let refused = user(&root, 9).chown("/tmp/f", Some(9), None, How::FOLLOW);
+    let refused = user(&root, 9).chown("/tmp/f", Some(9), None, LookupFlags::FOLLOW);
     assert_eq!(errno(refused), Err(Errno::EPERM));
     assert!(has_capabilities(&root, "/tmp/f"));
     // Found again also by who has forgotten the file.
@@ -341,11 +349,11 @@ fn give_capabilities(root: &Session, path: &str) {
     // Those to bind to low ports, permitted and effective.
     let words = [0x0200_0001_u32, 1 << 10, 0, 0, 0];
     let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    root.set_xattr(path, "security.capability", &value, XattrFlags::empty(), How::FOLLOW).unwrap();
+    root.set_xattr(path, "security.capability", &value, XattrFlags::empty(), LookupFlags::FOLLOW).unwrap();
 }
 
 fn has_capabilities(root: &Session, path: &str) -> bool {
-    let value = root.get_xattr(path, "security.capability", How::FOLLOW);
+    let value = root.get_xattr(path, "security.capability", LookupFlags::FOLLOW);
     match value.map_err(|error| error.errno()) {
         Ok(_) => true,
         Err(error) => {
@@ -359,20 +367,20 @@ fn has_capabilities(root: &Session, path: &str) -> bool {
 fn times_to_now_are_for_writers_and_others_for_owners() {
     let root = volume();
     put(&root, "/tmp/f", b"");
-    root.chmod("/tmp/f", 0o666, How::FOLLOW).unwrap();
+    root.chmod("/tmp/f", 0o666, LookupFlags::FOLLOW).unwrap();
     let user = user(&root, 9);
     let (now, omit, then) = (SetTime::Now, SetTime::Omit, SetTime::At(Timespec { sec: -5, nsec: 1 }));
-    let utimens = |a, m| errno(user.utimens("/tmp/f", a, m, How::FOLLOW));
+    let utimens = |a, m| errno(user.utimens("/tmp/f", a, m, LookupFlags::FOLLOW));
     assert_eq!(utimens(now, now), Ok(()));
     assert_eq!(utimens(now, omit), Err(Errno::EPERM));
     assert_eq!(utimens(then, then), Err(Errno::EPERM));
     assert_eq!(utimens(omit, omit), Ok(()));
-    root.chmod("/tmp/f", 0o644, How::FOLLOW).unwrap();
+    root.chmod("/tmp/f", 0o644, LookupFlags::FOLLOW).unwrap();
     assert_eq!(utimens(now, now), Err(Errno::EACCES));
-    root.utimens("/tmp/f", then, omit, How::FOLLOW).unwrap();
-    assert_eq!(root.stat("/tmp/f", How::FOLLOW).unwrap().atime, Timespec { sec: -5, nsec: 1 });
+    root.utimens("/tmp/f", then, omit, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(root.stat("/tmp/f", LookupFlags::FOLLOW).unwrap().atime, Timespec { sec: -5, nsec: 1 });
     let bad = SetTime::At(Timespec { sec: 0, nsec: 1_000_000_000 });
-    assert_eq!(errno(root.utimens("/tmp/f", bad, omit, How::FOLLOW)), Err(Errno::EINVAL));
+    assert_eq!(errno(root.utimens("/tmp/f", bad, omit, LookupFlags::FOLLOW)), Err(Errno::EINVAL));
 }
 
 /// No user reads files, and user 7 finds nothing.
@@ -394,8 +402,8 @@ fn a_security_hook_has_the_last_word() {
     put(&root, "/f", b"");
     assert_eq!(errno(root.open("/f", OpenFlags::READ)), Err(Errno::EACCES));
     assert!(root.open("/f", OpenFlags::WRITE).is_ok());
-    assert!(root.stat("/f", How::FOLLOW).is_ok() && sb(&root).stats().fast_searches > 0);
-    let stopped = root.with_cred(Cred::new(7, 7, &[])).stat("/f", How::FOLLOW);
+    assert!(root.stat("/f", LookupFlags::FOLLOW).is_ok() && sb(&root).stats().fast_searches > 0);
+    let stopped = root.with_cred(Cred::new(7, 7, &[])).stat("/f", LookupFlags::FOLLOW);
     assert_eq!(errno(stopped), Err(Errno::EACCES), "the hook is asked for fast searches, too");
 }
 
@@ -407,7 +415,7 @@ fn an_acl_that_lets_all_search_is_not_read() {
     let user = user(&root, 9);
     // How many of the search checks were answered in full, where none refuses.
     let full = || {
-        let stat = || user.stat("/tmp/d/f", How::FOLLOW).map(drop);
+        let stat = || user.stat("/tmp/d/f", LookupFlags::FOLLOW).map(drop);
         let _ = errno(stat());
         let before = sb(&root).stats().full_searches;
         (errno(stat()), sb(&root).stats().full_searches - before)
@@ -420,11 +428,11 @@ fn an_acl_that_lets_all_search_is_not_read() {
         ("u::rwx,u:9:rwx,g::r--,m::rwx,o::r-x", Ok(()), 1),
         ("u::rwx,u:9:rwx,g::r-x,m::r-x,o::--x", Ok(()), 0),
     ] {
-        root.set_acl("/tmp/d", AclKind::Access, Some(text.parse().unwrap()), How::FOLLOW).unwrap();
+        root.set_acl("/tmp/d", AclKind::Access, Some(text.parse().unwrap()), LookupFlags::FOLLOW).unwrap();
         assert_eq!(full(), (answer, asked), "{text}");
     }
     for (mode, answer, asked) in [(0o750, Ok(()), 1), (0o741, Err(Errno::EACCES), 0), (0o711, Ok(()), 0)] {
-        root.chmod("/tmp/d", mode, How::FOLLOW).unwrap();
+        root.chmod("/tmp/d", mode, LookupFlags::FOLLOW).unwrap();
         assert_eq!(full(), (answer, asked), "{mode:o}");
     }
 }
@@ -444,13 +452,14 @@ fn one_acl_lets_a_caller_into_some_directories_and_not_into_others() {
     put(&root, "/tmp/a/b/c/d/f", b"");
     // Often enough for the walk that takes no lock.
     let way = |caller: &Session| {
-        let [first, _, last] = [(); 3].map(|()| errno(caller.stat("/tmp/a/b/c/d/f", How::FOLLOW).map(drop)));
+        let [first, _, last] =
+            [(); 3].map(|()| errno(caller.stat("/tmp/a/b/c/d/f", LookupFlags::FOLLOW).map(drop)));
         assert_eq!(first, last);
         last
     };
     let set = |dir: usize, acl: &Acl, uid: u32, gid: u32| {
-        root.set_acl(dirs[dir], AclKind::Access, Some(acl.clone()), How::FOLLOW).unwrap();
-        root.chown(dirs[dir], Some(uid), Some(gid), How::FOLLOW).unwrap();
+        root.set_acl(dirs[dir], AclKind::Access, Some(acl.clone()), LookupFlags::FOLLOW).unwrap();
+        root.chown(dirs[dir], Some(uid), Some(gid), LookupFlags::FOLLOW).unwrap();
     };
     (0..4).for_each(|dir| set(dir, &one, 1, 5));
     assert_eq!(way(&groups(&[5])), Ok(()));
@@ -481,7 +490,7 @@ fn reading_needs_only_what_it_uses() {
     put(&user, "/tmp/x/f", b"reach");
     assert_eq!(get(&user, "/tmp/x/f"), b"reach");
     assert_eq!(errno(user.open("/tmp/x", OpenFlags::READ)), Err(Errno::EACCES));
-    user.chmod("/tmp/x", 0o400, How::FOLLOW).unwrap();
+    user.chmod("/tmp/x", 0o400, LookupFlags::FOLLOW).unwrap();
     let dir = user.open("/tmp/x", OpenFlags::READ).unwrap();
     let mut batch = DirBatch::new();
     dir.read_dir(0, 10, &mut batch).unwrap();

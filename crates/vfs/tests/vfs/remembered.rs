@@ -15,7 +15,7 @@ fn volume() -> Session {
 
 /// Looks it up three times, with the same result each time: the second time the thread remembers
 /// it, the third time it knows.
-fn look(session: &Session, path: &str, how: How) -> Result<FileType, Errno> {
+fn look(session: &Session, path: &str, how: LookupFlags) -> Result<FileType, Errno> {
     let [first, second, third] = [(); 3]
         .map(|()| session.stat(path, how).map(|attr| (attr.ino, attr.kind)).map_err(|error| error.errno()));
     assert!(first == second && second == third, "{path}");
@@ -23,7 +23,7 @@ fn look(session: &Session, path: &str, how: How) -> Result<FileType, Errno> {
 }
 
 fn follow(session: &Session, path: &str) -> Result<FileType, Errno> {
-    look(session, path, How::FOLLOW)
+    look(session, path, LookupFlags::FOLLOW)
 }
 
 #[test]
@@ -70,13 +70,13 @@ fn a_directory_on_the_way_that_moves() {
 fn a_link_is_remembered_as_itself_and_followed_all_the_same() {
     let root = volume();
     for _ in 0..2 {
-        assert_eq!(look(&root, "/d/e/link", How::NOFOLLOW), Ok(FileType::Symlink));
+        assert_eq!(look(&root, "/d/e/link", LookupFlags::NOFOLLOW), Ok(FileType::Symlink));
         assert_eq!(follow(&root, "/d/e/link"), Ok(FileType::Regular));
         assert_eq!(follow(&root, "/d/e/link/"), Err(Errno::ENOTDIR));
         assert_eq!(follow(&root, "/d/e/file/"), Err(Errno::ENOTDIR));
-        let no_links = How { resolve: Resolve::NO_SYMLINKS, ..How::FOLLOW };
+        let no_links = LookupFlags::NO_SYMLINKS | LookupFlags::FOLLOW;
         assert_eq!(look(&root, "/d/e/link", no_links), Err(Errno::ELOOP));
-        let below = How { resolve: Resolve::BENEATH, ..How::FOLLOW };
+        let below = LookupFlags::BENEATH | LookupFlags::FOLLOW;
         assert_eq!(look(&root, "d/e/file", below), Ok(FileType::Regular));
         assert_eq!(look(&root, "/d/e/file", below), Err(Errno::EXDEV));
     }
@@ -86,17 +86,17 @@ fn a_link_is_remembered_as_itself_and_followed_all_the_same() {
 fn a_result_is_not_shared_between_callers() {
     let root = volume();
     let users = [5, 6].map(|id| root.with_cred(Cred::new(id, id, &[])));
-    root.chown("/d", Some(5), Some(5), How::FOLLOW).unwrap();
+    root.chown("/d", Some(5), Some(5), LookupFlags::FOLLOW).unwrap();
     for _ in 0..3 {
-        root.chmod("/d", 0o700, How::FOLLOW).unwrap();
+        root.chmod("/d", 0o700, LookupFlags::FOLLOW).unwrap();
         assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
         assert_eq!(follow(&users[0], "/d/e/file"), Ok(FileType::Regular));
         assert_eq!(follow(&users[1], "/d/e/file"), Err(Errno::EACCES));
-        root.chmod("/d", 0o755, How::FOLLOW).unwrap();
+        root.chmod("/d", 0o755, LookupFlags::FOLLOW).unwrap();
         assert_eq!(follow(&users[1], "/d/e/file"), Ok(FileType::Regular));
     }
     // Other credentials may come to stand where dropped ones stood.
-    root.chmod("/d", 0o700, How::FOLLOW).unwrap();
+    root.chmod("/d", 0o700, LookupFlags::FOLLOW).unwrap();
     for id in 5..50 {
         let user = root.with_cred(Cred::new(id, id, &[]));
         assert_eq!(follow(&user, "/d/e/file").is_ok(), id == 5);
@@ -108,7 +108,7 @@ fn the_same_text_from_elsewhere_leads_elsewhere() {
     let root = volume();
     root.mkdir("/d/e/d", 0o755).unwrap();
     root.mkdir("/d/e/d/e", 0o755).unwrap();
-    let below = root.at(&root.locate("/d/e", How::FOLLOW).unwrap());
+    let below = root.at(&root.locate("/d/e", LookupFlags::FOLLOW).unwrap());
     for _ in 0..2 {
         assert_eq!(follow(&root, "d/e/file"), Ok(FileType::Regular));
         assert_eq!(follow(&below, "d/e/file"), Err(Errno::ENOENT));
@@ -117,7 +117,7 @@ fn the_same_text_from_elsewhere_leads_elsewhere() {
     for n in 0..600 {
         let dir = format!("/d/e/{n}");
         root.mkdir(&dir, 0o755).unwrap();
-        let there = root.at(&root.locate(&dir, How::FOLLOW).unwrap());
+        let there = root.at(&root.locate(&dir, LookupFlags::FOLLOW).unwrap());
         if n % 2 == 0 {
             there.mknod("same-name", NewKind::Regular, 0o644).unwrap();
         }
@@ -135,8 +135,8 @@ fn a_mount_over_a_cached_name() {
     assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
     assert_eq!(follow(&root, "/d/e"), Ok(FileType::Directory));
     let other = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
-    let at = root.locate("/d/e", How::FOLLOW).unwrap();
-    let of = |path: &str| root.mount_of(path, How::FOLLOW).unwrap().superblock().id();
+    let at = root.locate("/d/e", LookupFlags::FOLLOW).unwrap();
+    let of = |path: &str| root.mount_of(path, LookupFlags::FOLLOW).unwrap().superblock().id();
     let below = of("/d/e");
     root.namespace().mount(&at, other, false).unwrap();
     assert_eq!(follow(&root, "/d/e/file"), Err(Errno::ENOENT));
@@ -180,7 +180,7 @@ fn a_warm_question_is_one_walk_whatever_the_answer() {
         assert_eq!(follow(&user, path).err(), answer, "{path}");
         let before = sb.stats();
         for _ in 0..10 {
-            assert_eq!(user.stat(path, How::FOLLOW).map_err(|error| error.errno()).err(), answer);
+            assert_eq!(user.stat(path, LookupFlags::FOLLOW).map_err(|error| error.errno()).err(), answer);
         }
         let after = sb.stats();
         assert_eq!(after.rcu_walks - before.rcu_walks, 10, "{path}");

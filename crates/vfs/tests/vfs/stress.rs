@@ -39,8 +39,8 @@ fn a_file_is_found_while_its_neighbours_and_parents_move() {
     put(&root, "/a/b/c/f", b"x");
     put(&root, "/a/b/c/g", b"x");
     let lookup = |_| {
-        assert!(root.stat("/a/b/c/f", How::FOLLOW).is_ok());
-        assert_eq!(errno(root.stat("/a/b/c/none", How::FOLLOW)), Err(Errno::ENOENT));
+        assert!(root.stat("/a/b/c/f", LookupFlags::FOLLOW).is_ok());
+        assert_eq!(errno(root.stat("/a/b/c/none", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
     };
     let churn = |round: u64| {
         root.rename("/a/b/c/g", "/other/g", NONE).unwrap();
@@ -60,8 +60,8 @@ fn of_two_names_one_is_there_after_the_other_was_not() {
     put(&root, "/x/f", b"");
     for _ in 0..300 {
         let look = || {
-            while root.stat("/x/f", How::FOLLOW).is_ok() {}
-            assert!(root.stat("/y/f", How::FOLLOW).is_ok(), "missing under both names");
+            while root.stat("/x/f", LookupFlags::FOLLOW).is_ok() {}
+            assert!(root.stat("/y/f", LookupFlags::FOLLOW).is_ok(), "missing under both names");
         };
         thread::scope(|scope| {
             let lookers = [scope.spawn(look), scope.spawn(look)];
@@ -86,9 +86,9 @@ fn exchange_never_shows_a_gap() {
     let back = |_| root.rename("/q/two", "/p/one", RenameFlags::EXCHANGE).unwrap();
     let look = |_| {
         for path in ["/p/one/f", "/q/two/f"] {
-            assert!(root.stat(path, How::FOLLOW).is_ok(), "{path}");
+            assert!(root.stat(path, LookupFlags::FOLLOW).is_ok(), "{path}");
         }
-        let up = root.stat("/p/one/../..", How::FOLLOW).unwrap().ino;
+        let up = root.stat("/p/one/../..", LookupFlags::FOLLOW).unwrap().ino;
         assert_eq!(up, 1);
     };
     all_at_once(&[&swap, &back, &look, &look]);
@@ -117,10 +117,10 @@ fn renames_of_directories_in_all_directions_do_not_deadlock_or_tie_knots() {
     let mut found = Vec::new();
     let mut queue = vec![String::from("/")];
     while let Some(path) = queue.pop() {
-        let ino = root.stat(&path, How::FOLLOW).unwrap().ino;
+        let ino = root.stat(&path, LookupFlags::FOLLOW).unwrap().ino;
         for name in crate::fixture::names(&root, &path) {
             let child = format!("{path}{name}/");
-            assert_eq!(root.stat(format!("{child}.."), How::FOLLOW).unwrap().ino, ino, "{child}");
+            assert_eq!(root.stat(format!("{child}.."), LookupFlags::FOLLOW).unwrap().ino, ino, "{child}");
             queue.push(child);
         }
         found.push(path);
@@ -158,7 +158,7 @@ fn removed_directories_stay_empty() {
     let _ = root.unlink("/tmp/d/f");
     let _ = root.rmdir("/tmp/d");
     sb(&root).drop_caches();
-    let stat = root.statfs("/", How::FOLLOW).unwrap();
+    let stat = root.statfs("/", LookupFlags::FOLLOW).unwrap();
     assert_eq!(stat.files - stat.files_free, 2, "nothing is left of what was removed");
 }
 
@@ -173,13 +173,13 @@ fn a_mode_that_was_set_is_the_mode_that_counts() {
     // all the time.
     let change = |round: u64| {
         let (acl, mode) = if round.is_multiple_of(2) { (Some(shut.clone()), 0o755) } else { (None, 0o711) };
-        root.set_acl("/d", AclKind::Access, acl, How::FOLLOW).unwrap();
-        root.chmod("/d", mode, How::FOLLOW).unwrap();
+        root.set_acl("/d", AclKind::Access, acl, LookupFlags::FOLLOW).unwrap();
+        root.chmod("/d", mode, LookupFlags::FOLLOW).unwrap();
         let want = if round.is_multiple_of(2) { Err(Errno::EACCES) } else { Ok(()) };
-        assert_eq!(errno(user.stat("/d/f", How::FOLLOW)), want);
+        assert_eq!(errno(user.stat("/d/f", LookupFlags::FOLLOW)), want);
     };
     let look = |_| {
-        let got = errno(user.stat("/d/f", How::FOLLOW));
+        let got = errno(user.stat("/d/f", LookupFlags::FOLLOW));
         assert!(matches!(got, Ok(()) | Err(Errno::EACCES)));
     };
     all_at_once(&[&change, &look, &look]);
@@ -191,10 +191,10 @@ fn attributes_are_never_torn() {
     put(&root, "/f", b"");
     let change = |round: u64| {
         let id = u32::try_from(round % 1000).unwrap();
-        root.chown("/f", Some(id), Some(id), How::FOLLOW).unwrap();
+        root.chown("/f", Some(id), Some(id), LookupFlags::FOLLOW).unwrap();
     };
     let look = |_| {
-        let attr = root.stat("/f", How::FOLLOW).unwrap();
+        let attr = root.stat("/f", LookupFlags::FOLLOW).unwrap();
         assert_eq!(attr.uid, attr.gid);
     };
     all_at_once(&[&change, &look, &look]);

@@ -30,7 +30,7 @@ fn torture(part: f64, work: &[&(dyn Fn(u64) + Sync)]) {
 }
 
 fn stat(session: &Session, path: impl AsRef<[u8]>) -> std::result::Result<Attr, Errno> {
-    session.stat(path, How::NOFOLLOW).map_err(|error| error.errno())
+    session.stat(path, LookupFlags::NOFOLLOW).map_err(|error| error.errno())
 }
 
 /// Something that moves between two names, always by one thread. `moves` is odd while a move is
@@ -136,7 +136,7 @@ fn homes(options: SuperOptions) -> (Session, Vec<[Identity; 2]>) {
         }
         identities.push([0, 1].map(|i| {
             put(&root, &paths[i], &vec![b'x'; 1 + 2 * n + i]);
-            root.chmod(&paths[i], 0o600 + u16::try_from(2 * n + i).unwrap(), How::FOLLOW).unwrap();
+            root.chmod(&paths[i], 0o600 + u16::try_from(2 * n + i).unwrap(), LookupFlags::FOLLOW).unwrap();
             identity(&stat(&root, &paths[i]).unwrap())
         }));
     }
@@ -198,8 +198,9 @@ fn paths_through_moving_directories_lead_to_the_right_files_or_nowhere() {
 #[test]
 fn below_an_open_directory_that_moves_nothing_is_ever_missing() {
     let (root, identities) = homes(SuperOptions::default());
-    let bases: Vec<Session> =
-        (0..HOMES).map(|n| root.at(&root.locate(format!("/home{n}/in"), How::FOLLOW).unwrap())).collect();
+    let bases: Vec<Session> = (0..HOMES)
+        .map(|n| root.at(&root.locate(format!("/home{n}/in"), LookupFlags::FOLLOW).unwrap()))
+        .collect();
     let churn = |round: u64| {
         let n = round / 2 % HOMES as u64;
         let ends = [format!("/home{n}/in"), format!("/away/out{n}")];
@@ -235,8 +236,8 @@ fn rights_that_were_given_or_taken_count_for_the_next_check() {
     let (yes, no) = (Ok(()), Err(Errno::EACCES));
     // Each directory has one thread that changes its rights and sees at once what they are.
     let change = |dir: &str, round: u64| {
-        let set_acl = |acl| root.set_acl(dir, AclKind::Access, acl, How::FOLLOW).unwrap();
-        let chmod = |mode| root.chmod(dir, mode, How::FOLLOW).unwrap();
+        let set_acl = |acl| root.set_acl(dir, AclKind::Access, acl, LookupFlags::FOLLOW).unwrap();
+        let chmod = |mode| root.chmod(dir, mode, LookupFlags::FOLLOW).unwrap();
         let want = match round % 6 {
             0 => (set_acl(shut.clone()), [no, yes]),
             1 => (chmod(0o711), [no, yes]),
@@ -246,9 +247,14 @@ fn rights_that_were_given_or_taken_count_for_the_next_check() {
             _ => (chmod(0o755), [yes, yes]),
         };
         for (user, want) in users.iter().zip(want.1) {
-            assert_eq!(errno(user.stat(format!("{dir}/f"), How::FOLLOW)), want, "{dir}, state {}", round % 6);
             assert_eq!(
-                errno(user.access(dir, Access::EXEC, How::FOLLOW)),
+                errno(user.stat(format!("{dir}/f"), LookupFlags::FOLLOW)),
+                want,
+                "{dir}, state {}",
+                round % 6
+            );
+            assert_eq!(
+                errno(user.access(dir, Access::EXEC, LookupFlags::FOLLOW)),
                 want,
                 "{dir}, state {}",
                 round % 6
@@ -258,7 +264,7 @@ fn rights_that_were_given_or_taken_count_for_the_next_check() {
     let look = |round: u64| {
         let path = format!("/own{}/f", round % 3);
         for user in &users {
-            assert!(matches!(errno(user.stat(&path, How::FOLLOW)), Ok(()) | Err(Errno::EACCES)));
+            assert!(matches!(errno(user.stat(&path, LookupFlags::FOLLOW)), Ok(()) | Err(Errno::EACCES)));
         }
         if round.is_multiple_of(256) {
             sb(&root).drop_caches();

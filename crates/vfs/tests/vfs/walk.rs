@@ -36,14 +36,14 @@ fn session(cred: Cred) -> Session {
 }
 
 fn ino(session: &Session, path: &str) -> u64 {
-    session.stat(path, How::NOFOLLOW).unwrap().ino
+    session.stat(path, LookupFlags::NOFOLLOW).unwrap().ino
 }
 
 #[test]
 fn paths_lead_where_they_say() {
     let mut session = session(Cred::root());
     let same = |session: &Session, path: &str, as_path: &str| {
-        let got = session.stat(path, How::FOLLOW).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let got = session.stat(path, LookupFlags::FOLLOW).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(got.ino, ino(session, as_path), "{path}");
     };
     for (path, as_path) in [
@@ -101,13 +101,13 @@ fn errors_are_linux_s() {
         (&long_path, true, Errno::ENAMETOOLONG),
         ("a\0b", true, Errno::EINVAL),
     ] {
-        let how = if follow { How::FOLLOW } else { How::NOFOLLOW };
+        let how = if follow { LookupFlags::FOLLOW } else { LookupFlags::NOFOLLOW };
         let got = root.stat(path, how).map(|attr| attr.ino);
         assert_eq!(got.unwrap_err().errno(), errno, "{path}");
     }
-    assert!(root.stat("/loop", How::NOFOLLOW).is_ok());
-    assert!(root.stat(&long_path[1..], How::FOLLOW).is_ok());
-    assert_eq!(root.stat(&long_name[1..], How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert!(root.stat("/loop", LookupFlags::NOFOLLOW).is_ok());
+    assert!(root.stat(&long_path[1..], LookupFlags::FOLLOW).is_ok());
+    assert_eq!(root.stat(&long_name[1..], LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn forty_links_are_followed_and_no_more() {
     );
     let sb = SuperBlock::new(TreeFs::new(&table), SuperOptions::default()).unwrap();
     let session = Session::new(&Namespace::new(sb), Cred::root());
-    assert!(session.stat("/l40", How::FOLLOW).is_ok());
-    assert_eq!(session.stat("/l41", How::FOLLOW).unwrap_err(), Errno::ELOOP);
+    assert!(session.stat("/l40", LookupFlags::FOLLOW).is_ok());
+    assert_eq!(session.stat("/l41", LookupFlags::FOLLOW).unwrap_err(), Errno::ELOOP);
 }
 
 #[test]
@@ -134,21 +134,21 @@ fn every_directory_on_the_way_must_be_searchable() {
     let other = session(Cred::new(2, 2, &[]));
     let owner = session(Cred::new(1, 1, &[]));
     for path in ["/shut/f", "/shut/nowhere", "/shut/.", "/shut/..", "/shut/../a", "/noexec/f"] {
-        assert_eq!(other.stat(path, How::FOLLOW).unwrap_err(), Errno::EACCES, "{path}");
+        assert_eq!(other.stat(path, LookupFlags::FOLLOW).unwrap_err(), Errno::EACCES, "{path}");
     }
-    assert!(other.stat("/shut", How::FOLLOW).is_ok());
-    assert!(owner.stat("/shut/f", How::FOLLOW).is_ok());
-    assert_eq!(owner.stat("/noexec/f", How::FOLLOW).unwrap_err(), Errno::EACCES);
+    assert!(other.stat("/shut", LookupFlags::FOLLOW).is_ok());
+    assert!(owner.stat("/shut/f", LookupFlags::FOLLOW).is_ok());
+    assert_eq!(owner.stat("/noexec/f", LookupFlags::FOLLOW).unwrap_err(), Errno::EACCES);
     let searcher = session(Cred::new(2, 2, &[]).with_caps(Caps::DAC_READ_SEARCH));
-    assert!(searcher.stat("/shut/f", How::FOLLOW).is_ok());
-    assert_eq!(searcher.access("/shut", Access::WRITE, How::FOLLOW).unwrap_err(), Errno::EROFS);
+    assert!(searcher.stat("/shut/f", LookupFlags::FOLLOW).is_ok());
+    assert_eq!(searcher.access("/shut", Access::WRITE, LookupFlags::FOLLOW).unwrap_err(), Errno::EROFS);
 }
 
 #[test]
 fn resolve_flags_limit_the_walk() {
     let session = session(Cred::root());
-    let a = session.at(&session.locate("/a", How::FOLLOW).unwrap());
-    let stat = |path: &str, resolve| a.stat(path, How { resolve, ..How::FOLLOW }).map(|attr| attr.ino);
+    let a = session.at(&session.locate("/a", LookupFlags::FOLLOW).unwrap());
+    let stat = |path: &str, resolve| a.stat(path, resolve | LookupFlags::FOLLOW).map(|attr| attr.ino);
     let check = |path: &str, resolve, want: std::result::Result<&str, Errno>| {
         let got = stat(path, resolve).map_err(|error| error.errno());
         assert_eq!(got, want.map(|as_path| ino(&session, as_path)), "{path} {resolve:?}");
@@ -163,7 +163,7 @@ fn resolve_flags_limit_the_walk() {
         ("abs", Err(Errno::EXDEV)),
         ("file", Ok("/a/b/f")),
     ] {
-        check(path, Resolve::BENEATH, want);
+        check(path, LookupFlags::BENEATH, want);
     }
     for (path, want) in [
         ("/b/f", Ok("/a/b/f")),
@@ -173,13 +173,13 @@ fn resolve_flags_limit_the_walk() {
         ("abs", Err(Errno::ENOENT)),
         ("up", Err(Errno::ENOENT)),
     ] {
-        check(path, Resolve::IN_ROOT, want);
+        check(path, LookupFlags::IN_ROOT, want);
     }
     for (path, want) in [("b/f", Ok("/a/b/f")), ("file", Err(Errno::ELOOP)), ("up/f", Err(Errno::ELOOP))] {
-        check(path, Resolve::NO_SYMLINKS, want);
+        check(path, LookupFlags::NO_SYMLINKS, want);
     }
-    check("b", Resolve::BENEATH | Resolve::IN_ROOT, Err(Errno::EINVAL));
-    check("up", Resolve::NO_XDEV | Resolve::NO_MAGICLINKS, Ok("/a/b"));
+    check("b", LookupFlags::BENEATH | LookupFlags::IN_ROOT, Err(Errno::EINVAL));
+    check("up", LookupFlags::NO_XDEV | LookupFlags::NO_MAGICLINKS, Ok("/a/b"));
 }
 
 /// Acts at the second search check of one directory. The first comes from the RCU walk, which
@@ -215,14 +215,14 @@ fn a_walk_does_not_leave_its_scope_with_a_directory_that_moves() {
         }
         put(&root, "/out/f", b"");
         put(&root, "/secret", b"");
-        let jail = root.at(&root.locate("/jail", How::FOLLOW).unwrap());
+        let jail = root.at(&root.locate("/jail", LookupFlags::FOLLOW).unwrap());
         let mover = root.clone();
         let act = move || mover.rename(from, to, flags).unwrap();
         assert!(hook.act.set(Box::new(act)).is_ok());
         hook.ino.set(ino(&root, "/jail/d/in")).unwrap();
-        for resolve in [Resolve::BENEATH, Resolve::IN_ROOT] {
+        for resolve in [LookupFlags::BENEATH, LookupFlags::IN_ROOT] {
             hook.asked.store(0, Ordering::Relaxed);
-            let how = How { resolve, ..How::FOLLOW };
+            let how = resolve | LookupFlags::FOLLOW;
             let got = jail.stat("d/in/../../../secret", how).unwrap_err();
             assert_eq!(got, Errno::EAGAIN, "{from} {to} {flags:?} {resolve:?}");
             let back = if flags.is_empty() { (to, from) } else { (from, to) };
@@ -241,7 +241,7 @@ fn a_session_does_not_leave_its_root() {
         assert_eq!(ino(&jail, path), b, "{path}");
     }
     assert_eq!(jail.getcwd(), b"/");
-    assert_eq!(jail.stat("/abs", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert_eq!(jail.stat("/abs", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     let mut nobody = session(Cred::new(9, 9, &[]));
     assert_eq!(nobody.chroot("/a").unwrap_err(), Errno::EPERM);
 }
@@ -249,12 +249,12 @@ fn a_session_does_not_leave_its_root() {
 #[test]
 fn the_empty_path_is_the_base_if_asked_for() {
     let session = session(Cred::root());
-    let file = session.locate("/a/b/f", How::FOLLOW).unwrap();
+    let file = session.locate("/a/b/f", LookupFlags::FOLLOW).unwrap();
     let at = session.at(&file);
-    assert_eq!(at.stat("", How::EMPTY).unwrap().ino, file.ino());
-    assert_eq!(at.stat("", How::FOLLOW).unwrap_err(), Errno::ENOENT);
-    assert_eq!(at.stat("x", How::EMPTY).unwrap_err(), Errno::ENOTDIR);
-    assert_eq!(at.stat("/a", How::EMPTY).unwrap().ino, ino(&session, "/a"));
+    assert_eq!(at.stat("", LookupFlags::EMPTY_PATH).unwrap().ino, file.ino());
+    assert_eq!(at.stat("", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert_eq!(at.stat("x", LookupFlags::EMPTY_PATH).unwrap_err(), Errno::ENOTDIR);
+    assert_eq!(at.stat("/a", LookupFlags::EMPTY_PATH).unwrap().ino, ino(&session, "/a"));
 }
 
 #[test]
@@ -262,29 +262,29 @@ fn mounts_cover_and_dotdot_leaves_them() {
     let session = session(Cred::root());
     let upper = TreeFs::new(&[("/deep", "dir", 0o755, 0, 0), ("/deep/er", "file", 0o644, 0, 0)]);
     let upper = SuperBlock::new(upper, SuperOptions::default()).unwrap();
-    let at = session.locate("/a/b", How::FOLLOW).unwrap();
-    let file = session.locate("/a/b/f", How::FOLLOW).unwrap();
+    let at = session.locate("/a/b", LookupFlags::FOLLOW).unwrap();
+    let file = session.locate("/a/b/f", LookupFlags::FOLLOW).unwrap();
     let namespace = session.namespace();
     assert_eq!(namespace.mount(&file, Arc::clone(&upper), false).err().unwrap(), Errno::ENOTDIR);
     namespace.mount(&at, Arc::clone(&upper), false).unwrap();
     assert_eq!(namespace.mount(&at, Arc::clone(&upper), false).err().unwrap(), Errno::EBUSY);
 
-    let deep = session.locate("/a/up/deep", How::FOLLOW).unwrap();
+    let deep = session.locate("/a/up/deep", LookupFlags::FOLLOW).unwrap();
     assert_eq!(deep.superblock().id(), upper.id());
     assert_eq!(namespace.path_of(&deep, session.root()), b"/a/b/deep");
     assert_eq!(ino(&session, "/a/b/deep/../.."), ino(&session, "/a"));
-    assert_eq!(session.stat("/a/b/f", How::FOLLOW).unwrap_err(), Errno::ENOENT);
-    let no_xdev = How { resolve: Resolve::NO_XDEV, ..How::FOLLOW };
+    assert_eq!(session.stat("/a/b/f", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
+    let no_xdev = LookupFlags::NO_XDEV | LookupFlags::FOLLOW;
     assert_eq!(session.stat("/a/b/deep", no_xdev).unwrap_err(), Errno::EXDEV);
     assert_eq!(session.at(&deep).stat("../..", no_xdev).unwrap_err(), Errno::EXDEV);
     assert_eq!(session.at(&deep).stat("/", no_xdev).map(|attr| attr.ino).unwrap(), 1);
 
-    let root = || session.locate("/a/b", How::FOLLOW).unwrap();
+    let root = || session.locate("/a/b", LookupFlags::FOLLOW).unwrap();
     assert_eq!(namespace.unmount(root()).unwrap_err(), Errno::EBUSY);
     drop(deep);
     namespace.unmount(root()).unwrap();
     assert_eq!(namespace.unmount(root()).unwrap_err(), Errno::EINVAL);
-    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+    assert!(session.stat("/a/b/f", LookupFlags::FOLLOW).is_ok());
 }
 
 #[test]
@@ -297,8 +297,8 @@ fn a_miss_is_asked_for_once() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
-                    assert_eq!(session.stat("/a/b/none", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+                    assert!(session.stat("/a/b/f", LookupFlags::FOLLOW).is_ok());
+                    assert_eq!(session.stat("/a/b/none", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
                 }
             });
         }
@@ -321,9 +321,9 @@ fn search_checks_are_fast_where_the_file_system_allows_it() {
         fs.fast_may_exec.store(fast, Ordering::Relaxed);
         let sb = SuperBlock::new(fs, SuperOptions::default()).unwrap();
         let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
-        assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+        assert!(session.stat("/a/b/f", LookupFlags::FOLLOW).is_ok());
         let warm = sb.stats();
-        assert!(session.stat("/a/b/f", How::FOLLOW).is_ok());
+        assert!(session.stat("/a/b/f", LookupFlags::FOLLOW).is_ok());
         let stats = sb.stats();
         let counted = (stats.fast_searches - warm.fast_searches, stats.full_searches - warm.full_searches);
         assert_eq!(counted, searches);
@@ -341,14 +341,14 @@ fn caches_stay_within_their_limits() {
     let sb = SuperBlock::new(TreeFs::new(&table), options).unwrap();
     let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
     for name in &names {
-        assert!(session.stat(name, How::FOLLOW).is_ok());
+        assert!(session.stat(name, LookupFlags::FOLLOW).is_ok());
     }
     let stats = sb.stats();
     assert!(stats.dentries <= 640 + 64 && stats.inodes <= 1300, "{stats:?}");
     sb.drop_caches();
     assert_eq!((sb.stats().dentries, sb.stats().inodes), (0, 1));
     for number in 0..1000 {
-        assert_eq!(session.stat(format!("/none{number}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
+        assert_eq!(session.stat(format!("/none{number}"), LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     }
     // Each part of the cache has its share of the limit, so some parts are full before there are a
     // hundred.
@@ -365,8 +365,8 @@ fn a_file_system_is_let_go_with_its_superblock() {
     session.mkdir("/a", 0o755).unwrap();
     session.mkdir("/a/b", 0o755).unwrap();
     for _ in 0..3 {
-        assert!(session.stat("/a/b", How::FOLLOW).is_ok());
-        assert!(session.stat("/a/none", How::FOLLOW).is_err());
+        assert!(session.stat("/a/b", LookupFlags::FOLLOW).is_ok());
+        assert!(session.stat("/a/none", LookupFlags::FOLLOW).is_err());
     }
     assert!(Arc::strong_count(&fs) > 1);
     drop(session);
@@ -382,12 +382,12 @@ fn a_removed_directory_is_let_go_though_names_in_it_were_asked_for() {
         session.mkdir("/tmp/a", 0o755).unwrap();
         session.mkdir("/tmp/a/b", 0o755).unwrap();
         for _ in 0..3 {
-            assert!(session.stat("/tmp/a/b/none", How::FOLLOW).is_err());
-            assert!(session.stat("/tmp/a/b", How::FOLLOW).is_ok());
+            assert!(session.stat("/tmp/a/b/none", LookupFlags::FOLLOW).is_err());
+            assert!(session.stat("/tmp/a/b", LookupFlags::FOLLOW).is_ok());
         }
         session.rmdir("/tmp/a/b").unwrap();
         session.rmdir("/tmp/a").unwrap();
-        assert_eq!(session.stat("/tmp/a/b/none", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+        assert_eq!(session.stat("/tmp/a/b/none", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     }
 }
 
@@ -412,7 +412,7 @@ fn listing_with_attributes_asks_the_directory_nothing() {
     assert_eq!(seen.len(), 7);
     assert!(seen.iter().all(|(_, same)| *same));
     // Directories can be walked into at once.
-    assert!(session.at(dir.location()).stat("a", How::FOLLOW).is_ok());
+    assert!(session.at(dir.location()).stat("a", LookupFlags::FOLLOW).is_ok());
     assert_eq!(fs.lookups.load(Ordering::Relaxed), 0);
 }
 
@@ -438,7 +438,7 @@ fn listing_with_places_asks_the_directory_nothing_and_leads_where_walks_do() {
             assert!(name == b"." || name == b"..");
             continue;
         };
-        let walked = session.at(dir.location()).locate(&name, How::NOFOLLOW).unwrap();
+        let walked = session.at(dir.location()).locate(&name, LookupFlags::NOFOLLOW).unwrap();
         assert!(place.is(&walked) && place.ino() == ino, "{}", name.escape_ascii());
     }
     assert_eq!(fs.lookups.load(Ordering::Relaxed), before);
@@ -455,9 +455,9 @@ fn a_file_system_is_asked_for_acls_outside_of_read_sections() {
     let sb = SuperBlock::new(fs, SuperOptions::default()).unwrap();
     let session = Session::new(&Namespace::new(sb), Cred::new(1000, 1000, &[]));
     // By a walk, and at its end.
-    session.access("/dir/file", Access::READ, How::FOLLOW).unwrap();
-    assert_eq!(session.access("/dir/file", Access::WRITE, How::FOLLOW).unwrap_err(), Errno::EROFS);
-    assert_eq!(session.acl("/dir", AclKind::Default, How::FOLLOW).unwrap(), None);
+    session.access("/dir/file", Access::READ, LookupFlags::FOLLOW).unwrap();
+    assert_eq!(session.access("/dir/file", Access::WRITE, LookupFlags::FOLLOW).unwrap_err(), Errno::EROFS);
+    assert_eq!(session.acl("/dir", AclKind::Default, LookupFlags::FOLLOW).unwrap(), None);
 }
 
 #[test]
@@ -471,11 +471,11 @@ fn all_spellings_of_a_folded_name_share_a_dentry() {
     let sb = SuperBlock::new(dyn_fs, SuperOptions::default()).unwrap();
     let session = Session::new(&Namespace::new(sb), Cred::root());
     for name in ["readme", "README", "ReadMe"] {
-        assert!(session.stat(format!("/fold/{name}"), How::FOLLOW).is_ok(), "{name}");
-        assert_eq!(session.stat(format!("/fold/x{name}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
-        assert_eq!(session.stat(format!("/plain/{name}"), How::FOLLOW).unwrap_err(), Errno::ENOENT);
+        assert!(session.stat(format!("/fold/{name}"), LookupFlags::FOLLOW).is_ok(), "{name}");
+        assert_eq!(session.stat(format!("/fold/x{name}"), LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
+        assert_eq!(session.stat(format!("/plain/{name}"), LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     }
-    assert_eq!(session.stat("/FOLD", How::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert_eq!(session.stat("/FOLD", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     // `fold`, `plain`, `FOLD`; two names in the folding directory, three in the plain one.
     assert_eq!(fs.lookups.load(Ordering::Relaxed), 3 + 2 + 3);
 }
@@ -496,18 +496,18 @@ fn a_directory_with_two_names_is_damage_not_an_endless_path() {
     let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
     for _ in 0..2 {
         for path in ["/a/b/up", "/a/b/self", "/a/b/root", "/a/b/up/b/up"] {
-            let error = session.stat(path, How::FOLLOW).unwrap_err();
+            let error = session.stat(path, LookupFlags::FOLLOW).unwrap_err();
             assert_eq!(error, Errno::EUCLEAN, "{path}");
             assert!(error.to_string().contains("has two names"), "{error}");
         }
         assert_eq!(
-            session.stat("/f", How::FOLLOW).unwrap().ino,
-            session.stat("/hard", How::FOLLOW).unwrap().ino
+            session.stat("/f", LookupFlags::FOLLOW).unwrap().ino,
+            session.stat("/hard", LookupFlags::FOLLOW).unwrap().ino
         );
         // Whichever name of the twins is used first counts while it is remembered.
-        assert_eq!(session.stat("/twin", How::FOLLOW).unwrap_err(), Errno::EUCLEAN);
+        assert_eq!(session.stat("/twin", LookupFlags::FOLLOW).unwrap_err(), Errno::EUCLEAN);
         sb.drop_caches();
-        assert!(session.stat("/twin", How::FOLLOW).is_ok());
+        assert!(session.stat("/twin", LookupFlags::FOLLOW).is_ok());
         sb.drop_caches();
     }
 }
@@ -519,8 +519,8 @@ fn a_link_says_the_same_read_and_read_again() {
     // First from the file system, then from what is cached.
     for _ in 0..2 {
         for (path, says) in [("/a/up", "../a/b"), ("/loop", "loop"), ("/a/up/../../dangling", "nowhere")] {
-            assert_eq!(&*session.read_link(path, How::FOLLOW).unwrap(), says.as_bytes());
-            session.read_link_into(path, How::FOLLOW, &mut target).unwrap();
+            assert_eq!(&*session.read_link(path, LookupFlags::FOLLOW).unwrap(), says.as_bytes());
+            session.read_link_into(path, LookupFlags::FOLLOW, &mut target).unwrap();
             assert_eq!(target, says.as_bytes());
         }
         let errors = [
@@ -530,9 +530,9 @@ fn a_link_says_the_same_read_and_read_again() {
             ("/a/up/", Errno::EINVAL),
         ];
         for (path, errno) in errors {
-            assert_eq!(session.read_link(path, How::NOFOLLOW).unwrap_err(), errno, "{path}");
+            assert_eq!(session.read_link(path, LookupFlags::NOFOLLOW).unwrap_err(), errno, "{path}");
             assert_eq!(
-                session.read_link_into(path, How::NOFOLLOW, &mut target).unwrap_err(),
+                session.read_link_into(path, LookupFlags::NOFOLLOW, &mut target).unwrap_err(),
                 errno,
                 "{path}"
             );

@@ -162,8 +162,8 @@ impl Volume {
                     dir.rmdir(name).expect("an empty directory");
                 }
             }
-            dir.set_acl(".", AclKind::Access, None, How::FOLLOW).expect("the owner may");
-            dir.chmod(".", 0o755, How::FOLLOW).expect("the owner may");
+            dir.set_acl(".", AclKind::Access, None, LookupFlags::FOLLOW).expect("the owner may");
+            dir.chmod(".", 0o755, LookupFlags::FOLLOW).expect("the owner may");
         }
     }
 
@@ -185,7 +185,7 @@ impl Volume {
 
     fn try_act(&self, op: Op, spelling: Spelling) -> Result<Out> {
         let at = |place| self.path(Who::Root, spelling, place);
-        let how = How::NOFOLLOW;
+        let how = LookupFlags::NOFOLLOW;
         match op {
             Op::Find(who, place) => {
                 let (session, path) = self.path(who, spelling, place);
@@ -221,7 +221,7 @@ impl Volume {
 
     fn try_change(&self, op: Op, spelling: Spelling) -> Result<()> {
         let at = |place| self.path(Who::Root, spelling, place);
-        let how = How::NOFOLLOW;
+        let how = LookupFlags::NOFOLLOW;
         match op {
             Op::Link(from, to) => {
                 // Both paths start from one directory: the other one's is absolute.
