@@ -12,8 +12,8 @@ use crate::tree::{Body, Order, Tree};
 
 /// A digest of the contents of all files, whatever the order in which their blocks come.
 ///
-/// It tells contents apart that differ by chance. A UUID needs no protection against anybody who
-/// looks for equal digests, so the hash is a fast one.
+/// It tells contents apart that differ by chance. A UUID needs no protection against contents that
+/// are made to have equal digests, so the hash is a fast one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContentsDigest(u128);
 

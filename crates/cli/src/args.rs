@@ -191,7 +191,7 @@ commands! {
     Tune = "tune" => tune;
     /// Make an ext2, ext3 or ext4 volume
     Mkfs = "mkfs" => mkfs;
-    /// Build a volume from directories, tar archives and OCI images
+    /// Build a volume from directories, tar archives, OCI images and other volumes
     Build = "build" => build;
     /// Write a tree of a volume to a tar archive, a directory or an OCI image
     Export = "export" => export;
