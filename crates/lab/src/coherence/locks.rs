@@ -68,7 +68,7 @@ mod tests {
         assert!(locks.take(0, 7, true) && locks.take(0, 8, true));
         assert!(!locks.take(1, 7, false) && !locks.take(2, 7, false) && !locks.take(3, 7, true));
         assert_eq!(locks.of(0), [7, 8]);
-        assert_eq!(locks.release(1, 7), [], "it waits");
+        assert!(locks.release(1, 7).is_empty(), "it waits");
         assert_eq!(locks.release(0, 7), [1, 2], "both together");
         // The writer is still waiting, so only the first reader of a free lock gets in.
         assert!(locks.take(1, 7, false) && !locks.take(2, 7, false));
