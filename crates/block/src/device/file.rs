@@ -80,6 +80,9 @@ enum Refusal {
 /// device that no process reads through.
 const SERVED: &str = " - fuseblk.extern4 ";
 
+/// How long an opener waits for a loop device that detaches.
+const DETACHING: Duration = Duration::from_secs(10);
+
 /// Returns the loop device through which the kernel uses the opened part of the file, or some of
 /// it, if there is one.
 fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
@@ -109,11 +112,25 @@ fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
 /// Returns whether a loop device belongs to a mount that extern4 serves. The server has the locks.
 /// If it was killed, no process uses the loop device any more.
 fn is_served(device: &Path) -> bool {
+    is_mounted(device, SERVED)
+}
+
+/// Returns whether a loop device is mounted in this namespace, as a file system whose line in the
+/// table of mounts has `words`.
+fn is_mounted(device: &Path, words: &str) -> bool {
     let Ok(number) = std::fs::read_to_string(device.join("dev")) else { return false };
     let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
     let number = format!(" {} ", number.trim_end());
     // The format is that of proc_pid_mountinfo(5); its other fields never contain these words.
-    String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(SERVED))
+    String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(words))
+}
+
+/// Returns whether a loop device detaches by itself with its last user, and is not mounted here:
+/// its mount was detached lazily, say, and the kernel has not dropped the last file yet.
+fn is_detaching(device: &str) -> bool {
+    let device = Path::new(&device.replacen("/dev/", "/sys/block/", 1)).to_owned();
+    let autoclear = std::fs::read(device.join("loop/autoclear"));
+    autoclear.is_ok_and(|it| it.trim_ascii() == b"1") && !is_mounted(&device, " - ")
 }
 
 /// Returns whether the kernel refuses all writes to a block device.
@@ -123,12 +140,13 @@ fn is_write_protected(device: &Metadata) -> bool {
 }
 
 /// Returns [`loop_device_of`], but not a loop device that is about to detach: it does so a moment
-/// after its mount has ended.
+/// after its mount has ended, on a busy machine some seconds after.
 fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     let start = Instant::now();
     loop {
         let device = loop_device_of(file, options)?;
-        if start.elapsed() >= PATIENCE {
+        let patience = if is_detaching(&device) { DETACHING } else { PATIENCE };
+        if start.elapsed() >= patience {
             return Some(device);
         }
         sleep(Duration::from_millis(5));

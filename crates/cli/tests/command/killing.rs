@@ -6,7 +6,7 @@ use std::io::{Result, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
@@ -38,7 +38,7 @@ struct Told {
 
 /// Makes, changes, renames and removes files until the daemon is gone. A sync follows each change
 /// of a file that has been synced, so that its durable state is known. Between the two it is not.
-fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool) -> Told {
+fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool, is_synced: &AtomicBool) -> Told {
     let mut told = Told::default();
     let own = dir.join(format!("t{thread}"));
     let mut number = first;
@@ -49,6 +49,7 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool) -> Told {
             break;
         }
         told.there.push(new);
+        is_synced.store(true, Ordering::Relaxed);
         if told.there.len() as u64 > MOST_FILES
             && let Some(oldest) = oldest
         {
@@ -112,14 +113,19 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
         fs::create_dir_all(dir.join(format!("t{thread}"))).expect("a directory");
     }
     File::open(dir).and_then(|root| root.sync_all()).expect("durable");
-    let is_dead = AtomicBool::new(false);
+    let (is_dead, is_synced) = (AtomicBool::new(false), AtomicBool::new(false));
     let told: Vec<Told> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let is_dead = &is_dead;
-                scope.spawn(move || work(dir, thread, round * 1_000_000, is_dead))
+                let (is_dead, is_synced) = (&is_dead, &is_synced);
+                scope.spawn(move || work(dir, thread, round * 1_000_000, is_dead, is_synced))
             })
             .collect();
+        // A busy machine takes its time to make the first file durable.
+        let start = Instant::now();
+        while !is_synced.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(Duration::from_millis(100 + round * 37 % 400));
         daemon.kill().and_then(|()| daemon.wait()).expect("it is killed");
         is_dead.store(true, Ordering::Relaxed);

@@ -519,7 +519,10 @@ pub(crate) fn in_foreground(image: &Image, dir: &Path, transport: &str) -> Child
     let mut child = child.spawn().expect("the command runs");
     let start = Instant::now();
     while fs::metadata(dir).expect("attributes").dev() == before {
-        assert!(child.try_wait().expect("a child").is_none(), "it has ended");
+        if child.try_wait().expect("a child").is_some() {
+            let output = child.wait_with_output().expect("its messages");
+            panic!("it has ended: {}", String::from_utf8_lossy(&output.stderr));
+        }
         assert!(start.elapsed() < Duration::from_secs(60), "it does not serve");
         std::thread::sleep(Duration::from_millis(5));
     }
