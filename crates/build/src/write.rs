@@ -3,9 +3,11 @@
 //!
 //! A queue gives out batches of items in the order of their places on the volume. Each thread has
 //! one buffer of [`BATCH_BYTES`], so memory does not grow with the tree. The threads share the
-//! queue under a lock and write different blocks.
+//! queue under a lock and write different blocks. One more thread flushes the device now and then,
+//! so that the disk works while they read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
 use extern4_block::BlockDevice;
@@ -24,6 +26,9 @@ use crate::tree::Body;
 
 /// Bytes of a batch: the buffer of one thread.
 const BATCH_BYTES: u64 = 1 << 20;
+/// Bytes that the threads write before the device is told to make them durable: enough to keep a
+/// disk busy, while the threads read on.
+const FLUSH_BYTES: u64 = 64 << 20;
 /// Items of a batch.
 const BATCH_ITEMS: usize = 512;
 
@@ -67,8 +72,9 @@ impl Planned {
     /// As [`write`](Self::write).
     pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize) -> Result<[u8; 16]> {
         let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
-        let written = AtomicU64::new(0);
-        let worker = || {
+        let written = Written { bytes: AtomicU64::new(0), planned: self };
+        let (due, flushes) = mpsc::sync_channel(1);
+        let worker = |due: SyncSender<()>| {
             let mut worker = Worker {
                 planned: self,
                 device,
@@ -77,11 +83,15 @@ impl Planned {
                 opened: None,
                 contents: ContentsDigest::default(),
             };
-            worker.run(&queue, &written).map(|()| worker.contents)
+            worker.run(&queue, &written, &due).map(|()| worker.contents)
         };
         let contents = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(worker)).collect();
-            let own = worker();
+            // Ends when the last worker has dropped its sender. A device that failed to flush fails
+            // the last flush, too, which reports it.
+            scope.spawn(move || flushes.iter().all(|()| device.flush().is_ok()));
+            let spawn = |due: SyncSender<()>| scope.spawn(|| worker(due));
+            let others: Vec<_> = (1..threads.max(1)).map(|_| spawn(due.clone())).collect();
+            let own = worker(due);
             let of_others = others.into_iter().map(|other| match other.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -208,6 +218,27 @@ fn part_of(runs: &[Run], mut done: u64, most: u64) -> Option<Run> {
     None
 }
 
+/// The contents that are written, by all threads.
+struct Written<'a> {
+    bytes: AtomicU64,
+    planned: &'a Planned,
+}
+
+impl Written<'_> {
+    /// Counts `bytes` more. Asks for a flush when they complete a piece of [`FLUSH_BYTES`], unless
+    /// one is asked for already.
+    fn add(&self, bytes: u64, due: &SyncSender<()>) -> Result<()> {
+        // Relaxed: the counter orders nothing.
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let all = before + bytes;
+        if before / FLUSH_BYTES != all / FLUSH_BYTES {
+            // Full: the flush that is asked for has not begun, so it covers these bytes.
+            let _ = due.try_send(());
+        }
+        self.planned.tell(all)
+    }
+}
+
 /// A thread that writes.
 struct Worker<'a> {
     planned: &'a Planned,
@@ -222,17 +253,14 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Writes batches until there are no more. A failure leaves no more for the other threads.
-    fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &AtomicU64) -> Result<()> {
+    fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &Written<'_>, due: &SyncSender<()>) -> Result<()> {
         let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let batch = lock().batch();
             if batch.is_empty() {
                 return Ok(());
             }
-            let done = self.write(&batch).and_then(|bytes| {
-                let all = written.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                self.planned.tell(all)
-            });
+            let done = self.write(&batch).and_then(|bytes| written.add(bytes, due));
             if done.is_err() {
                 lock().close();
                 return done;

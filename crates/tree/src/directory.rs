@@ -77,8 +77,9 @@ impl Source for DirectorySource {
         })?;
         let file = File::from(file);
         let stat = rustix::fs::fstat(&file).map_err(|error| self.error(path, error))?;
-        let now = Identity::of(&file).map_err(|error| Error::io(self.name(path), error))?;
-        if now != identity || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        if Identity::of_stat(&stat) != identity
+            || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+        {
             return Err(changed());
         }
         Ok(Opened::own(file, identity))
