@@ -6,6 +6,10 @@
 //! head of a list. Each block is an array of inode numbers, where 0 is a free slot, with a magic
 //! number and a checksum at its end.
 //!
+//! [`OrphanBlock::decode`] verifies the magic number, and the checksum where the volume has
+//! `metadata_csum`. [`OrphanBlock::check_inodes`] checks the inode numbers. `ext4` reads and clears
+//! the file, `mkfs` makes it, and `check` checks it.
+//!
 //! Source: the kernel's `Documentation/filesystems/ext4/orphan.rst`; for the coverage of the
 //! checksum, volumes.
 //!

@@ -5,9 +5,12 @@
 //! counts, table sizes and block numbers derived from a [`Superblock`] can therefore neither
 //! overflow nor disagree.
 //!
-//! Decoding judges the format only. The reader decides which features it supports, if need be
+//! Decoding judges the format only. The caller decides which features it supports, if need be
 //! before decoding, with [`RawSuperblock::features`]. Counts of free blocks and inodes are hints
 //! that a crash leaves wrong; they are returned as stored.
+//!
+//! `ext4` decodes the superblock before it reads anything else of a volume, and `mkfs` makes one.
+//! Other decoders of this crate take it as an argument.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/super.rst`; `dumpe2fs` and `debugfs` 1.47
 //! for the fields that it leaves out.

@@ -1,4 +1,12 @@
-//! An open volume.
+//! An open volume, and the options to open one: the entry to the library.
+//!
+//! A program opens an image, a block special file or a device of its own through [`Volume::open`]
+//! or [`VolumeOptions`]. A [`Session`] of the volume then reads and changes files. This module
+//! finds the partition, opens the external journal, connects the ext4 layer to the VFS, and
+//! explains why a volume does not open.
+//!
+//! A volume opened for reading is never written. One opened for writing is locked against other
+//! programs, and [`Volume::close`] or the last drop writes every change.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

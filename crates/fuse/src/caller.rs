@@ -1,4 +1,10 @@
 //! The caller behind a request: the user that the request names, and its process in `/proc`.
+//!
+//! A request names a user, a group and a process. `/proc` has the rest, as long as the process
+//! waits for the answer. For a process that is not visible from here, and for a kernel thread,
+//! [`Process::of`] returns `None`. The caller then has only the rights that the request implies.
+//! The module `credentials` makes the sessions that act for a caller, from [`Caller`] and
+//! [`Process`].
 
 use extern4_vfs::{Caps, Cred};
 

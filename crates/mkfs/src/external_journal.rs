@@ -1,4 +1,9 @@
 //! The external journal of a volume: a device that holds nothing but its journal.
+//!
+//! `extern4 mkfs` calls [`ExternalJournal::read`] before it plans a volume that uses the journal.
+//! Just before it writes the volume, it calls [`ExternalJournal::set_user`], which returns when the
+//! new user is durable. Damage is an error. For a device with other contents, `read` returns
+//! `None`.
 
 use extern4_block::BlockDevice;
 use extern4_disk::journal::JournalSuperblock;

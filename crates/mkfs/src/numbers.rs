@@ -1,4 +1,9 @@
 //! The numbers of a new volume: sizes of blocks, inodes and groups, and how many of each there are.
+//!
+//! [`Numbers::choose`] takes options, `mke2fs.conf` and the size of the device, and chooses as
+//! `mke2fs` does. It returns the numbers, or the reason why no volume can have them. `Draft` calls
+//! it before it places anything, and `journal_device` calls [`Numbers::of_journal`] for an external
+//! journal.
 
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 

@@ -7,6 +7,9 @@
 //!
 //! An [`IdAllocator`] makes ids out of such a count and the number of the slot, so no two calls
 //! return the same id.
+//!
+//! The caches of `block`, `vfs` and `ext4` count hits and misses here. The dentry cache takes its
+//! ids from an [`IdAllocator`].
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::thread_slots::{LIMIT, ThreadSlots, thread_number};

@@ -21,6 +21,9 @@
 //!
 //! A slot has one owner at a time, and numbers are handed on under a lock, so an owner may use
 //! plain loads and stores.
+//!
+//! Counters, reference counts and locks of this crate keep a value for each thread in these slots.
+//! The VFS keeps a slab of open files in each.
 
 use std::fmt;
 use std::marker::PhantomData;

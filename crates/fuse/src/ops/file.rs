@@ -1,4 +1,11 @@
 //! Open files: OPEN, CREATE, READ, WRITE and all other requests on them.
+//!
+//! `Server` calls the handler of each request, on the thread that received it or on one of the
+//! blocking pool. A request names an open file by its number `fh`. Where the kernel opens files
+//! without the server, `fh` is 0, and the node keeps the open file.
+//!
+//! The kernel has checked permissions before it sends a request. The handlers check inode flags and
+//! take set-id bits off where the kernel leaves that to the server.
 
 use std::sync::Arc;
 

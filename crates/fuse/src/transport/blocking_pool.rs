@@ -1,5 +1,10 @@
 //! The blocking pool: threads for requests that wait for the device, so that other requests need
 //! not wait for these.
+//!
+//! The threads that read requests, in `channel` and `ring`, give such a request to
+//! [`BlockingPool::spawn`]. Every job runs, and jobs start in the order of the calls. At most
+//! [`MAX_THREADS`] run at a time; further ones wait. If the system allows the pool no thread, the
+//! calling thread runs the job itself. [`BlockingPool::finish`] returns when all jobs are done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

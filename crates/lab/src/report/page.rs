@@ -1,5 +1,9 @@
-//! The page of the lab that is committed: each patch's own table with the lab's figures next to it,
-//! a chart, and the verdicts.
+//! The lab's report on one page, in Markdown: each patch's own table with the lab's figures next to
+//! it, a chart, and the verdicts.
+//!
+//! `report::write` calls [`text`] and writes the page next to the full report. It is the page that
+//! is committed in `docs/lab`, so all its figures are from one run. It names the machine and lists
+//! the rows and figures that it leaves out.
 
 use std::fmt::Write as _;
 

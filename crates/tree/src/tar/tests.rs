@@ -1,3 +1,8 @@
+//! Tests of reading tar archives: those that GNU tar, bsdtar and other programs make from trees
+//! with every kind of entry. Each must be read back as the tree that it was made from.
+//!
+//! The helpers that make such trees also serve the tests of writing archives, in `write/tests.rs`.
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;

@@ -4,6 +4,9 @@
 //! The second process reports on its standard output, which only the first one reads. Until then it
 //! may print errors on the terminal, and its exit status becomes the exit status of the first
 //! process.
+//!
+//! `mount` calls [`start`] in the first process. The second one, which has the hidden option
+//! `--detach`, calls [`nowhere`] before it mounts and [`detach`] when the mount is ready.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

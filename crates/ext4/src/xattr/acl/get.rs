@@ -1,4 +1,8 @@
-//! Reading ACLs.
+//! Reading ACLs: from the extended attribute of an inode to the ACL that the VFS caches.
+//!
+//! `Ext4::get_acl`, which the VFS calls when its cache misses, calls [`InodeInfo::acl`] with the
+//! inode's attributes locked for reading. An attribute that is no valid ACL is an error that names
+//! the inode.
 
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{Place, Structure, acl as disk};

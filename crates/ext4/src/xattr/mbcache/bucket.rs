@@ -1,12 +1,15 @@
-//! Buckets of [`MbCache`](super::MbCache): a few entries and what is marked about them, in one
-//! cache line.
+//! Buckets of [`MbCache`](super::MbCache): a few entries with their marks, in one cache line.
 //!
 //! ```text
 //! | 8 bits referenced, 8 full, 8 hand, 1 claimed | entry | entry | ... | entry |
 //! ```
 //!
-//! A full bucket evicts an entry by the clock algorithm: entries that were of use get a second
-//! chance, those marked full go first.
+//! A full bucket evicts an entry by the clock algorithm: entries that were used get a second
+//! chance, and those marked full go first.
+//!
+//! Only [`MbCache`](super::MbCache) uses buckets. A thread inserts through a [`Claim`], which one
+//! thread at a time has. Lookups and removals need no claim. An entry is one word, so each thread
+//! finds it whole or not at all.
 
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
 
