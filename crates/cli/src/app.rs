@@ -20,8 +20,8 @@ use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part};
 use crate::text::{escape, quoted};
 
-/// The blocks that hold the first copy of the superblock in volumes of mke2fs, for blocks of 4, 1,
-/// 2 and 64 KiB.
+/// The blocks in which `mke2fs` puts the first copy of the superblock, for block sizes of 4, 1, 2
+/// and 64 KiB.
 const FIRST_BACKUPS: [u64; 4] = [32_768, 8193, 16_384, 65_528];
 
 /// The state of one run of the command.
@@ -33,7 +33,7 @@ pub(crate) struct App {
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
     status: ExitStatus,
-    /// For a command that compares, whether it has found a difference.
+    /// Whether a command that compares has found a difference; `None` for other commands.
     differs: Option<bool>,
     script: Option<Script>,
     /// Whether messages go to the log.
@@ -95,8 +95,8 @@ impl App {
         &self.opening
     }
 
-    /// Returns whether a global option says how volumes are opened, and reports that as an error.
-    /// For a subcommand that opens no volume, or opens it otherwise.
+    /// Reports an error if a global option says how to open volumes, and returns whether one does.
+    /// A subcommand calls this if it opens no volume, or opens it in another way.
     pub(crate) fn refuses_opening(&mut self, why: &str) -> bool {
         let Opening { journal, superblock } = &self.opening;
         let given = journal.as_ref().map(|_| "--journal").or(superblock.map(|_| "--superblock"));
@@ -106,8 +106,7 @@ impl App {
         given.is_some()
     }
 
-    /// Returns the image path that `text` is: one of the command line, or in a script a path of the
-    /// script's volume.
+    /// Reads `text` as an image path. In a script, `text` is a path in the script's volume.
     pub(crate) fn image_path(&self, text: &OsStr) -> ImagePath {
         match &self.script {
             Some(script) => ImagePath::inside(script.image.clone(), text),
@@ -115,8 +114,8 @@ impl App {
         }
     }
 
-    /// Returns the image path that `text` is, to which the command is going to write. The command
-    /// announces all such paths before it opens a volume. A volume is opened once only, in the
+    /// Reads `text` as an image path that the command is going to write to. The command calls this
+    /// for all such paths before it opens a volume, because a volume is opened only once, in the
     /// mode that all its uses need.
     pub(crate) fn written_path(&mut self, text: &OsStr) -> ImagePath {
         let image_path = self.image_path(text);
@@ -289,7 +288,7 @@ impl App {
         }
     }
 
-    /// Names a copy of the superblock that can be read, where the requested superblock cannot.
+    /// If the superblock cannot be read, names a copy of it that can.
     fn point_to_backup(&self, image: &Image, error: &extern4::Error) {
         if !blames_superblock(error) {
             return;
@@ -304,7 +303,7 @@ impl App {
         }
     }
 
-    /// Records a status that the output has told of already.
+    /// Records a status that the output shows already.
     pub(crate) fn found(&mut self, status: ExitStatus) {
         self.status = self.status.max(status);
     }
@@ -395,7 +394,7 @@ pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::
     options.open(&image.file)
 }
 
-/// Tells the options which part of the image the volume fills.
+/// Sets in the options which part of the image the volume fills.
 pub(crate) fn part(options: &mut extern4::VolumeOptions, image: &Image) {
     match image.part {
         Part::Whole => {}
@@ -465,8 +464,8 @@ pub(crate) fn host_reason(error: &io::Error) -> String {
     extern4::block::os_reason(error)
 }
 
-/// Goes as far along a path of any length as its rest is longer than the system's limit. Returns
-/// the session there, and the rest.
+/// Descends along a path of any length until its rest is within the system's limit. Returns a
+/// session in the directory that it reached, and the rest.
 pub(crate) fn approach<'a>(
     session: &'a Session,
     mut path: &'a [u8],
@@ -519,8 +518,7 @@ impl Target {
     }
 }
 
-/// How paths are printed: alone where all are in one volume, or behind their image where
-/// there are several volumes.
+/// How paths are printed: alone if all are in one volume, otherwise with their image before them.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     with_image: bool,

@@ -38,7 +38,7 @@ pub(crate) struct Piece {
     pub(crate) len_blocks: u64,
     /// The use of the blocks.
     pub(crate) used: Use,
-    /// How many levels below the inode the piece is found: for showing trees.
+    /// Levels between the inode and the piece, by which a tree is indented.
     pub(crate) depth: u32,
 }
 
@@ -74,13 +74,13 @@ fn has_map(inode: &Inode) -> bool {
     }
 }
 
-/// Hands on the blocks of a map until it meets a fault.
+/// A visitor that passes the blocks of a map on to `each`, up to the first fault.
 struct Pieces<'a> {
     each: &'a mut dyn FnMut(Piece),
     place: Place,
-    /// The most levels above the data that a block of the map has been.
+    /// The highest level of the map's blocks so far, counted from the data.
     levels: u32,
-    /// How many levels below the inode the data of the last block of the map is.
+    /// Levels between the inode and the data that the last block of the map leads to.
     data_depth: u32,
     /// How many more blocks the map can have.
     blocks_left: u64,

@@ -98,8 +98,8 @@ const FORMS: &[(u64, &[u8], &str, Advice)] = &[
 const LAST: &[(&[u8], &str, Advice)] =
     &[(b"conectix", "a VHD image", QEMU), (b"koly", "a disk image of macOS", Convert("dmg2img"))];
 
-/// ZFS: the 128 places of the number that says which of its blocks is current, and the number in
-/// both byte orders.
+/// The uberblocks of ZFS: the offset of the first, their distance and their number; and their magic
+/// number in both byte orders.
 const UBERBLOCKS: (u64, u64, u64) = (0x2_0000, 1024, 128);
 const UBERBLOCK_MAGIC: [&[u8]; 2] = [b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c"];
 

@@ -89,7 +89,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// Starts answering for the mount on `dir`. It passes failures to `note`, because the mount
-    /// works without.
+    /// works without it.
     pub(crate) fn start(
         dir: &Path,
         server: &Arc<Server>,

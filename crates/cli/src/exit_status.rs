@@ -8,7 +8,7 @@ pub(crate) enum ExitStatus {
     Success,
     /// Something failed: a missing file, a refused access, an unreadable image.
     Failed,
-    /// A script makes no sense.
+    /// The command line or a script is wrong.
     Usage,
     /// An image is not an ext2, ext3 or ext4 volume, or uses a feature that cannot be read, or not
     /// written.
@@ -18,7 +18,7 @@ pub(crate) enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// The command line makes no sense; clap ends with the same code.
+    /// The command line or a script is wrong; clap ends with the same code.
     pub(crate) const USAGE: u8 = 2;
     /// A comparison failed; diff(1) ends with the same code, and with 1 for a difference.
     pub(crate) const TROUBLE: u8 = 2;

@@ -91,8 +91,8 @@ impl ImagePath {
         OsStringValueParser::new().map(|text| Self::parse(&text))
     }
 
-    /// Returns whether `text` names an image that exists, and not merely a file of the host that
-    /// has such a name.
+    /// Returns whether `text` is an image path with a part or a path, of an image that exists. A
+    /// file of the host whose whole name is `text` is none.
     pub(crate) fn is_one(text: &OsStr) -> bool {
         let image_path = Self::parse(text);
         image_path.image.file.as_os_str() != text && image_path.image.file.exists()
@@ -115,8 +115,8 @@ impl Image {
         Self::split(text).filter(|image| exists(&image.file))
     }
 
-    /// Returns the part that the name of the file means, where there is no such file: `disk.img#1`
-    /// of `disk.img#1#2`.
+    /// If there is no such file, returns the part of another image that its name means: for
+    /// `disk.img#1#2`, partition 1 of `disk.img`.
     pub(crate) fn outer(&self) -> Option<Self> {
         let outer = Self::split(self.file.as_os_str().as_bytes())?;
         (!self.file.exists() && outer.file.exists()).then_some(outer)

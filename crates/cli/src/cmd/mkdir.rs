@@ -12,7 +12,7 @@ pub(crate) struct Args {
     /// Directories to make
     #[arg(value_name = "IMAGE:/PATH", required = true)]
     image_paths: Vec<OsString>,
-    /// Make the directories above too, and do not mind those that are there
+    /// Make missing parent directories too; a directory that exists is no error
     #[arg(short, long)]
     parents: bool,
     /// Permission bits of the directories that are named, as chmod takes them (default: 755)

@@ -48,16 +48,15 @@ pub(crate) struct Args {
     /// The volume to mount
     #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
     image_path: ImagePath,
-    /// Where
+    /// The directory to mount it on
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Serve metrics for Prometheus at http://ADDR/metrics; ADDR is of this machine only, such as
     /// 127.0.0.1:9464
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     metrics: Option<SocketAddr>,
-    /// Append what there is to tell to FILE, in place of standard error, or of the system's log
-    /// from the background. EXTERN4_LOG says up to which level: error, warn, info (the default) or
-    /// debug
+    /// Append messages to FILE, in place of standard error, or of the system's log when in the
+    /// background. EXTERN4_LOG says up to which level: error, warn, info (the default) or debug
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Leave the terminal once the volume is mounted: how the command starts itself to stay in the
@@ -121,7 +120,7 @@ impl Request {
     }
 }
 
-/// The resources of the host that serving needs.
+/// The resources of the host that a served mount needs.
 struct Host {
     metrics: Option<TcpListener>,
     /// `/dev/null`, for the standard streams of a process in the background.

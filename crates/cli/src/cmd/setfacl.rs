@@ -59,7 +59,7 @@ struct Edit {
     remove: Vec<Bound>,
 }
 
-/// A change that would leave an ACL without sense, or an error of the volume.
+/// A change that would make an ACL invalid, or an error of the volume.
 enum Failure {
     Volume(extern4::Error),
     Says(String),

@@ -29,13 +29,13 @@ pub(crate) struct Args {
     /// A directory in a mount. On a terminal, `q` ends the command
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Seconds from one look to the next
+    /// Seconds from one update to the next
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// End after this many looks
+    /// End after this many updates
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Write one JSON object a line for each look
+    /// Write one JSON object a line for each update
     #[arg(long)]
     json: bool,
 }
@@ -93,7 +93,7 @@ fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(),
     Ok(Ok(()))
 }
 
-/// Writes a look as text: over the last one on a terminal, otherwise after it.
+/// Writes an update as text: over the last one on a terminal, otherwise after it.
 fn screen(out: &mut Out, text: &str, looks: u64) -> io::Result<()> {
     match io::stdout().is_terminal() {
         // One write, so that the screen does not flicker.
@@ -103,7 +103,7 @@ fn screen(out: &mut Out, text: &str, looks: u64) -> io::Result<()> {
     }
 }
 
-/// Returns a look as text, with as many operations as a terminal has room for.
+/// Returns an update as text, with as many operations as the terminal has room for.
 fn text(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
     let rows = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
     let most = rows.ok().and_then(|rows| rows.checked_sub(OTHER_LINES)).unwrap_or(usize::MAX);

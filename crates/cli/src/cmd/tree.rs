@@ -96,8 +96,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Returns whether a directory is met for the first time. It has one parent: a directory that
-    /// occurs twice is a loop of a corrupt volume.
+    /// Returns whether the walk meets a directory for the first time. A directory has one parent,
+    /// so one that occurs twice is a loop in a corrupt volume.
     fn first_visit(
         &mut self,
         volume: &Opened,

@@ -1,5 +1,5 @@
-//! `extern4 umount`: unmounts a volume, and waits until everything is on it. Data that could not be
-//! written are an error.
+//! `extern4 umount`: unmounts a volume, and waits until everything is on it. If data could not be
+//! written, that is an error.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::text::escape;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where volumes are mounted, or the images or devices that are
+    /// Directories on which volumes are mounted, or the mounted images or devices
     #[arg(value_name = "DIR|IMAGE", required = true)]
     mounts: Vec<PathBuf>,
 }

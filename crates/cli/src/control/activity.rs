@@ -100,9 +100,9 @@ impl Activity {
         )
     }
 
-    /// Returns the hit rates of the caches, with their names. One is of the metadata blocks that
-    /// were looked up. The other is of path walks: a hit is one that asked the file system for no
-    /// name.
+    /// Returns the hit rates of the caches, with their names. The first rate is of lookups of
+    /// metadata blocks. The second is of path walks; a hit is a walk that asked the file system for
+    /// no name.
     pub(crate) fn rates(&self) -> [(&'static str, Option<f64>); 2] {
         [("block_hit_rate", self.blocks.rate()), ("name_hit_rate", self.names.rate())]
     }

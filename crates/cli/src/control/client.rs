@@ -1,4 +1,4 @@
-//! Asking the process that serves a mount.
+//! Requests to the process that serves a mount.
 //!
 //! Root may ask a process of another user. So the whole answer has one deadline and one limit of
 //! length, and no part of it is printed unescaped.
@@ -25,7 +25,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The limit for the length of an answer.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// The reasons for which a mount cannot be looked into.
+/// The reasons why a mount gives no report.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The directory is in no mount of this program.

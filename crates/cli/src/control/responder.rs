@@ -104,7 +104,7 @@ struct Client {
 
 /// Answers until it is dropped.
 pub(super) struct Responder {
-    /// The signal to end: the thread sees at the other end that this is closed.
+    /// The thread ends when it sees at the other end that this one is closed.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
@@ -145,7 +145,7 @@ impl State {
                 Ok(what) => what,
                 Err(error) if is_for_now(&error) => continue,
                 Err(_) => {
-                    // The kernel is out of memory, at most.
+                    // This fails only if the kernel is out of memory.
                     thread::sleep(PAUSE);
                     continue;
                 }

@@ -24,10 +24,10 @@ pub(super) struct Args {
     /// Seconds to do it for
     #[arg(long, default_value_t = 3.0, value_parser = super::seconds)]
     seconds: f64,
-    /// The path is not there: measure how fast that is said
+    /// The path does not exist: measure how fast the answer "no such file" is
     ///
-    /// Every answer has to be that there is no such file; anything else is an error. The
-    /// directories on the way to it are searched all the same, as the caller that --as names.
+    /// Any other answer is an error. Each look-up still searches the directories above the path, as
+    /// the caller that --as names.
     #[arg(long)]
     missing: bool,
     /// Write a JSON object
@@ -43,7 +43,7 @@ struct Measured {
     threads: u32,
     missing: bool,
     done: Done,
-    /// Walks that began again, or went on with references.
+    /// Walks that restarted, or went on with reference counts.
     restarts: u64,
     fast_exec_hit_rate: Option<f64>,
 }

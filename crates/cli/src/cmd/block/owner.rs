@@ -183,7 +183,7 @@ impl Owners {
         self.errors.extend(mapped.err());
     }
 
-    /// Finds names of the inodes that were found.
+    /// Finds a path for each inode among the owners.
     fn name(&mut self, volume: &Opened) {
         let mut wanted: HashMap<u64, Option<PathBuf>> =
             self.found.values().filter_map(Owner::ino).map(|ino| (ino.into(), None)).collect();

@@ -149,7 +149,8 @@ fn compare(
     }
 }
 
-/// Returns where a volume has data, at `at` or behind it; past its end if nowhere.
+/// Returns the first position from `at` on at which a volume has data; one past its end if there is
+/// none.
 fn data(file: &File, start: u64, at: u64) -> io::Result<u64> {
     match rustix::fs::seek(file, SeekFrom::Data(start + at)) {
         Ok(found) => Ok(found.saturating_sub(start)),

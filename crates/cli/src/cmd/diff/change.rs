@@ -39,8 +39,8 @@ pub(super) fn type_of(kind: &Kind) -> &'static str {
     }
 }
 
-/// Returns the changes of attributes. `whole_seconds` says whose times may have lost their
-/// fraction.
+/// Returns the changes of attributes. `whole_seconds` says in which of the sources times may lack
+/// their fraction of a second.
 pub(super) fn of_attributes(args: &Args, files: Both<&Entry>, whole_seconds: Both<bool>) -> Vec<Change> {
     let mut changes = Vec::new();
     let types = files.map(|file| type_of(&file.kind));
@@ -86,8 +86,8 @@ fn of_kinds(kinds: Both<&Kind>, changes: &mut Vec<Change>) {
     }
 }
 
-/// Returns whether two times are the same. A time of a source that may keep whole seconds only
-/// says nothing about a fraction that it does not have.
+/// Returns whether two times are the same. If a source may keep whole seconds only, its time
+/// without a fraction equals any time in the same second.
 fn is_same_time(times: Both<Time>, whole_seconds: Both<bool>) -> bool {
     let no_fraction = whole_seconds.old && times.old.nanos == 0 || whole_seconds.new && times.new.nanos == 0;
     times.old == times.new || no_fraction && times.old.secs == times.new.secs

@@ -65,8 +65,8 @@ fn changed_blocks(trees: &Both<Tree>, threads: usize) -> Option<ChangedBlocks> {
     }
 }
 
-/// Lists two volumes of one origin, without what is the same in both. `None` if only whole lists
-/// tell how they differ.
+/// Lists two copies of one volume, without the files that are the same in both. `None` if only
+/// whole lists can tell how they differ.
 fn short_lists(trees: &Both<Tree>, blocks: &ChangedBlocks) -> Option<Both<Listing>> {
     let (Root::Volume(old), Root::Volume(new)) = (&trees.old.root, &trees.new.root) else { return None };
     let volumes = Both { old: old.volume.volume.ext4(), new: new.volume.volume.ext4() };
@@ -97,7 +97,7 @@ fn is_same<T: PartialEq>(both: Both<T>) -> bool {
     both.old == both.new
 }
 
-/// Reports what a list lacks. Returns whether it reaches to its end.
+/// Reports files that a list lacks. Returns whether the source was listed to its end.
 fn report(listing: &Listing, tree: &Tree, app: &mut App) -> bool {
     for warning in &listing.warnings {
         app.note(format_args!("warning: {warning}"));

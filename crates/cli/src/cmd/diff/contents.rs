@@ -90,7 +90,7 @@ pub(super) struct Comparer {
 
 impl Comparer {
     /// Returns whether two regular files of the same size have the same contents. `changed` are the
-    /// blocks in which two volumes differ, if both files are in such.
+    /// blocks in which the volumes differ, if both files are in volumes.
     pub(super) fn is_same(
         &mut self,
         openers: Both<&Opener<'_>>,

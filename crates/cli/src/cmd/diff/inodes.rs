@@ -28,7 +28,8 @@ impl ChangedInodes {
         if features.old != features.new
             || superblocks.old.geometry() != superblocks.new.geometry()
             || superblocks.old.encoding() != superblocks.new.encoding()
-            // A record does not say whether the inode that holds a value of its has changed.
+            // A record does not tell whether an inode that holds one of its attribute values has
+            // changed.
             || features.old.incompat.contains(Incompat::EA_INODE)
         {
             return None;

@@ -1,4 +1,4 @@
-//! Lists of two copies of one volume, without what is the same in both.
+//! Lists of two copies of one volume, without the files that are the same in both.
 //!
 //! The names of a directory that has not changed are those of both volumes, and are read in one
 //! only. A file whose inode has not changed is left out of both lists, if both volumes have its
@@ -15,8 +15,8 @@ use super::inodes::ChangedInodes;
 use super::listing::Listing;
 use crate::volume_tree::{TreeReader, at, is_step, joined};
 
-/// Why there are no such lists: something cannot be read, or the volumes are not as those of one
-/// origin are. The lists of the whole trees then show why.
+/// The error where there are no such lists: something cannot be read, or the volumes are not two
+/// copies of one. The lists of the whole trees then show the reason.
 #[derive(Debug)]
 pub(super) struct NoLists;
 
@@ -148,7 +148,7 @@ impl Side {
     ) -> Result<(), NoLists> {
         let (entry, metadata) = self.reader.file(session, name, path)?;
         if !metadata.is_dir() && metadata.nlink() > 1 && !changed.contains(metadata.ino()) {
-            // Its other names may be where nothing has changed, and are not listed.
+            // Its other names may be in unchanged directories, and are not listed then.
             return Err(NoLists);
         }
         self.listing.insert(entry, false);

@@ -109,7 +109,8 @@ fn only_json(object: &mut json::Object<'_>, side: &str, entry: &Entry) {
     object.text("type", change::type_of(&entry.kind));
 }
 
-/// Returns the name of what differs, as that of the member with its values.
+/// Returns the name of the attribute that differs, which is also the key of the JSON member with
+/// its values.
 fn key(change: &Change) -> Cow<'static, str> {
     Cow::Borrowed(match change {
         Change::Type(_) => "type",

@@ -13,7 +13,7 @@ use crate::volume_tree::{LOST_FOUND, TreeFile, TreeWalk, Unreadable, mapped};
 /// Bytes that go to the output by one call.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Returns an output that gets much at a time.
+/// Returns `out` with a large buffer, so that each write is long.
 pub(super) fn buffered<W: Write>(out: W) -> BufWriter<W> {
     BufWriter::with_capacity(BUFFER_BYTES, out)
 }
@@ -96,7 +96,8 @@ fn read_exact(file: &File, mut buf: &mut [u8], mut offset: u64) -> extern4::Resu
     while !buf.is_empty() {
         let done = file.read_at(buf, offset)?;
         if done == 0 {
-            // The file became shorter: an archive that is being written can only be filled up.
+            // The file became shorter. The archive has its old size already, so zeroes fill the
+            // rest.
             buf.fill(0);
             return Ok(());
         }

@@ -12,7 +12,7 @@ use crate::app::Target;
 /// The file that makes a layout complete.
 const INDEX: &str = "index.json";
 
-/// Writes a tree as an image. The layout has no index before all else is durable.
+/// Writes a tree as an image. It writes the index last, when all else is durable.
 pub(super) fn write(args: &Args, target: &Target, layout: &Path, tag: &str) -> Result<LeftOut, Failure> {
     if !args.force && layout.join(INDEX).symlink_metadata().is_ok() {
         return Err(exists());

@@ -53,9 +53,9 @@ pub(super) struct Options {
     pub(super) remembered: usize,
     /// Where the journal is, if not in the volume.
     pub(super) journal: Option<PathBuf>,
-    /// The word changes an existing mount.
+    /// Whether the options change an existing mount.
     pub(super) remount: bool,
-    /// A missing image is no failure.
+    /// Whether a missing image is no failure.
     pub(super) nofail: bool,
     /// The mode of the mount directory, which is made if it does not exist.
     pub(super) mkdir: Option<u32>,
@@ -65,9 +65,9 @@ pub(super) struct Options {
     pub(super) size_limit: Option<u64>,
     /// Whether this has to be the mount of a block device; `None` makes it one where possible.
     pub(super) fuseblk: Option<bool>,
-    /// Quotas are expected.
+    /// Whether the user expects quotas.
     pub(super) quota: bool,
-    /// Only the mounting user and root are served.
+    /// Whether only the mounting user and root are served.
     allow_root: bool,
 }
 
@@ -158,8 +158,8 @@ impl Options {
         }
         if options.allow_root {
             // The kernel knows only mounts for one user and mounts for all. Root's mount for one
-            // user serves just root; elsewhere the server has to check each caller, so the kernel
-            // has to ask for each name.
+            // user serves just root. For any other user the server checks each caller itself, so
+            // the kernel must ask it for each name.
             options.mount.private = geteuid().is_root();
             options.mount.allow_other = true;
             options.server.only = (!geteuid().is_root()).then(|| geteuid().as_raw());

@@ -62,8 +62,8 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     {
         return Ok(Found::Contradiction(why));
     }
-    // Without a journal there is neither. The kernel's mount ignores both then, as tests with
-    // mount(8) show.
+    // Without a journal there is neither a data mode nor a commit interval. The kernel's mount
+    // ignores both options then, as tests with mount(8) show.
     if let Some(now) = &report.journaling
         && let Some(why) = data_contradiction(now, options).or_else(|| commit_contradiction(now, options))
     {

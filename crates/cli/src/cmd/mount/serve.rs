@@ -47,7 +47,7 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     drop(ending.lock());
     service::tell("STOPPING=1");
     let waiting = control.map(Control::end);
-    // The user at the terminal knows that the volume is mounted, and may have left.
+    // The user has seen that the volume is mounted, and may have closed the terminal.
     if is_ready {
         app.switch_to_log();
     }

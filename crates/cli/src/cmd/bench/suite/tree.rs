@@ -25,14 +25,14 @@ const ATTRIBUTE: &str = "user.extern4-bench";
 pub(super) trait Tree: Sync {
     /// Gets the attributes of a file.
     fn stat(&self, path: &Path) -> Result<()>;
-    /// Gets the attributes of a missing file, which has to fail with that error.
+    /// Looks up a file that must be missing. A file that exists is a failure.
     fn miss(&self, path: &Path) -> Result<()>;
     /// Opens and closes a file.
     fn open(&self, path: &Path) -> Result<()>;
     /// Reads the names in a directory; returns how many there are.
     fn list(&self, path: &Path) -> Result<u64>;
-    /// Gets the attributes of everything in the tree, of `most` files at most; returns of how many.
-    /// It passes over directories that the caller may not search.
+    /// Gets the attributes of every file in the tree, up to `most` files, and returns their number.
+    /// It skips directories that the caller may not search.
     fn walk(&self, most: u64) -> Result<u64>;
     /// Reads these bytes of a file, past any cache of the mount's own.
     fn read(&self, path: &Path, bytes: &Range<u64>) -> Result<()>;
@@ -50,8 +50,7 @@ pub(super) trait Tree: Sync {
     fn remove(&self, path: &Path) -> Result<()>;
 }
 
-/// Returns the failure for a path that should be missing but exists. It is no failure of the
-/// volume.
+/// Returns the failure for a path that should be missing but exists. The volume is not at fault.
 fn is_there(path: &Path) -> Failure {
     Failure::Because(format!("{}: it is there", path.display()))
 }

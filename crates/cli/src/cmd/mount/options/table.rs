@@ -63,7 +63,8 @@ pub(super) enum Remount {
     /// It stays as at the first mount, and a remount that asks for another value is refused. The
     /// message has the name of the setting and its value.
     Fixed(&'static str, fn(&Options) -> String),
-    /// It stays, too. `stats` shows the value in use, since the volume may have chosen it.
+    /// It stays as at the first mount, too. `stats` shows its value, since the volume may have
+    /// chosen it.
     Reported,
     /// A remount ignores it.
     Ignores,
@@ -592,14 +593,15 @@ const fn refused(spellings: Spellings, help: &'static str) -> MountOption {
 }
 
 impl MountOption {
-    /// Returns whether the first mount decides on it for good.
+    /// Returns whether the first mount sets the option for good, so that a remount cannot change
+    /// it.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self.remount, Fixed(..) | Reported)
     }
 }
 
 impl Meaning {
-    /// Applies it with a value. `None` means that the value does not fit.
+    /// Applies the spelling to the options. `None` means that the value does not fit.
     pub(super) fn apply(&self, options: &mut Options, value: &str) -> Option<()> {
         match self {
             Flag(flag, on) => options.mount.flags.set(*flag, *on),
