@@ -1,14 +1,14 @@
 //! The protocol as types: ABI 7.45 of the kernel's FUSE device.
 //!
 //! Names, layouts and values are those of the interface header `linux/fuse.h`, which may be used
-//! under BSD-2-Clause. Numbers are in the machine's own byte order. Only what this server uses
-//! stands here.
+//! under BSD-2-Clause. Numbers are in the machine's own byte order. The module has only the parts
+//! that this server uses.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The major version; another one is another protocol.
 pub(crate) const MAJOR: u32 = 7;
-/// The minor version that is written here.
+/// The minor version that this module describes.
 pub(crate) const MINOR: u32 = 45;
 /// The oldest minor version that is served, that of Linux 5.13. All structures have had their
 /// present sizes since.

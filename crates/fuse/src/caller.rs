@@ -39,8 +39,8 @@ impl Caller {
     }
 }
 
-/// The state of a process in `/proc`. A process that waits for an answer cannot end before it has
-/// it.
+/// The state of a process in `/proc`. A process that waits for an answer cannot end before the
+/// answer comes.
 pub(crate) struct Process {
     pub(crate) uid: u32,
     pub(crate) gid: u32,

@@ -88,7 +88,7 @@ impl Claim {
     }
 }
 
-/// Returns the flags of the mount itself. Those of the volume go to the kernel before.
+/// Returns the flags of the mount itself. [`Claim::take`] gives those of the volume to the kernel.
 fn attributes(options: &MountOptions) -> MountAttrFlags {
     use MountAttrFlags as Attr;
     let wanted = [

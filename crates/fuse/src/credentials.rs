@@ -5,7 +5,8 @@
 //! request (`default_permissions`), with all that it knows of the caller. So the session that acts
 //! for the caller passes these checks, instead of failing some for lack of a group.
 //!
-//! The server itself checks inode flags and reserved space, and no such capability overrides those.
+//! The server itself checks inode flags, which no capability overrides, and reserved space. A
+//! session has the capability for reserved space only if the caller has it.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -19,8 +20,8 @@ use crate::caller::{CHECKED, Caller, Process};
 use crate::handles::Handle;
 use crate::protocol::Protocol;
 
-/// The session with which each thread acted last. Making one counts references that all threads
-/// share, and most requests come from the caller before.
+/// The session that each thread used last. A new session would count references that all threads
+/// share, and most requests come from the same caller as the request before.
 type Idle = PerThread<Cell<Option<Session>>>;
 
 /// A session that acts for a caller. Its thread keeps it for the next request.
@@ -96,8 +97,9 @@ impl Credentials {
         }
     }
 
-    /// Returns this caller with its state in `/proc`, where the kernel maps users and so does not
-    /// send it. That takes longer than most requests, so only requests for which it matters do it.
+    /// Completes a caller from its state in `/proc`, if the kernel maps users and so does not send
+    /// its ids. That takes longer than most requests, so a handler calls this only where it
+    /// matters.
     pub(crate) fn identified(&self, caller: &Caller) -> Caller {
         let process = self.protocol.has(Features::ALLOW_IDMAP).then(|| Process::of(caller.pid)).flatten();
         let Some(Process { uid, gid, caps, .. }) = process else { return *caller };
@@ -105,7 +107,8 @@ impl Credentials {
         Caller { uid: known(caller.uid, uid), gid: known(caller.gid, gid), caps, ..*caller }
     }
 
-    /// Returns this caller by its own ids, also where the kernel has named it as the mount maps it.
+    /// Returns the caller with its own ids, even if the kernel has sent those to which the mount
+    /// maps them.
     pub(crate) fn itself(&self, caller: &Caller) -> Caller {
         let maps = self.protocol.has(Features::ALLOW_IDMAP);
         let unnamed = Caller { uid: u32::MAX, gid: u32::MAX, ..*caller };
@@ -133,7 +136,8 @@ impl Credentials {
     }
 
     /// Returns a session for a caller that writes and may not keep set-id bits, with its other
-    /// groups where these matter. A set-group-id bit that is no privilege stays for members.
+    /// groups where these matter. A set-group-id bit without execute permission for the group is no
+    /// privilege, and stays if the caller is in the group.
     pub(crate) fn session_of_writer(&self, caller: &Caller, at: &Location) -> Session {
         if self.fakeroot {
             return self.session_without(caller, at, Caps::empty());

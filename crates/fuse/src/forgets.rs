@@ -37,7 +37,7 @@ impl Forgets {
 
     /// Sets the function that reads FORGETs.
     pub(crate) fn set_reader(&self, reader: impl Fn(Drain) + Send + Sync + 'static) {
-        // There is one for a mount.
+        // A server serves one mount, so this is the only call.
         let _ = self.reader.set(Box::new(reader));
     }
 

@@ -13,7 +13,7 @@ use rustix::net::{
     socketpair,
 };
 
-/// The program, which is of libfuse 3.
+/// The name of the program, a part of libfuse 3.
 const PROGRAM: &str = "fusermount3";
 
 /// Mounts on `dir` with these options; returns the device.

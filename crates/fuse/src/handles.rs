@@ -8,7 +8,7 @@ use extern4_vfs::{DirBatch, Errno, OpenFile, Result};
 use crate::caller::Caller;
 use crate::lock::lock;
 
-/// Power of two: the low bits of a number choose.
+/// The number of shards, a power of two: the low bits of a handle's number choose the shard.
 const SHARDS: usize = 16;
 
 /// An open file or directory.

@@ -19,7 +19,7 @@ pub(crate) fn bucket(nanoseconds: u64) -> usize {
     if nanoseconds < STEPS {
         return nanoseconds as usize;
     }
-    // The highest bit selects the doubling, the bits behind it the part of that.
+    // The highest bit selects the doubling, and the bits below it the bucket in that doubling.
     let shift = nanoseconds.ilog2() - STEPS_LOG;
     let index = (u64::from(shift) + 1) * STEPS + ((nanoseconds >> shift) - STEPS);
     (index as usize).min(BUCKETS - 1)

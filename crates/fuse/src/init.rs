@@ -24,9 +24,9 @@ const MAX_BACKGROUND: u16 = 64;
 /// Returns the features that the server wants of a kernel that offers them.
 ///
 /// Not `ATOMIC_O_TRUNC`: a kernel that truncates a file as part of the open finds out too late that
-/// it is being executed (`ETXTBSY`). Not `ASYNC_DIO`: the kernel then leaves in its cache the pages
-/// that a reader has put there during an asynchronous write. It also fails a write with `EIO` that
-/// finds room for a part.
+/// it is being executed (`ETXTBSY`). Not `ASYNC_DIO`: with it, the kernel keeps pages that a reader
+/// has cached during an asynchronous write. It also fails a write with `EIO` if there is room for
+/// only a part of the data.
 fn wanted(config: &Config, rings: bool) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
@@ -69,7 +69,8 @@ impl Server {
         body.put(&InitOut {
             major: MAJOR,
             minor: MINOR,
-            // No less than the mount has by then; the kernel keeps to that.
+            // No less than the read-ahead that the mount has by now, which the kernel does not
+            // exceed.
             max_readahead: init.max_readahead.max(MAX_READ_BYTES as u32),
             flags: low,
             max_background: MAX_BACKGROUND,

@@ -5,7 +5,8 @@
 //! [`serve`] reads and writes `/dev/fuse` with one thread a core. [`mount()`] makes the mount.
 //!
 //! ```text
-//! program -> kernel's VFS, page cache -> /dev/fuse -> transport -> Server -> vfs::Session -> file system
+//! program -> kernel's VFS, page cache -> /dev/fuse
+//!         -> transport -> Server -> vfs::Session -> file system
 //! ```
 //!
 //! The kernel checks permissions, as it does for its own file systems, with the owners, modes and

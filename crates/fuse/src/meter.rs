@@ -7,9 +7,8 @@
 //!
 //! The server times a request by two readings of the clock, from its arrival at the server until
 //! its answer is complete. Time spent in the kernel before and after is not included. The two
-//! readings cost 58 ns where the system has a good clock, and counting them 3 ns. The shortest
-//! request costs the program that waits for it some microseconds. So the server times every
-//! request, and the counters show a rare slow one, too.
+//! readings take far less time than the shortest request. So the server times every request, and
+//! the counters show a rare slow one, too.
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 use crate::init::MAX_READ_BYTES;
 use crate::{fusermount, loop_device};
 
-/// The type that the mount table shows: FUSE, and whose.
+/// The type that the mount table shows for a mount of this program.
 const TYPE: &str = "fuse.extern4";
 /// The type that the mount table shows for a mount of a block device.
 const BLOCK_TYPE: &str = "fuseblk.extern4";
@@ -44,8 +44,8 @@ pub struct MountOptions {
     /// The kernel leaves permissions to the server ([`Config::fakeroot`](crate::Config::fakeroot)).
     pub unchecked: bool,
     /// The image, and the bytes of it that are the volume, for a mount as one of a block device.
-    /// `mount` makes a loop device for it, where it can; see [`Mounted::not_blk`]. The server then
-    /// hears of `sync(2)` and of the end of the mount.
+    /// `mount` makes a loop device for it, where it can; see [`Mounted::not_blk`]. The kernel then
+    /// reports `sync(2)` and the end of the mount to the server.
     pub blk: Option<(PathBuf, Range<u64>)>,
 }
 
@@ -66,7 +66,7 @@ impl Default for MountOptions {
 #[derive(Debug)]
 pub struct Mounted {
     dir: PathBuf,
-    /// Its number: "major:minor".
+    /// The device number as "major:minor"; `None` if it is not known.
     device: Option<String>,
     not_blk: Option<io::Error>,
 }
@@ -227,7 +227,8 @@ impl Mounted {
         Self { dir, device, not_blk }
     }
 
-    /// Returns whether the directory by now has another mount, or none. Not known without `/proc`.
+    /// Returns whether the directory has another mount by now, or none. Without `/proc`, which
+    /// would tell, this returns false.
     fn has_gone(&self) -> bool {
         self.device.is_some() && device_on(&self.dir) != self.device
     }

@@ -66,15 +66,16 @@ struct Node {
     location: Location,
     /// Distinguishes the node from others that the id has stood for.
     stamp: u64,
-    /// How often the kernel was told of the node. The kernel counts, too, and says how many of
-    /// these it has forgotten.
+    /// How often the server has reported the node to the kernel. The kernel counts these reports,
+    /// too, and says how many of them it has forgotten.
     lookups: u64,
     /// The node as an open file, for requests that name none.
     file: Option<Arc<Handle>>,
 }
 
 impl Nodes {
-    /// Creates the table: the kernel knows the root without being told, and about `limit` others.
+    /// Creates the table for the root, which the kernel knows without a report, and about `limit`
+    /// other nodes.
     pub(crate) fn new(namespace: &Arc<Namespace>, limit: usize) -> Self {
         let limit = limit.div_ceil(SHARDS);
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -96,7 +97,7 @@ impl Nodes {
         &self.shards[low]
     }
 
-    /// Returns the location of a node id. `ESTALE` for an id that the kernel was not told.
+    /// Returns the location of a node id. `ESTALE` for an id that the server has not reported.
     pub(crate) fn get(&self, id: u64) -> Result<Location> {
         if id == ROOT_ID {
             return Ok(self.root.clone());
@@ -128,7 +129,8 @@ impl Nodes {
         drop(before);
     }
 
-    /// Counts that the kernel is about to be told of this location; returns the node id.
+    /// Counts a lookup that the caller is about to report to the kernel; returns the node id of the
+    /// location.
     pub(crate) fn tell(&self, location: Location) -> u64 {
         let id = self.id(location.ino());
         if id == ROOT_ID {
@@ -159,7 +161,8 @@ impl Nodes {
         id
     }
 
-    /// Notes that the kernel has forgotten `times` of the lookups that it was told.
+    /// Notes that the kernel has forgotten `times` of the lookups that the server has reported to
+    /// it.
     pub(crate) fn forget(&self, id: u64, times: u64) {
         if id == ROOT_ID {
             return;
@@ -185,9 +188,9 @@ impl Nodes {
 }
 
 impl Shard {
-    /// Returns the two nodes known longest, where more than `limit` are known. Two for each new
-    /// one, for some are in use and stay. They stay known until the kernel forgets them, and move
-    /// to the end of the queue.
+    /// Returns the two nodes known longest, if more than `limit` are known. There are two for each
+    /// new node, because the kernel keeps those in use. Both move to the end of the queue, and stay
+    /// known until the kernel forgets them.
     fn surplus(&mut self, limit: usize) -> [Option<u64>; 2] {
         let known = &self.known;
         let is_known = |&(id, stamp): &(u64, u64)| known.get(&id).is_some_and(|node| node.stamp == stamp);

@@ -15,19 +15,19 @@ pub(crate) struct Body<'a> {
 /// The path of a transport on which a large body goes to the kernel without a copy by the server.
 pub(crate) trait Outlet {
     /// Sends the whole reply to request `unique`, with a header. After the return, the lent memory
-    /// is not used any more. Returns false if the reply has not gone; then the request has no
+    /// is not used any more. Returns false if the reply was not sent; then the request has no
     /// answer yet, except perhaps an error.
     fn send(&mut self, unique: u64, body: &[Lent<'_>]) -> bool;
 }
 
-/// A shorter body is copied: finding its place and passing that on takes as long as copying this
-/// many bytes.
+/// Bytes from which a body is lent. A shorter body is copied: to find its place and to pass that on
+/// takes as long as to copy it.
 const LENT_BYTES: usize = 32 << 10;
 
 /// The answer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// No answer: the kernel does not wait for one, or it has gone.
+    /// No answer: the kernel does not wait for one, or the outlet has sent it.
     None,
     /// An error, without a body.
     Error(Errno),
@@ -40,7 +40,7 @@ impl<'a> Body<'a> {
         Self { space, len: 0, outlet, is_sent: false }
     }
 
-    /// The whole reply has gone already.
+    /// Returns whether the outlet has sent the whole reply.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sent
     }
@@ -66,8 +66,8 @@ impl<'a> Body<'a> {
         self.len
     }
 
-    /// Appends bytes. `EIO` if there is no room: the kernel asks for no more than it has said it
-    /// takes.
+    /// Appends bytes. `EIO` if there is no room. A kernel without faults asks for no more than the
+    /// agreed size.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let end = self.len + bytes.len();
         self.space.get_mut(self.len..end).ok_or(Errno::EIO)?.copy_from_slice(bytes);

@@ -1,8 +1,7 @@
 //! Requests: parsing of the bytes from the kernel.
 //!
-//! The kernel is trusted to be a kernel, but not to be without faults, and a request may as well
-//! come from a fuzzer. So the parser checks every length, and refuses a request that does not fit
-//! with `EINVAL`.
+//! A request may come from a kernel with a fault, or from a fuzzer. So the parser checks every
+//! length, and refuses a request that does not fit with `EINVAL`.
 
 use extern4_vfs::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -37,7 +36,7 @@ impl<'a> Request<'a> {
         Some(Self { caller: Caller::of(&header), header, args, payload: Some(payload) })
     }
 
-    /// Returns this request with `caller`, of which more is known.
+    /// Returns this request with `caller`, about which the server knows more, in place of its own.
     pub(crate) fn by(&self, caller: Caller) -> Self {
         Self { caller, ..*self }
     }

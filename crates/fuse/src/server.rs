@@ -177,14 +177,14 @@ pub struct Server {
     pub(crate) handles: Handles,
     meter: Meter,
     pub(crate) forgets: Forgets,
-    /// Invalidates attributes in the kernel, of changes that the kernel does not know; set once
+    /// Invalidates attributes in the kernel after changes that the kernel does not know; set once
     /// requests come.
     pub(crate) invalidate: OnceLock<Invalidate>,
-    /// A request has hit a fault in the program: nothing is changed any more.
+    /// Whether a request has hit a fault in the program; the server then changes nothing any more.
     broken: AtomicBool,
-    /// The kernel has lost data that programs had written.
+    /// Whether the kernel has lost data that programs had written.
     lost: AtomicBool,
-    /// The warning that flags do not keep files from being opened has been given.
+    /// Whether the server has warned that flags do not keep files from being opened.
     pub(crate) warned_of_opens: AtomicBool,
 }
 
@@ -244,8 +244,8 @@ impl Server {
         if self.protocol.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
     }
 
-    /// Drops every file that the kernel knew or had open: it does not any more. On return, no other
-    /// thread is still freeing a file that the kernel has forgotten.
+    /// Drops every file that the kernel knew or had open, for use after the end of the mount. On
+    /// return, no other thread is still freeing a file that the kernel has forgotten.
     pub fn forget_all(&self) {
         self.handles.clear();
         self.nodes.clear();
@@ -317,7 +317,7 @@ impl Server {
         }
     }
 
-    /// Returns an error as an answer, and logs it where it says more than its number.
+    /// Returns an error as an answer, and logs an error that says more than its number.
     fn refuse(&self, opcode: Opcode, error: &extern4_vfs::Error) -> Answer {
         if matches!(error.errno(), Errno::EIO | Errno::EUCLEAN) && error.cause().is_some() {
             self.log(&format!("{opcode:?}: {error}"));

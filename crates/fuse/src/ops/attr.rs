@@ -117,8 +117,8 @@ impl Server {
     }
 }
 
-/// The fields that only a kernel with a write-back cache sets in one request; no user's call sets
-/// just these.
+/// The fields that a kernel with a write-back cache sets in one request. No system call sets just
+/// these.
 const WRITTEN: SetattrValid = SetattrValid::MTIME.union(SetattrValid::CTIME).union(SetattrValid::FH);
 
 fn present() -> Timespec {

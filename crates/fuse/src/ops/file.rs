@@ -104,9 +104,9 @@ impl Server {
         self.config().opens || self.protocol.has(Features::WRITEBACK_CACHE)
     }
 
-    /// Returns the request, for an open for writing with the capabilities of its caller. They count
-    /// for every write through the file. Where the kernel does not report opens, the server looks
-    /// them up when it finds no space.
+    /// Returns the request; for an open for writing, with the capabilities of its caller. They
+    /// count for every write through the file. If the kernel does not report opens, the server
+    /// looks capabilities up when it finds no space.
     fn identify_opener<'r>(&self, request: &Request<'r>, flags: OpenFlags) -> Request<'r> {
         let identify = flags.contains(OpenFlags::WRITE) && self.hears_of_opens();
         if identify { request.by(self.credentials.identified(&request.caller)) } else { *request }

@@ -50,7 +50,7 @@ struct TrimRange {
     minlen: u64,
 }
 
-/// Inode flags, and what `fsxattr` calls them.
+/// Inode flags, and their bits in `fsx_xflags` of `struct fsxattr`.
 const XFLAGS: [(FileFlags, u32); 7] = [
     (FileFlags::IMMUTABLE, 0x8),
     (FileFlags::APPEND, 0x10),

@@ -156,7 +156,7 @@ impl Server {
     }
 }
 
-/// Returns the half of a mode that means something.
+/// Returns the low 16 bits of a mode, which hold all of it.
 pub(crate) fn low_bits(mode: u32) -> u16 {
     (mode & 0xffff) as u16
 }

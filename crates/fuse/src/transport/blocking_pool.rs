@@ -14,7 +14,7 @@ use extern4_sync::primitive::{Condvar, Mutex, thread};
 use super::cpus::Cpus;
 use crate::lock::lock;
 
-/// The most requests that wait at a time; further ones wait for these.
+/// The most jobs that run at a time.
 const MAX_THREADS: usize = 16;
 
 /// A request to be answered.
@@ -60,7 +60,7 @@ impl BlockingPool {
         if queue.jobs.len() > queue.idle {
             drop(queue);
             if !self.one_more() {
-                // This thread does it, and requests wait meanwhile.
+                // This thread runs the job, and other requests wait meanwhile.
                 let job = lock(&self.shared.queue).jobs.pop_front();
                 job.into_iter().for_each(|job| job());
             }
@@ -68,7 +68,8 @@ impl BlockingPool {
         self.shared.more.notify_one();
     }
 
-    /// Starts a thread if there may be more; returns false if the system allows none at all.
+    /// Starts a thread unless there are `MAX_THREADS`; returns false if the pool has no thread
+    /// then.
     fn one_more(&self) -> bool {
         let mut threads = lock(&self.threads);
         if threads.len() < MAX_THREADS {

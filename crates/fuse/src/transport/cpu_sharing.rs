@@ -23,7 +23,7 @@ use super::pollers::{Finds, Pollers, SharingThreads};
 
 /// The time between two polls, unless others have had the CPU.
 const GLANCE: Duration = Duration::from_micros(30);
-/// A thread is alone on its CPU after this many glances in which no other thread took it: a
+/// A thread is alone on its CPU after this many polls between which no other thread took it: a
 /// millisecond.
 const LONG: u32 = 32;
 /// The time between two polls of a thread that leaves its CPU to the scheduler. It is so long that
@@ -40,7 +40,7 @@ const SWITCH: Duration = Duration::from_nanos(800);
 pub(super) struct CpuSharing {
     /// Others had the CPU not long ago. [`Pollers`] counts the threads that have set this.
     is_shared: bool,
-    /// Glances since others had the CPU.
+    /// Polls since others had the CPU.
     glances: u32,
     /// The requests found by threads that share their CPU, when this thread last asked.
     found: Finds,
@@ -72,15 +72,15 @@ impl CpuSharing {
         }
     }
 
-    /// Ends polling: the thread then knows nothing of others.
+    /// Ends polling. The thread then no longer knows whether others share its CPU.
     pub(super) fn end(&mut self, pollers: &Pollers) {
         self.note(pollers, false);
     }
 
     /// Offers the CPU to others, and records whether they have had it.
     fn others_had_it(&mut self, pollers: &Pollers, offer: Duration) -> bool {
-        // A thread that shared its CPU a moment ago and has to wait for its CPU mostly waits for a
-        // caller. Making sure is not worth a system call.
+        // A thread that shared its CPU at the last poll and waits for it now mostly waits for a
+        // caller. So a system call to verify that does not pay.
         let is_sure = self.is_shared && self.glances == 0;
         let had_it =
             if is_sure { others_had_it(offer, || true) } else { others_had_it(offer, has_switched()) };

@@ -1,4 +1,4 @@
-//! Transports: the ways of requests from the kernel, and of answers back.
+//! Transports: they take requests from the kernel and return the answers.
 
 mod blocking_pool;
 mod channel;
@@ -99,7 +99,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     result
 }
 
-/// Holds threads back until all have been started, or until it is known that they cannot be. In the
+/// A gate at which threads wait until all have been started, or until one could not be. In the
 /// second case they end without having served.
 #[derive(Default)]
 struct Start {
@@ -115,14 +115,14 @@ impl Start {
         said.unwrap_or_else(std::sync::PoisonError::into_inner).unwrap_or(false)
     }
 
-    /// Starts the threads or sends them home; the first call counts.
+    /// Makes the threads serve, or end; the first call counts.
     fn say(&self, goes: bool) {
         lock(&self.goes).get_or_insert(goes);
         self.said.notify_all();
     }
 }
 
-/// On drop, sends the threads home, unless they have been started.
+/// On drop, makes the threads end, unless they serve already.
 struct CancelStart<'a>(&'a Start);
 
 impl Drop for CancelStart<'_> {

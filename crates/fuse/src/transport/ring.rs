@@ -99,7 +99,7 @@ pub(super) struct Queue {
     device: Arc<OwnedFd>,
     ring: Ring,
     slots: Vec<Slot>,
-    /// Slots that the kernel has, or a thread that answers later.
+    /// Slots that the kernel has, or that a thread of the blocking pool answers.
     away: usize,
     late: Arc<Late>,
     /// How long the thread polls for the next request before it sleeps.
@@ -107,7 +107,7 @@ pub(super) struct Queue {
     placement: Placement,
 }
 
-/// Answers of other threads, and the way to wake their queue.
+/// Answers of other threads, and the event that wakes the queue's thread.
 struct Late {
     answers: Mutex<Vec<(usize, OutHeader, Vec<u8>)>>,
     wake: OwnedFd,

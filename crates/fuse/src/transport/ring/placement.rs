@@ -11,8 +11,8 @@ use crate::request::Request;
 
 /// Only read-ahead, or a caller that bypasses the kernel's cache, asks for this much at once.
 const AHEAD_BYTES: u32 = 128 << 10;
-/// The number of requests of the other kind after which the thread moves: a move takes as long as
-/// some short answers.
+/// The number of requests in a row that must want the other choice before the thread moves. A move
+/// takes as long as some short answers.
 const AGREE: u32 = 2;
 
 /// The CPUs on which the thread may run.
@@ -24,7 +24,8 @@ pub(super) enum Cpu {
     Any,
 }
 
-/// The present CPU of the thread, and the requests that speak against it.
+/// The CPU on which the thread runs now, and the number of last requests that want the other
+/// choice.
 #[derive(Default)]
 pub(super) struct Placement {
     now: Cpu,
