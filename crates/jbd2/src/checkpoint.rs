@@ -71,7 +71,8 @@ impl CheckpointList {
         self.walk.is_some()
     }
 
-    /// Returns whether too many snapshots wait to be written to let them wait until the log fills.
+    /// Returns whether the waiting snapshots take so much memory that they cannot wait until the
+    /// log fills.
     pub(crate) fn is_large(&self) -> bool {
         self.blocks.len() >= MAX_BYTES / usize::try_from(self.block_size).unwrap_or(MAX_BYTES)
     }

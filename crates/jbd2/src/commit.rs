@@ -1,8 +1,8 @@
 //! The thread that commits and checkpoints.
 //!
 //! Only this thread touches the log and the blocks to be written in place, so these have no lock.
-//! So a block can never be written in place after the observer has been told that its revocation is
-//! durable.
+//! The same thread calls the observer. So it never writes a block in place after the observer has
+//! learned that the block's revocation is durable.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl Committer {
         self.shared.keep(Unwritten(self.closed, self.journaling));
     }
 
-    /// Stops after an error: nothing more is written except the note of the error.
+    /// Stops after an error. From then on it writes only the record of the error.
     fn fail(&mut self, error: Error) {
         let stopped = self.shared.is_halted();
         self.shared.fail(error);
@@ -125,7 +125,8 @@ impl Committer {
         if let Some(journaling) = &mut self.journaling {
             journaling.checkpoint.note(tid, changed, &revoked);
             if unsaid {
-                // A journal without features cannot revoke, but an empty log has no copies.
+                // A journal without features cannot record revocations, but an empty log has no
+                // copies to revoke.
                 journaling.checkpoint_all(&self.shared)?;
             }
         }

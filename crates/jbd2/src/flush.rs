@@ -60,7 +60,7 @@ pub(crate) struct Flushes {
 struct FlushState {
     /// The latest flush that has succeeded.
     done: Flush,
-    /// A thread is flushing for all waiting threads.
+    /// Whether a thread is flushing for all waiting threads.
     is_under_way: bool,
 }
 

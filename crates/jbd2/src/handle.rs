@@ -23,7 +23,7 @@ pub struct Handle<'t> {
     credits: Cell<u32>,
     /// Blocks that it was the first to change, less those that it has taken out.
     entered: Cell<i64>,
-    /// Whether the transaction has grown by it.
+    /// Whether the handle has added a block to the transaction, or revoked one.
     has_grown: Cell<bool>,
     freed: Cell<Vec<Range<u64>>>,
 }

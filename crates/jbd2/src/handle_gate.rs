@@ -53,9 +53,9 @@ use extern4_sync::thread_refcount::ThreadRefcount;
 /// The value of `open` while handles must take the lock.
 const SHUT: u64 = 0;
 
-/// The divisors of a transaction's room: for the largest operation that pools serve, and for the
-/// spare credits of a pool. A transaction has room for `LARGEST` such operations, or for `SPARE`
-/// such spares: all threads with pools may hold that at once.
+/// The divisors of a transaction's room. The largest operation that pools serve takes 1/`LARGEST`
+/// of it, and the spare credits of a pool are 1/`SPARE` of it. All threads with pools may hold
+/// spare credits at the same time.
 const LARGEST: i64 = capacity(8, 2);
 const SPARE: i64 = capacity(64, 4);
 
@@ -113,7 +113,7 @@ pub(crate) enum Entered {
 /// The result of [`HandleGate::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The handle has left, and no thread needs to know.
+    /// The handle has left, and no thread waits for that.
     Quietly,
     /// The handle has left, and a closer may be waiting for that.
     Waited,
@@ -242,7 +242,7 @@ impl HandleGate {
         loop {
             match self.holders.count() {
                 Some(count) => return count,
-                // At this moment there is no memory for the barrier.
+                // The system has no memory for the barrier at this moment.
                 None => thread::yield_now(),
             }
         }

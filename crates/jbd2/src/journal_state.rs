@@ -41,12 +41,12 @@ pub(crate) struct JournalState {
     /// time share no cache line.
     pub(crate) small_data: PerThread<Cell<u64>>,
     pub(crate) flushes: Flushes,
-    /// Nothing more may be made durable.
+    /// Whether nothing more may be made durable.
     halted: AtomicBool,
     /// The transaction and log that the committer leaves behind. It stores them once, and no thread
     /// ever reads them.
     unwritten: OnceLock<Unwritten>,
-    /// The observer, to be told of the first failure. It may own these transactions, so this
+    /// The observer, which learns of the first failure. It may own these transactions, so this
     /// reference is weak.
     observer: Option<Weak<dyn Observer>>,
     limits: Limits,
@@ -80,12 +80,12 @@ pub(crate) struct State {
     /// Blocks that the running transaction has changed, and those that it may still change: see
     /// `handle_gate`. It may be too high until no handle is inside; it is never too low.
     granted: i64,
-    /// Room is short: a handle is granted no more than it needs.
+    /// Whether room is short. A handle is then granted no more than it needs.
     is_short: bool,
     /// When the running transaction was first changed.
     since: Option<Instant>,
     freed: Vec<Range<u64>>,
-    /// A commit is waiting for the open handles to be dropped.
+    /// Whether a commit waits for the open handles to be dropped.
     locked: bool,
     /// Threads that wait in `start`, and those among them whose operation is larger than a
     /// transaction should be.
@@ -215,7 +215,8 @@ impl JournalState {
         if was_counted {
             self.tell_left(&state);
         }
-        // A thread that needs a transaction of its own must not be overtaken again and again.
+        // Other threads must not again and again overtake a thread that needs a transaction of its
+        // own.
         let large = self.limits.size(credits.into(), 0) > self.limits.blocks;
         loop {
             state.check()?;

@@ -14,8 +14,10 @@
 //! ```text
 //! Journal::internal ─┐
 //! Journal::external ─┴─▶ Journal ──recover──▶ Recovered ──┬─▶ ReplayedDevice (nothing written)
-//!                           │                             └─▶ write_in_place, fast_commits, mark_empty ─▶ Journal (empty)
-//!                           └──(empty)──▶ Transactions::journaled ──▶ start ─▶ Handle ─▶ sync, close
+//!                           │                             └─▶ write_in_place, fast_commits
+//!                           │                                 ─▶ mark_empty ─▶ Journal (empty)
+//!                           └──(empty)──▶ Transactions::journaled
+//!                                         ─▶ start ─▶ Handle ─▶ sync, close
 //! ```
 //!
 //! Recovery finds what the kernel would recover. Where the kernel refuses to go on because the log

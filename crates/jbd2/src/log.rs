@@ -20,9 +20,9 @@
 //! * With step 1, zeroes where the commit block goes, and in some blocks behind it. So the log ends
 //!   behind the commit block, whatever the device held there.
 //! * With step 1, the first block without its magic number; with step 3, the first block with it.
-//!   So no crash can leave the beginning of the transaction without the rest, where an old commit
-//!   block would end it. For the first transaction of the log, the superblock serves as such a
-//!   gate. For a short one, zeroes of an earlier transaction do.
+//!   Otherwise a crash could leave only the beginning of the transaction, and recovery could take
+//!   an old commit block for its end. For the first transaction of the log, the superblock prevents
+//!   that instead. For a short one, zeroes that an earlier transaction wrote do.
 //! * With the first transaction, a zeroed first block of the area for fast commits, whose checksums
 //!   have no seed.
 //!

@@ -134,8 +134,8 @@ impl<D: BlockDevice> Recovered<D> {
     }
 
     /// Returns the damage in the log. If there is any, [`Recovered`] holds what could be recovered.
-    /// The kernel would refuse to mount the volume, and so should every caller that has no order to
-    /// carry on regardless.
+    /// The kernel would refuse to mount the volume. A caller should refuse it, too, unless its user
+    /// asks to go on regardless.
     pub fn damage(&self) -> &[Corrupt] {
         &self.damage
     }

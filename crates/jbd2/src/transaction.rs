@@ -6,9 +6,12 @@
 //! It writes the snapshot to the log. A checkpoint later writes it in place.
 //!
 //! ```text
-//! start ─▶ running ─(sync, size, timer)─▶ locked ─(no handle)─▶ closed ─(log, flush, commit block, flush)─▶ committed
-//!             ▲                           start waits             │                                            │
-//!             └──────────── the next running transaction ─────────┘                      observer, checkpoint ◀┘
+//! start ─▶ running ─(sync, size, timer)─▶ locked ─(no handle)─▶ closed ─(written)─▶ committed
+//!             ▲                           start waits             │                    │
+//!             └──────────── the next running transaction ─────────┘                    ▼
+//!                                                                     observer, checkpoint
+//!
+//! written: log, flush, commit block, flush
 //! ```
 //!
 //! One thread commits and checkpoints (`commit`). Without a journal, it writes the blocks in
@@ -66,7 +69,7 @@ const DATA_LIMIT: u64 = 64 << 20;
 /// Bytes of file data that a thread may have written before it adds them to the common count.
 const DATA_LOT: u64 = 1 << 20;
 
-/// An observer of transactions, to be told when one closes, becomes durable or fails.
+/// An observer of transactions, which is called when one closes, becomes durable or fails.
 pub trait Observer: Send + Sync {
     /// The blocks that transaction `tid` has freed may be used again.
     ///
@@ -254,8 +257,8 @@ impl Transactions {
         self.shared.flushes.next()
     }
 
-    /// Makes durable the writes that `flush` was named for, without the committing thread. Returns
-    /// at once if they are durable already.
+    /// Makes durable the writes for which [`next_flush`](Self::next_flush) returned `flush`,
+    /// without the committing thread. Returns at once if they are durable already.
     ///
     /// # Errors
     /// As [`Transactions::start`]. If the device cannot be flushed, nothing can be changed any
@@ -338,9 +341,9 @@ impl Transactions {
     }
 
     /// Stops the transactions as [`halt`](Self::halt) does, because the volume is damaged. The
-    /// journal's superblock records that, too: recovery may write an older superblock of the volume
-    /// over the one that does. The damage is not recorded where an earlier error had already
-    /// stopped the transactions: the volume may then belong to another system.
+    /// journal's superblock records the damage, too, because recovery may write an older superblock
+    /// of the volume over the one that records it. The damage is not recorded where an earlier
+    /// error had already stopped the transactions: the volume may then belong to another system.
     pub fn give_up(&self, why: &str) {
         self.shared.fail(Error::Damaged(why.into()));
         self.join();
