@@ -123,7 +123,7 @@ pub struct BufferCache {
 }
 
 impl BufferCache {
-    /// An empty cache over `device`.
+    /// Creates an empty cache over `device`.
     pub fn new(device: Arc<dyn BlockDevice>, options: CacheOptions) -> Result<Self> {
         if !options.block_size.is_power_of_two() || !(512..=65536).contains(&options.block_size) {
             return Err(Error::BlockSize(options.block_size));
@@ -142,7 +142,7 @@ impl BufferCache {
         })
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
@@ -404,8 +404,8 @@ impl BufferCache {
         }
     }
 
-    /// Returns the entry of `block`, and whether the caller has just made it. The caller then has
-    /// to [`load`](Self::load) it.
+    /// Returns the entry of `block`, and whether this call has inserted it. The caller then has to
+    /// [`load`](Self::load) it.
     fn find_or_insert(&self, block: u64) -> (RcuArc<Block>, bool) {
         let found = self.table.get(block, &rcu::pin()).and_then(RcuRef::try_upgrade);
         if let Some(held) = found {
@@ -431,7 +431,8 @@ impl BufferCache {
         self.counts.local().evictions.fetch_add(evicted as u64, Relaxed);
     }
 
-    /// Reads the blocks of `placeholders`, which the caller made and which are in rising order.
+    /// Reads the blocks of `placeholders`, which the caller has inserted and which are in ascending
+    /// order.
     fn load(&self, placeholders: &[RcuArc<Block>]) {
         // If the device panics, this fails the placeholders, so that the waiters do not wait for
         // ever.

@@ -81,7 +81,7 @@ pub enum Error {
     BlockOutOfRange {
         /// The block asked for, or the last one of a range.
         block: u64,
-        /// Blocks in the volume.
+        /// Number of blocks in the volume.
         block_count: u64,
     },
     /// A change was requested on a device that is open for reading.

@@ -21,7 +21,7 @@ pub struct BlockWriter<'d> {
 }
 
 impl<'d> BlockWriter<'d> {
-    /// A writer of blocks of `block_size` bytes to `device`.
+    /// Creates a writer of blocks of `block_size` bytes to `device`.
     pub fn new(device: &'d dyn BlockDevice, block_size: u32) -> Self {
         Self { device, block_size, first: 0, staged: Vec::new() }
     }

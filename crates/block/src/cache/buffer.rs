@@ -137,8 +137,8 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A reference to a block in memory, with the contents that the block had when this was made or
-/// last changed through this. Derefs to its bytes.
+/// A reference to a block in memory, with the contents that the block had when the reference was
+/// made, or after the last change through it. Derefs to its bytes.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     held: RcuArc<Block>,
@@ -216,7 +216,7 @@ impl Deref for Buffer {
     }
 }
 
-/// A reference that keeps a block in memory, whatever the block is changed to.
+/// A reference that keeps a block in memory, without a snapshot of its contents.
 #[derive(Clone, Debug)]
 pub struct Pin(RcuArc<Block>);
 
@@ -254,7 +254,8 @@ impl Pin {
     }
 }
 
-/// A block that is in memory, as [`with_found`](super::BufferCache::with_found) shows it.
+/// A block that is in memory, as [`with_found`](super::BufferCache::with_found) passes it to its
+/// callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'g> {
     pub(super) block: &'g Block,

@@ -20,8 +20,8 @@ pub type Snapshot = Arc<Bytes>;
 /// numbers. The writer [seals](super::Pin::seal) the block first.
 pub type Unsealed = [u32; 4];
 
-/// Alternations between threads that change parts of a block before the parts are taken out; few in
-/// models.
+/// The number of times that threads must alternate in changing parts of a block before its parts
+/// are taken out; few in models.
 const TURNS: u32 = capacity(4, 1);
 
 /// The contents of a block that has been changed since it was loaded.
@@ -136,7 +136,8 @@ impl DirtyBuffer {
         self.change_part_first(range, change)
     }
 
-    /// Changes the part in its block, or takes it out, for a caller that did not find it out.
+    /// Changes the part in its block, or takes it out first. The caller has seen that the part is
+    /// not out.
     fn change_part_first<R>(
         &self,
         range: Range<usize>,

@@ -32,9 +32,9 @@ pub struct Fault {
     /// The rule applies only to requests that touch a byte of this range. A flush has no range: the
     /// rule applies to it whatever this is.
     pub range: Range<u64>,
-    /// Number of such requests to let pass first.
+    /// Number of such requests that pass before the first one is struck.
     pub after: u64,
-    /// Number of requests to strike after those.
+    /// Number of requests that are struck after those.
     pub times: u64,
     /// The effect on them.
     pub effect: Effect,

@@ -36,12 +36,13 @@ const MAX_SLICES: usize = 1024;
 /// How to open a [`FileDevice`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Open for writing, too.
+    /// Whether to open the file for writing, too.
     pub write: bool,
-    /// Read even while another program writes. The bytes read may then be half of a change.
+    /// Whether to read even while another program writes. The bytes read may then be half of a
+    /// change.
     pub shared: bool,
-    /// The kernel already holds the block device for the caller, as it does for a mount. `O_EXCL`
-    /// would then refuse the caller itself.
+    /// Whether the kernel already holds the block device for the caller, as it does for a mount. An
+    /// open with `O_EXCL` would then fail for the caller itself.
     pub claimed: bool,
     /// Byte of the file at which the device starts. A caller that opens a part of a file leaves the
     /// other parts to other programs.
@@ -139,8 +140,9 @@ fn is_write_protected(device: &Metadata) -> bool {
     std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|ro| ro.trim_ascii() == b"1")
 }
 
-/// Returns [`loop_device_of`], but not a loop device that is about to detach: it does so a moment
-/// after its mount has ended, on a busy machine some seconds after.
+/// Returns the loop device as [`loop_device_of`] does, but first waits for one that may be about to
+/// detach. A loop device detaches a moment after its mount has ended, on a busy machine some
+/// seconds after.
 fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     let start = Instant::now();
     loop {

@@ -111,8 +111,8 @@ pub fn read_each_at(device: &impl BlockDevice, bufs: &mut [IoSliceMut<'_>], offs
     Ok(())
 }
 
-/// The end of the range of `len` bytes at `offset`, or [`Error::OutOfRange`] unless it lies inside
-/// `size` bytes.
+/// Returns the end of the range of `len` bytes at `offset`, or [`Error::OutOfRange`] unless it lies
+/// inside `size` bytes.
 pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<u64> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(end),
@@ -120,8 +120,8 @@ pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<u64> {
     }
 }
 
-/// The length of `range`, or [`Error::OutOfRange`] unless it lies inside `size` bytes and runs
-/// forwards.
+/// Returns the length of `range`, or [`Error::OutOfRange`] unless it lies inside `size` bytes and
+/// runs forwards.
 pub(crate) fn check_span(op: Op, range: &Range<u64>, size: u64) -> Result<u64> {
     let len = range.end.checked_sub(range.start);
     match len {

@@ -9,8 +9,7 @@ use std::ops::Range;
 use super::{BlockDevice, total_len};
 use crate::{Op, Result};
 
-/// A device that passes every request and every question on to another device, and may observe or
-/// refuse requests.
+/// A device that passes every call on to another device, and may observe or refuse requests.
 ///
 /// Its implementation of [`BlockDevice`] is the blanket one below, which forwards each method. A
 /// wrapper therefore cannot lose a method. A device that changes ranges, contents or answers

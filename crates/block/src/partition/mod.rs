@@ -192,7 +192,7 @@ impl Table {
         self
     }
 
-    /// Returns the fault for which the partition of this number was left out.
+    /// Returns the fault because of which the table lacks the partition of this number.
     pub fn left_out(&self, number: u32) -> Option<&Fault> {
         self.faults.iter().find(|fault| match fault {
             Fault::Range { number: of, .. } | Fault::Empty { number: of } => *of == number,

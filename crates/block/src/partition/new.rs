@@ -72,7 +72,7 @@ impl NewDisk {
         entries
     }
 
-    /// The header in sector `places.0`, with the other copy in `places.1`.
+    /// Returns the header for sector `places.0`, with the other copy in sector `places.1`.
     fn header(&self, entries: &[u8], places: (u64, u64), entries_lba: u64) -> Vec<u8> {
         let mut header = vec![0; HEADER_BYTES];
         let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -95,7 +95,7 @@ impl NewDisk {
     }
 }
 
-/// The units of a name that fit, without half a surrogate pair at the end.
+/// Returns the units of a name that fit, without half a surrogate pair at the end.
 fn units(name: &str) -> Vec<u16> {
     let mut units = Vec::new();
     for char in name.chars() {
@@ -107,7 +107,7 @@ fn units(name: &str) -> Vec<u16> {
     units
 }
 
-/// The MBR that keeps programs which know no GPT from taking the disk for an empty one.
+/// Returns the MBR that keeps programs which know no GPT from taking the disk for an empty one.
 fn protective_mbr(sectors: u64) -> [u8; SECTOR as usize] {
     let mut mbr = [0; SECTOR as usize];
     let len = u32::try_from(sectors - 1).unwrap_or(u32::MAX);
