@@ -14,19 +14,20 @@
 //! | fill with the file system's answer | empty to answer, by CAS | unknown to none or present |
 //! | set, in the attributes' write section | swapped | none or present, with the mode |
 //!
-//! A slow filler can thus never overwrite a newer ACL: what a setter leaves is not empty, and not
-//! unknown. The slot is changed before the word; a reader that finds *present* in the word
-//! (Acquire) finds the slot filled. A reader that needs an ACL and its mode reads slot and word in
-//! one read section of the attributes: between a setter's two steps it would otherwise get the new
-//! ACL under the old word. So does a filler that has lost: the answer of the file system may be
-//! newer than the slot, and no reader may see it earlier.
+//! So a slow filler never overwrites a newer ACL: after a setter, the slot is not empty, and the
+//! word (the permission cache) is not unknown. A setter changes the slot before the word. So a
+//! reader that finds *present* in the word (Acquire) finds the slot filled. A reader that needs an
+//! ACL and its mode reads slot and word in one read section of the attributes. Otherwise it could
+//! get the new ACL with the old word, between a setter's two steps. A filler whose CAS has failed
+//! reads them in the same way: the file system's answer may be newer than the slot, and no reader
+//! may see it earlier.
 //!
 //! The file system changes its own ACL before the inode in memory. So a setter of the access ACL
 //! fills its slot first. Then no other thread can fill it with the new ACL while the word still has
 //! the old mode.
 //!
-//! Equal ACLs are interned, since trees made under a default ACL have thousands: they share memory,
-//! and are told equal by address.
+//! Equal ACLs are interned, since trees made under a default ACL have thousands of them. They share
+//! memory, and their addresses show that they are equal.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -39,14 +40,14 @@ use hashbrown::HashTable;
 use crate::lock::{self, Mutex};
 use crate::name::{hash_words, new_seed};
 
-/// The ACLs of one inode that had to be read.
+/// The ACLs of one inode that the VFS had to read.
 #[derive(Default)]
 pub(crate) struct AclSlots {
     access: Slot,
     default: Slot,
 }
 
-/// Nothing before the file system was asked. Then its answer: an ACL, or none.
+/// Empty until the VFS has asked the file system; then its answer, an ACL or none.
 type Slot = RcuOption<Option<Arc<Acl>>>;
 
 impl AclSlots {
@@ -68,12 +69,12 @@ impl AclSlots {
         self.slot(kind).load(guard).cloned()
     }
 
-    /// Fills the slot if it is empty; says whether it did.
+    /// Fills the slot if it is empty; returns whether it did.
     pub(crate) fn fill(&self, kind: AclKind, acl: Option<Arc<Acl>>) -> bool {
         self.slot(kind).fill(acl)
     }
 
-    /// Puts a new ACL in.
+    /// Replaces the contents of the slot.
     pub(crate) fn set(&self, kind: AclKind, acl: Option<Arc<Acl>>) {
         self.slot(kind).store(Some(acl));
     }
@@ -81,9 +82,9 @@ impl AclSlots {
 
 /// The ACLs in use on one file system, each once.
 ///
-/// Each shard has the ACLs of some hashes, under a lock that is held to look one up and to enter
-/// it. Files that are read one after the other have the same ACL as a rule, so each thread keeps
-/// the last one it has got, and looks there first.
+/// Each shard has the ACLs of some hashes. A thread holds its lock to look an ACL up and to insert
+/// it. Files that are read one after the other mostly have the same ACL. So each thread keeps the
+/// last one that it interned, and compares with that first.
 pub(crate) struct AclPool {
     /// Random, so that no user can choose ACLs that collide.
     seed: u64,
@@ -91,7 +92,7 @@ pub(crate) struct AclPool {
     last: PerThread<RefCell<Option<Arc<Acl>>>>,
 }
 
-/// A power of two.
+/// The number of shards, a power of two.
 const SHARDS: usize = 16;
 
 impl AclPool {
@@ -99,7 +100,7 @@ impl AclPool {
         Self { seed: new_seed(), shards: Default::default(), last: PerThread::new() }
     }
 
-    /// The one copy of `acl`.
+    /// Returns the one copy of `acl`.
     pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
         let known =
             |last: &RefCell<Option<Arc<Acl>>>| last.borrow().as_ref().filter(|last| ***last == acl).cloned();
@@ -127,7 +128,7 @@ impl AclPool {
         }
         let acl = Arc::new(acl);
         if acls.len() == acls.capacity() {
-            // Before it grows: most of what is there may have gone.
+            // Before the table grows, this removes entries whose ACL is no longer in use.
             acls.retain(|acl| acl.strong_count() > 0);
         }
         let rehash = |acl: &Weak<Acl>| acl.upgrade().map_or(0, |acl| self.hash(&acl));
@@ -136,7 +137,7 @@ impl AclPool {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<HashTable<Weak<Acl>>> {
-        // Bits that the table does not choose places by. OK: cut to the number of shards.
+        // Bits that the table does not use to choose a bucket. OK: reduced to the number of shards.
         &self.shards[(hash >> 48) as usize % SHARDS]
     }
 

@@ -16,7 +16,7 @@ impl Default for AclLock {
     }
 }
 
-/// A use of an ACL, which is counted.
+/// A counted use of an ACL.
 pub(crate) struct Counted<'i>(&'i AtomicU64);
 
 impl Drop for Counted<'_> {

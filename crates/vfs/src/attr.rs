@@ -23,7 +23,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The `S_IFMT` bits of a mode that say this type.
+    /// Returns the `S_IFMT` bits of a mode for this type.
     pub const fn mode_bits(self) -> u16 {
         match self {
             Self::Fifo => 0o010_000,
@@ -36,7 +36,7 @@ impl FileType {
         }
     }
 
-    /// The type that the `S_IFMT` bits of `mode` say; `None` if they say none.
+    /// Returns the type that the `S_IFMT` bits of `mode` encode; `None` if they encode none.
     pub const fn from_mode(mode: u16) -> Option<Self> {
         Some(match mode & 0o170_000 {
             0o010_000 => Self::Fifo,
@@ -151,8 +151,8 @@ pub struct NamesAttr {
 }
 
 /// The attributes of an inode, as `statx` reports them.
-// In C's order, so that what `InodeAttrs` keeps in one word stands together here, and is stored as
-// one.
+// In C's order, so that fields which `InodeAttrs` keeps in one word are adjacent here, and one
+// store writes them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
@@ -164,7 +164,7 @@ pub struct Attr {
     pub gid: u32,
     /// Number of hard links.
     pub nlink: u32,
-    /// Told apart from earlier inodes of the same number.
+    /// Distinguishes the inode from earlier ones with the same number.
     pub generation: u32,
     /// Which device a device node stands for; zero for other types.
     pub rdev: Rdev,

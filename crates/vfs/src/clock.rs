@@ -4,8 +4,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::attr::Timespec;
 
-/// The present as of the kernel's last tick, which is what Linux stamps files with, too: 1 to 10 ms
-/// old at most, and told in a fourth of the time that the exact present takes (8 ns against 32).
+/// The clock of the kernel's last tick, which is 1 to 10 ms old at most. Linux stamps files with
+/// it, too, and reading it takes less time than reading the exact clock.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: ClockId = ClockId::RealtimeCoarse;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -17,7 +17,7 @@ pub(crate) fn now() -> Timespec {
         return Timespec { sec: 1_000_000_000, nsec: 0 };
     }
     let now = clock_gettime(CLOCK);
-    // It is never 10^9 or more, nor less than none.
+    // It is from 0 to 999,999,999.
     Timespec { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 

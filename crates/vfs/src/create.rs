@@ -54,7 +54,7 @@ impl Session {
         let parent = self.lookup().parent(path, Expect::Negative)?;
         self.with_new_name(parent, is_dir, |parent, name, locked| {
             self.may_create(parent)?;
-            // Overlay file systems mark removed names with character device 0/0, which anybody may
+            // Overlay file systems mark removed names with character device 0/0, which any user may
             // make.
             let needs_mknod = match kind {
                 NewKind::CharDevice(rdev) => rdev.major != 0 || rdev.minor != 0,
@@ -92,7 +92,7 @@ impl Session {
         make(&parent, name, locked)
     }
 
-    /// May names be made in this directory? Locks: its `rwsem`.
+    /// Checks whether the caller may make names in this directory. Locks: its `rwsem`.
     pub(crate) fn may_create(&self, parent: &PathRef<'_>) -> Result<()> {
         if parent.inode().perm().dead() {
             return Err(Errno::ENOENT.into());
@@ -100,7 +100,7 @@ impl Session {
         self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)
     }
 
-    /// Makes a node under a name that is not there. Locks: `rwsem` of the directory.
+    /// Makes a node under a name that does not exist. Locks: `rwsem` of the directory.
     fn create_in(
         &self,
         parent: &PathRef<'_>,
@@ -120,7 +120,7 @@ impl Session {
         Ok(Location { mount: parent.mount.clone(), dentry })
     }
 
-    /// Opens a file, and makes it if it is not there.
+    /// Opens a file, and makes it if it does not exist.
     pub(crate) fn open_or_create(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let flags = how.flags;
         let (mut walk, mut last) = self.lookup().walk_to_last(path, how.resolve.limits())?;
@@ -133,7 +133,8 @@ impl Session {
                 Component::Name(name) => {
                     let mut dentry = walk.child(name)?;
                     if dentry.inode().is_none() {
-                        // The thread that creates the name then has its only reference.
+                        // A thread that creates the name then has the only reference to the
+                        // negative dentry.
                         drop(dentry);
                         match self.create_unless_there(&walk.at, name, how.mode)? {
                             Created::New(location) => return self.open_new(location, flags, path),
@@ -188,14 +189,14 @@ impl Session {
         self.create_in(parent, name, locked, NewKind::Regular, mode & 0o7777).map(Created::New)
     }
 
-    /// Opens what this call has made: whatever its mode, the maker may.
+    /// Opens the file that this call has made. The maker may open it whatever its mode is.
     fn open_new(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         let flags = flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC);
         OpenFile::new(self, location, flags, path)
     }
 
-    /// Makes a file without a name in the directory `path`. Unless `EXCL` is there too, it may be
-    /// linked later. `EPERM` if the directory has been removed.
+    /// Makes a file without a name in the directory `path`. Without `EXCL`, it may get a name
+    /// later. `EPERM` if the directory has been removed.
     pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let follow = !how.flags.contains(OpenFlags::NOFOLLOW);
         let parent = self.lookup().path(path, how.resolve.with_follow(follow))?;
@@ -210,8 +211,8 @@ impl Session {
         let new = {
             let _names = dir.lock_names();
             if dir.perm().dead() {
-                // Not `ENOENT`, for no name is to be made: Linux's ext4 gives no directory that has
-                // been removed a new inode.
+                // Not `ENOENT`, because this makes no name. ext4 on Linux, too, makes no inode in a
+                // directory that has been removed.
                 return Err(Errno::EPERM.into());
             }
             sb.fs().create(dir, None, &new.node(kind))?
@@ -255,7 +256,7 @@ impl InodeInit {
         let mut mode = mode;
         let mut gid = cred.gid();
         if sb.traits().bsd_groups {
-            // All there is to it: directories need no bit to hand it down.
+            // This is enough: without the bit, new directories pass the group on as well.
             gid = dir_gid;
         } else if dir_mode & 0o2000 != 0 {
             gid = dir_gid;

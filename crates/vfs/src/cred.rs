@@ -40,12 +40,13 @@ pub struct Cred {
 }
 
 impl Cred {
-    /// The superuser: user 0, group 0, every capability.
+    /// Returns the superuser: user 0, group 0, every capability.
     pub fn root() -> Self {
         Self { uid: 0, gid: 0, groups: Box::default(), caps: Caps::all() }
     }
 
-    /// A user with a group and supplementary groups. User 0 gets every capability, all others none.
+    /// Returns a user with a group and supplementary groups. User 0 gets every capability, all
+    /// others none.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Self {
         let mut groups = groups.to_vec();
         groups.sort_unstable();
@@ -79,12 +80,12 @@ impl Cred {
         self.caps
     }
 
-    /// Has every capability of `caps`.
+    /// Returns whether the caller has every capability of `caps`.
     pub fn has(&self, caps: Caps) -> bool {
         self.caps.contains(caps)
     }
 
-    /// Is a member of the group.
+    /// Returns whether the caller is a member of the group.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.binary_search(&gid).is_ok()
     }

@@ -80,21 +80,21 @@ pub(crate) struct Entry {
     dentry: AtomicRcuArc<Dentry>,
     hidden: AtomicBool,
     lock: AtomicU32,
-    /// The number by which the name stands in its directory's list of negatives, or 0: it stays
-    /// there while it is made and removed again.
+    /// The number of the name in its directory's list of negatives, or 0. The name stays in the
+    /// list while a file of that name is made and removed again.
     listed: AtomicU64,
     key: Name,
 }
 
 impl Entry {
-    /// Whether it has a negative dentry.
+    /// Returns whether its dentry is negative.
     fn is_negative(&self) -> bool {
         self.dentry.load(&pin()).is_some_and(|dentry| dentry.get().inode().is_none())
     }
 
-    /// Asks the holder of the name's lock to wake the caller; false if the lock is free.
+    /// Asks the holder of the name's lock to wake the caller. Returns false if the lock is free.
     fn ask(&self) -> bool {
-        // Relaxed: nothing is read on the strength of it.
+        // Relaxed: the caller reads nothing that depends on it.
         let asked = self.lock.compare_exchange(HELD, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
         matches!(asked, Ok(_) | Err(AWAITED))
     }
@@ -120,7 +120,7 @@ impl<'g> DcacheEntry<'g> {
         if entry.hidden.load(Ordering::Acquire) {
             return None;
         }
-        // Empty when the entry is on its way out.
+        // Empty once the cache has begun to remove the entry.
         entry.dentry.load(guard)
     }
 
@@ -130,7 +130,7 @@ impl<'g> DcacheEntry<'g> {
         self.0.value().id
     }
 
-    /// Whether the name is still bound to this dentry.
+    /// Returns whether the name is still bound to this dentry.
     ///
     /// A reader that reads attributes and then finds this true has read them at a moment when the
     /// name was bound to the inode. A change hides the name or removes it from the table, by a
@@ -155,7 +155,7 @@ impl Key<'_> {
         in_directory(self.parent.id(), self.name.hash)
     }
 
-    /// Whether this name is locked before the other, where both are locked.
+    /// Returns whether a thread that locks both names locks this one first.
     pub(crate) fn precedes(&self, other: Key<'_>) -> bool {
         fn place<'k>(key: &Key<'k>) -> (u64, u64, &'k [u8]) {
             (key.parent.id(), key.hash(), key.name.bytes)
@@ -173,15 +173,15 @@ impl Key<'_> {
 pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
-    /// None once it has been taken.
+    /// `None` once the holder has taken it.
     dentry: Option<RcuArc<Dentry>>,
-    /// The entry with the lock has left the table.
+    /// Whether the entry with the lock has left the table.
     is_bound: bool,
     _ranked: Ranked,
 }
 
 impl<'a> LockedName<'a> {
-    /// A name that the caller has locked, and its dentry.
+    /// Returns the right to a name that the caller has locked, and whose dentry is `dentry`.
     #[inline(always)]
     pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: RcuArc<Dentry>, ranked: Ranked) -> Self {
         Self { cache, key, dentry: Some(dentry), is_bound: false, _ranked: ranked }
@@ -284,7 +284,7 @@ pub(crate) enum Settled {
     Known(RcuArc<Dentry>),
     /// A thread is changing the binding, or was a moment ago.
     Hidden,
-    /// Nothing.
+    /// The cache does not know the name.
     Unknown,
 }
 
@@ -315,7 +315,7 @@ impl DentryCache {
         Key { parent, name: Scanned::alone(self.seed, name) }
     }
 
-    /// A number for a new dentry, as good as a hash of it.
+    /// Returns a number for a new dentry, which also serves as its hash.
     pub(crate) fn new_id(&self) -> u64 {
         spread(self.seed, self.ids.take())
     }
@@ -350,7 +350,7 @@ impl DentryCache {
     /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
     /// in the cache. Without the lock, it could miss an entry that the clock hand is moving.
     pub(crate) fn find_settled(&self, key: Key<'_>) -> Settled {
-        // Dropped with the bucket free.
+        // Dropped after the bucket's lock.
         let held;
         let guard = pin();
         let bucket = self.table.lock(key.hash(), &guard);
@@ -384,7 +384,7 @@ impl DentryCache {
     fn wait_for_name(&self, key: Key<'_>, expect: Expect) -> Result<Attempt> {
         let queue = self.waiting.queue(key.hash());
         loop {
-            // Dropped with the mutex free.
+            // Dropped after the mutex.
             let _busy;
             let waiting = queue.enter();
             match self.try_lock_name(key, expect, true)? {
@@ -470,7 +470,8 @@ impl DentryCache {
         })
     }
 
-    /// Remembers that a name is not there, after `old` if the caller has taken that.
+    /// Binds a name to nothing: the cache remembers that it does not exist. `old` is the dentry
+    /// that the caller has ended, if it has.
     pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8], old: Option<&mut FinalRef<Dentry>>) {
         self.put_nothing(key, self.new_dentry(key, name, None, old));
     }
@@ -489,8 +490,8 @@ impl DentryCache {
         }
     }
 
-    /// Puts a dentry under a name, in place of what was there: then the caller has the name locked,
-    /// and it becomes free.
+    /// Binds a name to a dentry. If the name is in the cache, the caller has it locked; the new
+    /// entry replaces the old one, and is not locked.
     pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
         self.put_listed(key, dentry, 0);
     }
@@ -527,7 +528,7 @@ impl DentryCache {
         list != 0 && listed == 0
     }
 
-    /// Forgets what a name stands for. Locks: the name.
+    /// Removes the entry of a name. Locks: the name.
     pub(crate) fn remove(&self, key: Key<'_>) {
         let guard = pin();
         let mut bucket = self.table.lock(key.hash(), &guard);
@@ -544,8 +545,9 @@ impl DentryCache {
         drop(removed);
     }
 
-    /// Lists a name that has become negative with its directory. Above the limit it takes the
-    /// oldest from the list and drops it, unless it is in use or exists by now.
+    /// Adds a name that has become negative to its directory's list. Above the limit this removes
+    /// the oldest name from the list, and evicts its dentry unless that is in use or positive by
+    /// now.
     fn list_negative(&self, key: Key<'_>, number: u64) {
         let oldest = {
             let mut negatives = lock::latch(&key.parent.negatives);
@@ -558,8 +560,8 @@ impl DentryCache {
         }
     }
 
-    /// Lets go of what is known not to be in a directory that has been removed: negative dentries
-    /// would keep it in use. Locks: its `rwsem` exclusive.
+    /// Drops the negative dentries of a directory that has been removed, because they would keep it
+    /// in use. Locks: its `rwsem` exclusive.
     pub(crate) fn forget_negatives(&self, dir: &Dentry) {
         let negatives = std::mem::take(&mut *lock::latch(&dir.negatives));
         for (hash, number) in negatives {
@@ -571,8 +573,8 @@ impl DentryCache {
         }
     }
 
-    /// Notes that the name that was listed by this number is so no more, and takes its entry out if
-    /// it `goes`.
+    /// Marks the name with this number as no longer listed, and removes its entry if `goes` returns
+    /// true.
     fn unlist(&self, hash: u64, number: u64, goes: impl FnOnce(&Entry) -> bool) {
         let guard = pin();
         let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
@@ -591,7 +593,7 @@ impl DentryCache {
         loop {
             let before = self.len();
             let mut dropped = Dropped::default();
-            // The first round takes the second chances away.
+            // The first round clears the marks that give entries a second chance.
             for _ in 0..2 {
                 self.table.reclaim_all(|entry| dropped.evict(entry));
             }

@@ -29,15 +29,15 @@ pub(crate) struct Dentry {
     inode: Option<ReleasableArc<Inode>>,
     /// Mounts on this dentry, in whatever namespace: a hint whether to look into the mount table.
     pub(crate) mounts: AtomicU32,
-    /// The name was removed.
+    /// Whether the name was removed.
     gone: AtomicBool,
     place: Rcu<Place>,
-    /// Hashes of names below that were negative, and the numbers that their entries know them by,
-    /// oldest first. Some may be gone already.
+    /// The list of negatives of this directory, the oldest first: the hashes of names, and the
+    /// numbers by which their entries are listed. Some have left the cache already.
     pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
 }
 
-/// Where a dentry hangs. The root has no parent.
+/// The position of a dentry in the tree. The root has no parent.
 struct Place {
     parent: Option<ReleasableArc<Dentry>>,
     name: Name,
@@ -68,7 +68,7 @@ impl Dentry {
         Self::build(id, inode, Place { parent, name: Name::new(name) })
     }
 
-    /// One that no name leads to; its path ends in the number of the inode.
+    /// Returns a dentry that no name leads to. Its path ends in the number of the inode.
     pub(crate) fn nameless(id: u64, parent: &RcuArc<Dentry>, inode: RcuArc<Inode>) -> Self {
         let name = format!("#{}", inode.ino());
         let dentry = Self::new(id, parent, name.as_bytes(), Some(inode));
@@ -87,7 +87,7 @@ impl Dentry {
         }
     }
 
-    /// Tells dentries of one file system apart; never used twice.
+    /// Returns the number of the dentry, which no other dentry of its file system ever has.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -99,12 +99,12 @@ impl Dentry {
         self.inode.as_ref().map(|lease| lease.get().get())
     }
 
-    /// Returns a reference to the inode, unless the dentry has gone out of use.
+    /// Returns a reference to the inode, unless the dentry is no longer in use.
     pub(crate) fn hold_inode(&self) -> Option<RcuArc<Inode>> {
         self.inode.as_ref()?.get().try_upgrade()
     }
 
-    /// The directory it hangs in, to readers.
+    /// Returns the directory that it is in, for an RCU reader.
     #[inline]
     pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
         self.place.load(guard).parent.as_ref().map(ReleasableArc::get)
@@ -121,7 +121,8 @@ impl Dentry {
             let place = self.place.load(&guard);
             match &place.parent {
                 None => return (None, place.name.clone()),
-                // Otherwise it has just been moved, and hangs elsewhere.
+                // If the parent is no longer in use, the dentry has just been moved, and the loop
+                // finds its new place.
                 Some(lease) => {
                     if let Some(parent) = lease.get().try_upgrade() {
                         return (Some(parent), place.name.clone());
@@ -153,7 +154,7 @@ impl Dentry {
         }
     }
 
-    /// Something is mounted here, in some namespace.
+    /// Returns whether something is mounted on it, in any namespace.
     #[inline]
     pub(crate) fn is_mountpoint(&self) -> bool {
         // Relaxed: a thread that mounts on a directory holds its `rwsem`, and so does one that asks
@@ -161,7 +162,7 @@ impl Dentry {
         self.mounts.load(Ordering::Relaxed) > 0
     }
 
-    /// The name has been removed.
+    /// Returns whether the name has been removed.
     pub(crate) fn is_gone(&self) -> bool {
         // Acquire: pairs with the Release in `mark_gone`.
         self.gone.load(Ordering::Acquire)
@@ -176,7 +177,7 @@ impl Dentry {
     }
 }
 
-/// `above` is `below`, or lies above it.
+/// Returns whether `above` is `below`, or lies above it.
 pub(crate) fn is_ancestor(above: &RcuArc<Dentry>, below: &RcuArc<Dentry>) -> bool {
     let mut at = Some(below.clone());
     while let Some(dentry) = at {

@@ -30,14 +30,14 @@ pub struct DirEntry<'a> {
     pub ino: u64,
     /// Its type, where known without reading the inode.
     pub kind: Option<FileType>,
-    /// The cookie that goes on behind it.
+    /// The cookie with which a listing continues after it.
     pub next: u64,
-    /// Its attributes, where they were asked for and could be read.
+    /// Its attributes, if the caller asked for them and they could be read.
     pub attr: Option<&'a Attr>,
 }
 
 impl DirBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,12 +47,13 @@ impl DirBatch {
         self.entries.len()
     }
 
-    /// Nothing was left to list.
+    /// Returns whether the batch has no entry: the listing has ended.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The cookie that goes on behind the last entry; `None` if there is no entry.
+    /// Returns the cookie with which a listing continues after the last entry; `None` if there is
+    /// no entry.
     pub fn next_cookie(&self) -> Option<u64> {
         self.entries.last().map(|entry| entry.next)
     }

@@ -69,10 +69,10 @@ errnos! {
 }
 
 impl Errno {
-    /// The error number `number`, for one that has no constant here. 0, which stands for no error,
-    /// is taken for `EIO`.
+    /// Returns the error number `number`, also one without a constant here. 0, which stands for no
+    /// error, becomes `EIO`.
     pub const fn from_raw(number: u16) -> Self {
-        // EIO is 5, and cannot be named here, for it is made here.
+        // 5 is EIO. The constant cannot be used here, because this function makes it.
         let number = if number == 0 { 5 } else { number };
         Self(NonZeroU16::new(number).expect("not 0"))
     }
@@ -103,10 +103,10 @@ impl fmt::Display for Errno {
 ///
 /// The common outcomes (`ENOENT`, `EACCES`, ...) allocate nothing.
 pub struct Error {
-    /// The error number, in a word of its own: what is smaller is copied with results in pieces
-    /// that are not where it was stored, and that a CPU waits for.
+    /// The error number, as a whole word. A smaller field would be copied by other loads than the
+    /// store that wrote it, and a CPU waits for such a load.
     number: NonZeroUsize,
-    /// Behind one pointer more, so that a result is two words, which fit into registers.
+    /// One more pointer makes a result two words, which fit into registers.
     cause: Option<Box<Cause>>,
 }
 

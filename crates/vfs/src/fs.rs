@@ -1,10 +1,10 @@
 //! The traits that a file system implements for the VFS.
 //!
-//! The three traits part the work as Linux does: [`FileSystem`] for the volume as a whole,
+//! The three traits divide the work as Linux does: [`FileSystem`] for the volume as a whole,
 //! [`InodeOps`] for the name space and attributes, [`FileOps`] for contents. The VFS has already
-//! walked the path, checked permissions and refused what no file system may see (a write to a
-//! read-only mount, a name that is too long, a rename into one's own child); an implementation does
-//! the work and reports what its own structures say.
+//! walked the path and checked permissions. It has refused requests that no file system may see: a
+//! write to a read-only mount, a name that is too long, a rename into one's own child. An
+//! implementation does the work and reports errors of its own structures.
 //!
 //! Operations that change something default to `EROFS`, so a file system that only reads implements
 //! nothing of them. One that changes something does so in its own structures first and then in
@@ -12,8 +12,8 @@
 //! blocks; and [`Inode::update_acl`] where an ACL changed. During each call the VFS holds the locks
 //! that [`crate::inode`] names: no other thread changes attributes of an inode meanwhile, but
 //! [`FileOps::overwrite`] may be under way, and renames of a file that [leave it as it
-//! is](Rename::touches). It passes the time of the operation, and to operations that may take space
-//! the [`SpaceRights`] of the caller.
+//! is](Rename::touches). The VFS passes the time of the operation, and to operations that may take
+//! space the [`SpaceRights`] of the caller.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -34,16 +34,16 @@ pub struct FsTraits {
     pub name: &'static str,
     /// Longest name in bytes.
     pub name_max: usize,
-    /// Nothing can be changed.
+    /// Whether nothing can be changed.
     pub read_only: bool,
-    /// ACLs are kept; without them only mode bits count.
+    /// Whether the file system keeps ACLs; without them only mode bits count.
     pub acl: bool,
-    /// The file system adds nothing to the VFS's own search permission on directories, so that the
-    /// check may be answered from the permission cache alone.
+    /// Whether the file system adds nothing to the VFS's own search permission on directories. The
+    /// permission cache alone may then answer the check.
     pub fast_may_exec: bool,
-    /// There are directories that ignore case in names, or there may be.
+    /// Whether there may be directories that ignore case in names.
     pub casefold: bool,
-    /// New files take the group of their directory, whatever its mode says.
+    /// Whether new files take the group of their directory, whatever its mode says.
     pub bsd_groups: bool,
 }
 
@@ -56,7 +56,8 @@ pub struct RawDirEntry<'a> {
     pub ino: u64,
     /// Its type, where the directory keeps it.
     pub kind: Option<FileType>,
-    /// The cookie that continues behind this entry; stays good while other entries come and go.
+    /// The cookie with which a listing continues after this entry. It stays valid while other
+    /// entries come and go.
     pub next: u64,
 }
 
@@ -87,7 +88,7 @@ pub enum SpanKind {
     Inline,
 }
 
-/// A piece of a file's contents, lent where it stands.
+/// A piece of a file's contents, lent without a copy.
 #[derive(Clone, Copy, Debug)]
 pub enum Lent<'a> {
     /// Bytes of a file of the host's, from `offset` on.
@@ -112,8 +113,8 @@ impl Lent<'_> {
     }
 }
 
-/// Takes contents that are lent to it, one piece behind the other, while it is called; false if it
-/// wants none of them.
+/// A function that takes lent contents, one piece after the other. They are lent only during the
+/// call. It returns false if it takes none of them.
 pub type Take<'t> = dyn FnMut(&[Lent<'_>]) -> bool + 't;
 
 /// The kind of a new inode.
@@ -165,9 +166,9 @@ pub struct NewNode<'a> {
     pub acl: Option<&'a Acl>,
     /// Default ACL, for a directory.
     pub default_acl: Option<&'a Acl>,
-    /// The moment.
+    /// The time of the operation.
     pub now: Timespec,
-    /// The limits on space that do not bind its maker.
+    /// The limits on space that do not bind the caller that makes it.
     pub rights: SpaceRights,
 }
 
@@ -189,10 +190,10 @@ pub struct SetAttr {
     pub mtime: Option<Timespec>,
     /// Inode flags.
     pub flags: Option<FileFlags>,
-    /// The project that it is counted for. `EOPNOTSUPP` for another one than 0 where there are
-    /// none.
+    /// The project to which the file is charged. `EOPNOTSUPP` for one other than 0 on a file system
+    /// without projects.
     pub project: Option<u32>,
-    /// Last change of the attributes; `None` only where nothing but `atime` is touched by a read.
+    /// Last change of the attributes; `None` only if a read sets `atime` alone.
     pub ctime: Option<Timespec>,
     /// The limits on space that do not bind the caller: a new owner may be over its quota.
     pub rights: SpaceRights,
@@ -201,15 +202,15 @@ pub struct SetAttr {
 /// The limits on space that do not bind the caller of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceRights {
-    /// It has `CAP_SYS_RESOURCE`: quotas do not bind it.
+    /// Whether the caller has `CAP_SYS_RESOURCE`, so that quotas do not bind it.
     pub sys_resource: bool,
-    /// It may use the blocks that are reserved for root, as [`FileSystem::may_use_root_reserve`]
-    /// says.
+    /// Whether the caller may use the blocks that are reserved for root, as
+    /// [`FileSystem::may_use_root_reserve`] says.
     pub root_reserve: bool,
 }
 
 impl SpaceRights {
-    /// Nothing binds the caller.
+    /// The rights of a caller that no limit binds.
     pub const ALL: Self = Self { sys_resource: true, root_reserve: true };
 }
 
@@ -221,18 +222,18 @@ bitflags::bitflags! {
         const NOREPLACE = 1;
         /// Swap the two names.
         const EXCHANGE = 2;
-        /// Leave a character device 0/0 under the old name, which overlay file systems take for a
-        /// name that is not there.
+        /// Leave a character device 0/0 under the old name, by which overlay file systems mark a
+        /// name as removed.
         const WHITEOUT = 4;
     }
 
-    /// How to set an extended attribute (`setxattr(2)`). With both nothing can be set, but either
-    /// error says which.
+    /// How to set an extended attribute (`setxattr(2)`). With both flags the call always fails,
+    /// with one of the two errors.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct XattrFlags: u32 {
-        /// `EEXIST` if it is there.
+        /// `EEXIST` if the attribute exists.
         const CREATE = 1;
-        /// `ENODATA` if it is not there.
+        /// `ENODATA` if the attribute does not exist.
         const REPLACE = 2;
     }
 
@@ -243,16 +244,16 @@ bitflags::bitflags! {
         const KEEP_SIZE = 1;
         /// Makes a hole; together with `KEEP_SIZE`.
         const PUNCH_HOLE = 2;
-        /// Takes the range out and moves what follows up.
+        /// Removes the range: the contents behind it move to its start.
         const COLLAPSE_RANGE = 8;
         /// Makes the range read as zeroes.
         const ZERO_RANGE = 16;
-        /// Moves what follows down and leaves a hole.
+        /// Inserts a hole: the contents from its start on move behind it.
         const INSERT_RANGE = 32;
     }
 }
 
-/// A name and what it stands for.
+/// A name in a directory.
 #[derive(Clone, Copy)]
 pub struct NameRef<'a> {
     /// The directory.
@@ -261,23 +262,24 @@ pub struct NameRef<'a> {
     pub name: &'a [u8],
 }
 
-/// A rename, checked: neither end lies below the other, and what is replaced may be.
+/// A rename that the VFS has checked: neither end lies below the other, and the target may be
+/// replaced.
 #[derive(Clone, Copy)]
 pub struct Rename<'a> {
-    /// Where from.
+    /// The old name.
     pub from: NameRef<'a>,
     /// The inode that moves.
     pub inode: &'a Inode,
-    /// Where to.
+    /// The new name.
     pub to: NameRef<'a>,
     /// The inode of the new name. It is replaced, or with [`RenameFlags::EXCHANGE`] moves the other
     /// way.
     pub target: Option<&'a Inode>,
-    /// How.
+    /// The flags of the rename.
     pub flags: RenameFlags,
     /// The inode to make under the old name, with [`RenameFlags::WHITEOUT`].
     pub whiteout: Option<NewNode<'a>>,
-    /// The moment.
+    /// The time of the operation.
     pub now: Timespec,
     /// Whether the moved inode is changed. If it was last changed at this moment already, it must
     /// stay as it is, and other threads may change its attributes meanwhile. A directory is always
@@ -292,13 +294,13 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// Returns the properties that do not change.
     fn traits(&self) -> FsTraits;
 
-    /// The inode number of the root directory.
+    /// Returns the inode number of the root directory.
     fn root_ino(&self) -> u64;
 
-    /// Reads inode `ino`. The VFS calls it once for an inode that is not cached, however many ask
-    /// at once.
+    /// Reads inode `ino`. The VFS calls it once for an inode that is not cached, however many
+    /// threads ask at once.
     ///
-    /// `ESTALE` for a number that is not in use or never can be. The VFS itself makes it `ESTALE`
+    /// `ESTALE` for a number that is not in use or never can be. The VFS itself returns `ESTALE`
     /// for an inode without links.
     fn read_inode(&self, ino: u64) -> Result<NewInode>;
 
@@ -310,13 +312,13 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         self.statfs()
     }
 
-    /// Whether `cred` may use the blocks that are reserved for root. The VFS hands the answer to
-    /// each change in [`SpaceRights`].
+    /// Returns whether `cred` may use the blocks that are reserved for root. The VFS hands the
+    /// answer to each change in [`SpaceRights`].
     fn may_use_root_reserve(&self, cred: &Cred) -> bool {
         cred.has(Caps::SYS_RESOURCE)
     }
 
-    /// The volume's label. `EOPNOTSUPP` where there are none.
+    /// Returns the volume's label. `EOPNOTSUPP` where volumes have none.
     fn label(&self) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP.into())
     }
@@ -326,9 +328,8 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// Tells what the volume is kept on that the free space among these bytes of it no longer
-    /// matters, but for stretches of less than `min_bytes`; gives the sum of what it has told, in
-    /// bytes.
+    /// Discards the free space among these bytes of the volume on its device (`FITRIM`), except for
+    /// runs shorter than `min_bytes`. Returns the number of bytes discarded.
     fn trim(&self, _bytes: Range<u64>, _min_bytes: u64) -> Result<u64> {
         Err(Errno::EOPNOTSUPP.into())
     }
@@ -338,27 +339,27 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Changes nothing any more, whatever is asked: what is not durable is lost, as in a crash.
-    /// When this returns, nothing more is written but by changes that had begun; those fail soon.
-    /// `why` is for the errors that follow.
+    /// Stops all changes: those that are not durable are lost, as in a crash. After the return,
+    /// only changes that had begun may still write, and these fail soon. `why` is for the errors
+    /// that follow.
     fn halt(&self, _why: &str) {}
 
-    /// The last user of the [`SuperBlock`](crate::SuperBlock) has gone. Nothing is called any more
-    /// but [`evict_inode`](Self::evict_inode), for what is still in the caches.
+    /// Called when the last user of the [`SuperBlock`](crate::SuperBlock) has gone. Afterwards the
+    /// VFS calls only [`evict_inode`](Self::evict_inode), for inodes that are still in the caches.
     fn end(&self) {}
 
-    /// The VFS has dropped its last reference to an inode; one without links may be freed now. An
-    /// inode with links may be read again at the same time.
+    /// Called when the VFS has dropped its last reference to an inode. The file system may now free
+    /// an inode without links. Another thread may read an inode with links again at the same time.
     fn evict_inode(&self, _inode: &Inode) {}
 }
 
 /// Names and attributes.
 pub trait InodeOps {
-    /// The inode number behind `name` in directory `dir`; `None` if there is none. Never asked for
-    /// `.` and `..`.
+    /// Returns the inode number behind `name` in directory `dir`; `None` if there is none. The VFS
+    /// never asks for `.` and `..`.
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>>;
 
-    /// Whether `found` may be what a name in `dir` stands for. Only called for directories with
+    /// Checks whether a name in `dir` may refer to `found`. Only called for directories with
     /// [`FileFlags::ENCRYPT`].
     ///
     /// [`FileFlags::ENCRYPT`]: crate::FileFlags::ENCRYPT
@@ -366,17 +367,17 @@ pub trait InodeOps {
         Ok(())
     }
 
-    /// The form of `name` under which the VFS remembers it in `dir`: itself, or what case folding
-    /// makes of it. Only called for directories with `FileFlags::CASEFOLD`.
+    /// Returns the form of `name` under which the VFS caches it in `dir`: the name itself, or its
+    /// case-folded form. Only called for directories with `FileFlags::CASEFOLD`.
     fn canonical_name<'a>(&self, _dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         Ok(Cow::Borrowed(name))
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     fn read_link(&self, inode: &Inode) -> Result<Box<[u8]>>;
 
-    /// The value of the extended attribute with the full name `name` (`user.x`); `ENODATA` if there
-    /// is none. ACLs do not come here.
+    /// Returns the value of the extended attribute with the full name `name` (`user.x`); `ENODATA`
+    /// if there is none. For ACLs the VFS calls [`get_acl`](Self::get_acl).
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>>;
 
     /// Calls `each` with the full name of every extended attribute but the ACLs.
@@ -385,22 +386,22 @@ pub trait InodeOps {
     /// Reads an ACL. The VFS caches the answer.
     fn get_acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Acl>>;
 
-    /// Makes an inode and enters it in `dir` under `name`, which is not there yet; without a name
-    /// (`O_TMPFILE`), makes one with no links that goes when it is evicted.
+    /// Makes an inode and adds it to `dir` under `name`, which does not exist yet. Without a name
+    /// (`O_TMPFILE`), the inode has no links, and eviction frees it.
     fn create(&self, _dir: &Inode, _name: Option<&[u8]>, _node: &NewNode<'_>) -> Result<NewInode> {
         Err(Errno::EROFS.into())
     }
 
-    /// Enters `inode`, which is no directory, under one more name. `EMLINK` if it has as many links
-    /// as can be.
+    /// Gives `inode`, which is no directory, one more name. `EMLINK` if it has as many links as are
+    /// possible.
     fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec, _rights: SpaceRights) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
     /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link, and
     /// no thread uses the inode or can find it any more: the file system may free it in the same
-    /// step. It is evicted all the same. Before the file system gives its number to another file,
-    /// its attributes must say that it has no links.
+    /// step. The VFS evicts it all the same. Before the file system gives its number to another
+    /// file, its attributes must say that it has no links.
     fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -421,7 +422,8 @@ pub trait InodeOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Sets an extended attribute, or without a value removes it: `ENODATA` if it is not there.
+    /// Sets an extended attribute, or removes it if there is no value; `ENODATA` if it does not
+    /// exist.
     fn set_xattr(
         &self,
         _inode: &Inode,
@@ -451,8 +453,8 @@ pub trait InodeOps {
 
 /// Contents of files and directories.
 pub trait FileOps {
-    /// Whether a regular file may be opened. Only called if it has [`FileFlags::ENCRYPT`], or the
-    /// directory of its name, as `in_encrypted` says.
+    /// Checks whether a regular file may be opened. Only called if the file has
+    /// [`FileFlags::ENCRYPT`], or the directory of its name has it, which `in_encrypted` says.
     ///
     /// [`FileFlags::ENCRYPT`]: crate::FileFlags::ENCRYPT
     fn check_open(&self, _inode: &Inode, _in_encrypted: bool) -> Result<()> {
@@ -463,10 +465,10 @@ pub trait FileOps {
     /// zeroes.
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes,
-    /// where it stands; until `take` returns nothing else comes to stand there that is not the
-    /// file's own. False if it was not taken, or stands nowhere that can be lent; errors are those
-    /// of reading, but for what only `take` finds out.
+    /// Lends `take` the bytes that [`read_at`](Self::read_at) would read into a buffer of `len`
+    /// bytes, without a copy. Until `take` returns, their place holds only contents of this file.
+    /// Returns false if `take` does not take them, or if their place cannot be lent. Errors are
+    /// those of reading, except for those that only `take` meets.
     fn lend(&self, _inode: &Inode, _offset: u64, _len: usize, _take: &mut Take<'_>) -> Result<bool> {
         Ok(false)
     }
@@ -475,9 +477,9 @@ pub trait FileOps {
     /// the end.
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>>;
 
-    /// Where on the device byte `offset` of a regular file is, so that others can read and write
-    /// the block that it is in; `None` if that has no place or was never written, or its contents
-    /// may also be elsewhere, such as in a journal.
+    /// Returns the byte of the device that holds byte `offset` of a regular file, for programs that
+    /// read and write its block directly. `None` if the block has no place or was never written.
+    /// `None` also if its contents may be elsewhere, too, such as in a journal.
     fn bmap(&self, _inode: &Inode, _offset: u64) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -528,7 +530,7 @@ pub trait FileOps {
         Err(Errno::EROFS.into())
     }
 
-    /// Changes what is allocated to a regular file; `EOPNOTSUPP` for a mode the file system does
+    /// Changes the allocation of a regular file; `EOPNOTSUPP` for a mode that the file system does
     /// not know.
     fn fallocate(
         &self,
@@ -542,8 +544,8 @@ pub trait FileOps {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// A file has been closed through which its contents were written. Others may have it open, and
-    /// may be writing at this moment.
+    /// Called when an open file through which contents were written has been closed. Other threads
+    /// may have the file open, and may be writing at this moment.
     fn release(&self, _inode: &Inode) {}
 
     /// Makes a file durable; with `data_only`, its times need not be.
