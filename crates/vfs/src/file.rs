@@ -1,8 +1,8 @@
 //! Open files.
 //!
-//! Data is read with no lock held here. Changes to a file's data hold its inode's `rwsem`
-//! exclusive; but a write that only goes over what is there holds it shared (`range_lock`), and so
-//! does listing a directory.
+//! Data is read with no lock held here. A change of a file's data holds its inode's `rwsem`
+//! exclusive. A write that only overwrites existing contents holds it shared (`range_lock`), and so
+//! does a listing of a directory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ impl From<OpenFlags> for OpenHow {
 pub struct OpenFile {
     location: Location,
     flags: OpenFlags,
-    /// A copy, so that no count is written that other users of the session write.
+    /// A copy: a shared one would need a reference count, which other users of the session write as
+    /// well.
     cred: Cred,
     entry: RegistryEntry,
     /// Whether something has been written through it. Relaxed: the drop comes after all uses.
@@ -64,8 +65,9 @@ enum Write {
 }
 
 impl OpenFile {
-    /// Enters a file into the registry that `session` opens by `path`. Permissions have been
-    /// checked; `EROFS` if it is for writing and the file system no longer is.
+    /// Opens a file for `session`, and enters it into the registry by `path`. The caller has
+    /// checked permissions. `EROFS` if it is opened for writing and the file system has become
+    /// read-only.
     pub(crate) fn new(session: &Session, location: Location, flags: OpenFlags, path: &[u8]) -> Result<Self> {
         let sb = location.superblock();
         let writes = flags.contains(OpenFlags::WRITE);
@@ -101,7 +103,7 @@ impl OpenFile {
         self.sb().files.position(&self.entry)
     }
 
-    /// Changes what [`position`](Self::position) says.
+    /// Sets the [`position`](Self::position).
     pub fn set_position(&self, position: u64) {
         self.sb().files.set_position(&self.entry, position);
     }
@@ -146,10 +148,10 @@ impl OpenFile {
         Ok(len)
     }
 
-    /// Calls `take` with what [`read_at`](Self::read_at) would read into a buffer of `len` bytes,
-    /// where it stands, so that it need not be copied twice; false if it was not taken, or cannot
-    /// be lent, and has to be read. It sets the access time before it calls `take`, also if that
-    /// takes nothing: a reader that has the data may ask for that time at once.
+    /// Lends `take` the bytes that [`read_at`](Self::read_at) would read into a buffer of `len`
+    /// bytes, without a copy. Returns false if `take` does not take them, or if they cannot be
+    /// lent; the caller then has to read them. This sets the access time before it calls `take`,
+    /// even if that takes nothing. A reader that has the data may ask for that time at once.
     pub fn lend_at(&self, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
         self.require(OpenFlags::READ)?;
         if self.inode().is_dir() {
@@ -167,7 +169,8 @@ impl OpenFile {
         self.sb().fs().span_at(self.inode(), offset)
     }
 
-    /// Where on the device byte `offset` is, as [`FileOps::bmap`](crate::fs::FileOps::bmap) has it.
+    /// Returns the byte of the device that holds byte `offset`, as
+    /// [`FileOps::bmap`](crate::fs::FileOps::bmap) does.
     pub fn bmap(&self, offset: u64) -> Result<Option<u64>> {
         self.require(OpenFlags::READ)?;
         self.require_regular()?;
@@ -175,15 +178,15 @@ impl OpenFile {
         self.sb().fs().bmap(self.inode(), offset)
     }
 
-    /// Where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is none.
-    /// Space that was allocated but never written is a hole.
+    /// Returns where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is
+    /// none. Space that was allocated but never written is a hole.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
         self.seek_span(offset, |kind| matches!(kind, SpanKind::Mapped { .. } | SpanKind::Inline))?
             .ok_or(Errno::ENXIO.into())
     }
 
-    /// Where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file if there
-    /// is none before.
+    /// Returns where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file
+    /// if there is none before.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         let size = self.size();
         let found = self.seek_span(offset, |kind| matches!(kind, SpanKind::Hole | SpanKind::Unwritten))?;
@@ -208,9 +211,9 @@ impl OpenFile {
         Ok(None)
     }
 
-    /// Lists the directory from `cookie` (0 is the start): up to `max` entries, in the file
-    /// system's order, `.` and `..` among them, replace what `batch` held. None at the end. A
-    /// cookie stays good while names come and go.
+    /// Lists the directory from `cookie` on (0 is the start). Up to `max` entries, in the file
+    /// system's order and with `.` and `..` among them, replace the contents of `batch`. At the end
+    /// there are none. A cookie stays valid while names come and go.
     pub fn read_dir(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         batch.clear();
         self.require_dir()?;
@@ -223,8 +226,9 @@ impl OpenFile {
     }
 
     /// Like [`read_dir`](Self::read_dir), with the attributes of each entry, read without asking
-    /// the directory for its name again. Attributes are missing where the inode cannot be read:
-    /// `stat` says why. They are those of the entry itself, also where something is mounted on it.
+    /// the directory for its name again. Attributes are missing if the inode cannot be read; `stat`
+    /// then returns the error. They are those of the entry itself, even if something is mounted on
+    /// it.
     pub fn read_dir_plus(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         batch.clear();
         self.require_dir()?;
@@ -239,7 +243,7 @@ impl OpenFile {
                 |ino| sb.iget(ino).ok(),
                 |name, inode| {
                     if inode.is_dir() && name != b"." && name != b".." {
-                        // A name that cannot be remembered is looked up when it is asked for.
+                        // A name that cannot be cached is looked up when a caller asks for it.
                         let _ = sb.prime(&self.location.dentry, name, inode);
                     }
                 },
@@ -249,9 +253,10 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Like [`read_dir`](Self::read_dir), with the place that each entry leads to, in `places`:
-    /// none for `.` and `..`, nor where there is none to be had, for which a walk to the name says
-    /// why. They are those of the entries themselves, also where something is mounted on them.
+    /// Like [`read_dir`](Self::read_dir), and puts the location of each entry into `places`. `.`
+    /// and `..` have none, and neither has an entry whose inode cannot be read; a walk to its name
+    /// returns the error. Locations are those of the entries themselves, even if something is
+    /// mounted on them.
     pub fn read_dir_places(
         &self,
         cookie: u64,
@@ -273,15 +278,15 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Where an entry of the directory leads. Locks: `rwsem` exclusive since it was listed.
+    /// Returns the location of an entry of the directory. Locks: `rwsem` exclusive since the entry
+    /// was listed.
     fn place_of(&self, entry: &DirEntry<'_>) -> Option<Location> {
         if entry.name == b"." || entry.name == b".." {
             return None;
         }
         let sb = self.sb();
         let dentry = sb.prime(&self.location.dentry, entry.name, sb.iget(entry.ino).ok()?).ok()?;
-        // That nothing is there may have been remembered before a change of the directory that is
-        // damage.
+        // The cache may hold a negative dentry from before damage changed the directory.
         dentry.inode()?;
         Some(Location { mount: self.location.mount.clone(), dentry })
     }
@@ -312,9 +317,10 @@ impl OpenFile {
         self.write(data, offset, Write::Now)
     }
 
-    /// Writes at `offset`, also where the file was opened to append or has become immutable since,
-    /// and leaves the times of the file as they are. For callers with a page cache: they write the
-    /// last page again when it has grown, and set the times by [`set_written`](Self::set_written).
+    /// Writes at `offset` and leaves the times of the file as they are. It does so even if the file
+    /// was opened to append, or has become immutable since. For callers with a page cache: they
+    /// write the last page again when it has grown, and set the times by
+    /// [`set_written`](Self::set_written).
     pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Back)
     }
@@ -340,7 +346,8 @@ impl OpenFile {
         let now = if how == Write::Now { clock::now() } else { before.mtime };
         match how {
             Write::Now => drop_privileges(&self.cred, self.sb(), inode, now)?,
-            // Capabilities may have been given to what is written already.
+            // A caller may have set capabilities after the write that is written back now, so they
+            // stay.
             Write::Back => drop_set_id_bits(&self.cred, self.sb(), inode, now)?,
         }
         self.note_written();
@@ -366,7 +373,7 @@ impl OpenFile {
             return Ok(false);
         }
         let _contents = inode.lock_shared();
-        // Again, for that may have been waited for.
+        // Checked again, because this thread may have waited for the lock.
         if !inode.is_left_by_write(end, clock::now()) {
             return Ok(false);
         }
@@ -408,7 +415,7 @@ impl OpenFile {
         self.sb().fs().set_attr(inode, &set)
     }
 
-    /// Changes what is allocated (`fallocate(2)`).
+    /// Changes the allocation of the file (`fallocate(2)`).
     pub fn fallocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.require(OpenFlags::WRITE)?;
         if len == 0 {
@@ -461,7 +468,8 @@ impl OpenFile {
         if self.inode().is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     }
 
-    /// Notes a read. A read that succeeded is not failed because its time could not be kept.
+    /// Sets the access time after a read. A read that has succeeded does not fail because its time
+    /// could not be stored.
     fn touch_atime(&self) {
         let sb = self.sb();
         let policy = sb.atime(self.inode());
@@ -496,9 +504,9 @@ impl Drop for OpenFile {
     }
 }
 
-/// Linux's `relatime`: a read is noted if the last one noted is not later than the last change, or
-/// is a day old. A time that is set already is not set again: many reads come between two ticks of
-/// the clock.
+/// Returns whether a read sets the access time. By Linux's `relatime` it does if that time is not
+/// later than the last change, or is a day old. A time that is set already is not set again: many
+/// reads come between two ticks of the clock.
 fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
     const DAY: i64 = 24 * 60 * 60;
     if attr.atime == now {
@@ -515,7 +523,7 @@ fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
     }
 }
 
-/// `EFBIG` for a range that reaches past what file offsets can say.
+/// `EFBIG` for a range that reaches past the greatest file offset.
 fn check_range(offset: u64, len: u64) -> Result<()> {
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
     if i64::try_from(end).is_err() { Err(Errno::EFBIG.into()) } else { Ok(()) }
@@ -526,8 +534,8 @@ fn check_mutable(inode: &Inode) -> Result<()> {
     if inode.perm().immutable() { Err(Errno::EPERM.into()) } else { Ok(()) }
 }
 
-/// Takes off a regular file whose contents change what would let it act for others: capabilities,
-/// and the set-id bits, unless the caller may keep those. Locks: `rwsem` exclusive.
+/// Removes the privileges of a regular file whose contents change: capabilities, and the set-id
+/// bits unless the caller may keep those. Locks: `rwsem` exclusive.
 pub(crate) fn drop_privileges(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
     if inode.kind() == FileType::Regular {
         xattr::drop_capabilities(cred, sb, inode, now)?;

@@ -1,8 +1,9 @@
-//! File handles: what a number and a generation stand for, without a name (`open_by_handle_at(2)`).
+//! File handles: they find the file with an inode number and a generation, without a name
+//! (`open_by_handle_at(2)`).
 //!
-//! Creation and removal of files rely on it that inodes are found by names only: an inode that is
-//! being made is not in the cache yet, and one that loses its only name may be freed at once. So a
-//! lookup by number pauses all changes.
+//! Creation and removal of files assume that inodes are found by names only. An inode that is being
+//! made is not in the cache yet, and one that loses its only name may be freed at once. So a lookup
+//! by number pauses all changes.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,14 +17,14 @@ use crate::mount::{Location, Namespace};
 use crate::superblock::{SuperBlock, dangling, directory, two_names};
 
 impl Namespace {
-    /// The file with this number on the file system at the root. A directory is found where it
-    /// hangs, any other file without a name: a path to it is not known. No permission is checked;
-    /// Linux asks for `CAP_DAC_READ_SEARCH`.
+    /// Returns the file with this number on the file system at the root. A directory is found at
+    /// its place in the tree. Any other file is found without a name, because no path to it is
+    /// known. No permission is checked; Linux asks for `CAP_DAC_READ_SEARCH`.
     ///
     /// # Errors
-    /// `ESTALE` if no file has the number, or one of another `generation`; the file system's own
-    /// files, and what has lost its last name, are none. `EUCLEAN` for a directory from which no
-    /// way leads to the root.
+    /// `ESTALE` if no file has the number, or one of another `generation` has it. The file system's
+    /// own files, and files that have lost their last name, do not count. `EUCLEAN` for a directory
+    /// from which no way leads to the root.
     pub fn locate_inode(&self, ino: u64, generation: Option<u32>) -> Result<Location> {
         let root = self.root();
         let sb = root.superblock();
@@ -43,7 +44,7 @@ impl Namespace {
 }
 
 impl SuperBlock {
-    /// The dentry of a directory. Nothing is changed meanwhile.
+    /// Returns the dentry of a directory. The caller has paused all changes.
     fn connect(&self, inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         let mut way = vec![inode];
         let mut seen = HashSet::new();
@@ -73,9 +74,9 @@ impl SuperBlock {
         parent.ok_or_else(|| astray(dir))
     }
 
-    /// The dentry of directory `child`, which hangs in `parent`.
+    /// Returns the dentry of directory `child`, which is in `parent`.
     fn child(&self, parent: &RcuArc<Dentry>, child: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
-        // Where it is known already, that is soon found out.
+        // If the cache knows the directory's name already, no listing is needed.
         if let Some(name) = child.name_in(parent.id()) {
             let known = name.with_bytes(|name| self.lookup(parent, name))?;
             if known.inode().is_some_and(|inode| inode.ino() == child.ino()) {
@@ -96,7 +97,7 @@ impl SuperBlock {
     }
 }
 
-/// Only damage leaves a directory without a way to the root.
+/// Returns the error for a directory from which no way leads to the root. Only damage leaves one.
 fn astray(dir: &Inode) -> Error {
     let why = format!("directory inode {} is not in the directory that it names above it", dir.ino());
     Error::with_cause(Errno::EUCLEAN, why)

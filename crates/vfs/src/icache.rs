@@ -1,14 +1,14 @@
 //! Inode cache of one file system: at most one inode in use for each number, read once however many
-//! ask.
+//! threads ask for it.
 //!
 //! Inodes are found without a lock. Two locks: a bucket's, held for a change of the table only, and
 //! the stripe of a number, held over reading that inode from the file system. Order: stripe, then
-//! bucket. Inodes are dropped, and the file system told, with neither.
+//! bucket. A thread drops an inode, which calls the file system, with neither lock held.
 //!
 //! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible
-//! to refer to it again. One without links is not in the cache: those who use it hold it, and the
-//! file system frees it as soon as the last of them goes. No lookup finds it by its number: a
-//! lookup that finds an inode without links in the cache removes it, because the file system may
+//! to refer to it again. An inode without links is not in the cache: only its users have references
+//! to it, and the file system frees it as soon as they drop the last one. No lookup finds it by its
+//! number. A lookup that finds an inode without links in the cache removes it. The file system may
 //! give the number to another file as soon as it has reported that there are no links.
 
 use std::cell::OnceCell;
@@ -34,7 +34,7 @@ pub(crate) struct InodeCache {
     limit: usize,
     /// The counter from which each thread makes its references to the file system.
     fs: PerThread<OnceCell<FsRef>>,
-    /// Where inodes in use that have no links are counted.
+    /// The count of inodes in use that have no links.
     unlinked: Arc<ThreadRefcount>,
     /// Inodes read from the file system.
     reads: AtomicU64,
@@ -79,7 +79,7 @@ impl InodeCache {
         bucket.find(hash(ino), |entry| entry.ino == ino)?.value().inode.load(&guard)?.try_upgrade()
     }
 
-    /// The inode `ino`, read from `fs` if it is not in memory.
+    /// Returns inode `ino`, read from `fs` if it is not in memory.
     pub(crate) fn get(&self, fs: &Arc<dyn FileSystem>, ino: u64) -> Result<RcuArc<Inode>> {
         if let Some(inode) = self.linked(self.find(ino)) {
             return Ok(inode);
@@ -91,7 +91,7 @@ impl InodeCache {
         // Relaxed: a statistic.
         self.reads.fetch_add(1, Ordering::Relaxed);
         let new = fs.read_inode(ino)?;
-        // Removed, and perhaps still open: what is left of it is not to be found by number.
+        // The file was removed, and is perhaps still open. A lookup by number must not find it.
         if new.attr.nlink == 0 {
             return Err(Errno::ESTALE.into());
         }
@@ -109,7 +109,7 @@ impl InodeCache {
         None
     }
 
-    /// Takes in an inode that the file system has just made or read.
+    /// Inserts an inode that the file system has just made or read.
     pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> RcuArc<Inode> {
         let inode = RcuArc::new(Inode::of(self.refer_to(fs), new));
         self.links_changed(&inode);
@@ -122,7 +122,7 @@ impl InodeCache {
         self.fs.with(|own| FsRef::clone(own.get_or_init(first))).unwrap_or_else(first)
     }
 
-    /// Keeps an inode that has links, and lets go of one that has none.
+    /// Inserts an inode that has links, and removes one that has none.
     pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
         let (ino, linked) = (inode.ino(), inode.nlink() > 0);
         let hash = hash(ino);
@@ -151,7 +151,7 @@ impl InodeCache {
         }
         drop(bucket);
         drop(guard);
-        // Evicted inodes tell their file system, which must not happen under the bucket's lock.
+        // An evicted inode calls its file system, which must not happen under the bucket's lock.
         drop((replaced, evicted));
     }
 

@@ -59,15 +59,15 @@ pub struct NewInode {
 /// An inode in memory. The fields that path walks and `stat` read come first.
 #[repr(C)]
 pub struct Inode {
-    // A line that is hardly ever written: what walks and permission checks look at, ...
+    // A line that is hardly ever written: the fields that walks and permission checks read, ...
     perm: PermissionCache,
     // ... and the first part of this. The next line changes with contents, and the one behind it
     // with mode and links.
     attr: InodeAttrs,
-    // Only symbolic links have one, and little changes of these.
+    // Only symbolic links have a target, and their other fields seldom change.
     link: OnceLock<Arc<[u8]>>,
     /// A thread that changes attributes with `rwsem` shared holds it. It contains the file system
-    /// that is told when the inode goes out of use.
+    /// that the inode calls when it goes out of use.
     attributes: Mutex<Option<FsRef>>,
     // Readers of contents read these fields. They share no line with the lock, so a thread that
     // only holds the lock does not slow them down.
@@ -101,7 +101,7 @@ const _: () = assert!(
 /// different lines.
 pub(crate) type FsRef = Arc<Padded<Served>>;
 
-/// The file system of an inode, which is told when the inode goes out of use.
+/// The file system of an inode, which the inode calls when it goes out of use.
 pub(crate) struct Served {
     pub(crate) fs: Arc<dyn FileSystem>,
     /// Inodes in use that have no links: see
@@ -109,7 +109,7 @@ pub(crate) struct Served {
     pub(crate) unlinked: Arc<ThreadRefcount>,
 }
 
-/// The one dentry that a directory may have in use, and where it hangs.
+/// The one dentry that a directory may have in use, and its place in the tree.
 pub(crate) struct Alias {
     pub(crate) dentry: u64,
     pub(crate) parent: u64,
@@ -122,7 +122,7 @@ impl Inode {
         Self::build(new, None)
     }
 
-    /// An inode of `fs`, which hears when it is dropped.
+    /// Returns an inode of `fs`, which calls `fs` when it is dropped.
     pub(crate) fn of(fs: FsRef, new: NewInode) -> Self {
         let has_acls = fs.fs.traits().acl;
         let no_acl = new.no_acl || !has_acls;
@@ -164,7 +164,7 @@ impl Inode {
         self.attr.kind()
     }
 
-    /// It is a directory.
+    /// Returns whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileType::Directory
     }
@@ -179,39 +179,40 @@ impl Inode {
         self.attr.nlink()
     }
 
-    /// Notes that it gets one more name.
+    /// Notes that the inode gets one more name.
     pub(crate) fn mark_named(&self) {
         if !self.perm().several_names() {
             self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_several_names(true)));
         }
     }
 
-    /// A write up to byte `end` at that moment changes nothing but contents of a regular file: no
-    /// attribute, no permission bit, no capability. Locks: `rwsem`, or what is found may be over.
+    /// Returns whether a write up to byte `end` at that moment changes nothing but contents of a
+    /// regular file: no attribute, no permission bit, no capability. Locks: `rwsem`; without it,
+    /// the answer may be outdated.
     #[inline]
     pub(crate) fn is_left_by_write(&self, end: u64, now: Timespec) -> bool {
         self.has_no_caps() && self.attr.is_written(end, now)
     }
 
-    /// The inode was changed last at that moment.
+    /// Returns whether the inode was last changed at that moment.
     pub(crate) fn is_changed_at(&self, ctime: Timespec) -> bool {
         self.attr.is_changed_at(ctime)
     }
 
-    /// The attributes, unless they are just being changed.
+    /// Returns the attributes, unless a thread is changing them.
     #[inline(always)]
     pub(crate) fn attr_if_still(&self) -> Option<Copied> {
         self.attr.try_get()
     }
 
-    /// Owner, group, and mode with its type bits, of one moment.
+    /// Returns owner, group, and mode with its type bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
         let (uid, gid, mode) = self.attr.owner();
         (uid, gid, self.kind().mode_bits() | mode)
     }
 
-    /// Owner, group, the permission cache, and what is known of the access ACL, as
-    /// [`cached_acl`](Self::cached_acl) says it: of one moment.
+    /// Returns owner, group, the permission cache and the access ACL, all of one moment. The ACL is
+    /// as [`cached_acl`](Self::cached_acl) returns it.
     #[inline]
     pub(crate) fn standing<'g>(&'g self, guard: &'g Guard) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
         let (uid, gid, (bits, acl)) = self.attr.owner_with(|| {
@@ -237,8 +238,8 @@ impl Inode {
         self.store(&self.attr.lock(), attr, |bits| bits, None::<fn()>);
     }
 
-    /// Sets no more than permission bits, number of links, and when the inode was last changed: as
-    /// [`set_attr`](Self::set_attr), which takes longer. Locks: its attributes.
+    /// Sets only permission bits, number of links and the time of the last change, in less time
+    /// than [`set_attr`](Self::set_attr). Locks: its attributes.
     pub fn touch(&self, mode: u16, nlink: u32, ctime: Timespec) {
         debug_assert!(
             self.has_attributes_locked(),
@@ -260,8 +261,8 @@ impl Inode {
         });
     }
 
-    /// Sets what changes of a directory when its names do. The flags that permissions depend on
-    /// stay as they are.
+    /// Sets the attributes of a directory that change with its names. The flags that permissions
+    /// depend on stay as they are.
     pub fn touch_names(&self, names: &NamesAttr) {
         self.attr.lock().touch_names(names);
     }
@@ -278,8 +279,8 @@ impl Inode {
         self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.acls.set(kind, acl)))
     }
 
-    /// One store of attributes, permission cache, and what `also` sets. Locks: the writers' lock of
-    /// the attributes, within.
+    /// Stores attributes, permission cache, and the values that `also` sets, in one write section.
+    /// Locks: takes the writers' lock of the attributes.
     fn change_and<R>(
         &self,
         change: impl FnOnce(&mut Attr) -> R,
@@ -325,8 +326,8 @@ impl Inode {
         self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
     }
 
-    /// Makes `alias` the one dentry of a directory. False if there is another in use, unless
-    /// `gives_way` says that it is on its way out.
+    /// Makes `alias` the one dentry of a directory. Returns false if another is in use, unless
+    /// `gives_way` returns true for that.
     pub(crate) fn claim_alias(&self, alias: Alias, gives_way: impl FnOnce(&Alias) -> bool) -> bool {
         let mut claimed = lock::lock(&self.alias);
         let free = claimed.as_ref().is_none_or(gives_way);
@@ -336,7 +337,7 @@ impl Inode {
         free
     }
 
-    /// Notes that the directory's dentry hangs elsewhere now.
+    /// Notes that the directory's dentry has moved.
     pub(crate) fn move_alias(&self, dentry: u64, parent: u64, name: &[u8]) {
         let mut claimed = lock::lock(&self.alias);
         if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
@@ -355,7 +356,8 @@ impl Inode {
         }
     }
 
-    /// The name of the directory's dentry in use, if that hangs below the dentry `parent`.
+    /// Returns the name of the directory's dentry in use, if that is in the directory of dentry
+    /// `parent`.
     pub(crate) fn name_in(&self, parent: u64) -> Option<Name> {
         let claimed = lock::lock(&self.alias);
         claimed.as_ref().filter(|alias| alias.parent == parent).map(|alias| alias.name.clone())
@@ -363,7 +365,7 @@ impl Inode {
 
     /// Lets a file that was made without a name get one.
     pub(crate) fn set_linkable(&self) {
-        // Relaxed: set before anybody else can see the inode.
+        // Relaxed: set before any other thread can see the inode.
         self.attr.linkable.store(true, Ordering::Relaxed);
     }
 
@@ -375,14 +377,14 @@ impl Inode {
         }
     }
 
-    /// May get a name though it has none.
+    /// Returns whether the file may get a name although it has none.
     pub(crate) fn is_linkable(&self) -> bool {
         self.attr.linkable.load(Ordering::Relaxed)
     }
 
     /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file
-    /// system has evicted it. Part of the change that made it so. Locks: those of a change of
-    /// attributes, unless no other thread can find the inode yet.
+    /// system has evicted it. Called within the change that adds or removes links. Locks: those of
+    /// a change of attributes, unless no other thread can find the inode yet.
     pub(crate) fn count_links(&self, unlinked: &ThreadRefcount) {
         let none = self.nlink() == 0;
         // Relaxed, both: readers have the attributes locked, as the caller does, or are the last
@@ -394,8 +396,8 @@ impl Inode {
         if none { unlinked.enter() } else { unlinked.exit() }
     }
 
-    /// Whether the file is known to have no capabilities. Locks: `rwsem`, shared at least, or the
-    /// answer may be outdated.
+    /// Returns whether the file is known to have no capabilities. Locks: `rwsem`, shared at least;
+    /// without it, the answer may be outdated.
     pub(crate) fn has_no_caps(&self) -> bool {
         // Relaxed: the writer holds `rwsem` exclusive, and the caller holds it, too.
         self.no_caps.load(Ordering::Relaxed)
@@ -528,7 +530,7 @@ impl Inode {
     #[cold]
     #[inline(never)]
     fn lock_attributes_unranked(&self) -> AttributesGuard<'_> {
-        // A directory's stands for its names, too.
+        // A directory's `rwsem` protects its names, too.
         if self.is_dir() {
             return AttributesGuard::Exclusive(self.rwsem.write());
         }
@@ -536,8 +538,8 @@ impl Inode {
         AttributesGuard::Shared(contents, lock::lock(&self.attributes))
     }
 
-    /// Whether a thread has its attributes locked. Models do not look: each attempt is one more
-    /// step of theirs.
+    /// Returns whether a thread has the attributes locked. Models do not look: each attempt is one
+    /// more step of theirs.
     fn has_attributes_locked(&self) -> bool {
         cfg!(feature = "loom") || self.attributes.try_lock().is_err() || self.rwsem.try_read().is_none()
     }
@@ -553,7 +555,7 @@ impl Inode {
 #[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) enum AttributesGuard<'a> {
     Exclusive(BiasedWriteGuard<'a>),
-    /// Its contents may be written over.
+    /// Other threads may overwrite contents meanwhile.
     Shared(BiasedReadGuard<'a>, MutexGuard<'a, Option<FsRef>>),
 }
 
@@ -562,8 +564,8 @@ impl Release for Inode {
         let fs = lock::lock(&self.attributes).take();
         if let Some(served) = fs {
             served.fs.evict_inode(self);
-            // Not before: the file system may have freed it just now. Relaxed: no other thread uses
-            // the inode.
+            // Not before the eviction, which may free the inode on the volume. Relaxed: no other
+            // thread uses the inode.
             if self.attr.unlinked.load(Ordering::Relaxed) {
                 served.unlinked.exit();
             }

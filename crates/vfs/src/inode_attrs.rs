@@ -1,8 +1,9 @@
 //! The attributes of an inode, copied whole without a lock.
 //!
 //! The words are atomics under a sequence count (see `extern4_sync::seqcount` for the protocol): a
-//! reader copies them and checks that no writer came between, and takes the writers' lock only if
-//! one came again and again. Number, type and generation of an inode never change and stay outside.
+//! reader copies them and checks that no writer stored meanwhile. It takes the writers' lock only
+//! if writers have interrupted it again and again. Number, type and generation of an inode never
+//! change, and are not under the count.
 //!
 //! Owner, group and mode have a count of their own, on a cache line with fields that hardly ever
 //! change. So a path walk or an open reads no line that is written when names and contents change.
@@ -17,8 +18,8 @@ use crate::attr::{Attr, FileFlags, FileType, NamesAttr, Rdev, Timespec};
 use crate::lock::{self, Latch, LatchGuard};
 
 const WORDS: usize = 10;
-/// Where they are. The first four are on the line that is hardly ever written, the others on that
-/// of contents and times.
+/// The index of each word. The first four are on the line that is hardly ever written, the others
+/// on that of contents and times.
 const IDS: usize = 0;
 const RDEV: usize = 1;
 const BTIME: usize = 2;
@@ -56,14 +57,14 @@ pub(crate) struct InodeAttrs {
     mode: AtomicU64,
     seq: SeqCount,
     writers: Latch<()>,
-    /// Made without a name, and may get one.
+    /// Whether it was made without a name and may get one.
     pub(crate) linkable: AtomicBool,
-    /// Counted among those in use that have no links.
+    /// Whether it is counted among the inodes in use that have no links.
     pub(crate) unlinked: AtomicBool,
 }
 
-/// How many bytes of a cell come before what is written often, and how many before what is not
-/// written with contents.
+/// The bytes before the fields that are written often, and those before the fields that writes of
+/// contents do not store to.
 pub(crate) const STEADY_BYTES: usize =
     std::mem::offset_of!(InodeAttrs, words) + SIZE * size_of::<AtomicU64>();
 pub(crate) const CONTENTS_BYTES: usize = std::mem::offset_of!(InodeAttrs, mode);
@@ -105,7 +106,7 @@ impl InodeAttrs {
         self.consistent(&self.seq, || self.copy()).decode()
     }
 
-    /// A consistent copy, if no writer comes between.
+    /// Returns a consistent copy, if no writer stores meanwhile.
     #[inline(always)]
     pub(crate) fn try_get(&self) -> Option<Copied> {
         let seq = self.seq.begin()?;
@@ -124,8 +125,8 @@ impl InodeAttrs {
         halves(self.load_mode()).1
     }
 
-    /// Owner, group, and what `word` loads, of one moment: `word` is something that
-    /// [`Writer::store`] changes with them, or one word.
+    /// Returns owner, group, and the value that `word` loads, of one moment. `word` loads a value
+    /// that [`Writer::store`] changes with them, or a single word.
     #[inline]
     pub(crate) fn owner_with<T>(&self, word: impl Fn() -> T) -> (u32, u32, T) {
         let (ids, word) = self.consistent(&self.owner_seq, || (self.load(IDS), word()));
@@ -133,20 +134,21 @@ impl InodeAttrs {
         (uid, gid, word)
     }
 
-    /// Whether [`Writer::touch`] would have changed nothing at some moment of this call.
+    /// Returns whether [`Writer::touch`] would have changed nothing at some moment of this call.
     #[inline]
     pub(crate) fn is_touched(&self, mode: u16, nlink: u32, ctime: Timespec) -> bool {
         self.seq.read(|| (self.load_mode(), self.time(CTIME))) == Some((mode_word(mode, nlink), ctime))
     }
 
-    /// Whether the inode was changed last at that moment, at some moment of this call.
+    /// Returns whether, at some moment of this call, the inode was last changed at the time
+    /// `ctime`.
     #[inline]
     pub(crate) fn is_changed_at(&self, ctime: Timespec) -> bool {
         self.seq.read(|| self.time(CTIME)) == Some(ctime)
     }
 
-    /// Whether a write up to byte `end` at that moment changes none of the attributes, where that
-    /// is a regular file and takes no set-id bits off. Locks: `rwsem`, shared at least.
+    /// Returns whether a write up to byte `end` at time `now` changes no attribute: the inode is a
+    /// regular file, and the write takes no set-id bits off. Locks: `rwsem`, shared at least.
     ///
     /// This does not read the count, which is written when mode and links change. Size, flags and
     /// time of contents change under `rwsem` exclusive only, so all of them are of one moment. The
@@ -168,7 +170,8 @@ impl InodeAttrs {
         seq.read(&copy).unwrap_or_else(|| self.settled(copy))
     }
 
-    /// Where writers come all the time, it is waited for them.
+    /// Returns the result of `copy` with the writers' lock held, because writers have interrupted
+    /// the reader again and again.
     #[cold]
     fn settled<T>(&self, copy: impl FnOnce() -> T) -> T {
         let _writers = lock::latch(&self.writers);
@@ -271,8 +274,8 @@ impl Writer<'_> {
         self.cell.copy().decode()
     }
 
-    /// Changes everything but number, type and generation, and with it what `publish` stores: that
-    /// is more than a word if it `sets_acl`.
+    /// Stores all attributes but number, type and generation, together with the values that
+    /// `publish` stores. With `sets_acl`, these are more than one word.
     pub(crate) fn store(&self, attr: &Attr, sets_acl: bool, publish: impl FnOnce()) {
         let cell = self.cell;
         let (words, nsecs, mode) = encode(cell.kind, attr);
@@ -298,8 +301,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Changes no more than mode, number of links, and when the inode was last changed, and with it
-    /// what `publish` stores.
+    /// Stores only mode, number of links and the time of the last change, together with the values
+    /// that `publish` stores.
     pub(crate) fn touch(&self, mode: u16, nlink: u32, ctime: Timespec, publish: impl FnOnce()) {
         let cell = self.cell;
         let _section = cell.seq.write();
@@ -316,7 +319,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Changes what changes with the names in a directory.
+    /// Stores the attributes that change with the names in a directory.
     pub(crate) fn touch_names(&self, names: &NamesAttr) {
         let cell = self.cell;
         let _section = cell.seq.write();
@@ -359,7 +362,7 @@ fn flags_word(blksize: u32, kind: FileType, mode: u16, flags: FileFlags) -> u64 
 
 /// Returns the index of the nanoseconds of the time whose seconds are in this word.
 const fn nsec_of(word: usize) -> usize {
-    // That of birth, then the others, which stand together.
+    // The birth time comes first, then the other times, whose words are adjacent.
     if word == BTIME { 0 } else { word - ATIME + 1 }
 }
 

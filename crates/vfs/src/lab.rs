@@ -1,5 +1,5 @@
-//! Search checks and registries of open files that the lab measures in the place of production's,
-//! in production's walk, open and close.
+//! Search checks and registries of open files that the lab measures. They replace production's in
+//! production's walk, open and close.
 
 use std::sync::Arc;
 
@@ -39,14 +39,14 @@ impl Sides {
     }
 }
 
-/// May `cred` have these rights on an inode of `sb`?
+/// Checks whether `cred` has these rights on an inode of `sb`.
 pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
     sb.checker.check(cred, inode, want)
 }
 
-/// May `cred` look names up in all these directories of `sb`? Asked as a walk asks that must not
-/// wait (`lookup::rcu_walk`): the permission cache first, where that decides. `None` if that cannot
-/// be said without waiting.
+/// Returns whether `cred` may look names up in all these directories of `sb`. It checks as a walk
+/// that must not wait (`lookup::rcu_walk`): the permission cache first, where that decides. `None`
+/// if the check would have to wait.
 #[inline]
 pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
     let cache_decides = sb.checker.cache_decides();

@@ -1,8 +1,8 @@
 //! A Linux-like VFS in user space.
 //!
 //! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk
-//! format: a file system plugs in through the traits of [`fs`]. A host takes a file system into use
-//! ([`SuperBlock`]), builds a [`Namespace`] on it, and acts through a [`Session`] for each caller.
+//! format: a file system plugs in through the traits of [`fs`]. A host makes a [`SuperBlock`] of a
+//! file system, builds a [`Namespace`] on it, and acts through a [`Session`] for each caller.
 //!
 //! ```
 //! use extern4_vfs::{

@@ -78,8 +78,8 @@ impl Session {
         })
     }
 
-    /// Whether the caller may link to a file where links are protected: to its own files, and to
-    /// regular files that it may read and write and that give no privileges.
+    /// Returns whether the caller may link to a file where links are protected. It may link to its
+    /// own files, and to regular files that it may read and write and that give no privileges.
     fn may_keep(&self, source: &InodeRef<'_>) -> bool {
         let inode = source.inode();
         let mode = inode.perm().mode();
@@ -98,7 +98,8 @@ impl Session {
         let sb = parent.sb();
         let names = parent.inode().lock_names();
         let removed = self.unlink_locked(sb, &parent, name, last.slash)?;
-        // The last reference to it may go here, and its blocks with it: not under the locks.
+        // This may drop the last reference to the file and free its blocks, so it happens without
+        // the locks.
         drop(names);
         drop(removed);
         Ok(())
@@ -175,7 +176,8 @@ impl Session {
         Ok(victim)
     }
 
-    /// May `victim` lose its name in this directory? Locks: the directory's `rwsem`, and the name.
+    /// Checks whether `victim` may lose its name in this directory. Locks: the directory's `rwsem`,
+    /// and the name.
     pub(crate) fn may_delete(&self, parent: &PathRef<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
         let dir = parent.inode();
         self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)?;
@@ -198,7 +200,7 @@ impl Session {
     }
 }
 
-/// The dentry of a removed name: in use still, or not.
+/// The dentry of a removed name: still in use, or ended by the caller.
 type Removed = (Option<RcuArc<Dentry>>, Option<FinalRef<Dentry>>);
 
 /// Removes a name of a file that is no directory. Locks: `rwsem` of the directory.
@@ -230,7 +232,7 @@ fn remove_name(
     sb.dcache.bind_nothing(locked.key(), from.name, last.as_mut());
     let dentry = locked.bound();
     if is_last {
-        // It goes within this change, and need not be counted.
+        // The inode is freed within this change, and need not be counted.
         sb.icache.links_changed(inode);
     } else {
         sb.links_changed(inode);

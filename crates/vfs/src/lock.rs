@@ -1,7 +1,7 @@
 //! Locks without poison, and locks chosen by hash.
 //!
-//! A panic in a file system must not make every later call panic too: what the locks here protect
-//! is always left whole before a file system is called.
+//! A panic in a file system must not make every later call panic, too. The data that these locks
+//! protect is consistent whenever a thread calls a file system.
 //!
 //! The locks are those of `extern4_sync::primitive`, so that models explore them.
 

@@ -50,7 +50,7 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// An empty one: a root directory that belongs to the superuser, mode 0755.
+    /// Creates an empty file system. Its root directory belongs to the superuser, with mode 0755.
     pub fn new(limits: MemLimits) -> Arc<Self> {
         let new = NewNode {
             kind: NewKind::Directory,
@@ -379,7 +379,7 @@ impl InodeOps for MemFs {
     }
 }
 
-/// Takes a link away; a directory, which has two, loses both.
+/// Removes a link; a directory, which has two, loses both.
 fn lose_link(inode: &Inode, now: Timespec) {
     change(inode, |attr| {
         attr.nlink = if attr.kind == FileType::Directory { 0 } else { attr.nlink.saturating_sub(1) };
@@ -470,7 +470,7 @@ impl FileOps for MemFs {
     }
 }
 
-/// Makes the attributes say what the data has become.
+/// Updates size, blocks and times in the attributes after a change of the data.
 fn finish(inode: &Inode, data: &data::Data, now: Timespec) {
     change(inode, |attr| {
         attr.size = data.len();

@@ -1,4 +1,4 @@
-//! Mounts: which file system is found where.
+//! Mounts: the file systems that are attached to a tree, and their places in it.
 //!
 //! A [`Namespace`] is a tree of mounts that sessions share. A [`Location`] is a place in it: a
 //! dentry, and the mount it was reached through. A dentry that something is mounted on says so
@@ -20,7 +20,7 @@ use crate::lock::{self, RwLock};
 use crate::open_files::write_gate::Changing;
 use crate::superblock::{SuperBlock, directory};
 
-/// A file system, as it is found at one place.
+/// A file system that is attached at one place.
 pub struct Mount {
     id: u64,
     sb: Arc<SuperBlock>,
@@ -38,7 +38,7 @@ impl Mount {
         &self.sb
     }
 
-    /// Nothing may be changed through this mount at present.
+    /// Returns whether this mount forbids changes at present.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.sb.is_read_only()
     }
@@ -84,7 +84,8 @@ impl Drop for Mount {
 /// past removal.
 #[derive(Clone)]
 pub struct Location {
-    // In this order: of the last reference to a mount, no inode is in use any more.
+    // The dentry is dropped first, so that no inode is in use when the last reference to a mount is
+    // dropped.
     pub(crate) dentry: RcuArc<Dentry>,
     pub(crate) mount: MountRef,
 }
@@ -120,7 +121,7 @@ impl Location {
         self.inode().attr()
     }
 
-    /// Whether both are one dentry, through one mount.
+    /// Returns whether both are one dentry, reached through one mount.
     pub fn is(&self, other: &Location) -> bool {
         self.dentry.ptr_eq(&other.dentry) && self.mount.ptr_eq(&other.mount)
     }
@@ -135,7 +136,7 @@ impl fmt::Debug for Location {
 /// A tree of mounts.
 pub struct Namespace {
     root: ThreadArcOwner<Mount>,
-    /// By the mount and dentry they are on.
+    /// The mounts, by the mount and the dentry that they are on.
     mounts: RwLock<HashMap<(u64, u64), ThreadArcOwner<Mount>>>,
     next_id: AtomicU64,
     next_session: AtomicU64,
@@ -169,7 +170,7 @@ impl Namespace {
         Location { mount: self.root.thread_ref(), dentry: self.root.root().clone() }
     }
 
-    /// Mounts a file system on a directory: from now on its root is found there. `ENOTDIR` on
+    /// Mounts a file system on a directory: from now on walks find its root there. `ENOTDIR` on
     /// anything else, `EBUSY` where something is mounted already, `ENOENT` on a directory that was
     /// removed.
     pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<MountRef> {

@@ -35,7 +35,7 @@ pub(crate) struct Scanned<'a> {
 }
 
 impl<'a> Scanned<'a> {
-    /// It is `.` or `..`.
+    /// Returns whether it is `.` or `..`.
     #[inline]
     pub(crate) fn is_dots(&self) -> bool {
         self.first == u64::from(b'.') || self.first == u64::from_le_bytes(*b"..\0\0\0\0\0\0")
@@ -45,7 +45,7 @@ impl<'a> Scanned<'a> {
     pub(crate) fn alone(seed: u64, name: &'a [u8]) -> Self {
         let first = load(name);
         let hash = match name.len() {
-            // Then the first bytes are all.
+            // The name has no further bytes.
             len @ ..8 => finish(seed, seed, first, len),
             _ => hash_name(seed, name),
         };
@@ -83,12 +83,12 @@ impl Name {
         }
     }
 
-    /// Has these bytes.
+    /// Returns whether it has these bytes.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         self.with_bytes(|bytes| bytes == name)
     }
 
-    /// Is the name that was scanned.
+    /// Returns whether it is the name that was scanned.
     #[inline]
     pub(crate) fn is_scanned(&self, name: &Scanned<'_>) -> bool {
         match &self.0 {
@@ -109,7 +109,7 @@ impl Name {
     }
 }
 
-/// Compares by words: for what is as short as a name, a call of `memcmp` costs more.
+/// Compares by words: for texts as short as names, a call of `memcmp` costs more.
 fn same_words(words: &[u64; WORDS], bytes: &[u8]) -> bool {
     let (whole, rest) = bytes.as_chunks::<8>();
     words.iter().zip(whole).all(|(word, bytes)| *word == u64::from_le_bytes(*bytes))
@@ -145,8 +145,8 @@ pub(crate) fn in_directory(parent: u64, name_hash: u64) -> u64 {
     parent ^ name_hash
 }
 
-/// A number of its own for each number, in which all bits depend on all: so the numbers of
-/// directories and the hashes of names do not make up for each other.
+/// Returns a different number for each number, in which every bit depends on all bits of that. So a
+/// difference between the numbers of directories does not cancel one between the hashes of names.
 #[inline]
 pub(crate) fn spread(seed: u64, number: u64) -> u64 {
     // Each step can be undone, so two numbers never become one.

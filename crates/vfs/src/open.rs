@@ -30,8 +30,8 @@ impl Session {
         self.open_at(found.into_location(), how.flags, path)
     }
 
-    /// Opens what a handle refers to, with the checks that a path to it would meet at its end.
-    /// `path` is what it is [listed](crate::SuperBlock::open_files) by.
+    /// Opens the file at a location, with the checks at the end of a path to it. `path` is the path
+    /// in the [list](crate::SuperBlock::open_files) of open files.
     pub fn open_location(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         check_flags(flags)?;
         if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {
@@ -40,7 +40,7 @@ impl Session {
         self.open_at(location, flags, path)
     }
 
-    /// Opens what `path` has led to.
+    /// Opens the file that a walk along `path` has found.
     pub(crate) fn open_at(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
         if flags.contains(OpenFlags::DIRECTORY) && !location.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
@@ -59,7 +59,7 @@ impl Session {
         Ok(file)
     }
 
-    /// Linux's checks at the end of an open, in its order.
+    /// Makes Linux's checks at the end of an open, in Linux's order.
     fn may_open(&self, location: &Location, flags: OpenFlags) -> Result<()> {
         let inode: &Inode = location.inode();
         let writes = flags.intersects(OpenFlags::WRITE | OpenFlags::TRUNC);
@@ -88,7 +88,8 @@ impl Session {
     }
 }
 
-/// Asks the file system whether a regular file may be opened, if encryption has to do with it.
+/// Asks the file system whether a regular file may be opened, if the file or its directory is
+/// encrypted.
 fn check_encryption(location: &Location) -> Result<()> {
     let inode = location.inode();
     let in_encrypted = {

@@ -29,7 +29,7 @@ use lab::InUse;
 #[cfg(not(feature = "lab"))]
 type InUse = slab_registry::SlabRegistry<Opened>;
 
-/// Where a file stands in the registry.
+/// The ticket of a file in the registry.
 type RegistryTicket = <InUse as Registry<Opened>>::Ticket;
 
 /// The open files of one file system.
@@ -48,7 +48,7 @@ const ELSEWHERE: usize = 4;
 /// The entry of an open file.
 pub(crate) struct RegistryEntry {
     ticket: RegistryTicket,
-    /// Where it was made.
+    /// The CPU on which the file was opened.
     cpu: usize,
     thread: usize,
 }
@@ -77,19 +77,19 @@ pub struct OpenFileInfo {
     pub session: u64,
     /// The user who opened it.
     pub uid: u32,
-    /// How.
+    /// How it was opened.
     pub flags: OpenFlags,
     /// The inode number.
     pub ino: u64,
     /// The path by which it was opened, as the caller gave it: relative to the session's working
     /// directory unless it starts with a slash.
     pub path: Vec<u8>,
-    /// Where the next byte is read or written, for users of the file that keep that here.
+    /// The position of the next read or write, if the users of the file keep it here.
     pub position: u64,
 }
 
 impl OpenFiles {
-    /// Nothing is open.
+    /// Creates a registry without open files.
     pub(crate) fn new() -> Self {
         Self { registry: InUse::default(), counts: ThreadCounter::new() }
     }
@@ -116,7 +116,7 @@ impl OpenFiles {
         self.counts.add(counts);
     }
 
-    /// Calls `look` with what the registry knows of a file.
+    /// Calls `look` with the record of a file.
     fn with<R>(&self, entry: &RegistryEntry, look: impl FnOnce(&Opened) -> R) -> R {
         self.registry.with(&entry.ticket, look).expect("an entry stands until its file is closed")
     }

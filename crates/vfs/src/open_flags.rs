@@ -10,11 +10,11 @@ bitflags::bitflags! {
         const WRITE = 1 << 1;
         /// Every write goes to the end.
         const APPEND = 1 << 2;
-        /// Make the file if it is not there.
+        /// Make the file if it does not exist.
         const CREATE = 1 << 3;
-        /// With `CREATE`: `EEXIST` if it is there.
+        /// With `CREATE`: `EEXIST` if it exists.
         const EXCL = 1 << 4;
-        /// Cut the file to nothing.
+        /// Make the file empty.
         const TRUNC = 1 << 5;
         /// `ELOOP` if the last component is a symbolic link.
         const NOFOLLOW = 1 << 6;

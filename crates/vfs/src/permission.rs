@@ -41,7 +41,7 @@ bitflags::bitflags! {
 /// only after the ordinary checks have passed. It may be asked from inside an RCU read section, so
 /// it must not wait for anything, nor call back into the file system.
 pub trait SecurityHook: Send + Sync {
-    /// May `cred` have these rights on `inode`?
+    /// Checks whether `cred` has these rights on `inode`.
     fn permission(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()>;
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Checker {
     hook: Option<Arc<dyn SecurityHook>>,
     acls: AclPool,
     pub(crate) check: Check,
-    /// The file system lets the permission cache answer search checks:
+    /// Whether the file system lets the permission cache answer search checks:
     /// [`FsTraits::fast_may_exec`](crate::fs::FsTraits::fast_may_exec).
     pub(crate) fast: bool,
 }
 
-/// How a search check was answered.
+/// The way in which a search check was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
     /// From the permission cache.
@@ -65,8 +65,8 @@ pub(crate) enum Search {
     Full,
 }
 
-/// An answer that takes no waiting. It is one byte: an answer that is built in memory costs a walk
-/// more than the check.
+/// An answer that needs no waiting. It is one byte, because an answer that is built in memory costs
+/// a walk more than the check itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Granted,
@@ -81,7 +81,7 @@ impl Checker {
         Self { fast: fs.traits().fast_may_exec, fs, hook, acls: AclPool::new(), check: Check::default() }
     }
 
-    /// May `cred` look names up in directory `dir`?
+    /// Checks whether `cred` may look names up in directory `dir`.
     pub(crate) fn search(&self, cred: &Cred, dir: &Inode) -> Result<Search> {
         if self.is_fast(dir) {
             compare_fast_search(cred, dir, &pin());
@@ -90,8 +90,8 @@ impl Checker {
         self.check_class(cred, dir, Access::EXEC).map(|()| Search::Full)
     }
 
-    /// Like [`search`](Self::search) for an RCU reader, which must not wait. `passed` remembers the
-    /// ACL that let it through last.
+    /// Like [`search`](Self::search) for an RCU reader, which must not wait. `passed` is the ACL
+    /// that let the caller through last.
     #[inline]
     pub(crate) fn search_seen<'g>(
         &self,
@@ -111,8 +111,8 @@ impl Checker {
         (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
-    /// Whether the permission cache may answer for `dir`, and lets every user search it. Another
-    /// check of the lab has to agree.
+    /// Returns whether the permission cache may answer for `dir`, and lets every user search it. A
+    /// check of the lab that replaces it has to agree.
     #[inline]
     fn is_fast(&self, dir: &Inode) -> bool {
         self.fast && dir.perm().exec_all() && (self.is_by_cache() || self.lets_all(dir))
@@ -124,7 +124,8 @@ impl Checker {
         self.fast && self.hook.is_none() && self.is_by_cache()
     }
 
-    /// May `cred` have these rights on `inode`, on a file system that is `read_only` or not?
+    /// Checks whether `cred` has these rights on `inode`. `read_only` says whether the file system
+    /// or the mount forbids writing.
     pub(crate) fn permission(&self, cred: &Cred, inode: &Inode, want: Access, read_only: bool) -> Result<()> {
         if want.contains(Access::WRITE) {
             let stored = matches!(inode.kind(), FileType::Regular | FileType::Directory | FileType::Symlink);
@@ -148,7 +149,7 @@ impl Checker {
         guard: &Guard,
     ) -> Verdict {
         if want.contains(Access::WRITE) && (read_only || inode.perm().immutable()) {
-            // Refused or not, this is for the full check to say.
+            // Only the full check can answer this.
             return Verdict::Unknown;
         }
         self.check_seen(cred, inode, want, guard)
@@ -172,13 +173,13 @@ impl Checker {
         self.check_class(cred, inode, want)
     }
 
-    /// The check for the owner, the group or others, or with an ACL.
+    /// Checks the rights of the owner, the group or others, or by an ACL.
     #[inline(never)]
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
             let _counted = self.ask(cred, inode);
-            // In a statement of its own: the file system and the hook are asked when the read
-            // section has ended.
+            // A statement of its own, so that the read section ends before this calls the file
+            // system or the hook.
             let verdict = judge(cred, inode, want, &pin());
             match verdict {
                 Verdict::Granted => return self.ask_hook(cred, inode, want),
@@ -203,8 +204,8 @@ impl Checker {
         }
     }
 
-    /// Asks the hook; any refusal is [`Verdict::Unknown`], and the full check then returns its
-    /// error.
+    /// Asks the hook. Any refusal is [`Verdict::Unknown`], and the full check then returns the
+    /// hook's error.
     #[inline]
     fn hear_hook(&self, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
         if self.ask_hook(cred, inode, want).is_ok() { Verdict::Granted } else { Verdict::Unknown }
@@ -340,17 +341,17 @@ fn capable(cred: &Cred, inode: &Inode, want: Access) -> bool {
     executable && cred.has(Caps::DAC_OVERRIDE)
 }
 
-/// Owns the inode, or may act as if.
+/// Returns whether the caller owns the inode, or has `CAP_FOWNER`.
 pub(crate) fn owner_or_capable(cred: &Cred, inode: &Inode) -> bool {
     inode.owner().0 == cred.uid() || cred.has(Caps::FOWNER)
 }
 
-/// Belongs to the group, or may set the set-group-id bit for any.
+/// Returns whether the caller is in the group, or has `CAP_FSETID`.
 pub(crate) fn in_group_or_capable(cred: &Cred, gid: u32) -> bool {
     cred.in_group(gid) || cred.has(Caps::FSETID)
 }
 
-/// The set-id bits that a change of owner or contents takes off a file.
+/// Returns the set-id bits that a change of owner or contents takes off a file.
 ///
 /// Without group execution, set-group-id is no privilege but a mark for mandatory locking, and
 /// members keep it.

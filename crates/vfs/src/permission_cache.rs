@@ -18,7 +18,7 @@
 //! the access ACL has. So an ACL that gives some users more than the rest, as most do, does not
 //! slow down path walks.
 //!
-//! EXEC_ALL and EXEC_ALL_PLAIN can only agree with what they are made from:
+//! EXEC_ALL and EXEC_ALL_PLAIN always agree with the fields that they are computed from:
 //! [`PermissionCache::publish_if`] is the one function that changes the word, and it computes both
 //! each time. A reader that starts after a change has returned sees the change; a concurrent reader
 //! gets the old answer or the new one.
@@ -39,12 +39,12 @@ pub(crate) enum AclState {
 }
 
 impl AclState {
-    /// That of an inode with this ACL.
+    /// Returns the state of an inode with this ACL.
     pub(crate) fn of(acl: Option<&Acl>) -> Self {
         acl.map_or(Self::None, |acl| Self::Present(acl.granted_by_all()))
     }
 
-    /// How it stands in the word.
+    /// Returns its bits in the word.
     fn bits(self) -> u64 {
         let (state, granted) = match self {
             Self::None => (0, 7),
@@ -121,23 +121,23 @@ impl PermBits {
         self.0 & APPEND != 0
     }
 
-    /// Contents, names or target are encrypted.
+    /// Returns whether contents, names or target are encrypted.
     pub(crate) fn encrypted(self) -> bool {
         self.0 & ENCRYPTED != 0
     }
 
-    /// Names in this directory are compared without regard to case.
+    /// Returns whether names in this directory are compared without regard to case.
     pub(crate) fn casefold(self) -> bool {
         self.0 & CASEFOLD != 0
     }
 
-    /// A directory that has been removed.
+    /// Returns whether this is a directory that has been removed.
     pub(crate) fn dead(self) -> bool {
         self.0 & DEAD != 0
     }
 
-    /// A file that has, or has had, several names: a hint, which is set before the second name can
-    /// be found.
+    /// Returns whether the file has, or has had, several names. It is a hint, which is set before
+    /// the second name can be found.
     pub(crate) fn several_names(self) -> bool {
         self.0 & SEVERAL_NAMES != 0
     }
@@ -159,12 +159,12 @@ impl PermBits {
         Self(self.0 & !(IMMUTABLE | APPEND | CASEFOLD | ENCRYPTED) | bits)
     }
 
-    /// Known to have no default ACL.
+    /// Returns whether the inode is known to have no default ACL.
     fn no_default_acl(self) -> bool {
         self.0 & NO_DEFAULT_ACL != 0
     }
 
-    /// Known to have no ACL of this kind.
+    /// Returns whether the inode is known to have no ACL of this kind.
     #[inline]
     pub(crate) fn has_no_acl(self, kind: AclKind) -> bool {
         match kind {
@@ -215,8 +215,9 @@ impl PermissionCache {
         PermBits(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes fields of the word, and with them EXEC_ALL and the generation, if `change` finds the
-    /// word as it has to be. `writer` is the right to change the attributes of the word's inode.
+    /// Stores the word that `change` makes of the present one, with EXEC_ALL and the generation
+    /// recomputed. If `change` returns `None`, nothing changes. `writer` is the right to change the
+    /// attributes of the word's inode.
     #[inline]
     pub(crate) fn publish_if(&self, writer: &Writer<'_>, change: impl FnOnce(PermBits) -> Option<PermBits>) {
         let _ = writer;

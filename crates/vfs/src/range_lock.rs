@@ -34,14 +34,15 @@ use extern4_sync::primitive::capacity;
 use crate::inode::Inode;
 use crate::lock::{self, Latch, LatchGuard};
 
-/// Bytes of a chunk: a page, which is what databases write, or more.
+/// Bytes of a chunk: a page, the unit of most databases' writes.
 const CHUNK_BYTES: u64 = 4096;
-/// The longest write that may take latches: what is longer is not held up by taking the `rwsem`
-/// exclusive.
+/// The longest write that may take latches. Taking the `rwsem` exclusive adds little to the time of
+/// a longer one.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
-/// RangeLocks that such a write covers at most, where it begins within one.
+/// The most chunks that such a write covers, if it begins inside one.
 const MOST_CHUNKS: usize = MOST_BYTES / CHUNK_BYTES as usize + 1;
-/// Latches: enough that two of a few dozen threads hardly ever meet in one.
+/// The number of latches, as a power of two: enough that two of a few dozen threads hardly ever
+/// need the same one.
 const LATCH_BITS: u32 = capacity(9, 1);
 
 /// Latches of chunks, each on a line of its own.
@@ -82,11 +83,11 @@ impl RangeLocks {
     }
 }
 
-/// Where the latch of a chunk stands.
+/// Returns the index of the latch of a chunk.
 fn place_of(file: u64, chunk: u64) -> usize {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    // By the upper bits of products, so that neither neighbours nor chunks at round distances meet.
-    // OK: a few bits.
+    // By the upper bits of products, so that neither neighbours nor chunks at round distances share
+    // a latch. OK: a few bits.
     ((file.wrapping_mul(ODD) ^ chunk).wrapping_mul(ODD) >> (u64::BITS - LATCH_BITS)) as usize
 }
 

@@ -100,8 +100,8 @@ fn rename_between(
             call.locked(true)?.replaced()
         }
     };
-    // The last reference to what was replaced may go here, and its blocks with it: not under the
-    // locks.
+    // This may drop the last reference to the replaced file and free its blocks, so it happens
+    // without the locks.
     drop(replaced);
     Ok(())
 }
@@ -145,7 +145,8 @@ impl RenameCall<'_> {
         let to_canonical = match sb.canonical_name(to_inode, to.name) {
             Ok(canonical) => canonical,
             Err(error) => {
-                // That the old name does not exist comes before that the new name cannot.
+                // The error for an old name that does not exist comes before the errors of the new
+                // name.
                 let first = sb.lock_name_if(from_key, from.name, Expect::Positive, if_locked)?;
                 return first.map_or(Ok(Renamed::NeedsMutex), |_| Err(error));
             }
@@ -180,7 +181,7 @@ impl RenameCall<'_> {
         let now = clock::now();
         let (_change, touches) = lock_children(from, to, (inode, replaced), now)?;
         let Some(to_name) = to_name else { return Err(two_names(inode)) };
-        // Mounted is under the lock of what is mounted on.
+        // A thread that mounts on an inode holds its lock, which this thread holds now.
         if from_name.dentry().is_mountpoint() || to_name.dentry().is_mountpoint() {
             return Err(Errno::EBUSY.into());
         }
@@ -245,7 +246,7 @@ impl RenameCall<'_> {
 /// A whiteout is a character device 0/0.
 const WHITEOUT: NewKind<'_> = NewKind::CharDevice(Rdev { major: 0, minor: 0 });
 
-/// An inode's `rwsem`, or what is enough of it to change attributes.
+/// The lock of an inode in a rename: its `rwsem`, or the lock of its attributes.
 #[expect(dead_code, reason = "held until it is dropped")]
 enum Lock<'a> {
     Shared(Ordered<BiasedReadGuard<'a>>),
@@ -253,7 +254,7 @@ enum Lock<'a> {
     Exclusive(Ordered<BiasedWriteGuard<'a>>),
 }
 
-/// Those of one inode or two.
+/// The locks of one inode or two.
 type Locks<'a> = (Lock<'a>, Option<Lock<'a>>);
 
 /// The outcome of a rename that did not fail.
@@ -312,7 +313,7 @@ fn check_ends(
     if !directory(source).is_dir() && (from.last.slash || !exchange && to.last.slash) {
         return Err(Errno::ENOTDIR.into());
     }
-    // Nothing lies below what is no directory.
+    // Nothing lies below a file that is no directory.
     let is_above =
         |dentry: &RcuArc<Dentry>, dir| dentry.inode().is_some_and(Inode::is_dir) && is_ancestor(dentry, dir);
     if is_above(source, &to.dir.dentry) {

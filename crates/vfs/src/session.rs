@@ -1,11 +1,11 @@
 //! Sessions: the callers of the VFS.
 //!
 //! A [`Session`] is what a process is to the kernel: credentials, a root, a working directory, a
-//! umask. Its methods are the system calls. It is cheap to clone and holds nothing that changes
-//! under another holder's feet, so each thread may have its own and they may all act at once.
+//! umask. Its methods are the system calls. It is cheap to clone, and a change of one clone leaves
+//! the others as they are. So each thread may have its own, and all may act at the same time.
 //!
-//! Calls of the `...at` family start from a directory that is given: [`Session::at`] is the same
-//! session with that for its working directory.
+//! Calls of the `...at` family start from a given directory: [`Session::at`] returns the same
+//! session with that as its working directory.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ impl Session {
         }
     }
 
-    /// Tells the sessions of a namespace apart. One that was made from another has the number of
-    /// that.
+    /// Returns the number of the session in its namespace. A session that was made from another has
+    /// the same number.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -90,12 +90,12 @@ impl Session {
         Self { cwd: base.clone(), ..self.clone() }
     }
 
-    /// Has `base` for its working directory from now on, whatever it is; gives the one before.
+    /// Sets the working directory to `base`, which may be any file. Returns the one before.
     pub fn replace_cwd(&mut self, base: Location) -> Location {
         std::mem::replace(&mut self.cwd, base)
     }
 
-    /// Has another umask from now on; only its permission bits count.
+    /// Sets the umask; only its permission bits count.
     pub fn set_umask(&mut self, umask: u16) {
         self.umask = umask & 0o777;
     }
@@ -141,7 +141,7 @@ impl Session {
         mount.superblock().checker.permission(&self.cred, inode, want, mount.is_read_only())
     }
 
-    /// A handle on what a path stands for, as `open` with `O_PATH`.
+    /// Returns a handle on the file that a path names, as `open` with `O_PATH` does.
     pub fn locate(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Location> {
         Ok(self.lookup().path(path.as_ref(), how)?.into_location())
     }
@@ -156,11 +156,11 @@ impl Session {
         }
     }
 
-    /// Attributes, if they can be had from what is cached: without waiting, as `RESOLVE_CACHED` has
-    /// it. `None` is an error where one is left in `error`; otherwise it says nothing, and it takes
-    /// [`stat_uncached`](Self::stat_uncached).
-    // Always inlined, so that the attributes are written once, where the caller wants them: to copy
-    // what has just been written takes as long as a third of the walk.
+    /// Returns attributes from the caches alone, without waiting, as with `RESOLVE_CACHED`. `None`
+    /// with an error in `error` means that the call fails. `None` without one means that the caller
+    /// has to call [`stat_uncached`](Self::stat_uncached).
+    // Always inlined, so that the attributes are written once, where the caller wants them. A copy
+    // of them would take as long as a third of the walk.
     #[inline(always)]
     pub fn stat_cached(&self, path: &[u8], how: LookupFlags, error: &mut Option<Error>) -> Option<Attr> {
         let guard = pin();
@@ -185,8 +185,8 @@ impl Session {
         }
     }
 
-    /// Whether the session's credentials give these rights (`faccessat(2)` with `AT_EACCESS`); none
-    /// asks only whether the file exists.
+    /// Checks whether the session's credentials give these rights (`faccessat(2)` with
+    /// `AT_EACCESS`). Empty rights only check whether the file exists.
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: LookupFlags) -> Result<()> {
         let path = path.as_ref();
         let guard = pin();
@@ -288,7 +288,8 @@ impl Session {
         xattr::list(&self.cred, there.sb(), there.inode())
     }
 
-    /// An ACL; `None` if the mode says all. `EOPNOTSUPP` where there are no ACLs.
+    /// Returns an ACL; `None` if the file has permission bits only. `EOPNOTSUPP` where there are no
+    /// ACLs.
     pub fn acl(&self, path: impl AsRef<[u8]>, kind: AclKind, how: LookupFlags) -> Result<Option<Arc<Acl>>> {
         let there = self.lookup().path(path.as_ref(), how)?;
         xattr::acl(there.sb(), there.inode(), kind)

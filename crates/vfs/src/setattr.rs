@@ -97,9 +97,9 @@ impl Session {
         sb.fs().set_attr(inode, &set)
     }
 
-    /// Does at once what [`chown`](Self::chown), [`chmod`](Self::chmod) and
-    /// [`utimens`](Self::utimens) do one after the other: all of it, or if one of them would fail
-    /// nothing.
+    /// Does in one step what [`chown`](Self::chown), [`chmod`](Self::chmod) and
+    /// [`utimens`](Self::utimens) do one after the other. If one of them would fail, nothing
+    /// changes.
     pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: LookupFlags) -> Result<()> {
         if [new.atime, new.mtime, new.ctime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
             return Err(Errno::EINVAL.into());
@@ -213,7 +213,7 @@ impl Session {
     }
 
     /// Like [`set_flags`](Self::set_flags), and sets the project to which the file is charged
-    /// (`FS_IOC_FSSETXATTR`). `EDQUOT` if that project may have no more.
+    /// (`FS_IOC_FSSETXATTR`). `EDQUOT` if that exceeds the project's limits.
     pub fn set_flags_and_project(
         &self,
         path: impl AsRef<[u8]>,
@@ -323,7 +323,7 @@ fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut S
     Ok(())
 }
 
-/// `EPERM` unless the caller is `owner`, or may act as if.
+/// `EPERM` unless the caller is `owner`, or has `CAP_FOWNER`.
 fn owns(cred: &Cred, owner: u32) -> Result<()> {
     if owner == cred.uid() || cred.has(Caps::FOWNER) { Ok(()) } else { Err(Errno::EPERM.into()) }
 }
@@ -339,7 +339,7 @@ fn plan_owner(
     if uid.is_some() || gid.is_some() {
         check_owner_change(inode)?;
     } else if inode.perm().immutable() {
-        // It would change the time.
+        // Even without a new owner or group, the call would change the time of the last change.
         return Err(Errno::EPERM.into());
     }
     let (owner, group, mode) = inode.owner();
@@ -369,13 +369,15 @@ fn plan_owner(
     Ok(())
 }
 
-/// Takes capabilities off what is given to others, once it is known that it may be: these are gone
-/// also if there is no room for it then. Locks: `rwsem` exclusive.
+/// Removes the capabilities of a file that gets another owner or group, after the permission
+/// checks. They are gone even if the volume then has no room for the change of the owner. Locks:
+/// `rwsem` exclusive.
 fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode) -> Result<()> {
     if inode.is_dir() { Ok(()) } else { xattr::drop_capabilities(cred, sb, inode, clock::now()) }
 }
 
-/// Locks: the inode's attributes, for capabilities all of them.
+/// Sets an extended attribute, or removes it. Locks: the inode's attributes, for capabilities all
+/// of them.
 fn change_xattr(
     cred: &Cred,
     file: &InodeRef<'_>,
@@ -402,8 +404,8 @@ fn change_xattr(
     sb.fs().set_xattr(inode, name, value, flags, clock::now(), rights)
 }
 
-/// An ACL that is none is refused only after the caller has turned out to be the owner.
-/// Locks: the inode's attributes.
+/// Sets or removes an ACL. An invalid ACL is refused only after the check that the caller is the
+/// owner. Locks: the inode's attributes.
 fn change_acl(
     cred: &Cred,
     file: &InodeRef<'_>,

@@ -61,14 +61,14 @@ use crate::open_files::{OpenFileInfo, OpenFileStats, OpenFiles};
 use crate::permission::{Checker, SecurityHook};
 use crate::range_lock::RangeLocks;
 
-/// How a file system is served.
+/// The options of a [`SuperBlock`].
 #[derive(Clone)]
 pub struct SuperOptions {
-    /// Nothing may be changed, even where the file system could.
+    /// Whether nothing may be changed, even if the file system could.
     pub read_only: bool,
-    /// When reading changes access times.
+    /// When a read changes the access time of a file.
     pub atime: Atime,
-    /// Reading a directory changes its access time, too.
+    /// Whether a read of a directory changes its access time, too.
     pub dir_atime: bool,
     /// The number of unused dentries to keep.
     pub max_dentries: usize,
@@ -76,10 +76,10 @@ pub struct SuperOptions {
     pub max_inodes: usize,
     /// Names known not to exist, for each directory.
     pub max_negatives_per_dir: usize,
-    /// Links may only be made to files that the caller owns or may read and write, as with Linux's
+    /// Whether callers may only link to files that they own or may read and write, as with Linux's
     /// `fs.protected_hardlinks`.
     pub protected_hardlinks: bool,
-    /// Checks of the host's own.
+    /// Further checks of the host.
     pub security: Option<Arc<dyn SecurityHook>>,
     /// The lab's replacements of parts.
     #[cfg(feature = "lab")]
@@ -93,8 +93,8 @@ impl Default for SuperOptions {
             atime: Atime::Relative,
             dir_atime: true,
             max_dentries: 1 << 18,
-            // Each dentry keeps its inode in use, so fewer than dentries would be searched for in
-            // vain.
+            // Each dentry keeps its inode in use. With fewer inodes than dentries, the cache would
+            // search for unused ones in vain.
             max_inodes: 1 << 18,
             max_negatives_per_dir: 4096,
             protected_hardlinks: true,
@@ -137,7 +137,7 @@ pub struct CacheStats {
     pub inodes: usize,
     /// Inodes read from the file system.
     pub inode_reads: u64,
-    /// Names asked of the file system.
+    /// Names for which the VFS asked the file system.
     pub lookups: u64,
     /// Search checks answered from the permission cache.
     pub fast_searches: u64,
@@ -145,7 +145,7 @@ pub struct CacheStats {
     pub full_searches: u64,
     /// Path walks that were tried without a lock.
     pub rcu_walks: u64,
-    /// Those that gave up, because something was not cached or had to be taken into use.
+    /// Those that gave up, because something was not cached or needed a reference.
     pub walk_fallbacks: u64,
     /// Those that started again, with references, because the name changed while its attributes
     /// were read.
@@ -192,7 +192,7 @@ impl Drop for SuperBlock {
 }
 
 impl SuperBlock {
-    /// Takes a file system into use. Reads its root inode.
+    /// Makes the caches and locks for a file system, and reads its root inode.
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
         static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
         let traits = fs.traits();
@@ -239,7 +239,7 @@ impl SuperBlock {
         }))
     }
 
-    /// Tells file systems in use apart, as `st_dev` does.
+    /// Returns a number that distinguishes file systems in use, as `st_dev` does.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -262,7 +262,7 @@ impl SuperBlock {
         &self.traits
     }
 
-    /// Nothing may be changed at present.
+    /// Returns whether changes are forbidden at present.
     pub fn is_read_only(&self) -> bool {
         self.write_gate.is_read_only()
     }
@@ -282,7 +282,7 @@ impl SuperBlock {
         self.fs.sync()
     }
 
-    /// Has the file system look at inode `ino` in the cache, or at one that it reads.
+    /// Calls `look` with inode `ino`, from the cache or read; for the file system's own use.
     pub fn with_inode<R>(&self, ino: u64, look: impl FnOnce(&Inode) -> R) -> Result<R> {
         Ok(look(&*self.iget(ino)?))
     }
@@ -299,8 +299,8 @@ impl SuperBlock {
         self.fs.set_label(label)
     }
 
-    /// Gives up the storage behind free space (`FITRIM`), as [`FileSystem::trim`] has it. `EROFS`
-    /// where nothing may be changed.
+    /// Discards free space on the device (`FITRIM`), as [`FileSystem::trim`] does. `EROFS` where
+    /// nothing may be changed.
     pub fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
         let _change = self.write_gate.change()?;
         self.fs.trim(bytes, min_bytes)
@@ -332,8 +332,8 @@ impl SuperBlock {
         flushed
     }
 
-    /// Every open file: those open throughout the call for certain, of others perhaps some. Keeps
-    /// none of them open.
+    /// Lists the open files: all that are open throughout the call, and perhaps some that are
+    /// opened or closed meanwhile. The list keeps no file open.
     pub fn open_files(&self) -> Vec<OpenFileInfo> {
         self.files.registry.list(Opened::info)
     }
@@ -457,8 +457,8 @@ impl SuperBlock {
         if let Some(dentry) = self.dcache.find(key) {
             return Ok(dentry);
         }
-        // Shared: with a rename that goes on, in the one directory or the other, the name may be in
-        // neither.
+        // Shared, because the name may be in neither directory during a rename that holds this
+        // exclusive. Other renames hide the name.
         let _names = inode.lock_names();
         self.lookup_key(inode, key, name)
     }
@@ -546,8 +546,8 @@ impl SuperBlock {
         }
     }
 
-    /// Remembers what a listing found; gives what the name stands for. Locks: `rwsem` of the
-    /// directory exclusive since the listing.
+    /// Binds a name to the inode that a listing found for it, and returns its dentry. Locks:
+    /// `rwsem` of the directory exclusive since the listing.
     pub(crate) fn prime(
         &self,
         dir: &RcuArc<Dentry>,
@@ -568,12 +568,13 @@ impl SuperBlock {
         }
     }
 
-    /// Whether `found` may be in `dir`, if that is encrypted.
+    /// Checks whether `found` may be in `dir`, if that is encrypted.
     fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
         if dir.perm().encrypted() { self.fs.check_found(dir, found) } else { Ok(()) }
     }
 
-    /// Asks the file system. Locks: `rwsem` of the directory held.
+    /// Looks a name up in the file system, and caches the answer. Locks: `rwsem` of the directory
+    /// held.
     fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<RcuArc<Dentry>> {
         let _single_flight = loop {
             let single_flight = self.dcache.single_flight(key);
@@ -607,8 +608,8 @@ impl SuperBlock {
 
     /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name
     /// already: such a tree has no way up, may have no end, and is damaged. Locks: `rwsem` of the
-    /// directory held; the name, if it is in the cache. It comes after `old`, if the caller has
-    /// taken that from under the name.
+    /// directory held; the name, if it is in the cache. `old` is the dentry that the caller has
+    /// ended, if it has.
     pub(crate) fn bind(
         &self,
         key: Key<'_>,
@@ -633,7 +634,7 @@ impl SuperBlock {
         Ok(())
     }
 
-    /// The dentry to bind a name by.
+    /// Returns a new dentry to bind a name to `inode`.
     fn dentry_of(
         &self,
         key: Key<'_>,
@@ -644,8 +645,8 @@ impl SuperBlock {
         let dentry = self.dcache.new_dentry(key, name, Some(inode), old);
         let inode = directory(&dentry);
         if inode.is_dir() {
-            // A dentry that was evicted a moment ago may still be on its way out; it hangs where
-            // the new one will.
+            // A dentry that was evicted a moment ago may not have released the inode yet. It has
+            // the same place as the new one.
             let folds = directory(key.parent).perm().casefold();
             let gives_way = |other: &Alias| other.parent == key.parent.id() && (folds || other.name.is(name));
             let alias = Alias { dentry: dentry.id(), parent: key.parent.id(), name: Name::new(name) };
@@ -657,7 +658,7 @@ impl SuperBlock {
     }
 }
 
-/// The inode of a dentry that is known to be a positive one.
+/// Returns the inode of a dentry that is known to be positive.
 pub(crate) fn directory(dentry: &Dentry) -> &Inode {
     dentry.inode().expect("a walk stands on positive dentries only")
 }
@@ -667,12 +668,14 @@ pub(crate) fn keep_inode(dentry: &RcuArc<Dentry>) -> RcuArc<Inode> {
     dentry.hold_inode().expect("a positive dentry in use keeps its inode in use")
 }
 
-/// Only damage makes a directory its own child, or gives it two parents.
+/// Returns the error for a directory with two names. Only damage makes a directory its own child,
+/// or gives it two parents.
 pub(crate) fn two_names(inode: &Inode) -> Error {
     Error::with_cause(Errno::EUCLEAN, format!("directory inode {} has two names", inode.ino()))
 }
 
-/// An entry whose inode is not in use is damage, not a stale handle.
+/// Returns the error of a lookup by name: an entry whose inode is not in use is damage, not a stale
+/// handle.
 pub(crate) fn dangling(error: Error, ino: u64) -> Error {
     if error == Errno::ESTALE {
         return Error::with_cause(

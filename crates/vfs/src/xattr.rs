@@ -32,8 +32,8 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
 }
 
-/// Can this be set as `security.capability`? As long as its revision says, and of none that Linux
-/// takes no more: the first; or empty.
+/// Returns whether a value can be set as `security.capability`. It can if it is empty, or if it has
+/// revision 2 or 3 and that revision's length. Linux no longer accepts revision 1.
 pub(crate) fn is_capability(value: &[u8]) -> bool {
     let Some((word, _)) = value.split_first_chunk() else { return value.is_empty() };
     let revision = u32::from_le_bytes(*word) & !CAP_EFFECTIVE;
@@ -123,8 +123,8 @@ pub(crate) fn acl(sb: &SuperBlock, inode: &Inode, kind: AclKind) -> Result<Optio
     sb.acl(inode, kind)
 }
 
-/// Takes the capabilities of a program off a file that changes, whoever changes it: they were given
-/// to what it was. Locks: `rwsem` exclusive.
+/// Removes the capabilities of a program from a file that changes, whatever rights the caller has:
+/// they were given to the old contents. Locks: `rwsem` exclusive.
 pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
     if inode.has_no_caps() {
         return Ok(());
@@ -140,7 +140,7 @@ pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now
     Ok(())
 }
 
-/// ACLs mean something here.
+/// Returns whether the inode can have ACLs.
 pub(crate) fn has_acls(sb: &SuperBlock, inode: &Inode) -> bool {
     sb.traits().acl && inode.kind() != FileType::Symlink
 }

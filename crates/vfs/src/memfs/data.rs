@@ -99,8 +99,9 @@ impl Data {
         Ok(done)
     }
 
-    /// Writes over blocks that are there; false, and nothing is written, if one is not, or the file
-    /// ends before. One block is written whole; for more, `apart` is called before.
+    /// Overwrites existing blocks. Returns false, and writes nothing, if one does not exist or the
+    /// file ends before the range does. One block is written whole; for more, `apart` is called
+    /// before.
     pub(super) fn overwrite(&self, bytes: &[u8], offset: u64, apart: &mut dyn FnMut()) -> bool {
         let end = offset + bytes.len() as u64;
         if end > self.len || parts(offset, end).any(|part| !self.blocks.contains_key(&part.block)) {

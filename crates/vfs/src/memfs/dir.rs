@@ -47,7 +47,7 @@ impl Dir {
         Some(self.by_cookie[self.by_name.get(name)?].ino)
     }
 
-    /// Adds a name that is not there.
+    /// Adds a name that does not exist.
     pub(super) fn insert(&mut self, name: &[u8], kind: FileType, ino: u64) {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
@@ -55,14 +55,14 @@ impl Dir {
         self.by_cookie.insert(cookie, NamedInode { name: name.into(), kind, ino });
     }
 
-    /// Takes a name away, if it is there.
+    /// Removes a name, if it exists.
     pub(super) fn remove(&mut self, name: &[u8]) {
         if let Some(cookie) = self.by_name.remove(name) {
             self.by_cookie.remove(&cookie);
         }
     }
 
-    /// Makes a name stand for this, or for nothing.
+    /// Binds a name to this inode; with `None`, removes the name.
     pub(super) fn set(&mut self, name: &[u8], what: Option<(FileType, u64)>) {
         self.remove(name);
         if let Some((kind, ino)) = what {

@@ -1,4 +1,4 @@
-//! How much there is and how much is used.
+//! The space of a file system in memory: its limits, and how much is used.
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
 

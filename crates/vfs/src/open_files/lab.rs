@@ -6,16 +6,16 @@ use super::opened::Opened;
 use super::registry::Registry;
 use super::slab_registry::{self, SlabRegistry};
 
-/// Where a record stands in a registry of the lab's.
+/// The ticket of a record in a registry of the lab's.
 pub type Ticket = [usize; 3];
 
 /// A [`Registry`] behind a pointer. Each method calls the function that it is given at most once a
 /// record.
 pub trait LabRegistry: Send + Sync {
-    /// Enters a record.
+    /// Inserts a record.
     fn add(&self, fill: &mut dyn FnMut(&Opened)) -> Option<Ticket>;
 
-    /// Takes a record out; false if it is not there.
+    /// Removes a record; returns false if it does not exist.
     fn remove(&self, ticket: Ticket, empty: &mut dyn FnMut(&Opened)) -> bool;
 
     /// Calls `look` with a record, if it is there.
@@ -32,7 +32,7 @@ pub(crate) enum InUse {
     Lab(Arc<dyn LabRegistry>),
 }
 
-/// Where a record stands in it.
+/// The ticket of a record in it.
 pub(crate) enum EitherTicket {
     Production(slab_registry::Ticket),
     Lab(Ticket),

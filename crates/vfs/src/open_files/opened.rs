@@ -1,7 +1,8 @@
 //! The record of an open file in the registry.
 //!
-//! All of it is atomics, so that it can be looked at while the file is closed and the next one
-//! opened in its place; whether what was seen belongs together, the registry says.
+//! Its fields are atomics. So a listing can read it while one thread closes the file and another
+//! opens a file in its place. The registry finds out whether the values that were read belong to
+//! one file.
 
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity};
 use extern4_sync::rcu::{RcuOption, pin};
@@ -27,7 +28,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Fills the record: with what `info` says, but for the path.
+    /// Fills the record from `info`, and with `path` in place of the path there.
     pub fn fill(&self, info: &OpenFileInfo, path: &[u8]) {
         // Relaxed, within: the registry orders it.
         let store = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
@@ -49,7 +50,7 @@ impl Opened {
         }
     }
 
-    /// Gives up what is not in the record itself.
+    /// Frees the path if it is not in the record itself.
     pub fn empty(&self) {
         if !self.long_path.is_none() {
             self.long_path.store(None);
@@ -98,8 +99,8 @@ impl Opened {
     }
 }
 
-/// The last `len` bytes of a path, less than a word: with one load, for a word that is put together
-/// in memory is waited for.
+/// Returns the last `len` bytes of a path, less than a word, by one load. A word that is put
+/// together in memory would make the CPU wait.
 fn last_word(path: &[u8], len: usize) -> u64 {
     match path.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),

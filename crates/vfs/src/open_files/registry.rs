@@ -1,21 +1,23 @@
 //! The interface of a registry of open files. Production has one,
 //! [`SlabRegistry`](super::slab_registry::SlabRegistry); the lab has others to measure it against.
 
-/// Records that are entered and taken out all the time, by many threads, and listed now and then.
+/// A registry of records, which many threads insert and remove all the time, and which is listed
+/// now and then.
 ///
 /// A record's fields are atomics: it does not move, and each use fills it again.
 pub trait Registry<C>: Default + Send + Sync {
-    /// Where a record stands. There is one ticket for each use of it.
+    /// A ticket, which identifies one use of a record.
     type Ticket;
 
-    /// Takes a record and has it filled; `None` if there are more than can be counted.
+    /// Inserts a record, which `fill` fills; `None` if there are more records than the registry can
+    /// count.
     fn add(&self, fill: impl FnOnce(&C)) -> Option<Self::Ticket>;
 
-    /// Has a record emptied, and takes it out. False, and nothing happens, if that has been done
-    /// before.
+    /// Removes a record, which `empty` empties first. Returns false, and does nothing, if it was
+    /// removed before.
     fn remove(&self, ticket: &Self::Ticket, empty: impl FnOnce(&C)) -> bool;
 
-    /// Calls `look` with a record; `None` if it has been taken out.
+    /// Calls `look` with a record; `None` if it was removed.
     fn with<R>(&self, ticket: &Self::Ticket, look: impl FnOnce(&C) -> R) -> Option<R>;
 
     /// Returns the results of `copy` for each record that is there throughout the call, and perhaps
@@ -60,7 +62,7 @@ mod tests {
         assert_eq!(all(&registry), (0..3000).collect());
         let odd: Vec<_> = tickets.extract_if(.., |(n, _)| *n % 2 == 1).collect();
         assert!(odd.iter().all(|(_, ticket)| remove(&registry, ticket)));
-        // Their places are taken by others, whom the old tickets do not mean.
+        // Other records take their places. The old tickets do not fit these.
         let later: Vec<_> = (3000..6000).map(|n| (n, add(&registry, n))).collect();
         for (_, ticket) in &odd {
             assert!(!remove(&registry, ticket) && get(&registry, ticket).is_none());
@@ -105,8 +107,8 @@ mod tests {
         assert!(stay.iter().all(|ticket| remove(registry, ticket)));
     }
 
-    /// Threads beyond those that have slabs of their own: what one has entered, no other enters
-    /// something in place of.
+    /// Threads beyond those that have slabs of their own: none inserts a record in a place that
+    /// another has taken.
     #[test]
     fn slabs_of_threads_without_numbers() {
         const WITH_NUMBERS: usize = 64;

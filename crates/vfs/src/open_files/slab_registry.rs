@@ -44,13 +44,13 @@ use crate::lock::{self, Mutex};
 
 /// Places in the first chunk of a slab; each further one has twice as many as the one before.
 const FIRST: usize = capacity(16, 2);
-/// RangeLocks of a slab, at most.
+/// The most chunks of a slab.
 const CHUNKS: usize = 24;
 
 /// Records in slabs.
 pub struct SlabRegistry<C> {
     slabs: ThreadSlots<Slab<C>>,
-    /// SlabRegistry that have an owner.
+    /// The number of slabs that have an owner.
     owned: AtomicUsize,
     owners: PerThread<RefCell<Owner>>,
     /// The owner of the shared slab.
@@ -69,7 +69,7 @@ struct Slot<C> {
     record: C,
 }
 
-/// Which place it is: the numbers of its slab and its chunk, and its index there.
+/// The position of a place: the numbers of its slab and its chunk, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spot(u64);
 
@@ -77,14 +77,13 @@ struct Spot(u64);
 #[derive(Default)]
 struct Owner {
     slab: Option<usize>,
-    /// RangeLocks that it has.
+    /// The number of chunks of the slab.
     chunks: usize,
     free: Vec<Spot>,
 }
 
-/// Where a record stands. Two words, also where there may be none, so that it stays in registers:
-/// to put it together in memory and load it at once takes as long as half of what is done here to
-/// open a file.
+/// The ticket of a record. It is two words, even as an `Option`, so that it stays in registers. A
+/// ticket that is put together in memory and loaded at once would make the CPU wait.
 #[derive(Debug)]
 pub struct Ticket {
     spot: Spot,
@@ -126,7 +125,7 @@ impl<C> SlabRegistry<C> {
 }
 
 impl<C: Default> SlabRegistry<C> {
-    /// A free place of an owner's slab.
+    /// Takes a free place of an owner's slab.
     #[inline]
     fn take_place(&self, owner: &mut Owner) -> Option<Spot> {
         match owner.free.pop() {
@@ -135,7 +134,7 @@ impl<C: Default> SlabRegistry<C> {
         }
     }
 
-    /// Finds what other threads have cleared; adds places where that is little.
+    /// Collects the places that other threads have cleared, and adds places if these are few.
     #[cold]
     fn refill(&self, owner: &mut Owner) -> Option<Spot> {
         let number = owner.slab.or_else(|| self.new_slab())?;
@@ -193,8 +192,8 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
 
     #[inline]
     fn add(&self, fill: impl FnOnce(&C)) -> Option<Ticket> {
-        // Held until the place is odd: for another thread that shares the slab, one that is even is
-        // free.
+        // Held until the generation is odd: another thread that shares the slab takes a place with
+        // an even one for free.
         let mut shared;
         let own = self.owners.with(|owner| self.take_place(&mut owner.borrow_mut())).flatten();
         let spot = match own {

@@ -27,7 +27,7 @@ bitflags::bitflags! {
     /// The uses that a file system admits at present.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct State: u32 {
-        /// Nothing may be changed.
+        /// The file system is read-only.
         const READ_ONLY = 1;
         /// A remount is finding out whether it can be made read-only.
         const CLOSING = 1 << 1;
@@ -51,7 +51,7 @@ pub(crate) struct WriteGate {
     deciding: Mutex<()>,
 }
 
-/// A change is under way.
+/// A change under way, counted until this is dropped.
 pub(crate) struct Changing<'a>(&'a WriteGate);
 
 impl WriteGate {
@@ -106,7 +106,7 @@ impl WriteGate {
         self.enter(&self.writers, State::READ_ONLY, State::CLOSING)
     }
 
-    /// Counts it no more.
+    /// Ends the count of a file that was open for writing.
     pub(crate) fn close_for_writing(&self) {
         self.writers.exit();
     }
@@ -140,7 +140,7 @@ impl WriteGate {
         Ok(())
     }
 
-    /// Where inodes in use that have no links are counted.
+    /// Returns the count of inodes in use that have no links.
     pub(crate) fn unlinked(&self) -> &Arc<ThreadRefcount> {
         &self.unlinked
     }
@@ -163,8 +163,8 @@ impl WriteGate {
         outcome
     }
 
-    /// Does something while nothing is changed: waits for the changes under way, and lets others
-    /// wait. The caller holds no lock, and neither begins a change.
+    /// Calls `then` while no thread changes anything: waits for the changes under way, and makes
+    /// new ones wait. The caller holds no lock, and neither begins a change.
     pub(crate) fn pause<T>(&self, then: impl FnOnce() -> T) -> T {
         let deciding = lock::lock(&self.deciding);
         let before = self.state();
@@ -174,7 +174,7 @@ impl WriteGate {
         then()
     }
 
-    /// Lets no further change begin. False if that has been done before.
+    /// Lets no further change begin. Returns false if that was so before.
     pub(crate) fn shut_down(&self) -> bool {
         let _deciding = lock::lock(&self.deciding);
         let before = self.state();
@@ -191,7 +191,7 @@ impl WriteGate {
     }
 }
 
-/// Changes wait as long as this is there.
+/// A pause: changes wait until this is dropped.
 struct Paused<'a> {
     gate: &'a WriteGate,
     before: State,
