@@ -5,8 +5,8 @@
 //! its checksum is in the group descriptor.
 //!
 //! A group with [`GroupFlags::BLOCK_UNINIT`] or [`GroupFlags::INODE_UNINIT`] has no bitmap on the
-//! volume: the bytes in its place mean nothing. [`initial_block_bitmap`] computes the missing block
-//! bitmap; a missing inode bitmap counts as empty.
+//! volume: the bytes in its place have no meaning. [`initial_block_bitmap`] computes the missing
+//! block bitmap; a missing inode bitmap counts as empty.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/bitmaps.rst` and `checksums.rst`.
 //!
@@ -90,12 +90,12 @@ impl<'a> Bitmap<'a> {
         self.len
     }
 
-    /// Whether it has no bits.
+    /// Returns whether it has no bits.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether bit `index` is set; `None` beyond the end.
+    /// Returns whether bit `index` is set; `None` beyond the end.
     pub fn get(&self, index: u32) -> Option<bool> {
         (index < self.len).then(|| self.word(index / WORD_BITS) & 1 << (index % WORD_BITS) != 0)
     }
@@ -142,7 +142,8 @@ impl<'a> Bitmap<'a> {
         self.find(from, |word| !word).filter(|index| *index < self.len)
     }
 
-    /// Whether all bits of the block after the last one of the group are set, as the format asks.
+    /// Returns whether all bits of the block after the last one of the group are set, as the format
+    /// asks.
     pub fn is_padded(&self) -> bool {
         let bits = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_mul(8);
         Self { bytes: self.bytes, len: bits }.next_clear(self.len).is_none()
@@ -184,7 +185,7 @@ impl Union<'_> {
         self.0.len
     }
 
-    /// Whether there are no bits.
+    /// Returns whether there are no bits.
     pub const fn is_empty(&self) -> bool {
         self.0.len == 0
     }

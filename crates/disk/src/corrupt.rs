@@ -223,7 +223,7 @@ pub enum CorruptKind {
         /// Its value.
         ino: u64,
     },
-    /// Entries that should ascend do not, or overlap.
+    /// Entries that should ascend do not ascend, or they overlap.
     #[error("{what} out of order or overlapping")]
     Order {
         /// The kind of entry.
@@ -235,7 +235,7 @@ pub enum CorruptKind {
         /// The kind of structure.
         what: &'static str,
     },
-    /// Two structures that must agree do not.
+    /// Two structures that must agree differ.
     #[error("{what}")]
     Mismatch {
         /// The disagreement, as a short sentence.

@@ -156,7 +156,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Whether each name except `.` and `..` has a hash after it.
+    /// Returns whether each name except `.` and `..` has a hash after it.
     #[inline]
     pub fn hashes_in_entries(&self) -> bool {
         self.encrypted && self.casefold
@@ -195,7 +195,7 @@ fn is_dot_or_dotdot(name: &[u8]) -> bool {
 pub struct StoredHash {
     /// The part by which the tree is sorted.
     pub major: u32,
-    /// The part that tells names apart whose major hashes collide.
+    /// The part that distinguishes names whose major hashes collide.
     pub minor: u32,
 }
 
@@ -215,7 +215,7 @@ pub struct DirEntry<'a> {
 }
 
 impl DirEntry<'_> {
-    /// Whether this is `.` or `..`.
+    /// Returns whether this is `.` or `..`.
     #[inline]
     pub fn is_dot_or_dotdot(&self) -> bool {
         is_dot_or_dotdot(self.name)

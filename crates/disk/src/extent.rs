@@ -35,8 +35,8 @@ pub const EMPTY_ROOT: [u8; MAP_SIZE] = {
 };
 /// The depth limit of reading a tree: the root has at most this depth.
 pub const MAX_DEPTH: u16 = 5;
-/// The depth limit of walking a tree or taking it apart. Linux frees files whose trees are deeper
-/// than those it reads.
+/// The depth limit of a walk over a tree, or of its removal. Linux frees files whose trees are
+/// deeper than those that it reads.
 pub const DEEPEST: u16 = 32;
 /// The longest written extent, in blocks. A larger stored length marks an unwritten extent, whose
 /// length is the excess over this number.
@@ -149,7 +149,7 @@ impl Extent {
         u64::from(self.logical) + u64::from(self.len_blocks)
     }
 
-    /// Whether the extent maps block `logical`.
+    /// Returns whether the extent maps block `logical`.
     #[inline]
     pub fn contains(&self, logical: u32) -> bool {
         logical >= self.logical && u64::from(logical) < self.end()
@@ -236,8 +236,8 @@ impl Expect {
         Self { volume, depth: None, start: 0, end: LOGICAL_END }
     }
 
-    /// Returns the constraints on a root whose tree the caller walks or takes apart: it may be as
-    /// deep as [`DEEPEST`].
+    /// Returns the constraints on a root whose tree the caller walks or removes: it may be as deep
+    /// as [`DEEPEST`].
     pub fn deep_root(volume: Blocks, root: &[u8; MAP_SIZE]) -> Self {
         let depth = RawExtentHeader::ref_from_prefix(root).ok().map(|(header, _)| header.eh_depth.get());
         Self { depth, ..Self::root(volume) }
@@ -321,7 +321,7 @@ impl<'a> ExtentNode<'a> {
         }
     }
 
-    /// Whether the node has no entry, like the root of an empty file.
+    /// Returns whether the node has no entry, like the root of an empty file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

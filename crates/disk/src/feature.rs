@@ -315,7 +315,7 @@ impl Features {
         }
     }
 
-    /// Whether the volume has `feature`.
+    /// Returns whether the volume has `feature`.
     pub const fn contains(self, feature: Feature) -> bool {
         let bits = match feature.set {
             FeatureSet::Compat => self.compat.bits(),
@@ -325,7 +325,7 @@ impl Features {
         bits & feature.mask() != 0
     }
 
-    /// Whether all metadata has a crc32c (`metadata_csum`).
+    /// Returns whether all metadata has a crc32c (`metadata_csum`).
     pub const fn metadata_csum(self) -> bool {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }

@@ -246,7 +246,7 @@ impl Geometry {
         self.cluster_bits - self.block_bits
     }
 
-    /// Whether blocks are allocated in clusters.
+    /// Returns whether blocks are allocated in clusters.
     pub const fn bigalloc(&self) -> bool {
         self.bigalloc
     }
@@ -319,7 +319,7 @@ impl Geometry {
         self.reserved_gdt_blocks
     }
 
-    /// Whether the bitmaps and the inode table of a group may live in another one.
+    /// Returns whether the bitmaps and the inode table of a group may live in another one.
     pub const fn flex_bg(&self) -> bool {
         self.flex_bg
     }
@@ -340,12 +340,12 @@ impl Geometry {
         self.superblock_block() + 1 + u64::from(self.first_meta_bg)
     }
 
-    /// Whether the volume has `block`.
+    /// Returns whether the volume has `block`.
     pub fn contains_block(&self, block: u64) -> bool {
         block >= self.first_data_block.into() && block < self.blocks_count
     }
 
-    /// Whether the volume has the `len` blocks from `start` on.
+    /// Returns whether the volume has the `len` blocks from `start` on.
     pub fn contains_range(&self, start: u64, len: u64) -> bool {
         self.contains_block(start) && len <= self.blocks_count - start
     }
@@ -416,7 +416,7 @@ impl Geometry {
         (index < self.inodes_per_group).then_some(Position { block, offset })
     }
 
-    /// Whether `group` starts with a superblock.
+    /// Returns whether `group` starts with a superblock.
     pub fn has_superblock(&self, group: u32) -> bool {
         let wanted = match self.backups {
             Backups::All => true,
@@ -490,7 +490,7 @@ impl Geometry {
         Some(superblock.checked_add(descriptors)?.min(self.group_blocks(group)?))
     }
 
-    /// Whether the descriptor of `group` is in the one table, not in its meta group.
+    /// Returns whether the descriptor of `group` is in the one table, not in its meta group.
     fn in_table_part(&self, group: u32) -> bool {
         // Without `meta_bg` every group's meta group is below: `first_meta_bg` is then the number
         // of blocks of descriptors.

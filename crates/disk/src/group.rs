@@ -239,7 +239,7 @@ impl GroupDescriptor {
         self.high.bg_inode_bitmap_csum_hi.set(if self.wide { high } else { 0 });
     }
 
-    /// Whether the descriptor has 64 bytes, and so 32 bits of the bitmaps' checksums.
+    /// Returns whether the descriptor has 64 bytes, and so 32 bits of the bitmaps' checksums.
     pub const fn is_wide(&self) -> bool {
         self.wide
     }

@@ -271,8 +271,8 @@ impl<'a> HtreeNode<'a> {
         self.entries[1..].partition_point(|entry| entry.hash.get() <= major)
     }
 
-    /// Whether names with hash `major` may continue below entry `index`. The caller has searched
-    /// the entry before it.
+    /// Returns whether names with hash `major` may continue below entry `index`. The caller has
+    /// searched the entry before it.
     pub fn continues(&self, index: usize, major: u32) -> bool {
         index < self.len() && self.hash(index) == major | 1
     }
@@ -333,7 +333,7 @@ impl NodeEntries {
     }
 }
 
-/// Whether a block of a hashed directory is an interior node: one unused record spans it.
+/// Returns whether a block of a hashed directory is an interior node: one unused record spans it.
 ///
 /// On a volume without checksums, a leaf without any name looks the same. There this only says that
 /// a block may be a node, and the path from the root decides. A checksum tail at the block's end

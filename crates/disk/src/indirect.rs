@@ -171,7 +171,7 @@ impl<'a> Pointers<'a> {
         self.numbers.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }

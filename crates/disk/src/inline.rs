@@ -57,7 +57,7 @@ impl<'a> Data<'a> {
         self.head.len() + self.tail.len()
     }
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -415,7 +415,7 @@ impl Inode {
         self.extra_fits(4)
     }
 
-    /// Whether the record has the first `len` bytes of the fields past the first 128.
+    /// Returns whether the record has the first `len` bytes of the fields past the first 128.
     fn extra_fits(&self, len: u16) -> bool {
         self.extra.i_extra_isize.get() >= len
     }
@@ -630,9 +630,9 @@ impl Inode {
         self.base.i_atime.get()
     }
 
-    /// Whether this extended attribute inode names `owner` as Lustre did: by its number in place of
-    /// a time, and by its generation. If its hash is wrong as well, it has neither hash nor
-    /// reference count, and belongs to `owner` alone.
+    /// Returns whether this extended attribute inode names `owner` as Lustre did: by its number in
+    /// place of a time, and by its generation. If its hash is wrong as well, it has neither hash
+    /// nor reference count, and belongs to `owner` alone.
     pub fn may_be_old_value_of(&self, owner: &Self) -> bool {
         self.base.i_mtime.get() == owner.ino() && self.generation() == owner.generation()
     }
@@ -667,8 +667,9 @@ impl Inode {
     }
 }
 
-/// Whether a record has a nonzero number for a block of extended attributes. [`Inode::xattr_block`]
-/// may still return `None`: it ignores the high half where the volume does not use it.
+/// Returns whether a record has a nonzero number for a block of extended attributes.
+/// [`Inode::xattr_block`] may still return `None`: it ignores the high half where the volume does
+/// not use it.
 pub fn has_xattr_block(record: &[u8]) -> bool {
     let Ok((base, _)) = RawInode::ref_from_prefix(record) else { return false };
     base.i_file_acl_lo.get() != 0 || base.l_i_file_acl_high.get() != 0
@@ -690,7 +691,7 @@ pub fn store_checksum(record: &mut [u8], ino: u32, sb: &Superblock) {
     inode.encode(record, sb);
 }
 
-/// Whether a record was never used: it is all zeros, and so has no checksum.
+/// Returns whether a record was never used: it is all zeros, and so has no checksum.
 pub fn is_blank(record: &[u8]) -> bool {
     record.iter().all(|byte| *byte == 0)
 }

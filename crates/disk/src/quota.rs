@@ -296,7 +296,7 @@ pub mod leaf {
         Ok(offsets.zip(body.chunks_exact(ENTRY_SIZE)))
     }
 
-    /// Whether the place of an entry is free: all its bytes are zero.
+    /// Returns whether the place of an entry is free: all its bytes are zero.
     fn is_free(bytes: &[u8]) -> bool {
         bytes.iter().all(|byte| *byte == 0)
     }
@@ -316,7 +316,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Whether there is any limit.
+    /// Returns whether there is any limit.
     pub const fn is_limited(&self) -> bool {
         self.hard != 0 || self.soft != 0
     }

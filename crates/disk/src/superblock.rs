@@ -391,7 +391,7 @@ impl Superblock {
         self
     }
 
-    /// Whether users and groups have 16 bits.
+    /// Returns whether users and groups have 16 bits.
     pub const fn has_short_ids(&self) -> bool {
         self.short_ids
     }
@@ -436,8 +436,8 @@ impl Superblock {
         zerocopy::transmute!(raw)
     }
 
-    /// Returns the stored fields for changes. The caller must not change those that say where
-    /// things are.
+    /// Returns the stored fields for changes. The caller must not change those from which
+    /// [`geometry`](Self::geometry) was computed.
     pub const fn raw_mut(&mut self) -> &mut RawSuperblock {
         &mut self.raw
     }
@@ -457,7 +457,7 @@ impl Superblock {
         &self.geometry
     }
 
-    /// Whether this is not a file system but the external journal of one.
+    /// Returns whether this is not a file system but the external journal of one.
     pub const fn is_journal_device(&self) -> bool {
         self.features().incompat.contains(Incompat::JOURNAL_DEV)
     }
@@ -788,8 +788,8 @@ impl Superblock {
         self.raw.s_def_hash_version
     }
 
-    /// Whether directory hashes take the bytes of names as unsigned. They were `char`s of the
-    /// machine that created the volume.
+    /// Returns whether directory hashes take the bytes of names as unsigned. They were `char`s of
+    /// the machine that created the volume.
     ///
     /// A volume without a record of this was written by a machine with signed ones, or has no
     /// hashed directories yet.

@@ -119,7 +119,7 @@ impl NameIndex {
         self.row().map(|row| row.text.as_bytes())
     }
 
-    /// Whether the prefix is a whole name, so that nothing may follow it.
+    /// Returns whether the prefix is a whole name, so that nothing may follow it.
     pub fn is_whole_name(self) -> bool {
         self.row().is_some_and(|row| row.is_whole)
     }

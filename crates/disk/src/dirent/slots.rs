@@ -272,7 +272,8 @@ impl<'a> Iterator for Slots<'a> {
 
 impl FusedIterator for Slots<'_> {}
 
-/// Whether a record of that length can exist, given the `room` up to the end of the records.
+/// Returns whether a record of that length can exist, given the `room` up to the end of the
+/// records.
 #[inline(always)]
 fn is_rec_len(rec_len: usize, room: usize) -> bool {
     rec_len >= MIN_REC_LEN && rec_len.is_multiple_of(4) && rec_len <= room
@@ -327,8 +328,8 @@ impl NameEnd {
         Self { bytes, mask }
     }
 
-    /// Whether the eight bytes from `at` on end like the name. A short name has the end of the
-    /// header before it.
+    /// Returns whether the eight bytes from `at` on end like the name. A short name has the end of
+    /// the header before it.
     #[inline(always)]
     fn is_at(self, bytes: &[u8], at: usize) -> bool {
         let there = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());

@@ -1,7 +1,7 @@
 //! The hashes of names in hashed directories.
 //!
-//! A name hashes to two 32-bit numbers. The tree is sorted by `major`; `minor` only tells names
-//! apart whose majors collide. The tree's root says which function computes them.
+//! A name hashes to two 32-bit numbers. The tree is sorted by `major`; `minor` only distinguishes
+//! names whose majors collide. The tree's root says which function computes them.
 //!
 //! The functions are the legacy one, half MD4 and TEA. Half MD4 is three shortened rounds of MD4
 //! (RFC 1320). TEA is the Tiny Encryption Algorithm of Wheeler and Needham, as a compression
@@ -73,7 +73,7 @@ pub struct Hash {
     /// The sort key of the tree. The lowest bit is never set, and the value is never
     /// [`Hash::EOF_MAJOR`].
     pub major: u32,
-    /// Tells apart most names with equal `major`.
+    /// Distinguishes most names with equal `major`.
     pub minor: u32,
 }
 

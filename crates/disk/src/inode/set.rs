@@ -19,7 +19,7 @@ impl Inode {
         let mut extra = RawInodeExtra::new_zeroed();
         let room = usize::from(sb.inode_size()).saturating_sub(BASE_SIZE);
         // The record gets all fields that this crate knows, and at least as many bytes as the
-        // superblock asks for. The room in the record is the limit.
+        // superblock asks for, but no more than fit.
         let (least, wanted) = match sb.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) {
             true => sb.extra_isize(),
             false => (0, 0),

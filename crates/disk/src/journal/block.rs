@@ -22,7 +22,7 @@ impl Tid {
         Self(self.0.wrapping_add(1))
     }
 
-    /// Whether this transaction is younger than `other`.
+    /// Returns whether this transaction is younger than `other`.
     pub const fn is_after(self, other: Self) -> bool {
         let ahead = self.0.wrapping_sub(other.0);
         ahead != 0 && ahead < 1 << 31

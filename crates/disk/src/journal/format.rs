@@ -37,7 +37,7 @@ impl Format {
     /// Size of the checksum at the end of descriptor and revoke blocks, in bytes.
     const TAIL: usize = 4;
 
-    /// Whether each block carries its own checksum.
+    /// Returns whether each block carries its own checksum.
     pub const fn checksums_blocks(&self) -> bool {
         matches!(self.checksum, ChecksumVersion::V2 | ChecksumVersion::V3)
     }

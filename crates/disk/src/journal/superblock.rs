@@ -171,7 +171,8 @@ pub struct JournalSuperblock {
     pub sequence: Tid,
     /// The block where the log begins; `None` when it is empty.
     pub start: Option<u32>,
-    /// The error that made the file system stop, zero if none; in the kernel's numbers, negative.
+    /// The error that made the file system stop, as the kernel's negative error number; zero if
+    /// there was none.
     pub errno: i32,
     /// Features that may be ignored.
     pub compat: Compat,

@@ -46,12 +46,13 @@ impl ValueSlot {
         (raw.e_value_inum.get() == 0 && len > 0).then_some(Self { entry, value, len, room })
     }
 
-    /// Whether a value of `len` bytes takes as much room as the stored one.
+    /// Returns whether a value of `len` bytes takes as much room as the stored one.
     pub fn fits(&self, len: usize) -> bool {
         len.next_multiple_of(4) == self.len.next_multiple_of(4) && len <= self.room
     }
 
-    /// Whether the stored value is `value`. `space` must be the one that [`find`](Self::find) got.
+    /// Returns whether the stored value is `value`. `space` must be the one that
+    /// [`find`](Self::find) got.
     pub fn has(&self, space: &[u8], value: &[u8]) -> bool {
         let base = space.get(IBODY_HEADER_SIZE..).unwrap_or_default();
         base.get(self.value..).and_then(|rest| rest.get(..self.len)) == Some(value)
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!([&b"three"[..], b"four", b"five"].map(|name| slot(&space, name)), [None; 3]);
     }
 
-    /// Returns the format allows a value that begins at any byte, though no writer makes one.
+    /// The format allows a value that begins at any byte, though no writer makes one.
     #[test]
     fn a_value_at_the_very_end_has_no_padding() {
         let mut space = [0; 64];
