@@ -147,12 +147,12 @@ impl BufferCache {
         &self.device
     }
 
-    /// Bytes in a block.
+    /// Returns the bytes in a block.
     pub fn block_size(&self) -> u32 {
         self.options.block_size
     }
 
-    /// Blocks in the volume.
+    /// Returns the number of blocks in the volume.
     pub fn block_count(&self) -> u64 {
         self.options.block_count
     }

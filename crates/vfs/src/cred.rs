@@ -60,22 +60,22 @@ impl Cred {
         Self { caps, ..self }
     }
 
-    /// User id.
+    /// Returns the user id.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Group id.
+    /// Returns the group id.
     pub fn gid(&self) -> u32 {
         self.gid
     }
 
-    /// Supplementary groups, sorted.
+    /// Returns the supplementary groups, sorted.
     pub fn groups(&self) -> &[u32] {
         &self.groups
     }
 
-    /// Capabilities.
+    /// Returns the capabilities.
     pub fn caps(&self) -> Caps {
         self.caps
     }

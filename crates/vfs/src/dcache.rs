@@ -124,7 +124,7 @@ impl<'g> DcacheEntry<'g> {
         entry.dentry.load(guard)
     }
 
-    /// The dentry's number.
+    /// Returns the dentry's number.
     #[inline]
     pub(crate) fn id(self) -> u64 {
         self.0.value().id
@@ -250,7 +250,7 @@ pub(crate) enum Expect {
 }
 
 impl Expect {
-    /// `ENOENT` or `EEXIST` unless a name that is bound to `inode` is as expected.
+    /// Fails with `ENOENT` or `EEXIST` unless a name that is bound to `inode` is as expected.
     #[inline]
     pub(crate) fn check(self, inode: Option<&Inode>) -> Result<()> {
         match (self, inode) {
@@ -310,7 +310,7 @@ impl DentryCache {
         }
     }
 
-    /// `name` must be in its canonical form.
+    /// Returns the key of a name, which must be in its canonical form.
     pub(crate) fn key<'a>(&self, parent: &'a RcuArc<Dentry>, name: &'a [u8]) -> Key<'a> {
         Key { parent, name: Scanned::alone(self.seed, name) }
     }
@@ -604,7 +604,7 @@ impl DentryCache {
         }
     }
 
-    /// Dentries in memory.
+    /// Returns the number of dentries in memory.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }

@@ -42,7 +42,7 @@ impl DirBatch {
         Self::default()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -58,7 +58,7 @@ impl DirBatch {
         self.entries.last().map(|entry| entry.next)
     }
 
-    /// The entry at `index`, counted from 0.
+    /// Returns the entry at `index`, counted from 0.
     ///
     /// # Panics
     ///
@@ -70,7 +70,7 @@ impl DirBatch {
         DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn iter(&self) -> impl Iterator<Item = DirEntry<'_>> {
         (0..self.len()).map(|index| self.get(index))
     }

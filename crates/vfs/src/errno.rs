@@ -16,12 +16,12 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = $text] pub const $name: Errno = Errno::from_raw($number);)*
 
-            /// The symbol, such as `ENOENT`; `None` for a number without a name here.
+            /// Returns the symbol, such as `ENOENT`; `None` for a number without a name here.
             pub const fn name(self) -> Option<&'static str> {
                 match self.raw() { $($number => Some(stringify!($name)),)* _ => None }
             }
 
-            /// The message of `strerror`.
+            /// Returns the message of `strerror`.
             pub const fn message(self) -> &'static str {
                 match self.raw() { $($number => $text,)* _ => "Unknown error" }
             }
@@ -77,7 +77,7 @@ impl Errno {
         Self(NonZeroU16::new(number).expect("not 0"))
     }
 
-    /// The number, as in `errno.h` of Linux.
+    /// Returns the number, as in `errno.h` of Linux.
     pub const fn raw(self) -> u16 {
         self.0.get()
     }
@@ -116,18 +116,19 @@ type Cause = Box<dyn StdError + Send + Sync>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error that has a cause worth telling, such as the corrupt structure behind `EUCLEAN`.
+    /// Returns an error that has a cause worth telling, such as the corrupt structure behind
+    /// `EUCLEAN`.
     pub fn with_cause(errno: Errno, cause: impl Into<Cause>) -> Self {
         Self { number: errno.0.into(), cause: Some(Box::new(cause.into())) }
     }
 
-    /// The error number.
+    /// Returns the error number.
     pub const fn errno(&self) -> Errno {
         // OK: it was an error number's.
         Errno::from_raw(self.number.get() as u16)
     }
 
-    /// The cause, if the file system told one.
+    /// Returns the cause, if the file system told one.
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         self.cause.as_deref().map(|cause| &**cause)
     }

@@ -93,12 +93,13 @@ impl OpenFile {
         }
     }
 
-    /// The path by which it was opened, as [`OpenFileInfo::path`](crate::OpenFileInfo) has it.
+    /// Returns the path by which it was opened, as [`OpenFileInfo::path`](crate::OpenFileInfo) has
+    /// it.
     pub fn path(&self) -> Vec<u8> {
         self.sb().files.path(&self.entry)
     }
 
-    /// A position in the file, for the caller to keep there; zero at first.
+    /// Returns a position in the file, for the caller to keep there; zero at first.
     pub fn position(&self) -> u64 {
         self.sb().files.position(&self.entry)
     }
@@ -108,22 +109,22 @@ impl OpenFile {
         self.sb().files.set_position(&self.entry, position);
     }
 
-    /// The file that is open.
+    /// Returns the file that is open.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// How it was opened.
+    /// Returns how it was opened.
     pub fn flags(&self) -> OpenFlags {
         self.flags
     }
 
-    /// Attributes (`fstat(2)`).
+    /// Returns the attributes of the file (`fstat(2)`).
     pub fn stat(&self) -> Attr {
         self.inode().attr()
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.stat().size
     }
@@ -295,7 +296,7 @@ impl OpenFile {
         self.sb().checker.search(&self.cred, self.inode()).map(drop)
     }
 
-    /// Locks: `rwsem` held.
+    /// Lists entries from `cookie` on. Locks: `rwsem` held.
     fn list(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         self.sb().write_gate.check()?;
         if max == 0 {
@@ -523,13 +524,14 @@ fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
     }
 }
 
-/// `EFBIG` for a range that reaches past the greatest file offset.
+/// Fails with `EFBIG` for a range that reaches past the greatest file offset.
 fn check_range(offset: u64, len: u64) -> Result<()> {
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
     if i64::try_from(end).is_err() { Err(Errno::EFBIG.into()) } else { Ok(()) }
 }
 
-/// `EPERM` for a file that has become immutable since it was opened. Locks: `rwsem` exclusive.
+/// Fails with `EPERM` for a file that has become immutable since it was opened. Locks: `rwsem`
+/// exclusive.
 fn check_mutable(inode: &Inode) -> Result<()> {
     if inode.perm().immutable() { Err(Errno::EPERM.into()) } else { Ok(()) }
 }

@@ -105,7 +105,7 @@ pub enum Lent<'a> {
 }
 
 impl Lent<'_> {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len_bytes(&self) -> usize {
         match *self {
             Self::Host { len, .. } | Self::Zeroes(len) => len,
@@ -137,7 +137,7 @@ pub enum NewKind<'a> {
 }
 
 impl NewKind<'_> {
-    /// The type of the file.
+    /// Returns the type of the file.
     pub fn file_type(&self) -> FileType {
         match self {
             Self::Regular => FileType::Regular,
@@ -304,10 +304,11 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// for an inode without links.
     fn read_inode(&self, ino: u64) -> Result<NewInode>;
 
-    /// Totals and free space.
+    /// Returns totals and free space.
     fn statfs(&self) -> Result<StatFs>;
 
-    /// Totals and free space as seen from `inode`: in a directory with a limit, no more than that.
+    /// Returns totals and free space as seen from `inode`: in a directory with a limit, no more
+    /// than that.
     fn statfs_by(&self, _inode: &Inode) -> Result<StatFs> {
         self.statfs()
     }
@@ -473,8 +474,8 @@ pub trait FileOps {
         Ok(false)
     }
 
-    /// The span that holds byte `offset` of a regular file, cut to start there; `None` at or behind
-    /// the end.
+    /// Returns the span that holds byte `offset` of a regular file, cut to start there; `None` at
+    /// or behind the end.
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>>;
 
     /// Returns the byte of the device that holds byte `offset` of a regular file, for programs that

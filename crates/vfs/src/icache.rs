@@ -164,12 +164,12 @@ impl InodeCache {
         }
     }
 
-    /// Inodes in memory.
+    /// Returns the number of inodes in memory.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Inodes read from the file system so far.
+    /// Returns the number of inodes read from the file system so far.
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }

@@ -117,7 +117,7 @@ pub(crate) struct Alias {
 }
 
 impl Inode {
-    /// An inode outside of any cache, for tests of a file system's own methods.
+    /// Returns an inode outside of any cache, for tests of a file system's own methods.
     pub fn detached(new: NewInode) -> Self {
         Self::build(new, None)
     }
@@ -154,12 +154,12 @@ impl Inode {
         }
     }
 
-    /// The inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> u64 {
         self.attr.ino()
     }
 
-    /// The type of the file.
+    /// Returns the type of the file.
     pub fn kind(&self) -> FileType {
         self.attr.kind()
     }
@@ -169,12 +169,12 @@ impl Inode {
         self.kind() == FileType::Directory
     }
 
-    /// A consistent copy of the attributes.
+    /// Returns a consistent copy of the attributes.
     pub fn attr(&self) -> Attr {
         self.attr.get()
     }
 
-    /// The number of links: cheaper than all attributes.
+    /// Returns the number of links: cheaper than all attributes.
     pub fn nlink(&self) -> u32 {
         self.attr.nlink()
     }
@@ -315,7 +315,7 @@ impl Inode {
         });
     }
 
-    /// The permission cache.
+    /// Returns the permission cache.
     #[inline]
     pub(crate) fn perm(&self) -> PermBits {
         self.perm.load()
@@ -430,7 +430,7 @@ impl Inode {
         if bits.has_no_acl(kind) { Some(None) } else { self.acls.get(kind, guard) }
     }
 
-    /// An ACL, from the cache or read by `fs`.
+    /// Returns an ACL, from the cache or read by `fs`.
     pub(crate) fn acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<Option<Arc<Acl>>> {
         if kind == AclKind::Access && self.perm().acl() == AclState::None {
             return Ok(None);
@@ -470,13 +470,13 @@ impl Inode {
         self.attr.owner_with(known).2
     }
 
-    /// The target of a symbolic link, if it has been read.
+    /// Returns the target of a symbolic link, if it has been read.
     #[inline]
     pub(crate) fn cached_link_target(&self) -> Option<&Arc<[u8]>> {
         self.link.get()
     }
 
-    /// The target of a symbolic link, which never changes, so it is read once.
+    /// Returns the target of a symbolic link, which never changes, so it is read once.
     pub(crate) fn link_target(&self, fs: &dyn FileSystem) -> Result<Arc<[u8]>> {
         if let Some(target) = self.link.get() {
             return Ok(Arc::clone(target));

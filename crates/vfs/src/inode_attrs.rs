@@ -101,7 +101,7 @@ impl InodeAttrs {
         self.kind
     }
 
-    /// A consistent copy.
+    /// Returns a consistent copy.
     pub(crate) fn get(&self) -> Attr {
         self.consistent(&self.seq, || self.copy()).decode()
     }
@@ -114,13 +114,13 @@ impl InodeAttrs {
         self.seq.validate(seq).then_some(attr)
     }
 
-    /// Owner, group and permission bits, of one moment.
+    /// Returns owner, group and permission bits, of one moment.
     pub(crate) fn owner(&self) -> (u32, u32, u16) {
         let (uid, gid, mode) = self.owner_with(|| self.load_mode());
         (uid, gid, low16(halves(mode).0))
     }
 
-    /// The number of links.
+    /// Returns the number of links.
     pub(crate) fn nlink(&self) -> u32 {
         halves(self.load_mode()).1
     }

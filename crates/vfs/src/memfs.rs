@@ -98,7 +98,7 @@ impl MemFs {
         })
     }
 
-    /// `EMLINK` if an inode cannot have one more link.
+    /// Fails with `EMLINK` if an inode cannot have one more link.
     fn room_for_link(&self, inode: &Inode) -> Result<()> {
         if inode.attr().nlink >= self.space.limits().max_links { Err(Errno::EMLINK.into()) } else { Ok(()) }
     }

@@ -33,7 +33,7 @@ pub struct Mount {
 pub type MountRef = ThreadArc<Mount>;
 
 impl Mount {
-    /// The file system.
+    /// Returns the file system.
     pub fn superblock(&self) -> &Arc<SuperBlock> {
         &self.sb
     }
@@ -43,7 +43,7 @@ impl Mount {
         self.read_only || self.sb.is_read_only()
     }
 
-    /// `EROFS` if this mount itself is read-only.
+    /// Fails with `EROFS` if this mount itself is read-only.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
     }
@@ -64,7 +64,8 @@ pub(crate) struct WriteGuard<'a> {
 }
 
 impl<'a> WriteGuard<'a> {
-    /// `EROFS` if nothing may be changed through this mount, `EIO` after a shutdown.
+    /// Begins a change. Fails with `EROFS` if nothing may be changed through this mount, and with
+    /// `EIO` after a shutdown.
     pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
         mount.check_writable()?;
         Ok(Self { _changing: mount.superblock().write_gate.change()? })
@@ -91,32 +92,32 @@ pub struct Location {
 }
 
 impl Location {
-    /// The mount it was reached through.
+    /// Returns the mount it was reached through.
     pub fn mount(&self) -> &MountRef {
         &self.mount
     }
 
-    /// The file system it is in.
+    /// Returns the file system it is in.
     pub fn superblock(&self) -> &Arc<SuperBlock> {
         &self.mount.sb
     }
 
-    /// The inode.
+    /// Returns the inode.
     pub fn inode(&self) -> &Inode {
         directory(&self.dentry)
     }
 
-    /// The inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> u64 {
         self.inode().ino()
     }
 
-    /// The type of the file.
+    /// Returns the type of the file.
     pub fn kind(&self) -> FileType {
         self.inode().kind()
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     pub fn attr(&self) -> Attr {
         self.inode().attr()
     }
@@ -143,7 +144,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A namespace of one file system.
+    /// Returns a namespace of one file system.
     pub fn new(sb: Arc<SuperBlock>) -> Arc<Self> {
         let root = ThreadArcOwner::new(Mount { id: 0, sb, at: None, read_only: false });
         Arc::new(Self {
@@ -154,13 +155,13 @@ impl Namespace {
         })
     }
 
-    /// A number for a new session.
+    /// Returns a number for a new session.
     pub(crate) fn next_session(&self) -> u64 {
         // Relaxed: only uniqueness counts.
         self.next_session.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The file system at its root.
+    /// Returns the file system at its root.
     pub fn superblock(&self) -> &Arc<SuperBlock> {
         &self.root.sb
     }
@@ -218,7 +219,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Every mount but the first.
+    /// Returns every mount but the first.
     pub fn mounts(&self) -> Vec<MountRef> {
         lock::read(&self.mounts).values().map(ThreadArcOwner::thread_ref).collect()
     }
@@ -232,8 +233,8 @@ impl Namespace {
         lock::read(&self.mounts).get(&(mount.id, dentry.id())).map(ThreadArcOwner::thread_ref)
     }
 
-    /// The path of a location as seen from `root`: from the mount tree's root if it does not lie
-    /// below that. A removed file gets the suffix ` (deleted)`.
+    /// Returns the path of a location as seen from `root`: from the mount tree's root if it does
+    /// not lie below that. A removed file gets the suffix ` (deleted)`.
     pub fn path_of(&self, location: &Location, root: &Location) -> Vec<u8> {
         let mut names = Vec::new();
         let deleted = location.dentry.is_gone();

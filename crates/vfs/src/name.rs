@@ -41,7 +41,7 @@ impl<'a> Scanned<'a> {
         self.first == u64::from(b'.') || self.first == u64::from_le_bytes(*b"..\0\0\0\0\0\0")
     }
 
-    /// A name that stands alone, in the way that [`scan_name`] finds one in a path.
+    /// Returns a name that stands alone, in the way that [`scan_name`] finds one in a path.
     pub(crate) fn alone(seed: u64, name: &'a [u8]) -> Self {
         let first = load(name);
         let hash = match name.len() {
@@ -139,7 +139,7 @@ pub(crate) fn hash_name(seed: u64, name: &[u8]) -> u64 {
     finish(seed, state, rest_of(name, rest), name.len())
 }
 
-/// The hash of a name in a directory, whose number comes from [`spread`].
+/// Returns the hash of a name in a directory, whose number comes from [`spread`].
 #[inline]
 pub(crate) fn in_directory(parent: u64, name_hash: u64) -> u64 {
     parent ^ name_hash
@@ -162,7 +162,7 @@ pub(crate) fn hash_words(seed: u64, words: impl ExactSizeIterator<Item = u64>) -
     finish(seed, state, 0, len)
 }
 
-/// Up to seven bytes that `bytes` ends with, by one load where there are eight to load.
+/// Returns up to seven bytes that `bytes` ends with, by one load where there are eight to load.
 #[inline]
 fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
     match bytes.last_chunk::<8>() {
@@ -201,8 +201,8 @@ fn scan_long(seed: u64, first: u64, path: &[u8]) -> (usize, u64) {
     }
 }
 
-/// The bytes in front of the first slash or zero in `text`, and how many they are; `None` if there
-/// is neither.
+/// Returns the bytes in front of the first slash or zero in `text`, and how many they are; `None`
+/// if there is neither.
 #[inline]
 fn rest_of_name(text: u64) -> Option<(usize, u64)> {
     let ends = zero_bytes(text) | zero_bytes(text ^ SLASHES);
@@ -214,7 +214,7 @@ fn rest_of_name(text: u64) -> Option<(usize, u64)> {
     Some(((bits / 8) as usize, text & ((1 << bits) - 1)))
 }
 
-/// The first eight bytes of `text`, or as many as there are, and zeroes behind its end.
+/// Returns the first eight bytes of `text`, or as many as there are, and zeroes behind its end.
 #[inline]
 fn load(text: &[u8]) -> u64 {
     match text.first_chunk::<8>() {
@@ -225,7 +225,7 @@ fn load(text: &[u8]) -> u64 {
 
 const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
 
-/// The high bit of the lowest byte that is zero, and perhaps of higher ones.
+/// Returns the high bit of the lowest byte that is zero, and perhaps of higher ones.
 #[inline]
 fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080
@@ -242,7 +242,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Up to seven bytes, from the lowest on: by two loads, which may have bytes in common.
+/// Returns up to seven bytes, from the lowest on: by two loads, which may have bytes in common.
 #[inline(never)]
 fn short_word(bytes: &[u8]) -> u64 {
     let both = |low: u64, high: u64, size: usize| low | high << (8 * (bytes.len() - size));
@@ -254,7 +254,7 @@ fn short_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Both halves of the product: every bit of the operands reaches every bit of the result.
+/// Returns both halves of the product: every bit of the operands reaches every bit of the result.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the two halves of a 128-bit product are what is wanted")]
 fn fold(a: u64, b: u64) -> u64 {

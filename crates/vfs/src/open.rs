@@ -103,7 +103,7 @@ fn check_encryption(location: &Location) -> Result<()> {
     location.superblock().fs().check_open(inode, in_encrypted)
 }
 
-/// `EINVAL` for flags that make no sense together.
+/// Fails with `EINVAL` for flags that make no sense together.
 fn check_flags(flags: OpenFlags) -> Result<()> {
     let handle_only = OpenFlags::PATH | OpenFlags::NOFOLLOW | OpenFlags::DIRECTORY;
     let valid = if flags.contains(OpenFlags::PATH) {

@@ -118,7 +118,8 @@ impl Checker {
         self.fast && dir.perm().exec_all() && (self.is_by_cache() || self.lets_all(dir))
     }
 
-    /// Whether the permission cache alone may answer search checks, because there is no hook.
+    /// Returns whether the permission cache alone may answer search checks, because there is no
+    /// hook.
     #[inline]
     pub(crate) fn cache_decides(&self) -> bool {
         self.fast && self.hook.is_none() && self.is_by_cache()
@@ -155,12 +156,12 @@ impl Checker {
         self.check_seen(cred, inode, want, guard)
     }
 
-    /// An ACL, from the cache or from the file system.
+    /// Returns an ACL, from the cache or from the file system.
     pub(crate) fn acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
         inode.acl(&*self.fs, &self.acls, kind)
     }
 
-    /// The one copy of an ACL.
+    /// Returns the one copy of an ACL.
     pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
         self.acls.intern(acl)
     }
@@ -220,8 +221,7 @@ impl Checker {
     }
 }
 
-/// In debug builds: checks the fast answer that `cred` may search `dir` against what mode and ACL
-/// say.
+/// In debug builds, compares the fast answer that `cred` may search `dir` with mode and ACL.
 #[inline]
 pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
     if cfg!(debug_assertions) {
@@ -243,8 +243,8 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
 pub(crate) struct Passed<'g>(Option<(&'g Acl, u32)>);
 
 impl<'g> Passed<'g> {
-    /// Whether `acl` lets the caller search a directory of group `gid`. The caller is the same each
-    /// time.
+    /// Returns whether `acl` lets the caller search a directory of group `gid`. The caller is the
+    /// same each time.
     #[inline]
     fn allows(&mut self, acl: &'g Acl, gid: u32, cred: &Cred) -> bool {
         if self.0.is_some_and(|(passed, of)| std::ptr::eq(passed, acl) && of == gid) {
@@ -319,7 +319,7 @@ fn mode_allows(cred: &Cred, uid: u32, gid: u32, mode: u16, want: Access) -> bool
     (mode >> shift) & u16::from(want.bits()) == u16::from(want.bits())
 }
 
-/// Whether capabilities grant the rights on any inode, so that the check need not read its
+/// Returns whether capabilities grant the rights on any inode, so that the check need not read its
 /// attributes. On Linux an ACL that cannot be read also stops callers with these capabilities; here
 /// they may read the file and save it.
 #[inline]
@@ -327,7 +327,7 @@ fn overrides(cred: &Cred, want: Access) -> bool {
     cred.has(Caps::DAC_OVERRIDE) && !want.contains(Access::EXEC)
 }
 
-/// Whether capabilities give what mode and ACL refuse.
+/// Returns whether capabilities give what mode and ACL refuse.
 fn capable(cred: &Cred, inode: &Inode, want: Access) -> bool {
     if inode.is_dir() {
         return cred.has(Caps::DAC_OVERRIDE)

@@ -79,7 +79,7 @@ impl PermBits {
         Self(0).with_mode(mode).with_flags(flags).with_acl(acl)
     }
 
-    /// Mode with its type bits.
+    /// Returns the mode with its type bits.
     pub(crate) fn mode(self) -> u16 {
         u16::try_from(self.0 & 0xffff).expect("sixteen bits")
     }
@@ -93,19 +93,21 @@ impl PermBits {
         }
     }
 
-    /// Whether every user may search this directory.
+    /// Returns whether every user may search this directory.
     #[inline]
     pub(crate) fn exec_all(self) -> bool {
         self.0 & EXEC_ALL != 0
     }
 
-    /// Whether every user may search this directory, and names in it are compared byte by byte.
+    /// Returns whether every user may search this directory, and names in it are compared byte by
+    /// byte.
     #[inline]
     pub(crate) fn exec_all_plain(self) -> bool {
         self.0 & EXEC_ALL_PLAIN != 0
     }
 
-    /// Whether every user has these rights, `rwx` as in a mode; false also where that is not known.
+    /// Returns whether every user has these rights, `rwx` as in a mode; false also where that is
+    /// not known.
     #[inline]
     pub(crate) fn grants_all_classes(self, rights: u8) -> bool {
         let rights = u64::from(rights);

@@ -209,7 +209,7 @@ impl RenameCall<'_> {
         self.flags.contains(RenameFlags::WHITEOUT).then(inherit).transpose()
     }
 
-    /// The permission checks of a rename, in Linux's order.
+    /// Makes the permission checks of a rename, in Linux's order.
     fn check_permission(&self, inode: &Inode, replaced: Option<&Inode>) -> Result<()> {
         let Self { session, sb, ref from, ref to, flags } = *self;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
@@ -288,8 +288,8 @@ impl RenameEnd<'_> {
     }
 }
 
-/// Whether a rename of `inode` over `replaced` takes the `rename_mutex`: a directory changes its
-/// parent, or another may replace it.
+/// Returns whether a rename of `inode` over `replaced` takes the `rename_mutex`: a directory
+/// changes its parent, or another may replace it.
 fn needs_mutex(inode: &Inode, replaced: Option<&Inode>, in_one_dir: bool) -> bool {
     let replaces_dir = replaced.is_some_and(Inode::is_dir);
     if in_one_dir { inode.is_dir() && replaces_dir } else { inode.is_dir() || replaces_dir }
@@ -422,7 +422,8 @@ fn move_dentries(
     Ok(target)
 }
 
-/// Whether a directory changes its parent: the renamed one, or the one that it is exchanged for.
+/// Returns whether a directory changes its parent: the renamed one, or the one that it is exchanged
+/// for.
 fn moves_dir(from: &RenameEnd<'_>, to: &RenameEnd<'_>, rename: &Rename<'_>) -> bool {
     let exchanged = rename.target.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
     !from.in_one_dir(to) && (rename.inode.is_dir() || exchanged.is_some_and(Inode::is_dir))

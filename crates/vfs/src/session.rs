@@ -34,7 +34,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session at the root of a namespace, with umask 022.
+    /// Returns a session at the root of a namespace, with umask 022.
     pub fn new(namespace: &Arc<Namespace>, cred: Cred) -> Self {
         let root = namespace.root();
         let id = namespace.next_session();
@@ -54,22 +54,22 @@ impl Session {
         self.id
     }
 
-    /// The credentials.
+    /// Returns the credentials.
     pub fn cred(&self) -> &Cred {
         &self.cred
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub fn namespace(&self) -> &Arc<Namespace> {
         &self.namespace
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn root(&self) -> &Location {
         &self.root
     }
 
-    /// The working directory.
+    /// Returns the working directory.
     pub fn cwd(&self) -> &Location {
         &self.cwd
     }
@@ -100,7 +100,7 @@ impl Session {
         self.umask = umask & 0o777;
     }
 
-    /// The path of the working directory.
+    /// Returns the path of the working directory.
     pub fn getcwd(&self) -> Vec<u8> {
         self.namespace.path_of(&self.cwd, &self.root)
     }
@@ -130,7 +130,7 @@ impl Session {
         Ok(there.into_location())
     }
 
-    /// A lookup from the working directory.
+    /// Returns a lookup from the working directory.
     #[inline]
     pub(crate) fn lookup(&self) -> Lookup<'_> {
         Lookup { namespace: &self.namespace, cred: &self.cred, root: &self.root, base: &self.cwd }
@@ -146,7 +146,7 @@ impl Session {
         Ok(self.lookup().path(path.as_ref(), how)?.into_location())
     }
 
-    /// Attributes (`fstatat(2)`).
+    /// Returns the attributes of a file (`fstatat(2)`).
     #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Attr> {
         let (path, mut error) = (path.as_ref(), None);
@@ -211,8 +211,8 @@ impl Session {
         if want.is_empty() { Ok(()) } else { self.permission(&there.mount, there.inode(), want) }
     }
 
-    /// The target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty path on
-    /// anything else.
+    /// Returns the target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty
+    /// path on anything else.
     pub fn read_link(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Arc<[u8]>> {
         self.with_link(path.as_ref(), how, Arc::clone)
     }
@@ -268,7 +268,7 @@ impl Session {
         there.sb().fs().statfs_by(there.inode())
     }
 
-    /// The value of an extended attribute, ACLs (`system.posix_acl_access`,
+    /// Returns the value of an extended attribute, ACLs (`system.posix_acl_access`,
     /// `system.posix_acl_default`) included.
     pub fn get_xattr(
         &self,
@@ -282,7 +282,7 @@ impl Session {
         xattr::get(&self.cred, &there.mount, there.inode(), name)
     }
 
-    /// The names of all extended attributes that the session may see, ACLs included.
+    /// Returns the names of all extended attributes that the session may see, ACLs included.
     pub fn list_xattr(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Vec<Vec<u8>>> {
         let there = self.lookup().path(path.as_ref(), how)?;
         xattr::list(&self.cred, there.sb(), there.inode())
@@ -295,7 +295,7 @@ impl Session {
         xattr::acl(there.sb(), there.inode(), kind)
     }
 
-    /// The mount that a path is on.
+    /// Returns the mount that a path is on.
     pub fn mount_of(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<MountRef> {
         Ok(self.locate(path, how)?.mount)
     }

@@ -323,7 +323,7 @@ fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut S
     Ok(())
 }
 
-/// `EPERM` unless the caller is `owner`, or has `CAP_FOWNER`.
+/// Fails with `EPERM` unless the caller is `owner`, or has `CAP_FOWNER`.
 fn owns(cred: &Cred, owner: u32) -> Result<()> {
     if owner == cred.uid() || cred.has(Caps::FOWNER) { Ok(()) } else { Err(Errno::EPERM.into()) }
 }
@@ -463,8 +463,8 @@ fn lock_for_xattr<'a>(inode: &'a Inode, name: &[u8]) -> Ordered<AttributesGuard<
     if name == xattr::CAPABILITY { inode.lock_all_attributes() } else { inode.lock_attributes() }
 }
 
-/// `EPERM` for immutable and append-only files: not even the superuser may change the attributes
-/// that owners may change.
+/// Fails with `EPERM` for immutable and append-only files: not even the superuser may change the
+/// attributes that owners may change.
 fn check_owner_change(inode: &Inode) -> Result<()> {
     if inode.perm().immutable() || inode.perm().append() { Err(Errno::EPERM.into()) } else { Ok(()) }
 }

@@ -244,12 +244,12 @@ impl SuperBlock {
         self.id
     }
 
-    /// The file system itself.
+    /// Returns the file system itself.
     pub fn fs(&self) -> &Arc<dyn FileSystem> {
         &self.fs
     }
 
-    /// The limits on space that do not bind `cred`.
+    /// Returns the limits on space that do not bind `cred`.
     pub(crate) fn space_rights(&self, cred: &Cred) -> SpaceRights {
         SpaceRights {
             sys_resource: cred.has(Caps::SYS_RESOURCE),
@@ -257,7 +257,7 @@ impl SuperBlock {
         }
     }
 
-    /// The properties that the file system reported at first.
+    /// Returns the properties that the file system reported at first.
     pub fn traits(&self) -> &FsTraits {
         &self.traits
     }
@@ -287,7 +287,7 @@ impl SuperBlock {
         Ok(look(&*self.iget(ino)?))
     }
 
-    /// Totals and free space.
+    /// Returns totals and free space.
     pub fn statfs(&self) -> Result<StatFs> {
         self.fs.statfs()
     }
@@ -338,7 +338,7 @@ impl SuperBlock {
         self.files.registry.list(Opened::info)
     }
 
-    /// Counters of open files.
+    /// Returns the counters of open files.
     pub fn open_file_stats(&self) -> OpenFileStats {
         self.files.stats()
     }
@@ -350,7 +350,7 @@ impl SuperBlock {
         extern4_sync::rcu::pin().flush_all();
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> CacheStats {
         // Relaxed, here and below: statistics order nothing.
         let walks = self.walks.sum();
@@ -391,12 +391,12 @@ impl SuperBlock {
         self.protected_hardlinks
     }
 
-    /// When reading `inode` changes its access time.
+    /// Returns when a read of `inode` changes its access time.
     pub(crate) fn atime(&self, inode: &Inode) -> Atime {
         if self.dir_atime || !inode.is_dir() { self.atime } else { Atime::Never }
     }
 
-    /// The inode `ino`, from the cache or read.
+    /// Returns the inode `ino`, from the cache or read.
     pub(crate) fn iget(&self, ino: u64) -> Result<RcuArc<Inode>> {
         self.icache.get(&self.fs, ino)
     }
@@ -408,7 +408,7 @@ impl SuperBlock {
         self.icache.links_changed(inode);
     }
 
-    /// An ACL, from the cache or read.
+    /// Returns an ACL, from the cache or read.
     pub(crate) fn acl(&self, inode: &Inode, kind: AclKind) -> Result<Option<Arc<Acl>>> {
         self.checker.acl(inode, kind)
     }

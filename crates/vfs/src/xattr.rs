@@ -27,7 +27,7 @@ const CAP_REVISION_2: u32 = 0x0200_0000;
 const CAP_REVISION_3: u32 = 0x0300_0000;
 const CAP_EFFECTIVE: u32 = 1;
 
-/// `ERANGE` for a name that is empty or too long.
+/// Fails with `ERANGE` for a name that is empty or too long.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
 }

@@ -152,7 +152,7 @@ impl Buffer {
         Self { held, newest }
     }
 
-    /// The block's number.
+    /// Returns the block's number.
     pub fn number(&self) -> u64 {
         self.held.number
     }
@@ -221,7 +221,7 @@ impl Deref for Buffer {
 pub struct Pin(RcuArc<Block>);
 
 impl Pin {
-    /// The block's number.
+    /// Returns the block's number.
     pub fn number(&self) -> u64 {
         self.0.number
     }

@@ -135,7 +135,7 @@ pub(crate) struct LastComponent<'a> {
 }
 
 impl<'a> LastComponent<'a> {
-    /// The component in this range of `path`. Only slashes come after it.
+    /// Returns the component in this range of `path`. Only slashes come after it.
     pub(super) fn new(path: &'a [u8], name: Range<usize>) -> Self {
         Self { slash: name.end < path.len(), text: PathText::Path(path), name }
     }

@@ -102,7 +102,7 @@ struct RcuPath<'g> {
 }
 
 impl<'g> RcuPath<'g> {
-    /// On a positive dentry.
+    /// Returns a walk's position on a dentry. A walk cannot stand on a negative one: it falls back.
     fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError> {
         let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
         Ok(Self { id: dentry.get().id(), dentry, inode, entry: None })
@@ -140,9 +140,9 @@ impl<'g> ParentResult<'g> {
         }
     }
 
-    /// Whether the last component, which `ours` was bound to, and that of `other` were names of one
-    /// file at some moment of this call, and no slash comes after either. False where the cache
-    /// cannot tell.
+    /// Returns whether this last component and that of `other` were names of one file at some
+    /// moment of this call. `ours` is the dentry that this one was bound to. Returns false if a
+    /// slash comes after either, or if the cache cannot tell.
     pub(crate) fn is_of_one_file(&self, ours: RcuRef<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
         let Some(ours_is) = ours.get().inode().filter(|inode| inode.perm().several_names()) else {
             return false;
@@ -172,13 +172,13 @@ impl<'g> ParentResult<'g> {
         (!self.dir.mount.is_read_only()).then_some(dentry)
     }
 
-    /// Whether both are on one mount, and this last component is a name.
+    /// Returns whether both are on one mount, and this last component is a name.
     pub(crate) fn is_name_on_mount_of(&self, other: &Self) -> bool {
         let name = &self.path[self.last.start..self.last.end];
         !matches!(name, b"" | b"." | b"..") && self.dir.mount.ptr_eq(other.dir.mount)
     }
 
-    /// Whether slashes come after the last component.
+    /// Returns whether slashes come after the last component.
     pub(crate) fn has_slash(&self) -> bool {
         self.last.end < self.path.len()
     }
@@ -227,8 +227,8 @@ impl LookupResult<'_> {
         if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount }
     }
 
-    /// Whether the name that led here is still bound to this dentry. If not, the caller walks
-    /// again, with references.
+    /// Returns whether the name that led here is still bound to this dentry. If not, the caller
+    /// walks again, with references.
     #[inline(always)]
     pub(crate) fn is_current(&self) -> bool {
         let current = self.entry.is_none_or(DcacheEntry::is_current);
@@ -384,7 +384,7 @@ impl<'g> RcuWalk<'g> {
         }
     }
 
-    /// The search check where the permission cache is not enough.
+    /// Makes the search check where the permission cache is not enough.
     #[inline(never)]
     fn search_general(&mut self, dir: &'g Inode) -> Result<(), WalkError> {
         if !dir.is_dir() {

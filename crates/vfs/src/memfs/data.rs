@@ -62,7 +62,7 @@ impl Data {
         self.len
     }
 
-    /// Blocks allocated.
+    /// Returns the number of allocated blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks.len() as u64
     }

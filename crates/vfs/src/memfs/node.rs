@@ -49,7 +49,7 @@ impl Body {
     }
 }
 
-/// Attributes of a new inode, still without links.
+/// Returns the attributes of a new inode, still without links.
 pub(super) fn attr_of(ino: u64, new: &NewNode<'_>) -> Attr {
     let rdev = match new.kind {
         NewKind::CharDevice(rdev) | NewKind::BlockDevice(rdev) => rdev,

@@ -18,7 +18,7 @@ pub struct MemLimits {
 }
 
 impl Default for MemLimits {
-    /// 4 GiB, 2^20 inodes, 65,000 links as ext4 has.
+    /// Returns limits of 4 GiB, 2^20 inodes, and 65,000 links as in ext4.
     fn default() -> Self {
         Self { blocks: 1 << 20, inodes: 1 << 20, max_links: 65_000 }
     }
@@ -40,7 +40,7 @@ impl Space {
         &self.limits
     }
 
-    /// `ENOSPC` if there is no block left.
+    /// Takes a block; fails with `ENOSPC` if none is left.
     pub(super) fn take_block(&self) -> Result<()> {
         take(&self.blocks, self.limits.blocks)
     }
@@ -50,7 +50,7 @@ impl Space {
         self.blocks.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// `ENOSPC` if there is no inode left.
+    /// Takes an inode; fails with `ENOSPC` if none is left.
     pub(super) fn take_inode(&self) -> Result<()> {
         take(&self.inodes, self.limits.inodes)
     }

@@ -72,13 +72,13 @@ impl Opened {
         })
     }
 
-    /// How the file is open.
+    /// Returns how the file is open.
     pub fn flags(&self) -> OpenFlags {
         // OK: the lower half.
         OpenFlags::from_bits_truncate(self.uid_flags.load(Ordering::Relaxed) as u32)
     }
 
-    /// The path; `None` if the record is being emptied.
+    /// Returns the path; `None` if the record is being emptied.
     pub(super) fn path(&self) -> Option<Vec<u8>> {
         let len = usize::try_from(self.path_len.load(Ordering::Relaxed)).ok()?;
         if len > WORDS * 8 {

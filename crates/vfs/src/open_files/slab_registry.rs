@@ -91,7 +91,8 @@ pub struct Ticket {
 }
 
 impl Spot {
-    /// There are at most 2^5 chunks of a slab, and 2^32 places of a chunk.
+    /// Returns the position of place `at` of a chunk. A slab has at most 2^5 chunks, and a chunk
+    /// 2^32 places.
     fn new(slab: usize, chunk: usize, at: usize) -> Self {
         Self((slab as u64) << 37 | (chunk as u64) << 32 | at as u64)
     }

@@ -71,7 +71,7 @@ impl WriteGate {
         State::from_bits_retain(self.state.load(Ordering::Relaxed))
     }
 
-    /// Locks: `deciding`.
+    /// Stores the state. Locks: `deciding`.
     fn set(&self, state: State) {
         // Relaxed: as in `state`.
         self.state.store(state.bits(), Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl WriteGate {
         self.state().contains(State::READ_ONLY)
     }
 
-    /// `EIO` after a shutdown.
+    /// Fails with `EIO` after a shutdown.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         if self.state().contains(State::SHUT_DOWN) { Err(Errno::EIO.into()) } else { Ok(()) }

@@ -50,13 +50,14 @@ impl Checker {
         self.fast &= check != Check::Full;
     }
 
-    /// Whether the permission cache is the search check.
+    /// Returns whether the permission cache is the search check.
     #[inline]
     pub(crate) fn is_by_cache(&self) -> bool {
         matches!(self.check, Check::Word | Check::Full)
     }
 
-    /// Whether the short way of this check, if it has one, says that every user may search `dir`.
+    /// Returns whether the short way of this check, if it has one, says that every user may search
+    /// `dir`.
     #[inline]
     pub(crate) fn lets_all(&self, dir: &Inode) -> bool {
         let bits = dir.perm();
@@ -72,13 +73,13 @@ impl Checker {
         }
     }
 
-    /// The answer of this check, where it is another than the word.
+    /// Returns the answer of this check, where it is another than the word.
     #[inline]
     pub(crate) fn search_as(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<(Verdict, Search)> {
         (!self.is_by_cache()).then(|| self.search_in_full(cred, dir, guard))
     }
 
-    /// The check where the short way does not say it all. As in Linux, functions of their own.
+    /// Makes the check where the short way is not enough. As in Linux, it is a function of its own.
     #[inline(never)]
     fn search_in_full(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
         let verdict = match self.check {

@@ -14,26 +14,26 @@ use crate::inode::Inode;
 pub(crate) struct Check {}
 
 impl Checker {
-    /// Whether the permission cache is the search check.
+    /// Returns whether the permission cache is the search check.
     #[inline(always)]
     pub(crate) fn is_by_cache(&self) -> bool {
         let Check {} = self.check;
         true
     }
 
-    /// Whether another check than the word lets every user search `dir`.
+    /// Returns whether another check than the word lets every user search `dir`.
     #[inline(always)]
     pub(crate) fn lets_all(&self, _dir: &Inode) -> bool {
         false
     }
 
-    /// The answer of another check than the word.
+    /// Returns the answer of another check than the word.
     #[inline(always)]
     pub(crate) fn search_as(&self, _: &Cred, _: &Inode, _: &Guard) -> Option<(Verdict, Search)> {
         None
     }
 
-    /// The guard that another check holds while it asks for an ACL.
+    /// Returns the guard that another check holds while it asks for an ACL.
     #[inline(always)]
     pub(crate) fn ask(&self, _cred: &Cred, _inode: &Inode) -> Option<Infallible> {
         None
