@@ -47,8 +47,8 @@ pub(crate) struct Opening {
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Read the volume by the copy of its superblock in this block of it, as e2fsck -b does: 32768,
-    /// as a rule, or 8193 if its blocks have 1 KiB
+    /// Read the volume by the copy of its superblock in this block, as e2fsck -b does: 32768 as a
+    /// rule, or 8193 for blocks of 1 KiB
     #[arg(long, value_name = "BLOCK", global = true)]
     pub(crate) superblock: Option<u64>,
 }
@@ -115,8 +115,8 @@ impl App {
     }
 
     /// Reads `text` as an image path that the command is going to write to. The command calls this
-    /// for all such paths before it opens a volume, because a volume is opened only once, in the
-    /// mode that all its uses need.
+    /// for all such paths before it opens a volume. It opens each volume once, in the mode that all
+    /// its uses need.
     pub(crate) fn written_path(&mut self, text: &OsStr) -> ImagePath {
         let image_path = self.image_path(text);
         self.write_to(&image_path.image);

@@ -1,5 +1,5 @@
-//! Formats of containers and of other file systems: recognizes an image without an ext volume by
-//! its first bytes, and gives the user advice on it.
+//! Formats of containers and of other file systems. The module recognizes an image without an ext
+//! volume by its first bytes, and gives the user advice on it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};

@@ -122,8 +122,8 @@ bitflags::bitflags! {
 /// Bytes of a [`RingHeader`] for a header, and as many for the first argument.
 pub(crate) const RING_PART_BYTES: usize = 128;
 
-/// The part before the payload of a request or an answer that goes through a ring: a header, the
-/// first argument of a request, the entry.
+/// The part before the payload, in a request or an answer that goes through a ring. It has a
+/// header, the first argument of a request, and the entry.
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RingHeader {

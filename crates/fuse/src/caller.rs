@@ -10,9 +10,9 @@ use extern4_vfs::{Caps, Cred};
 
 use crate::abi::InHeader;
 
-/// The capabilities behind checks that the kernel has made: of permission bits and ACLs, of owners,
-/// of the sticky bit, and of the right to set set-id bits, attributes and flags, or make devices.
-/// Not `SYS_RESOURCE`: no check by the kernel precedes its use.
+/// The capabilities behind checks that the kernel has made. It checks permission bits and ACLs,
+/// owners, the sticky bit, and the right to set set-id bits, attributes and flags, or to make
+/// devices. `SYS_RESOURCE` is not among them: no check by the kernel precedes its use.
 pub(crate) const CHECKED: Caps = Caps::all().difference(Caps::SYS_RESOURCE);
 
 /// The user behind a request, as far as it is known.

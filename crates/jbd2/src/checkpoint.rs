@@ -5,10 +5,9 @@
 //! them. The oldest transactions leave the log once all blocks that they were the last to change
 //! are written and flushed.
 //!
-//! A block that a committed transaction has revoked is dropped from the list: it may belong to a
-//! file by now, and a write would destroy that file's data. Until the revoking transaction is
-//! committed, the older snapshot still has to be written. After a crash the block would be metadata
-//! again.
+//! The list drops a block that a committed transaction has revoked. The block may belong to a file
+//! by now, and a write would destroy that file's data. Until the revoking transaction is committed,
+//! the older snapshot still has to be written. After a crash the block would be metadata again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

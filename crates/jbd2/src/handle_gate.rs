@@ -8,9 +8,9 @@
 //!
 //! # The word `open`
 //! `open` holds the number of the running transaction while handles may enter without the lock. It
-//! holds 0 while they must take the lock: a commit closes the transaction, an operation waits for
-//! room, or an error has stopped all changes. Threads write it under the lock, and no number is
-//! ever used twice.
+//! holds 0 while they must take the lock. That is so while a commit closes the transaction or an
+//! operation waits for room, and after an error has stopped all changes. Threads write it under the
+//! lock, and no number is ever used twice.
 //!
 //! # Which handle belongs to which transaction
 //! 1. A starting handle loads `open`, increments its thread's count, and loads `open` again. If the

@@ -105,8 +105,8 @@ impl<D: BlockDevice> Journal<D> {
         self.superblock.format().block_size
     }
 
-    /// Splits the journal into its parts, for a writer: the device, the map, the superblock, the
-    /// superblock's block, and whether the journal has the device for itself.
+    /// Splits the journal into its parts, for a writer. They are the device, the map, the
+    /// superblock, the superblock's block, and whether the journal has the device for itself.
     pub(crate) fn into_parts(self) -> (D, JournalMap, JournalSuperblock, u32, bool) {
         (self.device, self.map, self.superblock, self.index, self.external)
     }

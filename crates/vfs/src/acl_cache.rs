@@ -1,10 +1,10 @@
 //! The ACLs of an inode, as far as they are known.
 //!
-//! The permission cache of an inode says whether it has an access ACL (none, unknown, present), and
-//! whether it is known to have no default ACL. So the load that a check needs for the mode also
-//! tells that there is no ACL, or that the ACL refuses the wanted rights to no user. An ACL that is
-//! present has a slot, which points to an immutable ACL: readers follow it with no lock and no
-//! count ([`RcuOption`]).
+//! The permission cache of an inode has the state of its access ACL (none, unknown, present). It
+//! also says whether the inode is known to have no default ACL. So the load that a check needs for
+//! the mode shows two cases more. There is no ACL, or it refuses the wanted rights to no user. An
+//! ACL that is present has a slot, which points to an immutable ACL: readers follow it with no lock
+//! and no count ([`RcuOption`]).
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:
@@ -14,12 +14,12 @@
 //! | fill with the file system's answer | empty to answer, by CAS | unknown to none or present |
 //! | set, in the attributes' write section | swapped | none or present, with the mode |
 //!
-//! So a slow filler never overwrites a newer ACL: after a setter, the slot is not empty, and the
+//! So a slow filler never overwrites a newer ACL. After a setter, the slot is not empty, and the
 //! word (the permission cache) is not unknown. A setter changes the slot before the word. So a
 //! reader that finds *present* in the word (Acquire) finds the slot filled. A reader that needs an
 //! ACL and its mode reads slot and word in one read section of the attributes. Otherwise it could
 //! get the new ACL with the old word, between a setter's two steps. A filler whose CAS has failed
-//! reads them in the same way: the file system's answer may be newer than the slot, and no reader
+//! reads them in the same way. The file system's answer may be newer than the slot, and no reader
 //! may see it earlier.
 //!
 //! The file system changes its own ACL before the inode in memory. So a setter of the access ACL

@@ -4,11 +4,11 @@
 //! canonical form of it, so that a case-folding directory has one dentry for all spellings.
 //!
 //! A thread that changes the binding of a name *locks* the name and then *hides* it. From then on
-//! lookups do not find the name and wait for the lock, until the change is whole and the name has
-//! its new binding. So a lookup without a lock sees all of a change or nothing of it, also of a
-//! rename, which takes two names, and of an unlink, which also takes a link from the inode. A
-//! thread that asks the file system for a name holds the stripe of that name: one thread asks, and
-//! the others wait for its answer. All of them hold the directory's `rwsem`, shared at least.
+//! lookups do not find the name and wait for the lock, until the change is complete and the name
+//! bound again. So a lookup without a lock sees all of a change or nothing of it. This holds for a
+//! rename, too, which changes two names, and for an unlink, which also takes a link from the inode.
+//! A thread that asks the file system for a name holds the stripe of that name. One thread asks,
+//! and the others wait for its answer. All of them hold the directory's `rwsem`, shared at least.
 //!
 //! A name that is not in the cache may exist. Only a negative dentry says that it does not.
 //!
@@ -24,20 +24,20 @@
 //! | `HELD`, `AWAITED` | `GONE` | the holder, if it binds the name again: the new entry is free |
 //!
 //! An entry whose name is locked stays in the table. The cache reclaims only entries whose dentry
-//! has no other reference, and only the holder of the lock removes or replaces the entry. So a lock
-//! that a thread has taken belongs to an entry in the table, as long as the thread keeps the dentry
-//! in use or has [ended](LockedName::take_last) it. No thread sleeps for ever: a waiting thread
-//! sets the state to `AWAITED` under the mutex of the wait queue and releases the mutex only by
-//! sleeping; a holder that finds `AWAITED` when it unlocks takes the mutex before it wakes all.
+//! has no other reference, and only the holder of the lock removes or replaces the entry. So the
+//! entry of a lock stays in the table as long as the holder keeps the dentry in use or has
+//! [ended](LockedName::take_last) it. No thread sleeps for ever. A waiting thread sets the state to
+//! `AWAITED` under the mutex of the wait queue, and releases the mutex only by sleeping. A holder
+//! that finds `AWAITED` when it unlocks takes the mutex before it wakes all.
 //!
 //! An operation that is going to fail in any case, for example because the file exists, locks
-//! nothing: it first compares the binding of the name with the one that it expects ([`Expect`]).
+//! nothing. It first compares the binding of the name with the one that it expects ([`Expect`]).
 //!
 //! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the wait queues
 //! are leaves. No thread waits for a name with a stripe held. Dentries are dropped with none of the
 //! cache's locks held.
 //!
-//! The cache is bounded: a clock hand goes round the table and evicts unused dentries, children
+//! The cache is bounded: a clock hand goes round the table and evicts unused dentries. Children go
 //! before parents, since a child keeps its parent in use. Negative dentries are bounded for each
 //! directory too.
 //!
@@ -212,8 +212,8 @@ impl<'a> LockedName<'a> {
     }
 
     /// Takes the dentry of the name, to bind another name to it. The caller must then bind this
-    /// name to another dentry, also after an error, and before it drops the one that it took: an
-    /// unused entry is reclaimed, and with it the lock for which other threads wait.
+    /// name to another dentry, also after an error, and before it drops the one that it took. The
+    /// cache reclaims an unused entry, and with it the lock for which other threads wait.
     pub(crate) fn take(&mut self) -> RcuArc<Dentry> {
         self.dentry.take().expect("it is taken once")
     }
@@ -357,7 +357,7 @@ impl DentryCache {
         let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return Settled::Unknown };
         let entry = found.value();
         held = entry.dentry.load(&guard).and_then(RcuRef::try_upgrade);
-        // Read last: an entry without a dentry stays in the table only while the name is hidden,
+        // Read last. An entry without a dentry stays in the table only while the name is hidden,
         // because eviction takes the dentry under the bucket's lock. Acquire: as in
         // `DcacheEntry::dentry`.
         if entry.hidden.load(Ordering::Acquire) {

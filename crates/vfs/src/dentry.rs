@@ -5,7 +5,7 @@
 //! cache instead. A rename changes parent and name together: the place of a dentry is one RCU
 //! pointer.
 //!
-//! A dentry in use keeps its parent in use, so the path up to the root exists as long as one dentry
+//! A dentry in use keeps its parent in use. So the path up to the root exists as long as one dentry
 //! of it is used. When its last reference goes, it releases parent and inode at once; RCU readers
 //! may go on reading all three.
 

@@ -1,16 +1,16 @@
 //! The traits that a file system implements for the VFS.
 //!
-//! The three traits divide the work as Linux does: [`FileSystem`] for the volume as a whole,
+//! The three traits divide the work as Linux does. [`FileSystem`] is for the volume as a whole,
 //! [`InodeOps`] for the name space and attributes, [`FileOps`] for contents. The VFS has already
-//! walked the path and checked permissions. It has refused requests that no file system may see: a
-//! write to a read-only mount, a name that is too long, a rename into one's own child. An
-//! implementation does the work and reports errors of its own structures.
+//! walked the path and checked permissions. It has refused requests that no file system may see,
+//! such as a write to a read-only mount or a rename into one's own child. An implementation does
+//! the work and reports errors of its own structures.
 //!
 //! Operations that change something default to `EROFS`, so a file system that only reads implements
-//! nothing of them. One that changes something does so in its own structures first and then in
-//! memory, through [`Inode::update`], for every inode it touched: times, link counts, sizes,
-//! blocks; and [`Inode::update_acl`] where an ACL changed. During each call the VFS holds the locks
-//! that [`crate::inode`] names: no other thread changes attributes of an inode meanwhile, but
+//! nothing of them. One that changes something does so in its own structures first. Then it changes
+//! times, link counts, sizes and blocks of each inode in memory, through [`Inode::update`], or
+//! [`Inode::update_acl`] where an ACL changed. During each call the VFS holds the locks that
+//! [`crate::inode`] names, so no other thread changes attributes of an inode. But
 //! [`FileOps::overwrite`] may be under way, and renames of a file that [leave it as it
 //! is](Rename::touches). The VFS passes the time of the operation, and to operations that may take
 //! space the [`SpaceRights`] of the caller.
@@ -400,9 +400,9 @@ pub trait InodeOps {
     }
 
     /// Removes a name of `inode`, which is no directory. If `is_last`, this is its only link, and
-    /// no thread uses the inode or can find it any more: the file system may free it in the same
-    /// step. The VFS evicts it all the same. Before the file system gives its number to another
-    /// file, its attributes must say that it has no links.
+    /// no thread uses the inode or can find it any more. The file system may then free it in the
+    /// same step. The VFS evicts it all the same. Before the file system gives its number to
+    /// another file, its attributes must say that it has no links.
     fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -512,10 +512,10 @@ pub trait FileOps {
     /// more, such as room: then the caller calls [`write_at`](Self::write_at).
     ///
     /// Other threads may do so at the same time. Of two writes that have bytes in common, one must
-    /// be complete before the other. So an implementation that writes in several steps, or does not
-    /// know that the steps of others are atomic, calls `apart` once before the first step. From
-    /// then on until this returns, no other write that calls `apart` writes any of the same bytes.
-    /// A write that does not call it is one step. Locks: `rwsem` shared.
+    /// be complete before the other. An implementation may write in several steps, or not know that
+    /// the steps of others are atomic. It then calls `apart` once before the first step. From then
+    /// on until this returns, no other write that calls `apart` writes any of the same bytes. A
+    /// write that does not call it is one step. Locks: `rwsem` shared.
     fn overwrite(
         &self,
         _inode: &Inode,

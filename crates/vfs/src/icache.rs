@@ -1,12 +1,13 @@
 //! Inode cache of one file system: at most one inode in use for each number, read once however many
 //! threads ask for it.
 //!
-//! Inodes are found without a lock. Two locks: a bucket's, held for a change of the table only, and
-//! the stripe of a number, held over reading that inode from the file system. Order: stripe, then
-//! bucket. A thread drops an inode, which calls the file system, with neither lock held.
+//! Inodes are found without a lock. There are two kinds of locks. A thread holds a bucket's lock
+//! only for a change of the table. It holds the stripe of a number while it reads that inode from
+//! the file system. Order: stripe, then bucket. A thread drops an inode, which calls the file
+//! system, with neither lock held.
 //!
 //! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible
-//! to refer to it again. An inode without links is not in the cache: only its users have references
+//! to refer to it again. An inode without links is not in the cache. Only its users have references
 //! to it, and the file system frees it as soon as they drop the last one. No lookup finds it by its
 //! number. A lookup that finds an inode without links in the cache removes it. The file system may
 //! give the number to another file as soon as it has reported that there are no links.
@@ -71,8 +72,8 @@ impl InodeCache {
         entry.value().inode.load(&guard)?.try_upgrade()
     }
 
-    /// Like [`find`](Self::find), under the lock of the bucket: without it, it could miss an inode
-    /// whose entry the clock hand is moving, and the inode would be read a second time.
+    /// Like [`find`](Self::find), under the lock of the bucket. Without the lock, it could miss an
+    /// inode whose entry the clock hand is moving, and the inode would be read a second time.
     fn find_settled(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);

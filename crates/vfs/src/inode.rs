@@ -5,21 +5,21 @@
 //! memory through [`Inode::update`] when it has changed it in its own structures.
 //!
 //! `rwsem` orders changes. For a directory it covers the names. A thread holds it shared to look a
-//! name up in the file system, to list the directory, and to add, remove or rename a name; changes
-//! of one name exclude each other by the name's own lock (`dcache`). A thread holds it exclusive to
-//! remove the directory, to change its attributes, and to move a name between two directories. For
-//! other files it makes writes, truncation and changes of attributes exclude each other; but writes
-//! over existing contents hold it shared, and exclude each other by ranges of the file
-//! (`range_lock`). Reading takes no lock.
+//! name up in the file system, to list the directory, or to change a name. Changes of one name
+//! exclude each other by the name's own lock (`dcache`). A thread holds it exclusive to remove the
+//! directory, to change its attributes, and to move a name between two directories. For other files
+//! it makes writes, truncation and changes of attributes exclude each other; but writes over
+//! existing contents hold it shared, and exclude each other by ranges of the file (`range_lock`).
+//! Reading takes no lock.
 //!
 //! Such a write reads size and times, and whether it has to remove set-id bits or capabilities or
-//! may not write at all. A thread that changes other attributes of a file (its mode, ACL and
-//! extended attributes, its number of names) may hold `rwsem` shared, too, with the mutex
-//! `attributes` inside it, which excludes other such threads (`Inode::lock_attributes`). It holds
-//! `rwsem` exclusive if it gets that at once. The attributes that a write reads change with `rwsem`
-//! exclusive only, except for the time of the last change: both may set it, and both set it to the
-//! present. A rename of a file that was changed within this tick of the clock holds `rwsem` shared,
-//! because it leaves the file as it is.
+//! may not write at all. A thread may change other attributes of a file (mode, ACL, extended
+//! attributes, number of names) with `rwsem` shared, too. It then also holds the mutex
+//! `attributes`, which excludes other such threads (`Inode::lock_attributes`). It holds `rwsem`
+//! exclusive if it gets that at once. The attributes that a write reads change with `rwsem`
+//! exclusive only. The time of the last change is an exception: both may set it, and both set it to
+//! the present. A rename of a file that was changed within this tick of the clock holds `rwsem`
+//! shared, because it leaves the file as it is.
 
 use std::any::Any;
 use std::fmt;
@@ -186,9 +186,9 @@ impl Inode {
         }
     }
 
-    /// Returns whether a write up to byte `end` at that moment changes nothing but contents of a
-    /// regular file: no attribute, no permission bit, no capability. Locks: `rwsem`; without it,
-    /// the answer may be outdated.
+    /// Returns whether a write up to byte `end` at that moment changes only contents of a regular
+    /// file: no attribute, no permission bit, no capability. Locks: `rwsem`; without it, the answer
+    /// may be outdated.
     #[inline]
     pub(crate) fn is_left_by_write(&self, end: u64, now: Timespec) -> bool {
         self.has_no_caps() && self.attr.is_written(end, now)
@@ -444,8 +444,8 @@ impl Inode {
     }
 
     /// Reads an ACL, which is known from now on. If another thread has filled it meanwhile, that
-    /// answer stays: the one that was read here may be newer than the attributes that others still
-    /// see, and a reader that has seen a new ACL must not see the old one again.
+    /// answer stays. The one that was read here may be newer than the attributes that others still
+    /// see. A reader that has seen a new ACL must not see the old one again.
     pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
         let state = AclState::of(acl.as_deref());

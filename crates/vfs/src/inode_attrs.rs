@@ -8,8 +8,8 @@
 //! Owner, group and mode have a count of their own, on a cache line with fields that hardly ever
 //! change. So a path walk or an open reads no line that is written when names and contents change.
 //! Size and times have a line of their own, too. So a write over existing contents reads no line
-//! that is written when mode, links or extended attributes change, except for the first change in a
-//! tick of the clock, which sets a time.
+//! that is written when mode, links or extended attributes change. The first change in a tick of
+//! the clock is an exception, because it sets a time.
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use extern4_sync::seqcount::SeqCount;
@@ -31,8 +31,8 @@ const ATIME: usize = 7;
 const MTIME: usize = 8;
 const CTIME: usize = 9;
 
-/// A flag in the word of the block size: a write has to check more than size and times, because the
-/// inode is no regular file, may have to lose set-id bits, or is immutable. No block is that large.
+/// A flag in the word of the block size: a write has to check more than size and times. The inode
+/// is no regular file, may have to lose set-id bits, or is immutable. No block is that large.
 const GUARDED: u32 = 1 << 31;
 /// The set-id bits, which a write may have to remove.
 pub(crate) const SET_ID_BITS: u16 = 0o6000;
@@ -147,8 +147,9 @@ impl InodeAttrs {
         self.seq.read(|| self.time(CTIME)) == Some(ctime)
     }
 
-    /// Returns whether a write up to byte `end` at time `now` changes no attribute: the inode is a
-    /// regular file, and the write takes no set-id bits off. Locks: `rwsem`, shared at least.
+    /// Returns whether a write up to byte `end` at time `now` changes no attribute. The inode must
+    /// be a regular file, and the write must take no set-id bits off. Locks: `rwsem`, shared at
+    /// least.
     ///
     /// This does not read the count, which is written when mode and links change. Size, flags and
     /// time of contents change under `rwsem` exclusive only, so all of them are of one moment. The

@@ -214,10 +214,10 @@ fn remove_name(
     locked.hide();
     let mut last = if inode.nlink() == 1 { locked.take_last() } else { None };
     // The references of the dentry, the cache and the caller. No thread can get another by the
-    // dentry, which has ended, nor by the number, which is found by names or while changes are
-    // paused (`handle`). A walk that saw the name before it was hidden may still take a reference
-    // to the inode (`Lookup::hold_inode`). If it did so before this check, the count is higher; if
-    // it does so later, it sees that the name is hidden, and drops the reference.
+    // dentry, which has ended. Nor can it by the number, which threads find by names, or while
+    // changes are paused (`handle`). A walk that saw the name before it was hidden may still take a
+    // reference to the inode (`Lookup::hold_inode`). If it did so before this check, the count is
+    // higher; if it does so later, it sees that the name is hidden, and drops the reference.
     let is_last = last.is_some() && inode.has_references(3);
     if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
         if last.is_some() {

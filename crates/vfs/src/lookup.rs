@@ -1,11 +1,11 @@
 //! Path lookup: from a path to the file that it names.
 //!
 //! A lookup goes component by component, as `path_resolution(7)` describes. At each step it stands
-//! on a directory that the caller may search, takes the next name, and steps to the file behind it:
-//! up for `..`, onto the root of a file system that is mounted there, or into the target of a
-//! symbolic link, whose components go before those that are left.
+//! on a directory that the caller may search, takes the next name, and steps to the file behind it.
+//! For `..` it goes up. At a mount point it steps onto the root of the mounted file system. For a
+//! symbolic link it takes the components of the target before those that are left.
 //!
-//! Two walks do this. `rcu_walk` runs inside one RCU read section over cached names: it takes no
+//! Two walks do this. `rcu_walk` runs inside one RCU read section over cached names. It takes no
 //! lock and no reference, and it gives up where it would have to wait. `ref_walk` takes a reference
 //! to each file that it passes, and may read directories, links and ACLs. They share the types of
 //! `path` and `flags`, and neither knows the other. `Lookup` joins them: it tries the first, takes
@@ -41,8 +41,8 @@ pub(crate) struct Lookup<'a> {
 
 impl<'a> Lookup<'a> {
     /// Walks a path to its end inside a read section and takes no reference. A caller that reads
-    /// something of the result asks [`LookupResult::is_current`] afterwards: if it is, it read from
-    /// the file that the path named at that moment.
+    /// from the result calls [`LookupResult::is_current`] afterwards. If that is true, it has read
+    /// from the file that the path named at that moment.
     #[inline(always)]
     pub(crate) fn rcu(
         self,

@@ -130,7 +130,7 @@ pub(crate) fn new_seed() -> u64 {
 
 /// Hashes a name, eight bytes at a time; the last, incomplete word carries the length. `seed` is
 /// secret, so that names cannot be chosen to collide. The hash of a name in a directory is that of
-/// the name, combined with the directory's own number ([`in_directory`]): so a walk hashes the
+/// the name, combined with the directory's own number ([`in_directory`]). So a walk hashes the
 /// names ahead while it waits for a directory's number.
 #[inline]
 pub(crate) fn hash_name(seed: u64, name: &[u8]) -> u64 {
@@ -172,8 +172,8 @@ fn rest_of(bytes: &[u8], rest: &[u8]) -> u64 {
     }
 }
 
-/// Finds the name that `path` starts with, which ends before a slash, a zero byte or with the path,
-/// and hashes it as [`hash_name`] does, both in one go.
+/// Finds the name that `path` starts with, and hashes it as [`hash_name`] does in the same pass.
+/// The name ends before a slash or a zero byte, or with the path.
 #[inline]
 pub(crate) fn scan_name(seed: u64, path: &[u8]) -> Scanned<'_> {
     let text = load(path);

@@ -282,7 +282,7 @@ fn judge_by<'g>(
 }
 
 /// Checks mode and ACL, given owner, group, permission cache and ACL of one moment. An ACL of
-/// another moment would be wrong: the old mode without its ACL may grant rights that neither the
+/// another moment would be wrong. The old mode without its ACL may grant rights that neither the
 /// old nor the new state grants. `allows` asks the ACL.
 #[inline]
 fn granted<'g>(
@@ -293,8 +293,8 @@ fn granted<'g>(
 ) -> Verdict {
     let verdict = |granted| if granted { Verdict::Granted } else { Verdict::Refused };
     let mode = bits.mode();
-    // The group bits are the ACL's mask: without any, no entry but the owner's and others' can
-    // grant something, and Linux does not ask the ACL.
+    // The group bits are the ACL's mask. Without any, only the entries of the owner and of others
+    // can grant something, and Linux does not ask the ACL.
     let ask_acl = cred.uid() != uid && mode & 0o070 != 0 && bits.acl() != AclState::None;
     if ask_acl {
         match acl {

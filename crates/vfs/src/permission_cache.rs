@@ -18,7 +18,7 @@
 //! the access ACL has. So an ACL that gives some users more than the rest, as most do, does not
 //! slow down path walks.
 //!
-//! EXEC_ALL and EXEC_ALL_PLAIN always agree with the fields that they are computed from:
+//! EXEC_ALL and EXEC_ALL_PLAIN always agree with the fields that they are computed from.
 //! [`PermissionCache::publish_if`] is the one function that changes the word, and it computes both
 //! each time. A reader that starts after a change has returned sees the change; a concurrent reader
 //! gets the old answer or the new one.

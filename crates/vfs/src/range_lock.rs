@@ -2,8 +2,8 @@
 //!
 //! A write over existing contents that changes no attribute holds the `rwsem` shared
 //! ([`file`](crate::file)), so that several threads write over one file at once. If the file system
-//! cannot do it in one step, it takes the latches of the *chunks* of the file that the write
-//! covers, and holds them until the last byte is written. One table has the latches of all files;
+//! cannot write in one step, it takes the latches of the *chunks* of the file that the write
+//! covers. It holds them until the last byte is written. One table has the latches of all files;
 //! inode and chunk number select one. A writer with the `rwsem` exclusive needs none.
 //!
 //! # Why writes are whole towards each other
@@ -18,7 +18,7 @@
 //! # Why no deadlock arises
 //! A thread takes its latches once, each of them once, by rising place in the table. So the holder
 //! of the highest latch that threads wait for waits for no latch itself. Under its latches it takes
-//! no `rwsem` and no handle, which the waiting threads could hold: it reads the block map, writes
+//! no `rwsem` and no handle, which the waiting threads could hold. It reads the block map, writes
 //! at most [`MOST_BYTES`] to the device, and releases them. Debug builds check it: no lock with a
 //! rank is taken under these ([`Rank::Chunk`]).
 //!

@@ -400,8 +400,8 @@ fn move_dentries(
     if exchange {
         target.move_to(from_dir, from.name);
     }
-    // The old name first: its entry stays in the cache as long as the source is in use, and a
-    // thread that finds the source by the new name may remove it.
+    // The old name first. Its entry stays in the cache as long as the source is in use. A thread
+    // that finds the source by the new name may remove it.
     match rename.whiteout {
         _ if exchange => sb.dcache.put(from_name.key(), target.clone()),
         None => sb.dcache.bind_nothing(from_name.key(), from.name, None),

@@ -3,8 +3,8 @@
 //! Lock order, within one superblock and outermost first:
 //!
 //! 1. `rename_mutex`, for a rename between two directories, and for one that has to lock two
-//!    directories of one parent. It keeps every dentry's path to the root as it is, and only its
-//!    holder has two directories locked of which neither lies above the other.
+//!    directories of one parent. It keeps every dentry's path to the root as it is. Only its holder
+//!    has two directories locked of which neither lies above the other.
 //! 2. `rwsem` of directories: an ancestor before the directories below it. Only a rename holds two:
 //!    exclusive, or shared where it moves files only, and then it does not wait for the second. A
 //!    thread that changes a name in one directory holds its `rwsem` shared, so that others can
@@ -13,25 +13,25 @@
 //!    `rwsem`s exclusive, so that no other thread holds one, or without waiting.
 //! 4. `rwsem` of the inodes behind the names: directories before other inodes, and those by inode
 //!    number. It is exclusive for a directory that is removed or replaced, so that no name appears
-//!    in it meanwhile. It may be shared for a file that gains or loses names or moves, followed by
-//!    the file's mutex `attributes` where the file is changed (`inode`).
+//!    in it meanwhile. It may be shared for a file that gains or loses names or moves. The file's
+//!    mutex `attributes` follows where the file is changed (`inode`).
 //! 5. The latches of the chunks of one file (`range_lock`), by their place in the table, with the
 //!    file's `rwsem` shared. A thread that holds some takes no lock of the kinds above.
 //! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of
 //!    these are leaves: the file system is called with a stripe held only to look up or read, and
 //!    with nothing below it.
 //!
-//! No circle of waiting threads can arise. Without the mutex, a thread takes locks of the second to
-//! the fourth kind down the tree: the directory, then a name in it, then the inode of that name. A
-//! locked name keeps its inode where it is. So a thread that waits for a directory waits for a
-//! thread that works in it or below. A rename that moves a file between two directories without the
-//! mutex holds nothing while it waits for the first of them. After that it waits only for files and
-//! for hidden names, whose holders take no further lock; if it cannot have any other lock at once,
-//! it releases all and starts again with the mutex. A circle would have to lead back to a lock of
-//! the mutex's holder: to a parent or a child of its rename that lies below another one. But the
-//! holder locked ancestors first, and a rename that would put a directory below itself has failed
-//! by then. A thread with a file locked waits for no directory, and files are locked by number.
-//! Debug builds check the order of kinds (`extern4_sync::lock_order`).
+//! No circle of waiting threads can arise. Without the mutex, a thread takes locks of kinds 2 to 4
+//! down the tree: directory, name in it, inode of that name. A locked name keeps its inode where it
+//! is. So a thread that waits for a directory waits for a thread that works in it or below. A
+//! rename that moves a file between two directories without the mutex holds nothing while it waits
+//! for the first of them. After that it waits only for files and for hidden names, whose holders
+//! take no further lock; if it cannot have any other lock at once, it releases all and starts again
+//! with the mutex. A circle would have to lead back to a lock of the mutex's holder. That is a
+//! parent or a child of its rename that lies below another one. But the holder locked ancestors
+//! first, and a rename that would put a directory below itself has failed by then. A thread with a
+//! file locked waits for no directory, and files are locked by number. Debug builds check the order
+//! of kinds (`extern4_sync::lock_order`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -267,9 +267,9 @@ impl SuperBlock {
         self.write_gate.is_read_only()
     }
 
-    /// Allows changes or forbids them. `EBUSY` where files are open for writing, files or
-    /// directories without a name are in use, or a change is under way, `EROFS` where the file
-    /// system itself cannot change, `EIO` after a [shutdown](Self::shut_down).
+    /// Allows changes or forbids them. `EBUSY` if a file is open for writing, a file or directory
+    /// without a name is in use, or a change is under way. `EROFS` if the file system itself cannot
+    /// change, `EIO` after a [shutdown](Self::shut_down).
     pub fn remount(&self, read_only: bool) -> Result<()> {
         if !read_only {
             // It may have been made writable since.
@@ -427,7 +427,7 @@ impl SuperBlock {
     }
 
     /// Returns the number of changes of directories' parents. A scoped walk, which must stay below
-    /// its start, reads it when it starts and each time that it has gone up: if it has changed,
+    /// its start, reads it when it starts and each time that it has gone up. If it has changed,
     /// `..` may have led out.
     pub(crate) fn dir_renames(&self) -> u64 {
         // Acquire: pairs with the Release in `count_dir_rename`.

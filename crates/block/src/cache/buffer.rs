@@ -137,8 +137,8 @@ impl fmt::Debug for Block {
     }
 }
 
-/// A reference to a block in memory, with the contents that the block had when the reference was
-/// made, or after the last change through it. Derefs to its bytes.
+/// A reference to a block in memory. It derefs to the contents that the block had when the
+/// reference was made, or after the last change through it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     held: RcuArc<Block>,

@@ -126,8 +126,8 @@ fn is_mounted(device: &Path, words: &str) -> bool {
     String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(words))
 }
 
-/// Returns whether a loop device detaches by itself with its last user, and is not mounted here:
-/// its mount was detached lazily, say, and the kernel has not dropped the last file yet.
+/// Returns whether a loop device detaches by itself with its last user, and is not mounted here.
+/// For example, its mount was detached lazily, and the kernel has not dropped the last file yet.
 fn is_detaching(device: &str) -> bool {
     let device = Path::new(&device.replacen("/dev/", "/sys/block/", 1)).to_owned();
     let autoclear = std::fs::read(device.join("loop/autoclear"));

@@ -98,8 +98,9 @@ impl Server {
         body.put(&self.opened(request, request.header.nodeid, file))
     }
 
-    /// Returns whether the kernel reports opens. A write-back cache needs that: the server has to
-    /// check inode flags at open, for it is too late when the kernel writes the cached data.
+    /// Returns whether the kernel reports opens. A write-back cache needs that, because the server
+    /// has to check inode flags at the open. When the kernel writes the cached data, it is too
+    /// late.
     pub(crate) fn hears_of_opens(&self) -> bool {
         self.config().opens || self.protocol.has(Features::WRITEBACK_CACHE)
     }

@@ -16,15 +16,15 @@
 //! 1. A taken place has one ticket, so one thread at a time changes it. A thread that finds the
 //!    generation even (`Acquire`) comes after the thread that made it even (`Release`). No
 //!    generation occurs twice, so an old ticket never fits.
-//! 2. A copy is of one use of the place, if the generation is the same odd one before and after:
+//! 2. A copy is of one use of the place, if the generation is the same odd one before and after.
 //!    `add` fills the record after a `Release` fence that follows the even generation. A listing
 //!    that has copied some of that finds, after an `Acquire` fence, the even generation or a later
 //!    one. This is what [`SeqCount`](extern4_sync::seqcount::SeqCount) does.
 //! 3. A thread that closes a file of another thread stores to the place and to nothing else. The
 //!    owner looks for such places when its list is empty, and if it finds less than a quarter of
 //!    its slab, the slab doubles. So this costs a few loads for each new record.
-//! 4. A list has each record that was entered before the listing began and is not taken out before
-//!    it ends: its place was there, and its generation was the same all the time. It may have some
+//! 4. A list has each record that was inserted before the listing began and is not removed before
+//!    it ends. Its place was there, and its generation was the same all the time. It may have some
 //!    of those that come and go meanwhile.
 //! 5. A slab belongs to a number of a thread ([`PerThread`]): a thread that gets the number of one
 //!    that has ended gets its slab. There is a slab for each thread that has a slot of its own

@@ -6,7 +6,7 @@
 //! or a shutdown sets the state, and then reads the counts. So either it finds the change, or the
 //! change finds the new state and does not begin.
 //!
-//! A third count covers the inodes in use that have no links: the file system frees them when they
+//! A third count covers the inodes in use that have no links. The file system frees them when they
 //! go out of use, outside of any change. An inode is counted from the change that took its last
 //! link, or that made it without one, until the file system has freed it. A remount reads this
 //! count last: when no change is under way and none can begin, the count does not grow.

@@ -31,7 +31,7 @@ pub enum Check {
     /// Linux's check since 6.19: it keeps no result, and looks at mode and ACL first each time;
     /// otherwise as `General`.
     ModeAndAcl,
-    /// The check of ext3 before 2009: it takes a lock in each inode to learn whether there is an
+    /// The check of ext3 before 2009. It takes a lock in each inode to learn whether there is an
     /// ACL, and counts a reference if there is one.
     AclLocked,
     /// The patch to that: no lock where a look without it says that there is no ACL.

@@ -1,8 +1,8 @@
 //! The inodes in which two copies of one volume differ.
 //!
 //! An inode is the same in both volumes if its record and every block that it uses have the same
-//! bytes: contents, the nodes of its map, extended attributes. Then the file and its attributes are
-//! the same, and so are the names in a directory.
+//! bytes. Its blocks hold contents, the nodes of its map, and extended attributes. Then the file
+//! and its attributes are the same, and so are the names in a directory.
 
 use std::collections::HashSet;
 

@@ -46,8 +46,8 @@ impl Listed {
     }
 }
 
-/// Returns the key of a path. The order of the keys is that in which a walk over both trees visits
-/// the names of each directory in the order of their bytes.
+/// Returns the key of a path. In the order of the keys, a walk over both trees visits the names of
+/// each directory in the order of their bytes.
 pub(super) fn key(path: &[u8]) -> Vec<u8> {
     path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect()
 }

@@ -174,8 +174,8 @@ impl Slot {
     }
 }
 
-/// Maps memory for payloads. It begins with a page: the kernel copies a page at a time, and would
-/// otherwise have to find two of the server's pages for each.
+/// Maps memory for payloads. It begins at a page boundary. The kernel copies a page at a time, and
+/// would otherwise have to find two of the server's pages for each.
 fn map_payload(bytes: usize) -> io::Result<NonNull<[u8]>> {
     let rights = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses where nothing is.

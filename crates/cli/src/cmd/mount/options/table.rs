@@ -1,8 +1,9 @@
 //! The table of mount options: the options of mount(8), ext4(5) and FUSE.
 //!
-//! A row says everything about an option: its spellings and the values that it takes, their effect,
-//! the part of the system that carries it out, its rule for a remount, and its help. The parser
-//! ([`spelling`](super::spelling)), the remount, `--help`, the manual page and the guide read it.
+//! A row says everything about an option: its spellings, the values that it takes, and their
+//! effect. It also has the part of the system that carries the option out, its rule for a remount,
+//! and its help. The parser ([`spelling`](super::spelling)), the remount, `--help`, the manual page
+//! and the guide read it.
 
 use std::path::PathBuf;
 use std::time::Duration;
