@@ -47,8 +47,8 @@ pub(crate) struct Opening {
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Read the volume by the copy of its superblock in this block, as e2fsck -b does: 32768 as a
-    /// rule, or 8193 for blocks of 1 KiB
+    /// Read the volume by the copy of its superblock in this block, as e2fsck -b does: mostly
+    /// 32768, or 8193 with blocks of 1 KiB
     #[arg(long, value_name = "BLOCK", global = true)]
     pub(crate) superblock: Option<u64>,
 }

@@ -263,8 +263,8 @@ impl<'a> Entries<'a> {
         Self(Slots::new(block, layout, place))
     }
 
-    /// Iterates over the entries of bytes without a checksum tail: the root of a hash tree, for `.`
-    /// and `..`, or a part of an inline directory.
+    /// Iterates over the entries of bytes that have no checksum tail. These are the records of `.`
+    /// and `..` in the root of a hash tree, or a part of an inline directory.
     pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
         Self(Slots::without_tail(bytes, layout, place))
     }

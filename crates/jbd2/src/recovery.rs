@@ -21,9 +21,9 @@
 //!   descriptor are then older than others.
 //! * With a wrong checksum, of a transaction that was committed before the one ahead of it. An
 //!   older lap around the ring left it behind: an end as usual.
-//! * With a wrong checksum in a commit block. If commits are asynchronous, a crash after the write
-//!   of the commit block and before those of its transaction's other blocks leaves this. Otherwise
-//!   it is damage.
+//! * With a wrong checksum in a commit block. If commits are asynchronous, a crash between the
+//!   writes of the commit block and of the other blocks leaves this: an end as usual. Otherwise it
+//!   is damage.
 //! * With a wrong checksum in a descriptor or revoke block of a committed transaction: recovery
 //!   fails as a whole.
 //!

@@ -1,10 +1,10 @@
 //! The ACLs of an inode, as far as they are known.
 //!
 //! The permission cache of an inode has the state of its access ACL (none, unknown, present). It
-//! also says whether the inode is known to have no default ACL. So the load that a check needs for
-//! the mode shows two cases more. There is no ACL, or it refuses the wanted rights to no user. An
-//! ACL that is present has a slot, which points to an immutable ACL: readers follow it with no lock
-//! and no count ([`RcuOption`]).
+//! also says whether the inode is known to have no default ACL. A check loads it for the mode in
+//! any case. The same load may show that there is no ACL, or that the ACL refuses the wanted rights
+//! to no user. An ACL that is present has a slot, which points to an immutable ACL: readers follow
+//! it with no lock and no count ([`RcuOption`]).
 //!
 //! # Filling and setting
 //! A slot starts empty, is filled once, and never becomes empty again:

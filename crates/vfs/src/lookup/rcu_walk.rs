@@ -2,11 +2,10 @@
 //! shared memory.
 //!
 //! The walk goes over cached names, as [`lookup`](super) describes. It gives up
-//! ([`WalkError::Fallback`]) where it would have to wait or to take a reference. It does so at a
-//! name that is not in the cache or is being changed. It does so at an ACL or a link target that
-//! has not been read, at a mount point, in a case-folding directory, and at `..` in a scoped walk.
-//! The caller then walks again with references. An answer that this walk does give is final, errors
-//! included.
+//! ([`WalkError::Fallback`]) where it would have to wait or to take a reference. Such places are a
+//! name that is not cached or is being changed, and an ACL or a link target that has not been read.
+//! Others are a mount point, a case-folding directory, and `..` in a scoped walk. The caller then
+//! walks again with references. An answer that this walk does give is final, errors included.
 //!
 //! # Why it is right
 //! Unlike Linux's dentries, ours never change the inode that they bind, and entries of the cache
