@@ -10,9 +10,8 @@
 //!             <- one line of JSON ------           -> Report of Server and Volume
 //! ```
 //!
-//! `extern4 umount DIR` asks there to be told how the mount ends ([`waiting`]).
-//! `mount -o remount,rw` asks there for a volume that is open read-only to be opened for writing
-//! ([`writing`]).
+//! `extern4 umount DIR` asks there how the mount ends ([`waiting`]). `mount -o remount,rw` asks
+//! there for a volume that is open read-only to be opened for writing ([`writing`]).
 //!
 //! A connection is for one request and one answer. The request names the version of the protocol;
 //! members may be added to an answer without a new version. The answer to a request that fails has

@@ -1,9 +1,10 @@
 //! A block device that the kernel holds for a mount which is in no directory yet.
 //!
-//! The kernel opens the device of a mount exclusively, as for its own file systems. A daemon that
-//! held the device itself would be refused its own mount. A daemon that first let go of the device
-//! could lose it to another program. So the kernel takes the device first (`fsconfig(2)`), the
-//! daemon then opens the volume, and only then the mount gets its directory (`move_mount(2)`).
+//! The kernel opens the device of a mount exclusively, as for its own file systems. If a daemon
+//! held the device itself, the kernel would refuse the daemon's own mount. If it released the
+//! device first, another program could take it. So the kernel takes the device first
+//! (`fsconfig(2)`), the daemon then opens the volume, and only then the mount gets its directory
+//! (`move_mount(2)`).
 //!
 //! Where an earlier mount of the device is just ending, the kernel waits until that mount has let
 //! go of it.

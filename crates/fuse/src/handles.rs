@@ -78,7 +78,7 @@ impl Handles {
         lock(shard).open.get(index).cloned().flatten().ok_or(Errno::EBADF.into())
     }
 
-    /// Removes an open file. The file is closed when its last user lets go of it.
+    /// Removes an open file. The file is closed when its last user drops it.
     pub(crate) fn remove(&self, fh: u64) -> Result<Arc<Handle>> {
         let (shard, index) = self.place(fh)?;
         let mut shard = lock(shard);

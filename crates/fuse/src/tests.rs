@@ -154,7 +154,7 @@ fn nodes_are_known_as_long_as_the_kernel_knows_them() {
     assert!(served.ask(Opcode::Getattr, made.nodeid, &[]).is_ok());
     assert_eq!(forget(1), Ok(Vec::new()));
     assert_eq!(served.ask(Opcode::Getattr, made.nodeid, &[]), Err(Errno::ESTALE));
-    // More often than the kernel was told of it.
+    // More often than the server has reported it to the kernel.
     assert_eq!(forget(7), Ok(Vec::new()));
     // The kernel may remember a failed lookup, too.
     let missing: EntryOut = served.get(Opcode::Lookup, ROOT_ID, &[b"missing\0"]);
@@ -322,8 +322,8 @@ fn one_user_and_root_are_served_where_that_is_asked_for() {
     assert!(served.server.config().moment().is_zero());
 }
 
-/// With names and changes the kernel is told that the caller owns a file; when it asks for
-/// attributes, it gets the owner.
+/// With names and changes the server reports the caller as the owner of a file. When the kernel
+/// asks for attributes, it gets the owner on the volume.
 #[test]
 fn with_fakeroot_the_caller_is_root_and_owner() {
     let config = Config { fakeroot: Some((7, 8)), lifetime: Duration::ZERO, ..Config::default() };

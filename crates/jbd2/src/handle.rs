@@ -132,7 +132,7 @@ impl<'t> Handle<'t> {
         }
     }
 
-    /// Notes blocks that have been freed. The observer is told of them when the transaction is
+    /// Notes blocks that have been freed. The observer learns of them when the transaction is
     /// durable. Until then no operation may use them, since after a crash they would still belong
     /// to their former owner.
     pub fn free(&self, blocks: Range<u64>) {

@@ -195,7 +195,7 @@ impl JournalState {
 
 /// Operations of handles.
 impl JournalState {
-    /// Returns this state, with `observer` to be told of the first failure.
+    /// Returns this state with `observer`, which learns of the first failure.
     pub(crate) fn observed_by(self, observer: &Arc<dyn Observer>) -> Self {
         Self { observer: Some(Arc::downgrade(observer)), ..self }
     }

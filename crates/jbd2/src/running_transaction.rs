@@ -19,7 +19,7 @@ const SHARDS: usize = capacity(64, 1);
 /// Returns a number that no running transaction of this process has had, on this volume or another,
 /// opened now or before.
 fn next_number() -> u64 {
-    // Not part of the loom model: it only tells transactions apart.
+    // Not part of the loom model: it only distinguishes transactions.
     static LAST: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     *last += 1;

@@ -359,7 +359,7 @@ impl Transactions {
         self.shared.stats()
     }
 
-    /// Waits for the committer, which was told to end.
+    /// Waits for the committer, after a request that it end.
     fn join(&self) {
         let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The observer may hold the last reference to the owner of this, so this thread may be the

@@ -37,9 +37,9 @@ bitflags::bitflags! {
     }
 }
 
-/// Further checks that a host adds to Linux's own, as a security module does. Each method is asked
-/// only after the ordinary checks have passed. It may be asked from inside an RCU read section, so
-/// it must not wait for anything, nor call back into the file system.
+/// Further checks that a host adds to Linux's own, as a security module does. The VFS calls a
+/// method only after the ordinary checks have passed. It may call it inside an RCU read section, so
+/// a method must not wait for anything, nor call back into the file system.
 pub trait SecurityHook: Send + Sync {
     /// Checks whether `cred` has these rights on `inode`.
     fn permission(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()>;

@@ -39,7 +39,7 @@ struct IoVec {
 pub(super) struct Slot {
     header: NonNull<RingHeader>,
     payload: NonNull<[u8]>,
-    /// The two parts of the memory, as the kernel is told of them.
+    /// The two parts of the memory, in the form that the kernel reads.
     vectors: Box<[IoVec; 2]>,
     copied: Vec<u8>,
     commit_id: u64,
