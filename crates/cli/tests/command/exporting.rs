@@ -148,6 +148,7 @@ fn a_layout_is_read_again_and_is_the_same_each_time() {
 }
 
 #[test]
+#[ignore = "needs umoci, which `make soak` installs"]
 fn umoci_unpacks_a_layout() {
     if !can_run(&[Need::Tool("umoci"), Need::Mount]) {
         return;

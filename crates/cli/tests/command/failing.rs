@@ -25,7 +25,7 @@ fn failures_have_their_codes() {
     check(&["ls"], 2, "required");
     check(&["ls", "--nonsense", "disk.img"], 2, "--nonsense");
     check(&["nonsense"], 2, "nonsense");
-    check(&["find", "-name", "x"], 2, "name a place");
+    check(&["find", "-name", "x"], 2, "name a directory to search");
     check(&["find", "disk.img", "-nonsense"], 2, "-nonsense");
     check(&["find", "disk.img", "-user", "nobody-there"], 2, "is not a user of disk.img");
     check(&["--as", "ann", "ls", "disk.img"], 2, "1000:1000");

@@ -70,8 +70,9 @@ fn umount_fails_when_the_disk_of_the_image_is_full() {
             fs::write(host.path("mnt/file"), [7; 100_000]).expect("there is room");
             host.fill();
             // This changes their blocks in memory.
-            let made = |at: &u32| fs::create_dir(host.path(&format!("mnt/dir-{at}"))).is_ok();
-            assert!((0..2000).take_while(made).count() > 100);
+            let make = |at| fs::create_dir(host.path(&format!("mnt/dir-{at}")));
+            let refused = (0..2000).find_map(|at| make(at).err().map(|error| (at, error)));
+            assert!(refused.as_ref().is_none_or(|(at, _)| *at > 100), "{mke2fs:?} {transport}: {refused:?}");
             umount_fails(&host.image, "No space left");
         }
     }
@@ -124,7 +125,7 @@ fn umount_fails_when_what_the_kernel_kept_is_lost() {
         host.fill();
         // The write succeeds; `close` reports the error, and `fs::write` ignores that.
         fs::write(host.path("mnt/file"), vec![7; 1 << 20]).expect("the kernel takes it");
-        umount_fails(&host.image, "what programs wrote");
+        umount_fails(&host.image, "programs had written is lost");
     }
 }
 

@@ -63,22 +63,26 @@ fn create(volume: &Production, name: usize) {
 mod tests {
     use super::*;
 
+    /// Other tests of this process allocate at the same time, but far less than this.
+    const MUCH: usize = 1 << 30;
+
+    /// One test: a second one would switch the count off meanwhile.
     #[test]
-    fn files_of_ended_threads_are_listed() {
+    fn memory_of_ended_threads_is_counted() {
         count_live(true);
         let before = live_bytes();
-        // Most of it comes from `realloc`.
+        // Most of it comes from `realloc`. It is never written, so it takes no memory.
         let mut kept = vec![0_u8; 1];
-        kept.reserve_exact(64 << 20);
+        kept.reserve_exact(2 * MUCH);
         std::hint::black_box(&mut kept);
         let grown = live_bytes().wrapping_sub(before) as isize;
         drop(kept);
         let shrunk = live_bytes().wrapping_sub(before) as isize;
         count_live(false);
-        // Other tests of this process allocate at the same time, but less.
-        assert!(grown > 32 << 20 && shrunk < 32 << 20, "{grown} {shrunk}");
+        assert!(grown > MUCH as isize && shrunk < MUCH as isize, "{grown} {shrunk}");
         let facts = facts(&Plan::quick());
         assert_eq!(facts.len(), AT_ONCE.len());
-        assert!(facts.iter().flat_map(|fact| fact.figures).all(|kib| kib < 65536.0), "{facts:?}");
+        let all_kib = facts.iter().flat_map(|fact| fact.figures);
+        assert!(all_kib.into_iter().all(|kib| kib < (MUCH >> 10) as f64), "{facts:?}");
     }
 }
