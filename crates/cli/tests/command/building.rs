@@ -327,7 +327,7 @@ fn the_progress_is_shown_on_demand() {
         ok(extern4_in(at, [&["build", "-F", "out.img", "tree"], quiet].concat()));
     }
     if let Some(output) = on_terminal(at, "build -F out.img tree") {
-        assert!(String::from_utf8_lossy(&output).contains("MiB/30."), "{output:?}");
+        assert!(String::from_utf8_lossy(&output).contains("B/30."), "{output:?}");
     }
 }
 
