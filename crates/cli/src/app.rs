@@ -14,10 +14,12 @@ use std::rc::Rc;
 use extern4::{Cred, ErrorKind, PATH_MAX, Session, Volume};
 use extern4_disk::Structure;
 
+use crate::caller::Caller;
 use crate::container_format;
 use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part};
+use crate::standard_input;
 use crate::text::{escape, quoted};
 
 /// The blocks in which `mke2fs` puts the first copy of the superblock, for block sizes of 4, 1, 2
@@ -27,7 +29,7 @@ const FIRST_BACKUPS: [u64; 4] = [32_768, 8193, 16_384, 65_528];
 /// The state of one run of the command.
 pub(crate) struct App {
     command: &'static str,
-    cred: Cred,
+    caller: Caller,
     opening: Opening,
     open: Vec<Rc<Opened>>,
     /// The volumes that the command is going to write to.
@@ -38,6 +40,10 @@ pub(crate) struct App {
     script: Option<Script>,
     /// Whether messages go to the log.
     logs: bool,
+    /// Whether failures are only counted.
+    silent: bool,
+    /// The error that ended the output of [`print`](Self::print).
+    unwritten: Option<io::Error>,
 }
 
 /// How volumes are opened, as far as the command line says.
@@ -83,11 +89,12 @@ pub(crate) struct Target {
 }
 
 impl App {
-    /// Makes the state of one run of subcommand `command` by `cred`.
-    pub(crate) fn new(command: &'static str, cred: Cred, opening: Opening) -> Self {
+    /// Makes the state of one run of subcommand `command` by `caller`.
+    pub(crate) fn new(command: &'static str, caller: Caller, opening: Opening) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
         let (status, differs) = (ExitStatus::Success, None);
-        Self { command, cred, opening, open, written, status, differs, script: None, logs: false }
+        let (script, logs, silent, unwritten) = (None, false, false, None);
+        Self { command, caller, opening, open, written, status, differs, script, logs, silent, unwritten }
     }
 
     /// Returns how volumes are opened.
@@ -150,14 +157,17 @@ impl App {
         }
     }
 
-    /// Returns the caller's credentials.
-    pub(crate) fn cred(&self) -> &Cred {
-        &self.cred
+    /// Returns the caller's credentials in a volume. Reports a caller that the volume does not
+    /// know.
+    pub(crate) fn cred(&mut self, image: &Image, volume: &Volume) -> Option<Cred> {
+        let cred = self.caller.cred(|| IdNames::read(&volume.superuser()));
+        cred.map_err(|message| self.fail(ExitStatus::Failed, format_args!("{} {message}", quoted(image))))
+            .ok()
     }
 
     /// Returns whether the caller may do what only the superuser of a volume may.
     pub(crate) fn is_superuser(&self) -> bool {
-        self.cred.uid() == 0
+        self.caller.is_superuser()
     }
 
     /// Ends writing: makes all changes durable, whether or not the command failed. Reports a
@@ -222,7 +232,7 @@ impl App {
     /// Opens a volume, or returns it if it is open. Reports a failure.
     pub(crate) fn volume(&mut self, image: &Image) -> Option<Rc<Opened>> {
         match self.try_volume(image) {
-            Ok(volume) => Some(volume),
+            Ok(volume) => volume,
             Err(error) => {
                 self.refused(image, &error);
                 None
@@ -230,19 +240,24 @@ impl App {
         }
     }
 
-    /// Opens a volume, or returns it if it is open.
-    pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Rc<Opened>> {
+    /// Opens a volume, or returns it if it is open. The result is `None` if the volume does not
+    /// know the caller, and that is reported.
+    pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Option<Rc<Opened>>> {
         if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
-            return Ok(Rc::clone(volume));
+            return Ok(Some(Rc::clone(volume)));
         }
         let writing = self.written.iter().any(|written| written.is(image));
         let volume = open(image, writing, &self.opening)?;
         self.warn_of(image, &volume);
-        let session = volume.session(self.cred.clone());
+        let Some(cred) = self.cred(image, &volume) else {
+            volume.close()?;
+            return Ok(None);
+        };
+        let session = volume.session(cred);
         let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
         let opened = Rc::new(opened);
         self.open.push(Rc::clone(&opened));
-        Ok(opened)
+        Ok(Some(opened))
     }
 
     /// Returns the user and group names of a volume, before it is opened for writing: a command
@@ -332,12 +347,38 @@ impl App {
     /// Reports a failure that is no error of the library.
     pub(crate) fn fail(&mut self, status: ExitStatus, message: impl Display) {
         self.status = self.status.max(status);
-        self.say(message);
+        if !self.silent {
+            self.say(message);
+        }
     }
 
     /// Reports a failure about `name` that is no error of the library.
     pub(crate) fn fail_at(&mut self, status: ExitStatus, name: impl Display, reason: impl Display) {
         self.fail(status, format_args!("{}: {reason}", quoted(name)));
+    }
+
+    /// Sets whether failures are only counted, and not told.
+    pub(crate) fn set_silent(&mut self, silent: bool) {
+        self.silent = silent;
+    }
+
+    /// Prints a line about what was done to standard output.
+    pub(crate) fn print(&mut self, line: impl Display) {
+        if self.unwritten.is_none() {
+            self.unwritten = writeln!(io::stdout().lock(), "{line}").err();
+        }
+    }
+
+    /// Returns the error that ended the output of [`print`](Self::print).
+    pub(crate) fn take_unwritten(&mut self) -> io::Result<()> {
+        self.unwritten.take().map_or(Ok(()), Err)
+    }
+
+    /// Asks the user a question on standard error. Returns whether the answer is yes.
+    pub(crate) fn confirm(&self, question: impl Display) -> bool {
+        let text = message_of(self.command, format_args!("{question}? "));
+        let _ = write!(io::stderr().lock(), "{text}");
+        standard_input::line().is_ok_and(|answer| answer.starts_with(['y', 'Y']))
     }
 
     /// Prints a message about `name` to standard error that is no failure.

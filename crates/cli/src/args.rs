@@ -3,9 +3,9 @@
 use std::io;
 
 use clap::{Parser, Subcommand};
-use extern4::Cred;
 
 use crate::app::{App, Opening};
+use crate::caller::Caller;
 use crate::cmd;
 
 /// The address of the guide.
@@ -30,8 +30,9 @@ Guide: ",
 #[derive(Parser)]
 #[command(name = "extern4", version, after_long_help = IMAGE_PATHS, disable_help_subcommand = true)]
 pub(crate) struct Args {
-    /// See the volume as this user, group and further groups: UID:GID[,GID...] (default: as root)
-    #[arg(long = "as", value_name = "UID:GID[,GID...]", value_parser = caller, global = true)]
+    /// See the volume as this user, group and further groups: UID:GID[,GID...], or a UID or a NAME
+    /// with the groups that the volume's own /etc/passwd and /etc/group say (default: as root)
+    #[arg(long = "as", value_name = "USER", value_parser = Caller::argument, global = true)]
     caller: Option<Caller>,
 
     #[command(flatten)]
@@ -39,31 +40,6 @@ pub(crate) struct Args {
 
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// The user that a command acts as.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    uid: u32,
-    gid: u32,
-    groups: Vec<u32>,
-}
-
-/// Reads `UID:GID[,GID...]`.
-pub(crate) fn caller(text: &str) -> Result<Caller, String> {
-    let read = || {
-        let (uid, groups) = text.split_once(':')?;
-        let mut groups = groups.split(',').map(|gid| gid.parse().ok());
-        Some(Caller { uid: uid.parse().ok()?, gid: groups.next()??, groups: groups.collect::<Option<_>>()? })
-    };
-    read().ok_or_else(|| "write it as 1000:1000 or 1000:1000,4,27".to_owned())
-}
-
-impl Caller {
-    /// Returns the caller's credentials.
-    pub(crate) fn cred(&self) -> Cred {
-        Cred::new(self.uid, self.gid, &self.groups)
-    }
 }
 
 /// The subcommands for which `--as` would change nothing: they treat volumes as a whole, or open
@@ -101,9 +77,9 @@ impl Args {
         .find_map(|(option, is_useless)| is_useless.then_some(option))
     }
 
-    /// Returns the credentials of the user that the command acts as.
-    pub(crate) fn cred(&self) -> Cred {
-        self.caller.as_ref().map_or_else(Cred::root, Caller::cred)
+    /// Returns the user that the command acts as.
+    pub(crate) fn caller(&self) -> Caller {
+        self.caller.clone().unwrap_or(Caller::root())
     }
 }
 
@@ -152,10 +128,18 @@ commands! {
     Mkdir = "mkdir" => mkdir;
     /// Remove files and directories
     Rm = "rm" => rm;
+    /// Remove empty directories
+    Rmdir = "rmdir" => rmdir;
     /// Rename files within a volume
     Mv = "mv" => mv;
     /// Give files more names, or make symbolic links
     Ln = "ln" => ln;
+    /// Print where symbolic links point
+    Readlink = "readlink" => readlink;
+    /// Make device nodes and pipes
+    Mknod = "mknod" => mknod;
+    /// Make pipes
+    Mkfifo = "mkfifo" => mkfifo;
     /// Make files, or set their times
     Touch = "touch" => touch;
     /// Make files shorter or longer
@@ -164,6 +148,8 @@ commands! {
     Chmod = "chmod" => chmod;
     /// Change owners and groups
     Chown = "chown" => chown;
+    /// Change groups
+    Chgrp = "chgrp" => chgrp;
     /// Search for files, with the expressions of GNU find
     Find = "find" => find;
     /// Sum up the space that files take
@@ -215,7 +201,7 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, Caller, SAME_FOR_ALL, WITHOUT_VOLUME, caller};
+    use super::{Args, SAME_FOR_ALL, WITHOUT_VOLUME};
     use clap::CommandFactory as _;
 
     #[test]
@@ -228,19 +214,6 @@ mod tests {
         let command = Args::command();
         for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME) {
             assert!(command.find_subcommand(name).is_some(), "{name}");
-        }
-    }
-
-    #[test]
-    fn callers_are_read() {
-        let check = |text: &str, uid, gid, groups: &[u32]| {
-            assert_eq!(caller(text), Ok(Caller { uid, gid, groups: groups.to_vec() }), "{text}");
-        };
-        check("0:0", 0, 0, &[]);
-        check("1000:100", 1000, 100, &[]);
-        check("1000:100,4,27", 1000, 100, &[4, 27]);
-        for bad in ["", "1000", "1000:", ":1", "a:b", "1:2,", "1:2,x", "-1:0", "4294967296:0"] {
-            assert!(caller(bad).is_err(), "{bad}");
         }
     }
 }

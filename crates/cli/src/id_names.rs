@@ -22,6 +22,8 @@ pub(crate) struct IdNames {
 struct Table {
     by_id: HashMap<u32, Box<str>>,
     by_name: HashMap<Box<str>, u32>,
+    /// The fourth field by name: a user's login group, or a group's members.
+    rest: HashMap<Box<str>, Box<str>>,
 }
 
 impl IdNames {
@@ -48,6 +50,11 @@ impl IdNames {
         self.users.by_id.contains_key(&uid)
     }
 
+    /// Returns whether any user has a name.
+    pub(crate) fn has_users(&self) -> bool {
+        !self.users.by_id.is_empty()
+    }
+
     /// Returns whether group `gid` has a name.
     pub(crate) fn has_group(&self, gid: u32) -> bool {
         self.groups.by_id.contains_key(&gid)
@@ -61,6 +68,22 @@ impl IdNames {
     /// Returns the number of the group with this name.
     pub(crate) fn gid(&self, name: &str) -> Option<u32> {
         self.groups.by_name.get(name).copied()
+    }
+}
+
+impl IdNames {
+    /// Returns the group with which the user of this name logs in.
+    pub(crate) fn login_group(&self, user: &str) -> Option<u32> {
+        self.users.rest.get(user)?.parse().ok()
+    }
+
+    /// Returns the further groups of the user of this name, in order.
+    pub(crate) fn groups_of(&self, user: &str) -> Vec<u32> {
+        let is_member = |members: &str| members.split(',').any(|member| member == user);
+        let groups = self.groups.rest.iter().filter(|(_, members)| is_member(members));
+        let mut groups: Vec<u32> = groups.filter_map(|(group, _)| self.gid(group)).collect();
+        groups.sort_unstable();
+        groups
     }
 }
 
@@ -124,6 +147,9 @@ impl Table {
             let (true, Ok(id)) = (is_name(name), id.parse::<u32>()) else { continue };
             table.by_id.entry(id).or_insert_with(|| name.into());
             table.by_name.entry(name.into()).or_insert(id);
+            if let Some(Ok(rest)) = fields.next().map(std::str::from_utf8) {
+                table.rest.entry(name.into()).or_insert_with(|| rest.into());
+            }
         }
         table
     }
@@ -169,5 +195,6 @@ mod tests {
         assert_eq!(table.name(8), "8");
         assert_eq!(table.name(9), "9");
         assert_eq!(table.by_name.get("toor"), Some(&0));
+        assert_eq!(table.rest.get("joe").map(|group| &**group), Some("1000"));
     }
 }

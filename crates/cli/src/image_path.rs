@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use extern4::Volume;
 
-use crate::text::escape;
+use crate::text::{always_quoted, escape};
 
 /// A file inside a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +89,19 @@ impl ImagePath {
     /// Returns a clap parser for image paths.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().map(|text| Self::parse(&text))
+    }
+
+    /// Returns the path in quotes, in a form that a shell and this command read back.
+    pub(crate) fn quoted(&self) -> String {
+        let mut text = self.image.file.as_os_str().as_bytes().to_vec();
+        match self.image.part {
+            Part::Whole => {}
+            Part::Partition(number) => text.extend_from_slice(format!("#{number}").as_bytes()),
+            Part::Offset(bytes) => text.extend_from_slice(format!("@{bytes}").as_bytes()),
+        }
+        text.push(b':');
+        text.extend_from_slice(self.path.as_os_str().as_bytes());
+        always_quoted(&text)
     }
 
     /// Returns whether `text` is an image path with a part or a path, of an image that exists. A

@@ -9,7 +9,10 @@
 
 mod app;
 mod args;
+mod backup;
 mod blockmap;
+mod caller;
+mod checked;
 mod cmd;
 mod color;
 mod container_format;
@@ -22,21 +25,28 @@ mod kernel_copy;
 mod mode_change;
 mod mount_helper;
 mod mount_table;
+mod operands;
 mod output;
+mod overwrite;
+mod owner;
+mod real_path;
+mod refused;
 mod standard_input;
 mod targets;
 mod text;
+mod verbosity;
 mod volume_tree;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser as _};
-use extern4::Cred;
 use extern4_measure::json;
 
 use crate::app::{App, Opening, host_reason, message_of, try_help};
 use crate::args::Args;
+use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
 use crate::text::escape;
 
@@ -53,12 +63,12 @@ fn main() -> ExitCode {
         },
         mount_helper::Line::Fake => return ExitCode::SUCCESS,
     };
-    let mut app = App::new(args.command.name(), args.cred(), args.opening.clone());
+    let mut app = App::new(args.command.name(), args.caller(), args.opening.clone());
     if let Some(option) = args.useless_option() {
         app.fail(ExitStatus::Usage, format_args!("{option} has no effect on {}", args.command.name()));
         return ExitCode::from(app.status().code());
     }
-    let done = args.command.run(&mut app);
+    let done = args.command.run(&mut app).and_then(|()| app.take_unwritten());
     app.close();
     ExitCode::from(match done {
         Ok(()) => app.exit_code(),
@@ -71,7 +81,11 @@ fn explain(says: &clap::Error) -> ExitCode {
     let text = says.render().to_string();
     if let Some(error) = text.strip_prefix("error: ") {
         // A pattern of the shell may have put in the name of another user's file.
-        let lines = usage_message(subcommand().as_deref(), error);
+        let command = subcommand();
+        let lines = match refusal(says, command.as_deref()) {
+            Some(message) => message,
+            None => usage_message(command.as_deref(), error),
+        };
         let lines = lines.lines().map(|line| escape(line.as_bytes()).into_owned() + "\n");
         let _ = io::stderr().lock().write_all(lines.collect::<String>().as_bytes());
         return ExitCode::from(ExitStatus::USAGE);
@@ -79,10 +93,18 @@ fn explain(says: &clap::Error) -> ExitCode {
     let printed = says.print().and_then(|()| io::stdout().flush());
     ExitCode::from(match printed {
         Err(error) if !says.use_stderr() => {
-            unwritten(&error, &mut App::new("help", Cred::root(), Opening::default()))
+            unwritten(&error, &mut App::new("help", Caller::root(), Opening::default()))
         }
         _ => u8::try_from(says.exit_code()).unwrap_or(ExitStatus::USAGE),
     })
+}
+
+/// Returns the message about an option that the namesake of a subcommand takes, and that no volume
+/// can fulfil.
+fn refusal(says: &clap::Error, command: Option<&str>) -> Option<String> {
+    let Some(ContextValue::String(option)) = says.get(ContextKind::InvalidArg) else { return None };
+    let (option, reason) = refused::find(command?, option)?;
+    Some(message_of(command?, format_args!("{option}: {reason}")))
 }
 
 /// Returns the subcommand that the command line names.

@@ -11,7 +11,7 @@
 )]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::{Errno, dup, fcntl_getfd};
@@ -36,4 +36,13 @@ static LOOK: extern "C" fn() = look;
 /// Opens standard input for reading.
 pub(crate) fn open() -> io::Result<File> {
     if WAS_CLOSED.load(Relaxed) { Err(Errno::BADF.into()) } else { Ok(File::from(dup(stdin())?)) }
+}
+
+/// Reads one line, and no byte behind it.
+pub(crate) fn line() -> io::Result<String> {
+    let (mut input, mut line, mut byte) = (open()?, Vec::new(), [0]);
+    while input.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }

@@ -12,6 +12,6 @@ pub(crate) use columns::columns;
 pub(crate) use counted::counted;
 pub(crate) use human::{human, units};
 pub(crate) use mode::{ModeText, octal_mode, type_name};
-pub(crate) use name::{escape, escape_bytes, quoted, shell_quote, width};
+pub(crate) use name::{always_quoted, escape, escape_bytes, quoted, shell_quote, width};
 pub(crate) use octal::{Backslash, push_octal, unescape};
 pub(crate) use time::{ListTime, full_time, iso_time};

@@ -35,7 +35,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             out.write_all(b"\n")?;
         }
         match app.try_volume(&image_path.image) {
-            Ok(opened) => volume(args, &opened, &mut out, app)?,
+            Ok(Some(opened)) => volume(args, &opened, &mut out, app)?,
+            Ok(None) => {}
             Err(error) => match disk::Disk::of(&image_path.image, error.kind()) {
                 Some(disk) => {
                     out.write_all(if args.json { disk.json() } else { disk.people() }.as_bytes())?

@@ -2,30 +2,45 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use extern4::{Errno, RenameFlags};
 
-use crate::app::App;
+use crate::app::{App, Target};
+use crate::checked::Checked;
 use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::operands::{Operands, without_slashes};
+use crate::overwrite::{Overwrite, backup_note};
 use crate::targets::{Destination, NameRelation, name_relation, own_name, report_naming, written_paths};
 use crate::text::quoted;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Files to rename
-    #[arg(value_name = "IMAGE:/PATH", required = true)]
-    image_paths: Vec<OsString>,
-    /// The new name, or a directory to put them into, in the same volume
-    #[arg(value_name = "DESTINATION", required = true)]
-    destination: OsString,
-    /// Do not replace a file that is there, and do not mind it either
+    #[command(flatten)]
+    operands: Checked<Operands>,
+    /// Replace files that are there (the default)
+    #[arg(short, long, overrides_with_all = ["no_clobber", "interactive"])]
+    force: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Ignore slashes at the end of sources
+    #[arg(long)]
+    strip_trailing_slashes: bool,
+    /// Print each file that is renamed
     #[arg(short, long)]
-    no_clobber: bool,
+    verbose: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let image_paths = written_paths(&args.image_paths, app);
-    let to = app.written_path(&args.destination);
+    let Checked(operands) = &args.operands;
+    let sources = operands.sources();
+    let image_paths = if args.strip_trailing_slashes {
+        written_paths(&sources.iter().map(without_slashes).collect::<Vec<OsString>>(), app)
+    } else {
+        written_paths(sources, app)
+    };
+    let to = app.written_path(operands.destination());
     if let Some(image_path) = image_paths.iter().find(|image_path| !image_path.image.is(&to.image)) {
         app.fail_at(
             ExitStatus::Failed,
@@ -38,29 +53,44 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     let Some(target) = app.target(&to) else { return Ok(()) };
-    let Some(destination) = Destination::new(&target, image_paths.len(), app) else { return Ok(()) };
-    let flags = if args.no_clobber { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+    let destination = Destination::new(&target, operands.kind(), image_paths.len(), app);
+    let Some(destination) = destination else { return Ok(()) };
     for image_path in &image_paths {
-        let Some(new) = destination.of(own_name(&image_path.path)) else {
-            app.fail_at(ExitStatus::Failed, image_path, "a root or '.' or '..' is not renamed");
-            continue;
-        };
-        // Such a rename would do nothing, and both names would stay.
-        if !args.no_clobber
-            && name_relation(target.session(), &image_path.path, &new) != NameRelation::TwoFiles
-        {
-            let to = target.volume.image_path(&new);
-            app.fail(
-                ExitStatus::Failed,
-                format_args!("{} and {} are the same file", quoted(image_path), quoted(to)),
-            );
-            continue;
-        }
-        match target.session().rename_with(&image_path.path, &new, flags) {
-            Ok(()) => {}
-            Err(error) if args.no_clobber && error.errno() == Errno::EEXIST => {}
-            Err(error) => report_naming(&target, image_path, &new, &error, app),
+        match destination.of(own_name(&image_path.path)) {
+            Some(new) => rename(args, &target, image_path, &new, app),
+            None => app.fail_at(ExitStatus::Failed, image_path, "a root or '.' or '..' is not renamed"),
         }
     }
     Ok(())
+}
+
+/// Renames one file. Reports a failure.
+fn rename(args: &Args, target: &Target, from: &ImagePath, new: &Path, app: &mut App) {
+    let (session, to) = (target.session(), target.volume.image_path(new));
+    let keeps_all = args.overwrite.keeps_all();
+    // Such a rename would do nothing, and both names would stay.
+    if !keeps_all && name_relation(session, &from.path, new) != NameRelation::TwoFiles {
+        let both = format_args!("{} and {} are the same file", quoted(from), quoted(&to));
+        return app.fail(ExitStatus::Failed, both);
+    }
+    let there = (!args.overwrite.is_plain()).then(|| session.symlink_metadata(new).ok()).flatten();
+    if let (Some(there), Ok(source)) = (&there, session.symlink_metadata(&from.path))
+        && !args.overwrite.allows(source.mtime(), there.mtime(), &to.quoted(), app)
+    {
+        return;
+    }
+    let kept = match there.map_or(Ok(None), |_| args.overwrite.backup.make(session, new)) {
+        Ok(kept) => kept.map(|kept| target.volume.image_path(&kept)),
+        Err(error) => return app.error(&to, &error),
+    };
+    let flags = if keeps_all { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+    match session.rename_with(&from.path, new, flags) {
+        Ok(()) if args.verbose => {
+            let note = backup_note(kept.as_ref());
+            app.print(format_args!("renamed {} -> {}{note}", from.quoted(), to.quoted()));
+        }
+        Ok(()) => {}
+        Err(error) if keeps_all && error.errno() == Errno::EEXIST => {}
+        Err(error) => report_naming(target, from, new, &error, app),
+    }
 }

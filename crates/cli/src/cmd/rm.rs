@@ -4,23 +4,72 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use extern4::{Errno, Session};
+use extern4::{Errno, FileType, Session};
 
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
 use crate::targets::{own_name, written_paths};
+use crate::text::{counted, type_name};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files to remove
-    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    #[arg(value_name = "IMAGE:/PATH", required_unless_present = "force")]
     image_paths: Vec<OsString>,
     /// Remove directories with everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Do not mind files that are not there
+    /// Remove empty directories
     #[arg(short, long)]
+    dir: bool,
+    /// Do not mind files that are not there, and ask nothing
+    #[arg(short, long, overrides_with_all = ["ask_each", "ask_once", "interactive"])]
     force: bool,
+    /// Ask before each removal
+    #[arg(short = 'i', overrides_with_all = ["ask_once", "interactive"])]
+    ask_each: bool,
+    /// Ask once before more than three files are removed, or directories with all in them
+    #[arg(short = 'I', overrides_with = "interactive")]
+    ask_once: bool,
+    /// When to ask: never, once (-I) or always (-i)
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
+    interactive: Option<Ask>,
+    /// Print each file that is removed
+    #[arg(short, long)]
+    verbose: bool,
+    /// Stay within the volume, as always
+    #[arg(long)]
+    one_file_system: bool,
+    /// Do not remove the root of a volume, as always
+    #[arg(long, value_name = "all", num_args = 0..=1, require_equals = true, default_missing_value = "root")]
+    preserve_root: Option<String>,
+}
+
+/// When the user is asked.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    #[value(aliases = ["no", "none"])]
+    Never,
+    Once,
+    #[value(alias = "yes")]
+    Always,
+}
+
+impl Args {
+    fn ask(&self) -> Ask {
+        match (self.ask_each, self.ask_once) {
+            (true, _) => Ask::Always,
+            (false, true) => Ask::Once,
+            (false, false) => self.interactive.unwrap_or(Ask::Never),
+        }
+    }
+}
+
+/// A run of the command in one volume.
+struct Removal<'a> {
+    args: &'a Args,
+    target: &'a Target,
+    app: &'a mut App,
 }
 
 /// A directory that is being emptied.
@@ -33,92 +82,157 @@ struct Level {
     path: PathBuf,
     /// The names that are left in the directory, each with whether it is a directory.
     entries: Vec<(OsString, bool)>,
-    /// Whether something in the directory stays. That is reported already.
+    /// Whether something in the directory stays. That is reported already, or the user's wish.
     stays: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    if !asked_once(args, app) {
+        return Ok(());
+    }
     for image_path in written_paths(&args.image_paths, app) {
         let Some(target) = app.target(&image_path) else { continue };
-        let (session, path) = (target.session(), target.path());
+        let path = target.path();
         let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
             app.fail_at(ExitStatus::Failed, &image_path, "a root or '.' or '..' is not removed");
             continue;
         };
-        match session.symlink_metadata(path) {
-            Ok(found) if found.is_dir() && args.recursive => {
-                let parent = path.parent().unwrap_or(Path::new("/"));
-                match session.at(parent) {
-                    Ok(parent) => tree(parent, name, &target, app),
-                    Err(error) => app.error(&image_path, &error),
-                }
-            }
-            Ok(found) if found.is_dir() => {
-                app.fail_at(ExitStatus::Failed, &image_path, "is a directory; remove it with -r");
-            }
-            Ok(_) => {
-                if let Err(error) = session.remove_file(path) {
-                    app.error(&image_path, &error);
-                }
-            }
-            Err(error) if args.force && matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => {}
-            Err(error) => app.error(&image_path, &error),
-        }
+        Removal { args, target: &target, app }.remove(path, name);
     }
     Ok(())
 }
 
-/// Removes directory `name` of `parent`. Every step goes by one name from the directory before, so
-/// it removes trees of any depth and follows no link. It reports the files that it cannot remove,
-/// and removes the rest.
-fn tree(parent: Session, name: OsString, target: &Target, app: &mut App) {
-    let mut levels: Vec<Level> = Vec::new();
-    match enter(parent, name, target.path().to_owned()) {
-        Ok(level) => levels.push(level),
-        Err(error) => app.error(&target.image_path, &error),
+/// Asks about all files at once, if the user wants that. Returns whether they are to be removed.
+fn asked_once(args: &Args, app: &App) -> bool {
+    let number = args.image_paths.len();
+    if args.ask() != Ask::Once || !(number > 3 || args.recursive) {
+        return true;
     }
-    while let Some(level) = levels.last_mut() {
-        if let Some((name, is_directory)) = level.entries.pop() {
-            let path = level.path.join(&name);
-            let done = if is_directory {
-                enter(level.inside.clone(), name, path.clone()).map(Some)
-            } else {
-                level.inside.remove_file(&name).map(|()| None)
-            };
-            match done {
-                Ok(next) => levels.extend(next),
-                Err(error) => {
-                    level.stays = true;
-                    app.error(target.volume.image_path(&path), &error);
-                }
-            }
-            continue;
-        }
-        let Some(Level { parent, name, inside, path, stays, .. }) = levels.pop() else { break };
-        drop(inside);
-        let removed = stays
-            || parent.remove_dir(&name).map_err(|error| (path, error)).map_or_else(
-                |(path, error)| {
-                    app.error(target.volume.image_path(&path), &error);
-                    true
-                },
-                |()| false,
-            );
-        if let Some(above) = levels.last_mut() {
-            above.stays |= removed;
-        }
-    }
+    let how = if args.recursive { " recursively" } else { "" };
+    app.confirm(format_args!("remove {}{how}", counted(number as u64, "argument", "arguments")))
 }
 
-fn enter(parent: Session, name: OsString, path: PathBuf) -> extern4::Result<Level> {
-    let inside = parent.at(&name)?;
-    let mut entries = Vec::new();
-    for entry in inside.read_dir(".")? {
-        let entry = entry?;
-        let is_directory = entry.file_type()? == extern4::FileType::Directory;
-        entries.push((entry.file_name().to_owned(), is_directory));
+impl Removal<'_> {
+    fn remove(&mut self, path: &Path, name: OsString) {
+        let session = self.target.session();
+        let found = match session.symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if self.args.force && matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => {
+                return;
+            }
+            Err(error) => return self.app.error(&self.target.image_path, &error),
+        };
+        if found.is_dir() && !self.args.recursive && !self.args.dir {
+            let reason = "is a directory; remove it with -r";
+            return self.app.fail_at(ExitStatus::Failed, &self.target.image_path, reason);
+        }
+        match session.at(path.parent().unwrap_or(Path::new("/"))) {
+            Ok(parent) if found.is_dir() && self.args.recursive => self.tree(parent, name),
+            Ok(parent) if found.is_dir() => {
+                self.directory(&parent, &name, path);
+            }
+            Ok(parent) => {
+                if let Err(error) = self.file(&parent, &name, path) {
+                    self.app.error(&self.target.image_path, &error);
+                }
+            }
+            Err(error) => self.app.error(&self.target.image_path, &error),
+        }
     }
-    // The walk takes entries from the end: reversed, they go in the directory's own order.
-    entries.reverse();
-    Ok(Level { parent, name, inside, path, entries, stays: false })
+
+    /// Removes directory `name` of `parent`. Every step goes by one name from the directory before,
+    /// so it removes trees of any depth and follows no link. It reports the files that it cannot
+    /// remove, and removes the rest.
+    fn tree(&mut self, parent: Session, name: OsString) {
+        let mut levels: Vec<Level> = Vec::new();
+        match self.enter(parent, name, self.target.path().to_owned()) {
+            Ok(level) => levels.extend(level),
+            Err(error) => self.app.error(&self.target.image_path, &error),
+        }
+        while let Some(level) = levels.last_mut() {
+            if let Some((name, is_directory)) = level.entries.pop() {
+                let path = level.path.join(&name);
+                let done = if is_directory {
+                    let next = self.enter(level.inside.clone(), name, path.clone());
+                    next.inspect(|next| level.stays |= next.is_none())
+                } else {
+                    self.file(&level.inside, &name, &path).map(|removed| {
+                        level.stays |= !removed;
+                        None
+                    })
+                };
+                match done {
+                    Ok(next) => levels.extend(next),
+                    Err(error) => {
+                        level.stays = true;
+                        self.app.error(self.target.volume.image_path(&path), &error);
+                    }
+                }
+                continue;
+            }
+            let Some(Level { parent, name, inside, path, stays, .. }) = levels.pop() else { break };
+            drop(inside);
+            let removed = !stays && self.directory(&parent, &name, &path);
+            if let Some(above) = levels.last_mut() {
+                above.stays |= !removed;
+            }
+        }
+    }
+
+    /// Lists a directory that is to be emptied. Returns `None` if the user wants to keep it.
+    fn enter(&self, parent: Session, name: OsString, path: PathBuf) -> extern4::Result<Option<Level>> {
+        let inside = parent.at(&name)?;
+        let mut entries = Vec::new();
+        for entry in inside.read_dir(".")? {
+            let entry = entry?;
+            let is_directory = entry.file_type()? == FileType::Directory;
+            entries.push((entry.file_name().to_owned(), is_directory));
+        }
+        if !entries.is_empty() && !self.wants("descend into", "directory", &path) {
+            return Ok(None);
+        }
+        // The walk takes entries from the end: reversed, they go in the directory's own order.
+        entries.reverse();
+        Ok(Some(Level { parent, name, inside, path, entries, stays: false }))
+    }
+
+    /// Removes a file that is no directory. Returns whether the user wants that.
+    fn file(&mut self, parent: &Session, name: &OsString, path: &Path) -> extern4::Result<bool> {
+        if self.args.ask() == Ask::Always {
+            let found = parent.symlink_metadata(name)?;
+            if !self.wants("remove", type_name(found.file_type(), found.len()), path) {
+                return Ok(false);
+            }
+        }
+        parent.remove_file(name)?;
+        self.tell("removed", path);
+        Ok(true)
+    }
+
+    /// Removes an empty directory. Returns whether it is gone.
+    fn directory(&mut self, parent: &Session, name: &OsString, path: &Path) -> bool {
+        if !self.wants("remove", "directory", path) {
+            return false;
+        }
+        match parent.remove_dir(name) {
+            Ok(()) => self.tell("removed directory", path),
+            Err(error) => {
+                self.app.error(self.target.volume.image_path(path), &error);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns whether the user wants it, as far as the user is to be asked.
+    fn wants(&self, action: &str, kind: &str, path: &Path) -> bool {
+        let shown = self.target.volume.image_path(path).quoted();
+        self.args.ask() != Ask::Always || self.app.confirm(format_args!("{action} {kind} {shown}"))
+    }
+
+    fn tell(&mut self, done: &str, path: &Path) {
+        if self.args.verbose {
+            self.app.print(format_args!("{done} {}", self.target.volume.image_path(path).quoted()));
+        }
+    }
 }

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use super::{chmod, chown, cp, ln, mkdir, mv, rm, setfacl, setfattr, touch, truncate};
+use super::{
+    chgrp, chmod, chown, cp, ln, mkdir, mkfifo, mknod, mv, rm, rmdir, setfacl, setfattr, touch, truncate,
+};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
@@ -22,7 +24,7 @@ use crate::standard_input;
 use words::words;
 
 const LINES: &str = "\
-Lines are commands: cp, mkdir, rm, mv, ln, touch, truncate, chmod, chown, setfacl and setfattr, with their options. \
+Lines are commands: cp, mkdir, rm, rmdir, mv, ln, mknod, mkfifo, touch, truncate, chmod, chown, chgrp, setfacl and setfattr, with their options. \
 Paths are those of the volume; for cp, host:PATH is a file of the host. Words are quoted as in a shell, and a word that \
 starts with # begins a comment. The first line that fails ends the script; what came before it stays.";
 
@@ -67,12 +69,16 @@ commands! {
     Cp = "cp" => cp;
     Mkdir = "mkdir" => mkdir;
     Rm = "rm" => rm;
+    Rmdir = "rmdir" => rmdir;
+    Mknod = "mknod" => mknod;
+    Mkfifo = "mkfifo" => mkfifo;
     Mv = "mv" => mv;
     Ln = "ln" => ln;
     Touch = "touch" => touch;
     Truncate = "truncate" => truncate;
     Chmod = "chmod" => chmod;
     Chown = "chown" => chown;
+    Chgrp = "chgrp" => chgrp;
     Setfacl = "setfacl" => setfacl;
     Setfattr = "setfattr" => setfattr;
 }

@@ -1,29 +1,38 @@
 //! `extern4 touch`: makes files, or sets their times.
 
+mod time;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
 use extern4::{Errno, File, Session, SetTime, Timespec};
-use jiff::tz::TimeZone;
 
 use crate::app::App;
+use crate::checked::{Check, Checked};
 use crate::targets::{followed, written_paths};
 
+/// The arguments.
+pub(crate) type Args = Checked<Options>;
+
 #[derive(clap::Args)]
-pub(crate) struct Args {
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
     /// Files to touch
     #[arg(value_name = "IMAGE:/PATH", required = true)]
     image_paths: Vec<OsString>,
     /// Do not make files that are not there
     #[arg(short = 'c', long)]
     no_create: bool,
-    /// This time instead of the present: as in RFC 3339, such as 2024-02-29T12:00:00Z, or @SECONDS
-    /// since 1970
-    #[arg(short, long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    date: Option<Timespec>,
+    /// This time instead of the present, as GNU's tools take it: 2024-02-29T12:00:00Z, @SECONDS,
+    /// yesterday, '2 days ago'; with -r relative to the time of that file
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true)]
+    date: Option<String>,
+    /// This time instead of the present: [[CC]YY]MMDDhhmm[.ss]
+    #[arg(short = 't', value_name = "STAMP", value_parser = time::stamp, conflicts_with_all = ["date", "reference"])]
+    stamp: Option<Timespec>,
     /// The times of this file instead of the present
-    #[arg(short, long, value_name = "PATH", conflicts_with = "date")]
+    #[arg(short, long, value_name = "PATH")]
     reference: Option<OsString>,
     /// Set only the time of the last reading
     #[arg(short = 'a')]
@@ -31,107 +40,102 @@ pub(crate) struct Args {
     /// Set only the time of the last change
     #[arg(short = 'm')]
     modification: bool,
+    /// Set only the time that is named: access, atime or use; modify or mtime
+    #[arg(long, value_name = "WORD")]
+    time: Option<Word>,
+    /// Set the times of symbolic links themselves
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    /// No effect
+    #[arg(short)]
+    f: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: (),
 }
 
-/// Reads a time. One without an offset is in the time zone of the user who writes it.
-fn time(text: &str) -> Result<Timespec, String> {
-    seconds(text)
-        .or_else(|| calendar(text))
-        .ok_or_else(|| "write it as 2024-02-29T12:00:00Z or @1709208000.5".to_owned())
+/// A word for one of the times.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    #[value(aliases = ["atime", "use"])]
+    Access,
+    #[value(alias = "mtime")]
+    Modify,
 }
 
-/// Reads `@SECONDS`, with up to nine digits behind a point.
-fn seconds(text: &str) -> Option<Timespec> {
-    let text = text.strip_prefix('@')?;
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+impl Check for Options {
+    /// Refuses a date that makes no sense before anything is changed.
+    fn check(&mut self) -> Result<(), String> {
+        self.access |= self.time == Some(Word::Access);
+        self.modification |= self.time == Some(Word::Modify);
+        self.date.as_deref().map_or(Ok(()), |date| time::parse(date, time::now()).map(drop))
     }
-    let (sec, nsec): (i64, u32) = (whole.parse().ok()?, format!("{fraction:0<9}").parse().ok()?);
-    // The fraction leads away from zero: -0.5 is half a second before.
-    if whole.starts_with('-') && nsec > 0 {
-        return Some(Timespec { sec: sec.checked_sub(1)?, nsec: 1_000_000_000 - nsec });
-    }
-    Some(Timespec { sec, nsec })
 }
 
-fn calendar(text: &str) -> Option<Timespec> {
-    let time = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-        let time: jiff::civil::DateTime = text.parse().ok()?;
-        Some(time.to_zoned(TimeZone::system()).ok()?.timestamp())
-    })?;
-    let nanoseconds = time.as_nanosecond();
-    let sec = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).ok()?;
-    Some(Timespec { sec, nsec: u32::try_from(nanoseconds.rem_euclid(1_000_000_000)).ok()? })
-}
+/// The two times that a run sets.
+type Times = (SetTime, SetTime);
 
-pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
     let image_paths = written_paths(&args.image_paths, app);
-    let mut times = match args.date {
-        Some(time) => (SetTime::At(time), SetTime::At(time)),
-        None => (SetTime::Now, SetTime::Now),
-    };
-    if let Some(reference) = &args.reference {
-        let image_path = app.image_path(reference);
-        let Some(target) = app.target(&image_path) else { return Ok(()) };
-        match target.session().metadata(target.path()) {
-            Ok(found) => times = (SetTime::At(found.atime()), SetTime::At(found.mtime())),
-            Err(error) => {
-                app.error(&image_path, &error);
-                return Ok(());
-            }
-        }
-    }
+    let Some(mut times) = times(args, app) else { return Ok(()) };
     if args.access != args.modification {
         let omitted = if args.access { &mut times.1 } else { &mut times.0 };
         *omitted = SetTime::Omit;
     }
     for image_path in &image_paths {
         let Some(target) = app.target(image_path) else { continue };
-        if let Err(error) = touch(target.session(), target.path(), args.no_create, times) {
+        if let Err(error) = touch(target.session(), target.path(), args, times) {
             app.error(image_path, &error);
         }
     }
     Ok(())
 }
 
+/// Returns the times to set. Reports a failure.
+fn times(args: &Options, app: &mut App) -> Option<Times> {
+    let base = match &args.reference {
+        Some(reference) => {
+            let image_path = app.image_path(reference);
+            let target = app.target(&image_path)?;
+            let found = match args.no_dereference {
+                true => target.session().symlink_metadata(target.path()),
+                false => target.session().metadata(target.path()),
+            };
+            let found = found.map_err(|error| app.error(&image_path, &error)).ok()?;
+            Some((found.atime(), found.mtime()))
+        }
+        None => args.stamp.map(|stamp| (stamp, stamp)),
+    };
+    let both = |(access, modification)| (SetTime::At(access), SetTime::At(modification));
+    let Some(date) = &args.date else { return Some(base.map_or((SetTime::Now, SetTime::Now), both)) };
+    let (access, modification) = base.unwrap_or_else(|| (time::now(), time::now()));
+    let read = |base| time::parse(date, base);
+    let times = read(access).and_then(|access| Ok((access, read(modification)?)));
+    times.map(both).map_err(|message| app.fail(crate::exit_status::ExitStatus::Failed, message)).ok()
+}
+
 fn touch(
     session: &Session,
     path: &Path,
-    no_create: bool,
-    (access, modification): (SetTime, SetTime),
+    args: &Options,
+    (access, modification): Times,
 ) -> extern4::Result<()> {
-    match session.metadata(path) {
+    let found = if args.no_dereference { session.symlink_metadata(path) } else { session.metadata(path) };
+    match found {
         Ok(_) => {}
         Err(error) if error.errno() == Errno::ENOENT => {
-            if no_create {
+            if args.no_create {
                 return Ok(());
+            }
+            if args.no_dereference {
+                return Err(error);
             }
             session.open_with(path, File::options().write(true).create(true))?;
         }
         Err(error) => return Err(error),
     }
-    session.lset_times(followed(session, path)?, access, modification)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::time;
-    use extern4::Timespec;
-
-    #[test]
-    fn times_are_read() {
-        let check = |text: &str, sec, nsec| assert_eq!(time(text), Ok(Timespec { sec, nsec }), "{text}");
-        check("@0", 0, 0);
-        check("@1709208000.5", 1_709_208_000, 500_000_000);
-        check("@-1", -1, 0);
-        check("@-0.25", -1, 750_000_000);
-        check("@15032385535.999999999", 15_032_385_535, 999_999_999);
-        check("2024-02-29T12:00:00Z", 1_709_208_000, 0);
-        check("2024-02-29 12:00:00+01:00", 1_709_204_400, 0);
-        check("1969-12-31T23:59:59.5Z", -1, 500_000_000);
-        for text in ["", "@", "@x", "@1.", "@1.1234567890", "12", "2024-02-30T00:00:00Z", "yesterday"] {
-            assert!(time(text).is_err(), "{text}");
-        }
+    if args.no_dereference {
+        return session.lset_times(path, access, modification);
     }
+    session.lset_times(followed(session, path)?, access, modification)
 }

@@ -65,6 +65,12 @@ pub(crate) fn quoted(name: impl Display) -> String {
     }
 }
 
+/// Returns the name as a shell reads it back, always in quotes, as GNU's tools print what they did.
+pub(crate) fn always_quoted(name: &[u8]) -> String {
+    let text = shell_quote(name);
+    if text.starts_with(['\'', '"']) { text.into_owned() } else { format!("'{text}'") }
+}
+
 /// Returns the name as a shell reads it back, quoted only where it has to be: `'a b'`,
 /// `'a'$'\n''b'`. `ls` uses this form on a terminal.
 pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {

@@ -28,7 +28,8 @@ fn failures_have_their_codes() {
     check(&["find", "-name", "x"], 2, "name a directory to search");
     check(&["find", "disk.img", "-nonsense"], 2, "-nonsense");
     check(&["find", "disk.img", "-user", "nobody-there"], 2, "is not a user of disk.img");
-    check(&["--as", "ann", "ls", "disk.img"], 2, "1000:1000");
+    check(&["--as", "ann:", "ls", "disk.img"], 2, "1000:1000");
+    check(&["--as", "joe", "ls", "disk.img"], 1, "'disk.img' has no user joe in its /etc/passwd");
     check(&["bench", "disk.img", "--superblock", "32768"], 2, "for walk");
     check(&["--journal", "x", "bench", "ops", "--op", "chmod", "disk.img"], 2, "for walk");
     check(&["info", "zeroes"], 3, "zeroes");
@@ -51,6 +52,16 @@ fn a_caller_sees_what_he_may() {
     assert_eq!(ok(as_ann(&["cat", "disk.img:/home/ann/notes.txt"])), b"buy milk\n");
     let errors = failed(&as_ann(&["ls", "disk.img:/root"]), 1);
     assert_eq!(errors, "extern4: ls: 'disk.img:/root': Permission denied\n");
+    for ann in ["ann", "1000"] {
+        assert_eq!(ok(extern4(&image, ["--as", ann, "cat", "disk.img:/home/ann/notes.txt"])), b"buy milk\n");
+        let errors = failed(&extern4(&image, ["--as", ann, "ls", "disk.img:/root"]), 1);
+        assert_eq!(errors, "extern4: ls: 'disk.img:/root': Permission denied\n");
+    }
+    // The group of ann in the volume's /etc/group.
+    ok(extern4(&image, ["chown", "0:50", "disk.img:/bin/true"]));
+    ok(extern4(&image, ["chmod", "040", "disk.img:/bin/true"]));
+    assert_eq!(ok(extern4(&image, ["--as", "ann", "cat", "disk.img:/bin/true"])), b"#!/bin/sh\n");
+    failed(&extern4(&image, ["--as", "1000:1000", "cat", "disk.img:/bin/true"]), 1);
     let errors = failed(&extern4(&image, ["cat", "disk.img:/home/ann/notes.txt", "--as", "7:7"]), 1);
     assert_eq!(errors, "extern4: cat: 'disk.img:/home/ann/notes.txt': Permission denied\n");
     let output = as_ann(&["find", "disk.img:/root"]);

@@ -7,6 +7,7 @@ mod attributes;
 mod block_mount;
 mod bmap;
 mod building;
+mod changing;
 mod comparing;
 mod copying;
 mod copying_into;

@@ -538,7 +538,7 @@ fn wrong_command_lines_change_nothing() {
     wrong(&["rm", "--nonsense", "disk.img:/etc"], 2);
     wrong(&["mv", "disk.img:/etc"], 2);
     wrong(&["ln", "disk.img:/etc"], 2);
-    wrong(&["touch", "-d", "yesterday", "disk.img:/x"], 2);
+    wrong(&["touch", "-d", "someday", "disk.img:/x"], 2);
     wrong(&["truncate", "disk.img:/x"], 2);
     wrong(&["truncate", "-s", "x", "disk.img:/x"], 2);
     wrong(&["chmod", "u+q", "disk.img:/etc"], 2);

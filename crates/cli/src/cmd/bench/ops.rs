@@ -92,7 +92,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let session = volume.session(app.cred().clone());
+    let Some(cred) = app.cred(&image_path.image, &volume) else { return Ok(()) };
+    let session = volume.session(cred);
     let measured = measure(args, &session);
     drop(session);
     let closed = volume.close();

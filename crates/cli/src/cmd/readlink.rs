@@ -1,0 +1,89 @@
+//! `extern4 readlink`: prints where symbolic links point.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use extern4::Errno;
+
+use crate::app::{App, Shown, Target};
+use crate::exit_status::ExitStatus;
+use crate::output::{flush, out};
+use crate::real_path::{Missing, real_path};
+use crate::text::escape_bytes;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Symbolic links
+    #[arg(value_name = "IMAGE:/PATH", required = true)]
+    image_paths: Vec<OsString>,
+    /// Print the path that each leads to in the end; its last name need not exist
+    #[arg(short = 'f', long, overrides_with_all = ["canonicalize_existing", "canonicalize_missing"])]
+    canonicalize: bool,
+    /// Print the path that each leads to in the end, which has to exist
+    #[arg(short = 'e', long, overrides_with = "canonicalize_missing")]
+    canonicalize_existing: bool,
+    /// Print the path that each leads to in the end, whether or not it exists
+    #[arg(short = 'm', long)]
+    canonicalize_missing: bool,
+    /// Print no newline behind a single line
+    #[arg(short, long)]
+    no_newline: bool,
+    /// Print no messages about files that are no links (the default)
+    #[arg(short, long, visible_short_alias = 's', visible_alias = "silent", overrides_with = "verbose")]
+    quiet: bool,
+    /// Print messages about files that are no links
+    #[arg(short, long)]
+    verbose: bool,
+    /// End each line with NUL
+    #[arg(short, long)]
+    zero: bool,
+}
+
+impl Args {
+    /// Returns which names of a path need not exist; `None` if only links are read.
+    fn missing(&self) -> Option<Missing> {
+        let modes = [
+            (self.canonicalize, Missing::Last),
+            (self.canonicalize_existing, Missing::Never),
+            (self.canonicalize_missing, Missing::Anywhere),
+        ];
+        modes.into_iter().find_map(|(given, missing)| given.then_some(missing))
+    }
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let image_paths: Vec<_> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
+    let shown = Shown::new(&image_paths);
+    let mut out = out();
+    let end: &[u8] = match (args.zero, args.no_newline && image_paths.len() == 1) {
+        (_, true) => b"",
+        (true, false) => b"\0",
+        (false, false) => b"\n",
+    };
+    for image_path in &image_paths {
+        let Some(target) = app.target(image_path) else { continue };
+        match read(&target, args.missing()) {
+            Ok(path) if args.missing().is_some() => out.write_all(&shown.path(&image_path.image, &path))?,
+            Ok(path) => out.write_all(&escape_bytes(path.as_os_str().as_bytes(), shown.terminal))?,
+            Err(error) => {
+                flush(&mut out)?;
+                if args.verbose {
+                    app.fail_at(ExitStatus::Failed, image_path, error);
+                }
+                app.found(ExitStatus::Failed);
+                continue;
+            }
+        }
+        out.write_all(end)?;
+    }
+    flush(&mut out)
+}
+
+fn read(target: &Target, missing: Option<Missing>) -> Result<PathBuf, Errno> {
+    match missing {
+        Some(missing) => real_path(target.session(), target.path(), missing),
+        None => target.session().read_link(target.path()).map_err(|error| error.errno()),
+    }
+}

@@ -1,0 +1,139 @@
+//! An owner and a group as `chown` takes them: `ann`, `ann:staff`, `ann:` or `:staff`.
+
+use crate::app::App;
+use crate::exit_status::ExitStatus;
+use crate::id_names::{IdNames, NameOrId};
+use crate::image_path::{Image, ImagePath};
+use crate::text::quoted;
+
+/// An owner and a group; `None` for the one that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    user: Option<NameOrId>,
+    group: Option<NameOrId>,
+    /// The group is the one with which the user logs in.
+    login_group: bool,
+    /// The numbers are those of a file, and not of the command line.
+    is_copied: bool,
+}
+
+/// The numbers of an owner and a group in one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnerIds {
+    /// The user.
+    pub(crate) uid: Option<u32>,
+    /// The group.
+    pub(crate) gid: Option<u32>,
+}
+
+impl Owner {
+    /// Reads an owner and a group of the command line.
+    pub(crate) fn argument(text: &str) -> Result<Self, String> {
+        let one = |text: &str| (!text.is_empty()).then(|| NameOrId::parse(text)).transpose();
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let (user, group) = (one(user)?, one(group)?);
+        let login_group = group.is_none() && text.ends_with(':') && user.is_some();
+        if text.is_empty() || login_group && !user.as_ref().is_some_and(NameOrId::is_name) {
+            return Err("write it as OWNER, OWNER:GROUP, NAME: or :GROUP".to_owned());
+        }
+        Ok(Self { user, group, login_group, is_copied: false })
+    }
+
+    /// Reads a group of the command line.
+    pub(crate) fn group_argument(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("a group has a name or a number".to_owned());
+        }
+        let group = Some(NameOrId::parse(text)?);
+        Ok(Self { user: None, group, login_group: false, is_copied: false })
+    }
+
+    /// Returns the owner and the group that a file has.
+    pub(crate) fn numbers(uid: Option<u32>, gid: Option<u32>) -> Self {
+        let (user, group) = (uid.map(NameOrId::Number), gid.map(NameOrId::Number));
+        Self { user, group, login_group: false, is_copied: true }
+    }
+
+    /// Returns whether a name has to be looked up.
+    pub(crate) fn has_names(&self) -> bool {
+        [&self.user, &self.group].into_iter().flatten().any(NameOrId::is_name)
+    }
+
+    /// Returns the numbers in a volume. An unknown name is an error.
+    pub(crate) fn ids(&self, names: &IdNames) -> Result<OwnerIds, String> {
+        let uid = self.user.as_ref().map(|user| user.uid(names)).transpose()?;
+        let gid = self.group.as_ref().map(|group| group.gid(names)).transpose()?;
+        let login = match &self.user {
+            Some(NameOrId::Name(name)) if self.login_group => Some(
+                names
+                    .login_group(name)
+                    .ok_or_else(|| format!("{name} has no login group in the passwd file of"))?,
+            ),
+            _ => None,
+        };
+        Ok(OwnerIds { uid, gid: gid.or(login) })
+    }
+
+    /// Returns the numbers in the volume of `image`. Reports an unknown name.
+    pub(crate) fn ids_in(&self, image: &Image, app: &mut App) -> Option<OwnerIds> {
+        let names = if self.has_names() { app.names_of(image)? } else { IdNames::default() };
+        let ids = self.ids(&names);
+        ids.map_err(|message| app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(image)))).ok()
+    }
+
+    /// Returns the numbers in the volumes of all paths, by image. If a name is unknown in one of
+    /// them, that is reported, and there are none.
+    pub(crate) fn ids_by_image(&self, paths: &[ImagePath], app: &mut App) -> Option<Vec<(Image, OwnerIds)>> {
+        let mut known: Vec<(Image, OwnerIds)> = Vec::new();
+        for path in paths {
+            if !known.iter().any(|(image, _)| *image == path.image) {
+                known.push((path.image.clone(), self.ids_in(&path.image, app)?));
+            }
+        }
+        Some(known)
+    }
+
+    /// Returns the owner in the words of the command line, for lines about changes. A part that the
+    /// command line does not name has the name that the volume knows.
+    pub(crate) fn text(&self, ids: &OwnerIds, names: &IdNames) -> String {
+        let given = |given: &Option<NameOrId>| {
+            given.as_ref().filter(|_| !self.is_copied).map(|given| match given {
+                NameOrId::Number(number) => number.to_string(),
+                NameOrId::Name(name) => name.clone(),
+            })
+        };
+        let user = given(&self.user).or(ids.uid.map(|uid| names.user(uid).into_owned()));
+        let group = given(&self.group).or(ids.gid.map(|gid| names.group(gid).into_owned()));
+        match (user, group) {
+            (Some(user), Some(group)) => format!("{user}:{group}"),
+            (Some(text), None) | (None, Some(text)) => text,
+            (None, None) => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NameOrId, Owner};
+
+    #[test]
+    fn owners_are_read() {
+        let check = |text: &str, user: Option<NameOrId>, group: Option<NameOrId>, login_group| {
+            assert_eq!(
+                Owner::argument(text),
+                Ok(Owner { user, group, login_group, is_copied: false }),
+                "{text}"
+            );
+        };
+        let name = |name: &str| Some(NameOrId::Name(name.to_owned()));
+        check("0", Some(NameOrId::Number(0)), None, false);
+        check("1000:50", Some(NameOrId::Number(1000)), Some(NameOrId::Number(50)), false);
+        check(":50", None, Some(NameOrId::Number(50)), false);
+        check("ann:staff", name("ann"), name("staff"), false);
+        check("ann:", name("ann"), None, true);
+        check(":", None, None, false);
+        for text in ["", "1000:", "4294967295", "0:4294967296"] {
+            assert!(Owner::argument(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! The options of commands that change files, next to the namesakes of GNU coreutils and e2fsprogs
+//! on the kernel's mount.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::tools::{find, run};
+
+use crate::run::{command, sorted};
+use crate::writing::sound;
+
+/// A volume with files of all kinds, old times and users of its own. The names of users are those
+/// of Debian's machines, so that both sides print the same.
+const SPEC: ImageSpec =
+    ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024", "-N", "256"]).mounted(&[fill]);
+
+fn fill(root: &Path) -> io::Result<()> {
+    for dir in ["etc", "d/sub/deep", "empty", "other"] {
+        fs::create_dir_all(root.join(dir))?;
+    }
+    fs::write(
+        root.join("etc/passwd"),
+        "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/:/bin/sh\nbin:x:2:2::/:/bin/sh\n",
+    )?;
+    fs::write(root.join("etc/group"), "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\n")?;
+    for (name, contents) in [
+        ("f", "first\n"),
+        ("g", "second\n"),
+        ("d/one", "1\n"),
+        ("d/sub/two", "2\n"),
+        ("d/sub/deep/three", "3\n"),
+        ("other/x", "x\n"),
+        ("none", ""),
+    ] {
+        fs::write(root.join(name), contents)?;
+    }
+    fs::write(root.join("odd\nname"), "odd\n")?;
+    fs::hard_link(root.join("f"), root.join("d/f-too"))?;
+    for (target, name) in [
+        ("f", "link"),
+        ("d", "dlink"),
+        ("gone", "dangling"),
+        ("../f", "d/up"),
+        ("../../other", "d/sub/away"),
+        ("..", "d/sub/back"),
+    ] {
+        symlink(target, root.join(name))?;
+    }
+    fs::set_permissions(root.join("g"), fs::Permissions::from_mode(0o4751))?;
+    chown(root.join("g"), Some(1), Some(3))?;
+    chown(root.join("d/one"), Some(2), Some(2))?;
+    for (name, time) in
+        [("f", "1000000000"), ("g", "1100000000"), ("d/one", "900000000"), ("d/sub/two", "800000000")]
+    {
+        run("touch", [OsStr::new("-d"), OsStr::new(&format!("@{time}")), root.join(name).as_os_str()]);
+    }
+    Ok(())
+}
+
+/// A command line; `@/` begins paths in the volume.
+type Words<'a> = &'a [&'a str];
+
+/// Returns whether this machine has the namesakes and can mount.
+fn can_compare() -> bool {
+    SPEC.can_run() && find("chown").is_some()
+}
+
+/// The tree that a command left, and the lines that it printed.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    success: bool,
+    printed: Vec<String>,
+    tree: Vec<String>,
+}
+
+fn words(line: Words<'_>, root: &str) -> Vec<String> {
+    line.iter().map(|word| word.replace("@/", root)).collect()
+}
+
+/// Runs a command with `input`. Returns whether it succeeded, and the lines that it printed.
+fn fed(mut command: Command, input: &str) -> (bool, Vec<u8>, String) {
+    let mut child = command
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    // The write fails if the command reads nothing.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the command ends");
+    (output.status.success(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Lists a tree: times of long ago as they are, those of now as such.
+fn listed(root: &Path) -> Vec<String> {
+    let format = "%P|%y|%m|%U:%G|%n|%l|%s|%T@|%A@\\0";
+    let mut find = Command::new("find");
+    find.current_dir(root).args([".", "-path", "./lost+found", "-prune", "-o", "-printf", format]);
+    let (_, printed, errors) = fed(find, "");
+    assert_eq!(errors, "");
+    let is_long_ago = |time: &str| {
+        time.split('.').next().and_then(|sec| sec.parse().ok()).is_some_and(|sec: i64| sec < 1_700_000_000)
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for file in printed.split(|byte| *byte == 0).filter(|file| !file.is_empty()) {
+        let text = file.escape_ascii().to_string();
+        let mut fields: Vec<&str> = text.split('|').collect();
+        // The size of a directory is its own affair.
+        if fields[1] == "d" {
+            fields[6] = "";
+        }
+        for field in &mut fields[7..] {
+            if !is_long_ago(field) {
+                *field = "now";
+            }
+        }
+        let path = std::os::unix::ffi::OsStrExt::as_bytes(root.as_os_str());
+        let whole = [path, b"/", file.split(|byte| *byte == b'|').next().unwrap_or_default()].concat();
+        let whole = Path::new(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&whole)).to_owned();
+        let contents = if fields[1] == "f" { fs::read(whole).expect("a file") } else { Vec::new() };
+        lines.push(format!("{} {}", fields.join("|"), contents.escape_ascii()));
+    }
+    lines.sort();
+    lines
+}
+
+/// Runs the namesake on a mount of a copy.
+fn theirs(pattern: &Image, line: Words<'_>, input: &str) -> Outcome {
+    let image = pattern.copy();
+    let mount = image.mount("rw,noatime");
+    let words = words(line, "");
+    let mut command = Command::new(&words[0]);
+    command.current_dir(&mount.path).args(&words[1..]);
+    let (success, printed, _) = fed(command, input);
+    Outcome { success, printed: sorted(&printed), tree: listed(&mount.path) }
+}
+
+/// Runs the command on a copy.
+fn ours(pattern: &Image, line: Words<'_>, input: &str) -> (Outcome, String) {
+    let image = pattern.copy();
+    let mut command = command();
+    command.current_dir(image.scratch()).args(words(line, "disk.img:/"));
+    let (success, printed, errors) = fed(command, input);
+    sound(&image);
+    let printed = String::from_utf8_lossy(&printed).replace("disk.img:/", "");
+    let mount = image.mount("ro,noatime");
+    (Outcome { success, printed: sorted(printed.as_bytes()), tree: listed(&mount.path) }, errors)
+}
+
+/// Asserts that lines do what the namesakes do, each on the same tree.
+#[track_caller]
+fn same(cases: &[(Words<'_>, &str)]) {
+    if !can_compare() {
+        return;
+    }
+    let pattern = SPEC.build();
+    let mut differing = String::new();
+    for (line, input) in cases {
+        let ((ours, errors), theirs) = (ours(&pattern, line, input), theirs(&pattern, line, input));
+        let only = |a: &[String], b: &[String]| {
+            a.iter().filter(|line| !b.contains(line)).cloned().collect::<Vec<_>>()
+        };
+        if ours != theirs {
+            differing += &format!(
+                "{line:?}: success {} {}\nprinted {:?} {:?}\ntree {:#?} {:#?}\n{errors}\n",
+                ours.success,
+                theirs.success,
+                ours.printed,
+                theirs.printed,
+                only(&ours.tree, &theirs.tree),
+                only(&theirs.tree, &ours.tree),
+            );
+        }
+    }
+    assert!(differing.is_empty(), "ours and theirs:\n{differing}");
+}
+
+/// Cases without input.
+fn silent<'a>(lines: &'a [&'a [&'a str]]) -> Vec<(Words<'a>, &'a str)> {
+    lines.iter().map(|line| (*line, "")).collect()
+}
+
+#[test]
+fn removals_are_those_of_gnu() {
+    same(&silent(&[
+        &["rm", "-v", "@/f", "@/odd\nname"],
+        &["rm", "-rv", "@/d", "@/dlink"],
+        &["rm", "-dv", "@/empty"],
+        &["rm", "-dv", "@/d"],
+        &["rm", "-f", "@/nothing"],
+        &["rm", "-f"],
+        &["rm", "-v", "@/nothing", "@/g"],
+        &["rm", "-rf", "--one-file-system", "--preserve-root", "@/d"],
+        &["rmdir", "-v", "@/empty", "@/d"],
+        &["rmdir", "--ignore-fail-on-non-empty", "@/d", "@/empty"],
+        &["rm", "--interactive=never", "@/f"],
+        &["rm", "-i", "-f", "@/f"],
+    ]));
+    same(&[
+        (&["rm", "-i", "@/f", "@/g", "@/none"], "y\nn\ny\n"),
+        (&["rm", "-ri", "@/d/sub/deep"], "y\ny\ny\n"),
+        (&["rm", "-ri", "@/d/sub/deep"], "y\ny\nn\n"),
+        (&["rm", "-ri", "@/d/sub/deep"], "n\n"),
+        (&["rm", "-rvi", "@/empty"], "y\n"),
+        (&["rm", "-I", "@/f", "@/g"], ""),
+        (&["rm", "-I", "@/f", "@/g", "@/none", "@/link"], "n\n"),
+        (&["rm", "-rI", "@/d"], "yes\n"),
+        (&["rm", "--interactive=once", "-r", "@/d"], "no\n"),
+        (&["rm", "-f", "-i", "@/f"], "n\n"),
+    ]);
+}
+
+#[test]
+fn directories_and_nodes_are_those_of_gnu() {
+    same(&silent(&[
+        &["mkdir", "-v", "@/a", "@/d"],
+        &["mkdir", "-pv", "@/a/b/c", "@/d/sub/new"],
+        &["mkdir", "-pv", "-m", "1770", "@/a/b"],
+        &["mkdir", "-m", "u=rwx,go=", "@/a"],
+        &["rmdir", "-pv", "@/d/sub/deep"],
+        &["mknod", "@/n", "c", "5", "0x10"],
+        &["mknod", "-m", "600", "@/n", "b", "010", "1"],
+        &["mknod", "@/n", "p"],
+        &["mknod", "@/f", "p"],
+        &["mkfifo", "@/p", "@/q"],
+        &["mkfifo", "-m", "a=rw", "@/p"],
+    ]));
+}
+
+#[test]
+fn new_names_are_those_of_gnu() {
+    same(&silent(&[
+        &["mv", "-v", "@/f", "@/g"],
+        &["mv", "-v", "@/f", "@/g", "@/d"],
+        &["mv", "-v", "-t", "@/d", "@/f", "@/g"],
+        &["mv", "-v", "-t", "@/f", "@/g"],
+        &["mv", "-T", "@/other", "@/empty"],
+        &["mv", "-T", "@/empty", "@/d"],
+        &["mv", "-n", "@/f", "@/g"],
+        &["mv", "-vu", "@/f", "@/g"],
+        &["mv", "-vu", "@/g", "@/f"],
+        &["mv", "-vb", "@/f", "@/g"],
+        &["mv", "-v", "--backup=numbered", "@/f", "@/g"],
+        &["mv", "-v", "-S", ".old", "@/f", "@/g"],
+        &["mv", "-v", "--strip-trailing-slashes", "@/d/", "@/moved"],
+        &["mv", "-i", "-f", "@/f", "@/g"],
+    ]));
+    same(&[
+        (&["mv", "-iv", "@/f", "@/g"], "y\n"),
+        (&["mv", "-iv", "@/f", "@/g"], "n\n"),
+        (&["mv", "-f", "-i", "@/f", "@/g"], "n\n"),
+    ]);
+}
+
+#[test]
+fn links_are_those_of_gnu() {
+    same(&silent(&[
+        &["ln", "-v", "@/f", "@/new"],
+        &["ln", "-v", "@/f", "@/g", "@/empty"],
+        &["ln", "-vt", "@/empty", "@/f", "@/g"],
+        &["ln", "-sv", "anything", "@/new"],
+        &["ln", "-sv", "anything", "@/f"],
+        &["ln", "-sfv", "anything", "@/f"],
+        &["ln", "-snv", "x", "@/dlink"],
+        &["ln", "-snfv", "x", "@/dlink"],
+        &["ln", "-sv", "x", "@/dlink"],
+        &["ln", "-sTv", "x", "@/dlink"],
+        &["ln", "-sfTv", "x", "@/dlink"],
+        &["ln", "-sfTv", "x", "@/d"],
+        &["ln", "-srv", "@/f", "@/d/sub/rel"],
+        &["ln", "-srv", "@/d/sub/nothing", "@/dlink/rel"],
+        &["ln", "-sbv", "x", "@/f"],
+        &["ln", "-fv", "@/f", "@/g"],
+        &["ln", "-v", "@/link", "@/new"],
+        &["ln", "-Lv", "@/link", "@/new"],
+        &["ln", "-v", "@/nothing", "@/new"],
+    ]));
+    same(&[(&["ln", "-siv", "x", "@/f"], "y\n"), (&["ln", "-siv", "x", "@/f"], "n\n")]);
+}
+
+#[test]
+fn times_are_those_of_gnu() {
+    same(&silent(&[
+        &["touch", "@/f", "@/new"],
+        &["touch", "-c", "@/f", "@/new"],
+        &["touch", "-t", "202001020304.05", "@/f"],
+        &["touch", "-t", "01020304", "@/f"],
+        &["touch", "-d", "@1234567890.25", "@/f"],
+        &["touch", "-d", "2001-02-03 04:05:06", "@/f"],
+        &["touch", "-d", "2001-02-03T04:05:06.7+02:00", "@/f"],
+        &["touch", "-d", "3 Feb 2001 04:05", "@/f"],
+        &["touch", "-d", "2001-02-03 2 days ago", "@/f"],
+        &["touch", "-r", "@/g", "@/f"],
+        &["touch", "-r", "@/g", "-d", "2 days ago", "@/f"],
+        &["touch", "-r", "@/g", "-d", "1 hour", "@/f"],
+        &["touch", "-a", "-d", "@1", "@/f"],
+        &["touch", "-m", "-d", "@1", "@/f"],
+        &["touch", "--time=atime", "-d", "@1", "@/f"],
+        &["touch", "--time=modify", "-d", "@1", "@/f"],
+        &["touch", "-h", "-d", "@1", "@/link", "@/dangling"],
+        &["touch", "-d", "@1", "@/link"],
+        &["touch", "-d", "yesterday", "@/f"],
+        &["touch", "-d", "2 days ago", "-a", "@/new"],
+    ]));
+}
+
+#[test]
+fn modes_are_those_of_gnu() {
+    same(&silent(&[
+        &["chmod", "-v", "600", "@/f", "@/g"],
+        &["chmod", "-c", "644", "@/f", "@/g"],
+        &["chmod", "-Rv", "u+x,go-r", "@/d"],
+        &["chmod", "-Rc", "755", "@/d"],
+        &["chmod", "-v", "--reference=@/g", "@/f", "@/d"],
+        &["chmod", "-v", "-x", "@/g"],
+        &["chmod", "-v", "600", "@/link"],
+        &["chmod", "-f", "600", "@/nothing"],
+        &["chmod", "--preserve-root", "-R", "700", "@/d"],
+    ]));
+}
+
+#[test]
+fn owners_are_those_of_gnu() {
+    same(&silent(&[
+        &["chown", "-v", "daemon", "@/f", "@/g"],
+        &["chown", "-v", "daemon:", "@/f"],
+        &["chown", "-v", "bin:sys", "@/f", "@/d/one"],
+        &["chown", "-v", ":3", "@/f", "@/g"],
+        &["chown", "-v", ":", "@/f"],
+        &["chown", "-v", "7:8", "@/f"],
+        &["chown", "-c", "1:3", "@/f", "@/g"],
+        &["chown", "-v", "--from=daemon", "2:2", "@/f", "@/g"],
+        &["chown", "-v", "--from=:sys", "2:2", "@/f", "@/g"],
+        &["chown", "-v", "--reference=@/g", "@/f"],
+        &["chown", "-v", "1", "@/link"],
+        &["chown", "-hv", "1", "@/link"],
+        &["chown", "-Rv", "1:2", "@/d"],
+        &["chown", "-Rv", "1:2", "@/dlink"],
+        &["chown", "-RH", "1:2", "@/dlink"],
+        &["chown", "-RPv", "1:2", "@/dlink"],
+        &["chown", "-RLv", "1:2", "@/d/sub/deep", "@/other"],
+        &["chown", "-RHhv", "1:2", "@/dlink"],
+        &["chown", "-f", "1", "@/nothing"],
+        &["chown", "-R", "--dereference", "1", "@/d"],
+        &["chgrp", "-v", "sys", "@/f", "@/g"],
+        &["chgrp", "-c", "3", "@/f", "@/g"],
+        &["chgrp", "-v", "--reference=@/g", "@/f", "@/g"],
+        &["chgrp", "-Rv", "bin", "@/d"],
+        &["chgrp", "-hv", "bin", "@/dangling"],
+    ]));
+}
+
+#[test]
+fn links_are_read_as_by_gnu() {
+    same(&silent(&[
+        &["readlink", "@/link"],
+        &["readlink", "@/link", "@/f", "@/d/up"],
+        &["readlink", "-n", "@/link"],
+        &["readlink", "-z", "@/link", "@/dlink"],
+    ]));
+    if !can_compare() {
+        return;
+    }
+    let image = SPEC.build();
+    let mount = image.mount("ro");
+    let root = mount.path.to_str().expect("text").to_owned();
+    for path in ["link", "dangling", "nothing/x", "nothing", "d/sub/back/one", "dlink/up", "f/x", "./d/../f"]
+    {
+        for option in ["-f", "-e", "-m"] {
+            let mut gnu = Command::new("readlink");
+            gnu.args([option, &format!("{root}/{path}")]);
+            let (success, theirs, _) = fed(gnu, "");
+            let mut command = command();
+            command.current_dir(image.scratch()).args(["readlink", option, &format!("disk.img:/{path}")]);
+            let (ours_success, ours, _) = fed(command, "");
+            let theirs = String::from_utf8_lossy(&theirs).replace(&root, "");
+            assert_eq!(
+                (ours_success, String::from_utf8_lossy(&ours).into_owned()),
+                (success, theirs),
+                "{option} {path}"
+            );
+        }
+    }
+}
