@@ -157,6 +157,11 @@ impl App {
         }
     }
 
+    /// Returns the user that the command acts as.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Returns the caller's credentials in a volume. Reports a caller that the volume does not
     /// know.
     pub(crate) fn cred(&mut self, image: &Image, volume: &Volume) -> Option<Cred> {
@@ -574,6 +579,11 @@ impl Shown {
         let first = images.next();
         let with_image = images.any(|image| Some(image) != first);
         Self { with_image, terminal: io::stdout().is_terminal() }
+    }
+
+    /// Returns the form in which a path can be given back to the command: behind its image.
+    pub(crate) fn with_images() -> Self {
+        Self { with_image: true, terminal: io::stdout().is_terminal() }
     }
 
     /// Returns the text before every path of this volume.

@@ -1,8 +1,9 @@
 //! The command line.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::app::{App, Opening};
 use crate::caller::Caller;
@@ -14,8 +15,9 @@ pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main
 const IMAGE_PATHS: &str = concat!(
     "\
 A file in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2, \
-IMAGE#NAME:/PATH in the partition with that name in the GPT, and IMAGE@1M:/PATH in the volume that starts 1 MiB into \
-the image. Where an image's own name holds ':', '#' or '@', the longest name that exists is taken.
+IMAGE#NAME:/PATH in the partition with that name in the GPT, or whose volume has that label or UUID, and IMAGE@1M:/PATH in the volume that starts 1 MiB into \
+the image. Where an image's own name holds ':', '#' or '@', the longest name that exists is taken. In a path *, ? and \
+[...] match names as in a shell, and a backslash takes their meaning away; a name that exists as it is written wins.
 
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
 with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts. Those of diff are \
@@ -77,6 +79,20 @@ impl Args {
         .find_map(|(option, is_useless)| is_useless.then_some(option))
     }
 
+    /// Reads a command line. Returns with it the words that may be image paths.
+    pub(crate) fn read(line: &[OsString]) -> clap::error::Result<(Self, Vec<OsString>)> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(line)?;
+        let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        let places = matches.subcommand().and_then(|(name, matches)| {
+            let command = command.find_subcommand(name)?;
+            let words = command.get_positionals().filter_map(|arg| matches.get_raw(arg.get_id().as_str()));
+            let is_place = |word: &&OsStr| name != "find" || !cmd::find::starts_expression(word);
+            Some(words.flatten().take_while(is_place).map(OsStr::to_owned).collect())
+        });
+        Ok((args, places.unwrap_or_default()))
+    }
+
     /// Returns the user that the command acts as.
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone().unwrap_or(Caller::root())
@@ -118,6 +134,16 @@ commands! {
     Stat = "stat" => stat;
     /// Write the contents of files to standard output
     Cat = "cat" => cat;
+    /// Write the first lines of files to standard output
+    Head = "head" => head;
+    /// Write the last lines of files to standard output
+    Tail = "tail" => tail;
+    /// Print the lines of files that match a pattern
+    Grep = "grep" => grep;
+    /// Compare two files byte by byte
+    Cmp = "cmp" => cmp;
+    /// Print or check SHA-256 digests of files
+    Sha256sum = "sha256sum" => sha256sum;
     /// Copy files and directories out of volumes, into them and between them
     Cp = "cp" => cp;
     /// Write the contents of a file to standard output

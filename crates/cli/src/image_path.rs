@@ -4,7 +4,7 @@
 //! disk.img:/etc/passwd      a path in the volume that fills disk.img
 //! disk.img                  its root
 //! disk.img#2:/etc           in partition 2, counted as Linux counts them
-//! disk.img#root:/etc        in the partition with that name in the GPT
+//! disk.img#root:/etc        in the partition with that name in the GPT, label or UUID
 //! disk.img@1M:/etc          in the volume that starts 1 MiB into disk.img
 //! ```
 //!
@@ -162,15 +162,27 @@ fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// Returns the number of the partition with this name.
+/// Returns the number of the partition with this name in the GPT or, where there is none, of the
+/// one whose volume has it as its label or UUID. A name that several have names none.
 fn partition_named(disk: &Path, name: &str) -> Option<u32> {
     // A FIFO would wait for its writer.
     let found = std::fs::metadata(disk).ok()?;
     if name.is_empty() || !(found.is_file() || found.file_type().is_block_device()) {
         return None;
     }
-    let table = Volume::partitions(disk).ok()??;
-    table.partitions.iter().find(|found| found.name.as_deref() == Some(name)).map(|found| found.number)
+    let partitions = Volume::partitions(disk).ok()??.partitions;
+    if let Some(found) = partitions.iter().find(|found| found.name.as_deref() == Some(name)) {
+        return Some(found.number);
+    }
+    let mut named = partitions.iter().filter(|partition| has_name(disk, partition.number, name));
+    let first = named.next()?.number;
+    named.next().is_none().then_some(first)
+}
+
+/// Returns whether the volume in a partition has this label or UUID.
+fn has_name(disk: &Path, partition: u32, name: &str) -> bool {
+    let Ok(volume) = Volume::options().partition(partition).open(disk) else { return false };
+    volume.label() == name || crate::text::uuid(volume.uuid()).eq_ignore_ascii_case(name)
 }
 
 fn is_digits(text: &str) -> bool {

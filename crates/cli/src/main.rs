@@ -19,8 +19,10 @@ mod container_format;
 mod control;
 mod counters;
 mod exit_status;
+mod globs;
 mod id_names;
 mod image_path;
+mod input;
 mod kernel_copy;
 mod mode_change;
 mod mount_helper;
@@ -29,6 +31,7 @@ mod operands;
 mod output;
 mod overwrite;
 mod owner;
+mod posix_regex;
 mod real_path;
 mod refused;
 mod standard_input;
@@ -37,11 +40,12 @@ mod text;
 mod verbosity;
 mod volume_tree;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory as _, Parser as _};
 use extern4_measure::json;
 
 use crate::app::{App, Opening, host_reason, message_of, try_help};
@@ -56,17 +60,25 @@ static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocation
 
 fn main() -> ExitCode {
     cmd::mount::outlive_size_limit();
-    let args = match mount_helper::read(std::env::args_os()) {
-        mount_helper::Line::Run(line) => match Args::try_parse_from(line) {
-            Ok(args) => args,
-            Err(says) => return explain(&says),
-        },
+    let line = match mount_helper::read(std::env::args_os()) {
+        mount_helper::Line::Run(line) => line,
         mount_helper::Line::Fake => return ExitCode::SUCCESS,
+    };
+    let (mut args, places) = match Args::read(&line) {
+        Ok(read) => read,
+        Err(says) => return explain(&says),
     };
     let mut app = App::new(args.command.name(), args.caller(), args.opening.clone());
     if let Some(option) = args.useless_option() {
         app.fail(ExitStatus::Usage, format_args!("{option} has no effect on {}", args.command.name()));
         return ExitCode::from(app.status().code());
+    }
+    let places: Vec<_> = places.iter().map(OsString::as_os_str).collect();
+    if let Some(line) = globs::expand(&line, &places, &mut app) {
+        match Args::read(&line) {
+            Ok((expanded, _)) => args = expanded,
+            Err(says) => return explain(&says),
+        }
     }
     let done = args.command.run(&mut app).and_then(|()| app.take_unwritten());
     app.close();

@@ -6,7 +6,10 @@ mod human;
 mod mode;
 mod name;
 mod octal;
+mod size;
 mod time;
+mod uuid;
+mod visible;
 
 pub(crate) use columns::columns;
 pub(crate) use counted::counted;
@@ -14,4 +17,7 @@ pub(crate) use human::{human, units};
 pub(crate) use mode::{ModeText, octal_mode, type_name};
 pub(crate) use name::{always_quoted, escape, escape_bytes, quoted, shell_quote, width};
 pub(crate) use octal::{Backslash, push_octal, unescape};
+pub(crate) use size::size;
 pub(crate) use time::{ListTime, full_time, iso_time};
+pub(crate) use uuid::uuid;
+pub(crate) use visible::push_visible;

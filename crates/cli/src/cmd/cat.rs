@@ -1,63 +1,89 @@
 //! `extern4 cat`: writes the contents of files, one after the other.
 
+mod numbering;
+
+use std::ffi::OsString;
 use std::fs::File as HostFile;
 use std::io::{self, Write as _};
 
 use extern4::{File, Span, SpanKind};
 
-use crate::app::{App, Target};
+use crate::app::{App, Opened};
 use crate::image_path::ImagePath;
+use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
 use crate::kernel_copy::KernelCopy;
 
-/// Bytes read at a time: few enough to stay in a core's own cache until they are written.
-const CHUNK_BYTES: usize = 256 << 10;
+use numbering::Numbering;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Files to write
-    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
-    image_paths: Vec<ImagePath>,
+    /// Files to write; '-' is standard input, as is no file
+    #[arg(value_name = "IMAGE:/PATH")]
+    files: Vec<OsString>,
+    /// Show everything: -vET
+    #[arg(short = 'A', long)]
+    show_all: bool,
+    /// Number lines that are not empty
+    #[arg(short = 'b', long)]
+    number_nonblank: bool,
+    /// Show ends and control bytes: -vE
+    #[arg(short = 'e')]
+    ends_and_nonprinting: bool,
+    /// Show a $ at the end of each line
+    #[arg(short = 'E', long)]
+    show_ends: bool,
+    /// Number all lines
+    #[arg(short, long)]
+    number: bool,
+    /// Write one empty line for several in a row
+    #[arg(short, long)]
+    squeeze_blank: bool,
+    /// Show tabs and control bytes: -vT
+    #[arg(short = 't')]
+    tabs_and_nonprinting: bool,
+    /// Show tabs as ^I
+    #[arg(short = 'T', long)]
+    show_tabs: bool,
+    /// For other programs' sake: output is never held back
+    #[arg(short = 'u')]
+    unbuffered: bool,
+    /// Show control bytes as ^X and others as M-X, but for tabs and line ends
+    #[arg(short = 'v', long)]
+    show_nonprinting: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    write(&args.image_paths, app)
+    copy(&inputs(&args.files, app), Numbering::new(args), app)
 }
 
 /// Writes files to standard output.
-pub(crate) fn write(image_paths: &[ImagePath], app: &mut App) -> io::Result<()> {
+pub(crate) fn write(files: &[Input], app: &mut App) -> io::Result<()> {
+    copy(files, None, app)
+}
+
+/// Writes files to standard output, in the form that `numbering` gives them.
+fn copy(files: &[Input], mut numbering: Option<Numbering>, app: &mut App) -> io::Result<()> {
     // The output goes straight to the descriptor: `Stdout` would search all of it for line feeds.
     let mut output =
         Output { out: HostFile::from(rustix::io::dup(io::stdout())?), buffer: vec![0; CHUNK_BYTES] };
-    for image_path in image_paths {
-        let Some(target) = app.target(image_path) else { continue };
-        match target.session().open(target.path()) {
-            Ok(file) => match output.file(&file, &target) {
-                Ok(()) => {}
-                Err(Failure::Volume(error)) => app.error(image_path, &error),
-                Err(Failure::Output(error)) => return Err(error),
+    for input in files {
+        let Some(source) = input.open(app) else { continue };
+        let done = match (source, input, &mut numbering) {
+            (source, _, Some(numbering)) => output.formatted(source, numbering),
+            (Source::Volume(file), Input::Volume(ImagePath { image, .. }), None) => match app.volume(image) {
+                Some(volume) => output.file(&file, &volume),
+                None => Ok(()),
             },
-            Err(error) => app.error(image_path, &error),
-        }
+            (source, _, None) => output.all(source),
+        };
+        input.settle(done, app)?;
+    }
+    if let Some(numbering) = &mut numbering {
+        let mut rest = Vec::new();
+        numbering.finish(&mut rest);
+        output.out.write_all(&rest)?;
     }
     Ok(())
-}
-
-/// The side on which a copy failed.
-enum Failure {
-    Volume(extern4::Error),
-    Output(io::Error),
-}
-
-impl From<extern4::Error> for Failure {
-    fn from(error: extern4::Error) -> Self {
-        Self::Volume(error)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
 }
 
 struct Output {
@@ -66,12 +92,37 @@ struct Output {
 }
 
 impl Output {
-    fn file(&mut self, file: &File, target: &Target) -> Result<(), Failure> {
-        let mut kernel_copy = KernelCopy::new(&target.volume);
+    /// Writes everything that can be read from a source.
+    fn all(&mut self, mut source: Source) -> Result<(), Failure> {
+        loop {
+            match source.next(&mut self.buffer)? {
+                0 => return Ok(()),
+                len => self.out.write_all(&self.buffer[..len])?,
+            }
+        }
+    }
+
+    fn formatted(&mut self, mut source: Source, numbering: &mut Numbering) -> Result<(), Failure> {
+        let mut shown = Vec::new();
+        loop {
+            let len = source.next(&mut self.buffer)?;
+            if len == 0 {
+                return Ok(());
+            }
+            shown.clear();
+            numbering.push(&self.buffer[..len], &mut shown);
+            self.out.write_all(&shown)?;
+        }
+    }
+
+    /// Writes the contents of a file in a volume.
+    fn file(&mut self, file: &File, volume: &Opened) -> Result<(), Failure> {
+        let read = |error: extern4::Error| Failure::Input(error.into());
+        let mut kernel_copy = KernelCopy::new(volume);
         let len = file.metadata().len();
         let mut at = 0;
         while at < len {
-            let Some(span) = file.span_at(at)? else { break };
+            let Some(span) = file.span_at(at).map_err(read)? else { break };
             let end = span.offset.saturating_add(span.len).clamp(at + 1, len);
             match (span.kind, &mut kernel_copy) {
                 (SpanKind::Mapped { .. }, Some(kernel_copy)) => {
@@ -108,7 +159,8 @@ impl Output {
         let mut at = at;
         while at < end {
             let wanted = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-            let len = file.read_at(&mut self.buffer[..wanted], at)?;
+            let read = file.read_at(&mut self.buffer[..wanted], at);
+            let len = read.map_err(|error| Failure::Input(error.into()))?;
             if len == 0 {
                 break;
             }

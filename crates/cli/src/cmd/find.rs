@@ -9,7 +9,6 @@ mod eval;
 mod expr;
 mod parse;
 mod perm;
-mod regex;
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -26,6 +25,7 @@ use crate::text::ListTime;
 
 use eval::{Candidate, Flow};
 use parse::Query;
+pub(crate) use parse::starts_expression;
 
 const EXPRESSION: &str = "\
 Expressions, as in GNU find (N means exactly N, +N more and -N less):

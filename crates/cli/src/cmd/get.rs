@@ -4,6 +4,7 @@ use std::io;
 
 use crate::app::App;
 use crate::image_path::ImagePath;
+use crate::input::Input;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -13,5 +14,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    super::cat::write(std::slice::from_ref(&args.image_path), app)
+    super::cat::write(&[Input::Volume(args.image_path.clone())], app)
 }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use extern4::{Errno, Session, XattrNamespace};
-use regex_lite::Regex;
+use regex::Regex;
 
 use crate::app::{App, Opened, Shown, Target};
 use crate::exit_status::ExitStatus;
@@ -65,7 +65,7 @@ enum Pattern {
     Matching(Regex),
 }
 
-fn pattern(text: &str) -> Result<Pattern, regex_lite::Error> {
+fn pattern(text: &str) -> Result<Pattern, regex::Error> {
     Ok(if text == "-" { Pattern::All } else { Pattern::Matching(Regex::new(text)?) })
 }
 

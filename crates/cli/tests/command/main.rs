@@ -9,6 +9,7 @@ mod bmap;
 mod building;
 mod changing;
 mod comparing;
+mod contents;
 mod copying;
 mod copying_into;
 mod demo;

@@ -174,9 +174,9 @@ fn wrong_usage_has_the_form_of_all_messages() {
     for (args, reason, help) in [
         (&["ls", "--bogus"][..], "extern4: ls: unexpected argument '--bogus' found\n", "ls "),
         (
-            &["cat"],
-            "extern4: cat: the following required arguments were not provided: <IMAGE:/PATH>...\n",
-            "cat ",
+            &["stat"],
+            "extern4: stat: the following required arguments were not provided: <IMAGE:/PATH>...\n",
+            "stat ",
         ),
         (&["mount", "-o", "no", "disk.img", "src"], "extern4: mount: invalid value 'no' for '-o", "mount "),
         (&["find", "disk.img", "-bogus"], "extern4: find: -bogus is not known\n", "find "),

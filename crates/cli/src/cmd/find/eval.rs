@@ -160,7 +160,7 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
         Test::Name(glob) => glob.matches(name(candidate.entry)),
         Test::Path(glob) => glob.matches(candidate.path().as_os_str().as_bytes()),
         Test::LinkName(glob) => glob.matches(candidate.link()?.as_os_str().as_bytes()),
-        Test::Regex(regex) => regex.is_match(&candidate.path().to_string_lossy()),
+        Test::Regex(regex) => regex.is_match(candidate.path().as_os_str().as_bytes()),
         Test::Type(types) => types.contains(&candidate.kind()?),
         Test::Size { count, unit } => count.matches(metadata()?.len().div_ceil(*unit)),
         Test::Empty => candidate.is_empty()?,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use extern4::{FileType, Timespec};
 use extern4_tree::Glob;
-use regex_lite::Regex;
+use regex::bytes::Regex;
 
 use super::action::Action;
 use super::perm::Perm;

@@ -12,9 +12,11 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use extern4::FileType;
 use extern4_tree::Glob;
+use regex::bytes::RegexBuilder;
 
 use crate::app::{App, Target};
 use crate::image_path::ImagePath;
+use crate::posix_regex::{Syntax, translate};
 
 use super::action::Action;
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
@@ -38,13 +40,15 @@ pub(super) struct Query {
     pub(super) json: bool,
 }
 
+/// Returns whether the expression starts with this word, behind the places to search.
+pub(crate) fn starts_expression(word: &OsStr) -> bool {
+    let bytes = word.as_bytes();
+    (bytes.len() > 1 && bytes[0] == b'-') || matches!(bytes, b"(" | b")" | b"!" | b",")
+}
+
 /// Reads the words after the options; an error describes their fault.
 pub(super) fn parse(words: &[OsString]) -> Result<Query, String> {
-    let starts_expression = |word: &OsString| {
-        let bytes = word.as_bytes();
-        (bytes.len() > 1 && bytes[0] == b'-') || matches!(bytes, b"(" | b")" | b"!" | b",")
-    };
-    let places_end = words.iter().position(starts_expression).unwrap_or(words.len());
+    let places_end = words.iter().position(|word| starts_expression(word)).unwrap_or(words.len());
     let (image_paths, expression) = words.split_at(places_end);
     if image_paths.is_empty() {
         return Err("name a directory to search, such as disk.img:/".to_owned());
@@ -274,8 +278,11 @@ impl<'a> Parser<'a> {
     }
 
     fn regex(&mut self, of: &str, fold: bool) -> Result<Test, String> {
-        let regex = super::regex::parse(self.text(of)?, fold);
-        regex.map(Test::Regex).map_err(|error| format!("{of}: {error}"))
+        let text = self.text(of)?;
+        let whole = translate(text, Syntax::Emacs).map(|inner| format!("^(?:{inner})$"));
+        let whole = whole.map_err(|error| format!("{of}: {error}"))?;
+        let regex = RegexBuilder::new(&whole).case_insensitive(fold).build();
+        regex.map(Test::Regex).map_err(|_| format!("{of}: {text} is not a regular expression"))
     }
 
     fn time(&mut self, name: &str) -> Result<Test, String> {

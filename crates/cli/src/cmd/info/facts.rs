@@ -5,7 +5,7 @@ use extern4_disk::superblock::{CreatorOs, ErrorPolicy, ErrorRecord, JournalLocat
 
 use crate::app::Opened;
 use crate::json::Object;
-use crate::text::{escape, human, iso_time};
+use crate::text::{escape, human, iso_time, uuid};
 
 /// A fact about a volume.
 pub(super) struct Fact {
@@ -279,18 +279,6 @@ fn journal(volume: &Opened, facts: &mut Facts) {
         facts.number("replayed_blocks", "Replayed blocks", replayed.blocks);
         facts.number("replayed_fast_commits", "Replayed fast commits", replayed.fast_commits);
     }
-}
-
-/// Returns a UUID as it is usually written.
-pub(crate) fn uuid(bytes: [u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }
 
 /// Returns the facts in two columns.

@@ -1,0 +1,238 @@
+//! `extern4 cmp`: compares two files byte by byte, as cmp(1) does.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+
+use crate::app::{App, Shown};
+use crate::input::{CHUNK_BYTES, Failure, Input, Source};
+use crate::output::{Out, flush, out};
+use crate::text::{escape, push_visible, size};
+
+#[derive(clap::Args)]
+#[command(after_help = "Exit codes: 0 the files are the same; 1 they differ; 2 trouble.")]
+pub(crate) struct Args {
+    /// The first file: in a volume, of the host, or '-' for standard input
+    #[arg(value_name = "FILE1")]
+    one: OsString,
+    /// The second file
+    #[arg(value_name = "FILE2", default_value = "-")]
+    other: OsString,
+    /// Bytes to skip at the start of each file
+    #[arg(value_name = "SKIP", num_args = 0..=2, value_parser = number)]
+    skips: Vec<u64>,
+    /// Print the bytes that differ
+    #[arg(short = 'b', long)]
+    print_bytes: bool,
+    /// Skip the first bytes of both files, or SKIP1:SKIP2 of each
+    #[arg(short, long, value_name = "SKIP", value_parser = skips, conflicts_with = "skips")]
+    ignore_initial: Option<(u64, u64)>,
+    /// Print the number and the values of every byte that differs
+    #[arg(short = 'l', long, conflicts_with = "silent")]
+    verbose: bool,
+    /// Compare at most this many bytes
+    #[arg(short = 'n', long = "bytes", value_name = "LIMIT", value_parser = number)]
+    limit: Option<u64>,
+    /// Print nothing: the exit code tells
+    #[arg(short, long, visible_alias = "quiet")]
+    silent: bool,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    size(text).ok_or_else(|| "write it as 512 or 4K".to_owned())
+}
+
+fn skips(text: &str) -> Result<(u64, u64), String> {
+    match text.split_once(':') {
+        Some((one, other)) => Ok((number(one)?, number(other)?)),
+        None => number(text).map(|both| (both, both)),
+    }
+}
+
+/// One of the two files, in pieces.
+struct Side<'a> {
+    input: &'a Input,
+    source: Source,
+    buffer: Vec<u8>,
+    /// The part of the buffer that is not compared yet.
+    at: usize,
+    len: usize,
+}
+
+/// The place of the comparison.
+#[derive(Default)]
+struct Position {
+    /// Bytes that were compared.
+    bytes: u64,
+    /// Line ends among them.
+    lines: u64,
+    ends_line: bool,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    app.compares();
+    let inputs = [&args.one, &args.other].map(|text| Input::or_host(text, app));
+    if inputs[0] == Input::Standard && inputs[1] == Input::Standard {
+        return Ok(());
+    }
+    let skip = args.ignore_initial.unwrap_or_else(|| {
+        let given = |at: usize| args.skips.get(at).copied().unwrap_or(0);
+        (given(0), given(1))
+    });
+    let Some(one) = inputs[0].open(app) else { return Ok(()) };
+    let Some(other) = inputs[1].open(app) else { return Ok(()) };
+    let mut sides = [(&inputs[0], one), (&inputs[1], other)].map(|(input, source)| Side {
+        input,
+        source,
+        buffer: vec![0; CHUNK_BYTES],
+        at: 0,
+        len: 0,
+    });
+    let mut out = out();
+    for (side, skip) in sides.iter_mut().zip([skip.0, skip.1]) {
+        let skipped = side.skip(skip);
+        if skipped.is_err() {
+            return side.input.settle(skipped, app);
+        }
+    }
+    compare(args, &mut sides, &mut out, app)?;
+    flush(&mut out)
+}
+
+impl Side<'_> {
+    fn skip(&mut self, mut count: u64) -> Result<(), Failure> {
+        while count > 0 {
+            let wanted = usize::try_from(count).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            match self.source.next(&mut self.buffer[..wanted])? {
+                0 => break,
+                len => count -= len as u64,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes that are there, after a read if there were none.
+    fn bytes(&mut self) -> Result<&[u8], Failure> {
+        if self.at == self.len {
+            (self.at, self.len) = (0, self.source.next(&mut self.buffer)?);
+        }
+        Ok(&self.buffer[self.at..self.len])
+    }
+}
+
+/// Compares until the first difference, or with `-l` until the first end.
+fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App) -> io::Result<()> {
+    let mut position = Position::default();
+    let limit = args.limit.unwrap_or(u64::MAX);
+    let longest = sides.iter().filter_map(|side| side.source.len()).min().unwrap_or(u64::MAX).min(limit);
+    let number_width =
+        if longest == u64::MAX { 1 } else { longest.checked_ilog10().unwrap_or(0) as usize + 1 };
+    while position.bytes < limit {
+        for side in sides.iter_mut() {
+            if let Err(failure) = side.bytes().map(drop) {
+                flush(out)?;
+                return side.input.settle(Err(failure), app);
+            }
+        }
+        let [one, other] = &*sides;
+        let (a, b) = (&one.buffer[one.at..one.len], &other.buffer[other.at..other.len]);
+        if a.is_empty() || b.is_empty() {
+            if a.len() != b.len() {
+                flush(out)?;
+                app.differs();
+                let shorter = if a.is_empty() { one } else { other };
+                if !args.silent {
+                    app.note(end_of_file(args, shorter.input, &position));
+                }
+            }
+            return Ok(());
+        }
+        let left = usize::try_from(limit - position.bytes).unwrap_or(usize::MAX);
+        let len = a.len().min(b.len()).min(left);
+        let (a, b) = (&a[..len], &b[..len]);
+        let ended = differences(args, a, b, [one.input, other.input], number_width, &mut position, out, app)?;
+        if ended {
+            return Ok(());
+        }
+        sides.iter_mut().for_each(|side| side.at += len);
+    }
+    Ok(())
+}
+
+/// Prints the differences of two pieces of one length. Returns true if the first one ends the
+/// comparison.
+#[expect(clippy::too_many_arguments, reason = "the state of one comparison")]
+fn differences(
+    args: &Args,
+    a: &[u8],
+    b: &[u8],
+    inputs: [&Input; 2],
+    number_width: usize,
+    position: &mut Position,
+    out: &mut Out,
+    app: &mut App,
+) -> io::Result<bool> {
+    if a == b {
+        position.pass(a);
+        return Ok(false);
+    }
+    let mut from = 0;
+    for at in (0..a.len()).filter(|at| a[*at] != b[*at]) {
+        app.differs();
+        if args.silent {
+            return Ok(true);
+        }
+        position.pass(&a[from..at]);
+        from = at;
+        let byte = position.bytes + 1;
+        let (one, other) = (a[at], b[at]);
+        if args.verbose && args.print_bytes {
+            let (shown, other_shown) = (visible(one), visible(other));
+            writeln!(out, "{byte:>number_width$} {one:>3o} {shown:<4} {other:>3o} {other_shown}")?;
+        } else if args.verbose {
+            writeln!(out, "{byte:>number_width$} {one:>3o} {other:>3o}")?;
+        } else {
+            let shown = Shown::with_images();
+            for (input, end) in inputs.iter().zip([&b" "[..], b" differ"]) {
+                out.write_all(&input.name(shown, "-"))?;
+                out.write_all(end)?;
+            }
+            write!(out, ": byte {byte}, line {}", position.lines + 1)?;
+            if args.print_bytes {
+                write!(out, " is {one:>3o} {} {other:>3o} {}", visible(one), visible(other))?;
+            }
+            out.write_all(b"\n")?;
+            return Ok(true);
+        }
+    }
+    position.pass(&a[from..]);
+    Ok(false)
+}
+
+impl Position {
+    fn pass(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if let Some(last) = bytes.last() {
+            self.ends_line = *last == b'\n';
+        }
+    }
+}
+
+/// Returns the message about the file that ends first.
+fn end_of_file(args: &Args, input: &Input, position: &Position) -> String {
+    let name = escape(&input.name(Shown::with_images(), "-")).into_owned();
+    let bytes = position.bytes;
+    match (bytes, args.verbose, position.ends_line) {
+        (0, ..) => format!("EOF on {name} which is empty"),
+        (_, true, _) => format!("EOF on {name} after byte {bytes}"),
+        (_, false, true) => format!("EOF on {name} after byte {bytes}, line {}", position.lines),
+        (_, false, false) => format!("EOF on {name} after byte {bytes}, in line {}", position.lines + 1),
+    }
+}
+
+/// Returns a byte as `cat -v` shows it.
+fn visible(byte: u8) -> String {
+    let mut shown = Vec::new();
+    push_visible(byte, &mut shown);
+    shown.into_iter().map(char::from).collect()
+}

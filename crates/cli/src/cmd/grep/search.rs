@@ -1,0 +1,202 @@
+//! The search of one file, line by line.
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+
+use regex::bytes::Regex;
+
+use crate::input::{Failure, Source};
+use crate::output::Out;
+
+use super::Args;
+
+/// The part of a file in which a NUL tells that it is not text.
+const HEAD_BYTES: usize = 32 << 10;
+
+/// A search of files, one after the other.
+pub(super) struct Search<'a> {
+    args: &'a Args,
+    regex: Regex,
+    with_name: bool,
+    before: usize,
+    after: usize,
+    pub(super) out: Out,
+    /// Whether any line of any file was selected.
+    pub(super) selected_any: bool,
+    /// Whether lines were printed, so that the next group of them needs a separator.
+    printed: bool,
+}
+
+/// The result of searching a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// All output is printed.
+    Shown,
+    /// A line is selected in a file that is not text.
+    Binary,
+}
+
+/// A line that was read.
+#[derive(Clone, Default)]
+struct Line {
+    text: Vec<u8>,
+    /// Counted from 1.
+    number: u64,
+    /// The byte at which it begins.
+    offset: u64,
+}
+
+/// Returns whether a line is text: GNU `grep` prints no other by itself.
+fn is_printable(line: &[u8]) -> bool {
+    !line.contains(&0) && std::str::from_utf8(line).is_ok()
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(args: &'a Args, regex: Regex, with_name: bool, out: Out) -> Self {
+        let both = args.context.unwrap_or(0);
+        let (before, after) = (args.before_context.unwrap_or(both), args.after_context.unwrap_or(both));
+        Self { args, regex, with_name, before, after, out, selected_any: false, printed: false }
+    }
+
+    /// Returns whether lines are printed, and not only names or numbers.
+    fn prints_lines(&self) -> bool {
+        let args = self.args;
+        !(args.count || args.files_with_matches || args.files_without_match || args.quiet)
+    }
+
+    /// Searches a file with this name.
+    pub(super) fn file(&mut self, source: Source, name: &[u8]) -> Result<Found, Failure> {
+        let args = self.args;
+        let mut lines = source.lines();
+        let head = lines.peek()?;
+        let is_text = args.text || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
+        if !is_text && args.no_binary {
+            return self.summary(name, 0);
+        }
+        // A file that is not text is searched from NUL to NUL: its lines may be of any length.
+        let end = if args.null_data || !is_text { 0 } else { b'\n' };
+        let most = args.max_count.unwrap_or(u64::MAX);
+        let (mut line, mut selected, mut left_after) = (Line::default(), 0, 0);
+        let mut before: VecDeque<Line> = VecDeque::new();
+        let mut last_printed = 0;
+        while (selected < most || left_after > 0) && lines.next(end, &mut line.text)? {
+            line.number += 1;
+            let len = line.text.len() as u64;
+            if line.text.last() == Some(&end) {
+                line.text.pop();
+            }
+            if selected < most && self.selects(&line.text, is_text) {
+                selected += 1;
+                self.selected_any = true;
+                if args.quiet || args.files_with_matches || args.files_without_match {
+                    break;
+                }
+                if self.prints_lines() {
+                    if !is_text || !args.text && !is_printable(&line.text) {
+                        return Ok(Found::Binary);
+                    }
+                    let first = before.front().map_or(line.number, |line| line.number);
+                    self.separate(first, last_printed)?;
+                    for line in before.drain(..) {
+                        self.context_line(name, &line, end)?;
+                    }
+                    self.selected_line(name, &line, end)?;
+                    (last_printed, left_after) = (line.number, self.after);
+                }
+            } else if self.prints_lines() && left_after > 0 {
+                left_after -= 1;
+                self.context_line(name, &line, end)?;
+                last_printed = line.number;
+            } else if self.prints_lines() && self.before > 0 && is_text {
+                if before.len() == self.before {
+                    before.pop_front();
+                }
+                before.push_back(line.clone());
+            }
+            line.offset += len;
+        }
+        self.summary(name, selected)
+    }
+
+    /// Returns whether a piece of the input is selected. A piece of a file that is not text may
+    /// hold several lines.
+    fn selects(&self, text: &[u8], is_text: bool) -> bool {
+        let matches = |line: &[u8]| self.regex.is_match(line) != self.args.invert_match;
+        if is_text { matches(text) } else { text.split(|byte| *byte == b'\n').any(matches) }
+    }
+
+    /// Prints the line about a whole file, if the options ask for one.
+    fn summary(&mut self, name: &[u8], selected: u64) -> Result<Found, Failure> {
+        let args = self.args;
+        if args.quiet {
+            return Ok(Found::Shown);
+        }
+        if args.files_with_matches || args.files_without_match {
+            if (selected > 0) == args.files_with_matches {
+                self.out.write_all(name)?;
+                self.out.write_all(if args.null { b"\0" } else { b"\n" })?;
+            }
+        } else if args.count {
+            self.name(name, b':')?;
+            writeln!(self.out, "{selected}")?;
+        }
+        Ok(Found::Shown)
+    }
+
+    fn name(&mut self, name: &[u8], mark: u8) -> io::Result<()> {
+        if !self.with_name {
+            return Ok(());
+        }
+        self.out.write_all(name)?;
+        self.out.write_all(&[if self.args.null { 0 } else { mark }])
+    }
+
+    /// Prints a separator if lines before number `first` were left out.
+    fn separate(&mut self, first: u64, last_printed: u64) -> io::Result<()> {
+        let has_context = self.before > 0 || self.after > 0;
+        if has_context && self.printed && first != last_printed + 1 {
+            self.out.write_all(b"--\n")?;
+        }
+        self.printed = true;
+        Ok(())
+    }
+
+    fn prefix(&mut self, name: &[u8], line: &Line, offset: u64, mark: u8) -> io::Result<()> {
+        self.name(name, mark)?;
+        let mark = char::from(mark);
+        if self.args.line_number {
+            write!(self.out, "{}{mark}", line.number)?;
+        }
+        if self.args.byte_offset {
+            write!(self.out, "{offset}{mark}")?;
+        }
+        Ok(())
+    }
+
+    fn context_line(&mut self, name: &[u8], line: &Line, end: u8) -> io::Result<()> {
+        if self.args.only_matching {
+            return Ok(());
+        }
+        self.prefix(name, line, line.offset, b'-')?;
+        self.out.write_all(&line.text)?;
+        self.out.write_all(&[end])
+    }
+
+    fn selected_line(&mut self, name: &[u8], line: &Line, end: u8) -> io::Result<()> {
+        if !self.args.only_matching {
+            self.prefix(name, line, line.offset, b':')?;
+            self.out.write_all(&line.text)?;
+            return self.out.write_all(&[end]);
+        }
+        if self.args.invert_match {
+            return Ok(());
+        }
+        let regex = self.regex.clone();
+        for found in regex.find_iter(&line.text).filter(|found| !found.is_empty()) {
+            self.prefix(name, line, line.offset + found.start() as u64, b':')?;
+            self.out.write_all(found.as_bytes())?;
+            self.out.write_all(&[end])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Patterns in the paths of a command line: `a.img:/var/log/*.gz` stands for the files that match.
+//!
+//! `*`, `?` and `[...]` match as in a shell: within one name, and a leading dot only if the pattern
+//! has it. A backslash takes the meaning from the character behind it. A path that exists as it is
+//! written is no pattern. A pattern that matches nothing stays as it is.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use extern4::{Errno, Session};
+use extern4_tree::Glob;
+
+use crate::app::{App, Shown, open};
+use crate::id_names::IdNames;
+use crate::image_path::{Image, ImagePath};
+
+/// Returns the command line with patterns replaced by the paths that match; `None` if there are no
+/// patterns. `places` are the words of the line that may be image paths.
+pub(crate) fn expand(line: &[OsString], places: &[&OsStr], app: &mut App) -> Option<Vec<OsString>> {
+    let mut sessions: Vec<(Image, Session)> = Vec::new();
+    let mut expanded = Vec::with_capacity(line.len());
+    let mut has_patterns = false;
+    for word in line {
+        let found =
+            if places.contains(&word.as_os_str()) { matches_of(word, &mut sessions, app) } else { None };
+        match found {
+            Some(found) => {
+                has_patterns = true;
+                expanded.extend(found);
+            }
+            None => expanded.push(word.clone()),
+        }
+    }
+    has_patterns.then_some(expanded)
+}
+
+/// Returns the image paths that match a word; `None` if it is no pattern, or nothing matches.
+fn matches_of(word: &OsStr, sessions: &mut Vec<(Image, Session)>, app: &mut App) -> Option<Vec<OsString>> {
+    if !is_pattern(word.as_bytes()) || !ImagePath::is_one(word) {
+        return None;
+    }
+    let ImagePath { image, path } = ImagePath::parse(word);
+    if !is_pattern(path.as_os_str().as_bytes()) {
+        return None;
+    }
+    if !sessions.iter().any(|(open, _)| open.is(&image)) {
+        // The command itself reports a volume that cannot be opened.
+        let volume = open(&image, false, app.opening()).ok()?;
+        let cred = app.caller().cred(|| IdNames::read(&volume.superuser())).ok()?;
+        sessions.push((image.clone(), volume.session(cred)));
+    }
+    let (_, session) = sessions.iter().find(|(open, _)| open.is(&image))?;
+    let found = matches(session, &path, &mut |path, error| {
+        app.error(ImagePath { image: image.clone(), path: path.to_owned() }, error);
+    });
+    let prefix = Shown::with_images().prefix(&image);
+    let word = |path: PathBuf| OsString::from_vec([&prefix, path.as_os_str().as_bytes()].concat());
+    (!found.is_empty()).then(|| found.into_iter().map(word).collect())
+}
+
+fn is_pattern(text: &[u8]) -> bool {
+    text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
+}
+
+/// Returns the paths that match a pattern, in order; none if the path exists as it is written.
+/// `failed` hears of directories that cannot be read because of the volume.
+pub(crate) fn matches(
+    session: &Session,
+    pattern: &Path,
+    failed: &mut dyn FnMut(&Path, &extern4::Error),
+) -> Vec<PathBuf> {
+    if session.symlink_metadata(pattern).is_ok() {
+        return Vec::new();
+    }
+    let mut found = vec![Vec::new()];
+    for name in pattern.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1) {
+        found = found.into_iter().flat_map(|directory| step(session, directory, name, failed)).collect();
+    }
+    let mut found: Vec<PathBuf> =
+        found.into_iter().map(|path| PathBuf::from(OsString::from_vec(path))).collect();
+    found.retain(|path| session.symlink_metadata(path).is_ok());
+    found.sort();
+    found
+}
+
+/// Returns the paths in a directory whose names match one name of the pattern.
+fn step(
+    session: &Session,
+    directory: Vec<u8>,
+    name: &[u8],
+    failed: &mut dyn FnMut(&Path, &extern4::Error),
+) -> Vec<Vec<u8>> {
+    let join = |name: &[u8]| [&directory[..], b"/", name].concat();
+    if !is_pattern(name) {
+        return vec![join(name)];
+    }
+    let path = if directory.is_empty() { Path::new("/") } else { Path::new(OsStr::from_bytes(&directory)) };
+    let (glob, shows_dots) = (Glob::new(name, false), name.starts_with(b".") || name.starts_with(b"\\."));
+    let mut found = Vec::new();
+    let listed = session.read_dir(path).and_then(|entries| {
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name().as_bytes();
+            if (shows_dots || !name.starts_with(b".")) && glob.matches(name) {
+                found.push(join(name));
+            }
+        }
+        Ok(())
+    });
+    match listed {
+        // As in a shell, there is nothing to match here.
+        Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {}
+        Err(error) => failed(path, &error),
+        Ok(()) => {}
+    }
+    found
+}
