@@ -58,12 +58,18 @@ impl Numbers {
         let inodes = numbers.wanted_inodes(options, config)?;
         let mut divided = numbers.clone();
         divided.divide(options, inodes)?;
-        if divided.overhead(0) >= divided.blocks_per_group.into() {
-            // The descriptors fill a group, and go to meta groups.
+        if 4 * divided.descriptor_blocks() > 3 * u64::from(divided.blocks_per_group) {
+            // The descriptors leave a group hardly any room, and go to meta groups.
             numbers.features.compat.remove(Compat::RESIZE_INODE);
             numbers.features.incompat |= Incompat::META_BG;
             numbers.divide(options, inodes)?;
-            return Ok(numbers);
+            divided = numbers;
+        }
+        if divided.overhead(0) > divided.blocks_per_group.into() {
+            let Self { inodes_per_group, blocks_per_group, .. } = divided;
+            return Err(Error::options(format!(
+                "{inodes_per_group} inodes are too many for a group of {blocks_per_group} blocks"
+            )));
         }
         Ok(divided)
     }
@@ -238,12 +244,17 @@ impl Numbers {
         if !self.has_backup(group) {
             return own;
         }
+        own + 1 + self.descriptor_blocks()
+    }
+
+    /// Blocks of the descriptors behind a superblock, with those into which they can grow.
+    fn descriptor_blocks(&self) -> u64 {
         let descriptors = if self.features.incompat.contains(Incompat::META_BG) {
             1
         } else {
             u64::from(self.groups).div_ceil(self.descriptors_per_block())
         };
-        own + 1 + descriptors + u64::from(self.reserved_gdt_blocks)
+        descriptors + u64::from(self.reserved_gdt_blocks)
     }
 
     fn has_backup(&self, group: u32) -> bool {

@@ -236,6 +236,39 @@ fn volumes_are_made_as_mke2fs_makes_them() {
     assert!(made > sets / 2, "{made} of {sets}");
 }
 
+/// Descriptors that take more than three quarters of a group go to meta groups.
+#[test]
+fn groups_without_room_for_descriptors_become_meta_groups() {
+    if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs")]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    std::fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");
+    for (words, size) in [
+        ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 296", "6281K"),
+        ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 336", "6281K"),
+        ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 344", "6281K"),
+        ("-t ext2 -b 1024 -g 344", "64M"),
+        ("-t ext2 -b 1024 -g 352", "64M"),
+        ("-t ext4 -b 1024 -g 256 -O ^resize_inode -N 4000", "786400K"),
+        ("-t ext4 -b 1024 -g 256 -O ^resize_inode -N 4000", "786500K"),
+        ("-t ext2 -b 1024 -g 352 -N 25300", "24M"),
+    ] {
+        let args: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        for name in ["ours", "theirs"] {
+            File::create(dir.join(name)).and_then(|file| file.set_len(1 << 30)).expect("it is made");
+        }
+        ok(mkfs(dir, &args, &["ours", size]));
+        ok(mke2fs(dir, &args, &["theirs", size]));
+        assert_same(&format!("{words} {size}"), &described(dir, "ours"), &described(dir, "theirs"));
+    }
+    // Neither makes a volume whose inodes leave a group no room.
+    let args = ["-t", "ext2", "-b", "1024", "-g", "344", "-i", "1024"].map(str::to_owned);
+    assert!(failed(&mkfs(dir, &args, &["none", "16M"]), 2).contains("too many for a group"));
+    assert!(!mke2fs(dir, &args, &["none", "16M"]).status.success());
+}
+
 #[test]
 fn a_made_volume_is_sound_and_can_be_used() {
     let scratch = tempfile::tempdir().expect("a directory");
