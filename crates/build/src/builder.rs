@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use extern4_mkfs::{Config, Draft, Options};
+use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Options};
 use extern4_tree::{
     Contents, Entry, Filter, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time, Unwanted,
 };
@@ -20,6 +20,8 @@ use crate::tree::{Body, Order, Tree};
 const INODE_RATIO: u64 = 16_384;
 /// The size of a volume that is asked for numbers.
 const PROBE_BYTES: u64 = 1 << 30;
+/// The largest journal that a volume is asked for numbers with.
+const MOST_JOURNAL: u64 = 1 << 40;
 /// The most that the size of a volume can be: 2^48 blocks are more than any tree needs.
 const MOST_BLOCKS_LOG: u32 = 44;
 
@@ -43,6 +45,10 @@ pub struct BuildOptions {
     pub volume: Options,
     /// The defaults of the volume.
     pub config: Config,
+    /// Whether options that are not given follow from the configuration and from [`Size::Bytes`],
+    /// as `mkfs` chooses them. Otherwise the defaults are those of large volumes, no blocks are
+    /// reserved, and free space has an inode for each 16 KiB.
+    pub mkfs_defaults: bool,
     /// How large the volume is to be.
     pub size: Size,
     /// The volume's UUID; `None` derives one from the tree and the contents of its files. Where
@@ -56,6 +62,8 @@ pub struct BuildOptions {
     pub latest: Option<i64>,
     /// The owner and the group of all files, in place of those of the sources.
     pub owner: Option<(u32, u32)>,
+    /// The owner and the group of the root directory, in place of those of the sources.
+    pub root_owner: Option<(u32, u32)>,
     /// Rules that leave out a part of the tree, by paths in the volume. A manifest that comes after
     /// the sources can add such paths again.
     pub filter: Filter,
@@ -80,6 +88,8 @@ pub struct Builder {
     pub(crate) digest: Option<TreeDigest>,
     /// Whether the filter has yet to be applied to what the tree has.
     is_unfiltered: bool,
+    /// Whether the use of the volume follows from its size.
+    is_use_by_size: bool,
     pub(crate) tree: Tree,
     pub(crate) layers: Vec<Layer>,
     pub(crate) warnings: Vec<String>,
@@ -114,6 +124,7 @@ impl Builder {
             entries: 0,
             digest: None,
             is_unfiltered: false,
+            is_use_by_size: false,
             tree: Tree::new(),
             layers: Vec::new(),
             warnings: Vec::new(),
@@ -189,6 +200,9 @@ impl Builder {
         if self.tree.leave_out(LOST_FOUND) {
             self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
         }
+        if let Some(owner) = self.options.root_owner {
+            self.tree.set_root_owner(owner);
+        }
         let order = self.tree.sort();
         self.set_identity(&order);
         let (holes, owners) = (self.find_holes(&order)?, self.owners(&order));
@@ -210,12 +224,23 @@ impl Builder {
         let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
         let time = self.options.latest.or(newest).unwrap_or(0);
         volume.time = u64::try_from(time).unwrap_or(0);
-        if volume.reserved_percent.is_none() {
+        if !self.tree.xattrs.is_empty() {
+            // As Linux adds it with the first extended attribute.
+            volume.features.push("ext_attr".to_owned());
+        }
+        if volume.reserved_percent.is_none() && !self.options.mkfs_defaults {
             volume.reserved_percent = Some(0.0);
         }
         if volume.usage.is_empty() {
-            // The size follows from the tree, so the defaults must not follow from the size.
-            volume.usage.push("default".to_owned());
+            // Where the size follows from the tree, the defaults must not follow from the size.
+            let usage = match self.options.size {
+                Size::Bytes(bytes) if self.options.mkfs_defaults => {
+                    self.is_use_by_size = true;
+                    self.options.config.usage(bytes)
+                }
+                _ => "default",
+            };
+            volume.usage.push(usage.to_owned());
         }
     }
 
@@ -224,8 +249,14 @@ impl Builder {
     fn probe(&self, order: &Order) -> Result<Draft> {
         let mut options = self.options.volume.clone();
         let inodes = order.inodes.len() as u64 + options.inodes.unwrap_or(0);
-        let bytes = PROBE_BYTES + inodes * INODE_RATIO;
+        let journal = match options.journal_size {
+            None => 0,
+            Some(JournalSize::Mebibytes(size)) => u64::from(size) << 20,
+            Some(JournalSize::Blocks(blocks)) => u64::from(blocks) << 16,
+        };
+        let bytes = PROBE_BYTES + inodes * INODE_RATIO + 2 * journal.min(MOST_JOURNAL);
         options.size = Some(bytes);
+        options.resize_limit = None;
         Ok(Draft::new(&options, &self.options.config, bytes, &self.owners(order))?)
     }
 
@@ -260,37 +291,80 @@ struct Planning {
 }
 
 impl Planning {
-    /// Begins a volume of `bytes` with at least as many inodes as the tree needs.
+    /// Begins a volume of `bytes` with at least as many inodes as the tree needs. Without `inodes`,
+    /// it has as many as the ratio of bytes and inodes says.
     fn draft(&self, bytes: u64, inodes: Option<u64>) -> Result<Draft> {
         let mut options = self.builder.options.volume.clone();
         options.size = Some(bytes);
-        let wanted = options.inodes.or(inodes).unwrap_or(0);
+        let files = self.order.inodes.len() as u64;
         // The first inodes are the file system's own.
-        let mut needed = self.order.inodes.len() as u64 + 12;
+        options.inodes = options.inodes.or(inodes).map(|wanted| wanted.max(files + 12));
         loop {
-            options.inodes = Some(needed.max(wanted));
             let draft = Draft::new(&options, &self.builder.options.config, bytes, &self.owners)?;
-            let last = u64::from(draft.first_free_inode()) + self.order.inodes.len() as u64 - 2;
-            let lack = last.saturating_sub(draft.superblock().inodes_count().into());
+            let (last, have) = (u64::from(draft.first_free_inode()) + files - 2, draft.superblock());
+            let have = u64::from(have.inodes_count());
+            let lack = last.saturating_sub(have);
             if lack == 0 {
                 return Ok(draft);
             }
             // The number of a group's inodes is rounded, down as well.
-            needed = needed.max(wanted) + lack;
+            options.inodes = Some(options.inodes.unwrap_or(have) + lack);
         }
+    }
+
+    /// The inodes for [`draft`](Self::draft) of a volume in which they are to take little room.
+    fn fewest_inodes(&self) -> Option<u64> {
+        self.builder.options.volume.inode_ratio.is_none().then_some(0)
     }
 
     /// Plans a volume of `bytes` with as many inodes as usual where there is room for them.
     fn of_size(self, bytes: u64) -> Result<Planned> {
-        let (draft, layout) = match self.place(self.draft(bytes, Some(bytes / INODE_RATIO))?) {
-            Err(Error::NoRoom { .. }) => self.place(self.draft(bytes, None)?)?,
-            placed => placed?,
-        };
-        self.finish(draft, layout)
+        let usual = (!self.builder.options.mkfs_defaults).then_some(bytes / INODE_RATIO);
+        let mut refusal = None;
+        for inodes in [usual, self.fewest_inodes()] {
+            match self.draft(bytes, inodes).and_then(|draft| self.place(draft)) {
+                Ok(Some((draft, layout))) => return self.finish(draft, layout),
+                Ok(None) => {}
+                Err(error @ Error::Make(MakeError::Size(_))) => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let least = self.least_bytes()?;
+        // A volume can also be too large for its features.
+        match refusal.filter(|_| least <= bytes) {
+            Some(refusal) => Err(refusal),
+            None => Err(Error::NoRoom { size: bytes, least }),
+        }
     }
 
     /// The smallest volume that the tree fits in, and `slack` bytes more.
     fn smallest(self, slack: u64) -> Result<Planned> {
+        let (draft, layout) = self.fit(slack)?;
+        self.finish(draft, layout)
+    }
+
+    /// The size of the smallest volume that the tree fits in.
+    fn least_bytes(mut self) -> Result<u64> {
+        let mut least = 0;
+        loop {
+            let (draft, _) = self.fit(0)?;
+            let sb = draft.superblock();
+            let (bytes, before) = (sb.blocks_count() * u64::from(sb.block_size()), least);
+            least = bytes.max(before);
+            let usage = self.builder.options.config.usage(bytes);
+            let used = &mut self.builder.options.volume.usage;
+            if !self.builder.is_use_by_size || bytes <= before || used[..] == [usage] {
+                return Ok(least);
+            }
+            // A volume of this size gets other defaults, such as larger blocks.
+            *used = vec![usage.to_owned()];
+            self.holes = self.builder.find_holes(&self.order)?;
+        }
+    }
+
+    /// Finds the smallest volume that the tree fits in, with `slack` bytes more, and gives all
+    /// files their places in it.
+    fn fit(&self, slack: u64) -> Result<(Draft, Layout)> {
         let probe = self.builder.probe(&self.order)?;
         let placer = Placer {
             tree: &self.builder.tree,
@@ -300,18 +374,21 @@ impl Planning {
         };
         let size = u64::from(probe.superblock().block_size());
         let needed = placer.least_blocks(&probe)? + slack / size;
-        let inodes = (slack > 0).then(|| slack / INODE_RATIO + self.order.inodes.len() as u64);
+        let inodes = self.fewest_inodes().map(|fewest| match slack {
+            0 => fewest,
+            slack => slack / INODE_RATIO + self.order.inodes.len() as u64,
+        });
         let mut blocks = self.least(needed, size, inodes)?;
         let mut more = 1;
         loop {
-            match self.place(self.draft(blocks * size, inodes)?) {
-                // The maps of files in pieces take blocks as well.
-                Err(Error::NoRoom { .. }) if blocks < 1 << MOST_BLOCKS_LOG => blocks += more,
-                placed => {
-                    let (draft, layout) = placed?;
-                    return self.finish(draft, layout);
-                }
+            if let Some(placed) = self.place(self.draft(blocks * size, inodes)?)? {
+                return Ok(placed);
             }
+            // The maps of files in pieces take blocks as well.
+            if blocks >= 1 << MOST_BLOCKS_LOG {
+                return Err(too_large());
+            }
+            blocks += more;
             more *= 2;
         }
     }
@@ -332,9 +409,9 @@ impl Planning {
         while !fits((1 << log) - 1)? {
             log += 1;
             if log > MOST_BLOCKS_LOG {
-                return Err(
-                    extern4_mkfs::Error::Size("the tree is larger than a volume can be".to_owned()).into()
-                );
+                // Options can be wrong for all volumes that are large enough.
+                let large = PROBE_BYTES + 2 * needed * block_size;
+                return Err(self.draft(large, inodes).err().unwrap_or_else(too_large));
             }
         }
         let (mut below, mut above) = (needed.saturating_sub(1).min((1 << log) - 2), (1_u64 << log) - 1);
@@ -345,17 +422,21 @@ impl Planning {
         Ok(above)
     }
 
-    /// Gives all files their places in a draft.
-    fn place(&self, mut draft: Draft) -> Result<(Draft, Layout)> {
+    /// Gives all files their places in a draft, if there is room for them.
+    fn place(&self, mut draft: Draft) -> Result<Option<(Draft, Layout)>> {
         let first_ino = draft.first_free_inode();
         let tree = &self.builder.tree;
         let layout = Placer { tree, order: &self.order, holes: &self.holes, first_ino }.place(&mut draft)?;
-        Ok((draft, layout))
+        Ok(layout.map(|layout| (draft, layout)))
     }
 
     fn finish(self, draft: Draft, layout: Layout) -> Result<Planned> {
         Planned::new(self.builder, self.order, self.holes, draft, layout)
     }
+}
+
+fn too_large() -> Error {
+    MakeError::Size("the tree is larger than a volume can be".to_owned()).into()
 }
 
 /// Puts a source's entries into the tree.

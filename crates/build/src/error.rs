@@ -25,14 +25,12 @@ pub enum Error {
         reason: String,
     },
     /// The tree does not fit into a volume of the size that was asked for.
-    #[error("the tree needs {needed} bytes, and a volume of {size} bytes has {free} for files")]
+    #[error("the tree needs a volume of {least} bytes, and this one has {size}")]
     NoRoom {
         /// Bytes of the volume.
         size: u64,
-        /// Bytes that the tree needs.
-        needed: u64,
-        /// Bytes that are free for it.
-        free: u64,
+        /// Bytes of the smallest volume that the tree fits in.
+        least: u64,
     },
     /// The image file cannot be made.
     #[error("'{}': {}", path.display(), extern4_block::os_reason(source))]

@@ -135,10 +135,6 @@ impl Cursor {
         Self { runs, at: 0, used: 0 }
     }
 
-    fn free(&self) -> u64 {
-        self.runs.iter().map(Free::left).sum()
-    }
-
     /// Takes blocks from the first run that has room for all of them, or in pieces if there is
     /// none. False if there are too few.
     fn take(&mut self, mut len: u64, mut give: impl FnMut(u64, u64)) -> bool {
@@ -182,27 +178,21 @@ impl Placer<'_> {
         number(self.tree.node(inode).place, self.first_ino)
     }
 
-    /// Gives all files blocks that are free in a draft, and takes these.
-    pub(crate) fn place(&self, draft: &mut Draft) -> Result<Layout> {
+    /// Gives all files blocks that are free in a draft, and takes these, if there is room for all.
+    pub(crate) fn place(&self, draft: &mut Draft) -> Result<Option<Layout>> {
         let mut cursor = Cursor::new(draft.free_runs());
-        let free = cursor.free();
         let mut layout = Layout { starts: vec![0; self.tree.nodes()], ..Layout::default() };
         let fits = self.place_directories(draft, &mut cursor, &mut layout)?
             && self.place_xattrs(draft, &mut cursor, &mut layout)?
             && self.place_files(draft, &mut cursor, &mut layout)?;
         if !fits {
-            let size = u64::from(draft.superblock().block_size());
-            return Err(Error::NoRoom {
-                size: draft.superblock().blocks_count() * size,
-                needed: self.least_blocks(draft)?.max(cursor.used) * size,
-                free: free * size,
-            });
+            return Ok(None);
         }
         layout.used = cursor.used;
         for run in &cursor.runs {
             draft.take(run.start, run.taken);
         }
-        Ok(layout)
+        Ok(Some(layout))
     }
 
     /// Blocks that the tree needs at least: all but those of maps.

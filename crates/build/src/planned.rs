@@ -127,6 +127,11 @@ impl Planned {
         self.plan.superblock()
     }
 
+    /// The plan of the volume around the files.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Messages for the user about things that are left out or altered. A volume that is too small
     /// for a journal has none, which [`Summary::journal`] says.
     pub fn warnings(&self) -> &[String] {

@@ -130,6 +130,10 @@ impl Tree {
         &self.nodes[inode as usize]
     }
 
+    pub(crate) fn set_root_owner(&mut self, (uid, gid): (u32, u32)) {
+        (self.nodes[0].uid, self.nodes[0].gid) = (uid, gid);
+    }
+
     /// The path of a name from the root, without a slash in front.
     pub(crate) fn path(&self, mut name: u32) -> Vec<u8> {
         let mut parts = Vec::new();

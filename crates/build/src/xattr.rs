@@ -106,6 +106,10 @@ impl Sets {
         Set(at)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
     /// How many sets there are, the empty one included.
     pub(crate) fn len(&self) -> usize {
         self.sets.len().max(1)

@@ -27,6 +27,7 @@ mod kernel_copy;
 mod mode_change;
 mod mount_helper;
 mod mount_table;
+mod new_volume;
 mod operands;
 mod output;
 mod overwrite;

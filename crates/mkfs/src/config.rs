@@ -110,6 +110,12 @@ impl Config {
         })
     }
 
+    /// The use of a volume of this size, if nothing is said of its use: a type of the
+    /// configuration, or `default`.
+    pub fn usage(&self, bytes: u64) -> &'static str {
+        Some(by_size(bytes)).filter(|name| self.has_type(name)).unwrap_or("default")
+    }
+
     /// A number, if the relation has one.
     pub(crate) fn number(&self, types: &[String], name: &str) -> Option<i64> {
         self.value(types, name)?.parse().ok()
@@ -121,6 +127,17 @@ impl Config {
             Some(value) => matches!(value, "1" | "y" | "yes" | "true" | "t" | "on" | "Y" | "T"),
             None => otherwise,
         }
+    }
+}
+
+/// The use that a size stands for.
+pub(crate) fn by_size(bytes: u64) -> &'static str {
+    match bytes >> 20 {
+        0..3 => "floppy",
+        3..512 => "small",
+        512..0x40_0000 => "default",
+        0x40_0000..0x100_0000 => "big",
+        _ => "huge",
     }
 }
 

@@ -7,12 +7,11 @@
 
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 
-use crate::config::Config;
+use crate::config::{Config, by_size};
 use crate::error::{Error, Result};
 use crate::features;
 use crate::options::Options;
 
-const MIB: u64 = 1 << 20;
 /// The least blocks of a journal.
 pub(crate) const LEAST_JOURNAL: u32 = 1024;
 /// Blocks that a last group must have beyond its own metadata.
@@ -295,16 +294,6 @@ fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> 
     }
     types.extend(options.usage.iter().cloned());
     Ok(types)
-}
-
-fn by_size(bytes: u64) -> &'static str {
-    match bytes / MIB {
-        0..3 => "floppy",
-        3..512 => "small",
-        512..0x40_0000 => "default",
-        0x40_0000..0x100_0000 => "big",
-        _ => "huge",
-    }
 }
 
 fn block_size(options: &Options, config: &Config, types: &[String]) -> Result<u32> {

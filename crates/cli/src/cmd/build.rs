@@ -1,32 +1,23 @@
 //! `extern4 build`: builds a volume from directories, tar archives, OCI images and other volumes.
 
 mod edits;
-mod progress;
 mod rules;
-mod source;
-mod stop;
 
 use std::io::{self, Write as _};
 use std::num::NonZero;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use extern4::build::{
-    BuildOptions, Builder, Error, MakeError, Manifest, NewFile, Options, Planned, Size, SourceError, Verity,
-    Written, random_uuid,
-};
+use extern4::build::{BuildOptions, Manifest, Options, Planned, Size, Verity, Written, random_uuid};
 
 use self::edits::Edits;
-use self::progress::{Shown, When};
 use self::rules::Rules;
-use self::source::Argument;
-use self::stop::Stop;
-use super::mkfs;
 use super::tune::{Uuid, uuid};
-use crate::app::{App, status_of};
-use crate::exit_status::ExitStatus;
+use crate::app::App;
 use crate::image_path::{ImagePath, Part};
+use crate::new_volume::{
+    Argument, Failure, Filling, When, config, contents_line, device, epoch, size, threads,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -40,7 +31,7 @@ pub(crate) struct Args {
     sources: Vec<Argument>,
     /// The size: auto for the smallest that works, +SIZE for that and as much more, or the size
     /// itself, with K, M, G or T. A plain number counts bytes
-    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = volume_size)]
     size: Size,
     /// Inodes of the volume; it can get a few more
     #[arg(long, short = 'N', value_name = "COUNT")]
@@ -118,62 +109,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    match build(args, app) {
-        Ok((volume, written)) => show(args, &volume, written.as_ref())?,
-        Err(Failure::Usage(reason)) => app.fail(ExitStatus::Usage, reason),
-        Err(Failure::Failed(reason)) => app.fail(ExitStatus::Failed, reason),
-        Err(Failure::Volume(error)) => app.fail(status_of(error.kind()), error),
-        Err(Failure::Reported) => {}
-        Err(Failure::Stopped(code)) => {
-            app.note("interrupted");
-            std::process::exit(code);
-        }
-    }
-    Ok(())
-}
-
-/// Why no volume was built.
-enum Failure {
-    /// The options are wrong.
-    Usage(String),
-    /// A source is a volume that cannot be read.
-    Volume(Box<extern4::Error>),
-    /// Anything else.
-    Failed(String),
-    /// A message has told of it.
-    Reported,
-    /// A signal ended the build; the exit code.
-    Stopped(i32),
-}
-
-impl From<mkfs::Failure> for Failure {
-    fn from(failure: mkfs::Failure) -> Self {
-        match failure {
-            mkfs::Failure::Usage(reason) => Self::Usage(reason),
-            mkfs::Failure::Failed(reason) => Self::Failed(reason),
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Make(MakeError::Options(reason)) => Self::Usage(reason),
-            Error::Source(error) => error.into(),
-            error => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        let error = match error {
-            SourceError::Source(error) => error.downcast::<extern4::Error>(),
-            error => Err(error.into()),
-        };
-        match error {
-            Ok(error) => Self::Volume(error),
-            Err(error) => Self::Failed(error.to_string()),
+    let (image, progress) = (&args.out.image, if args.quiet { When::Never } else { args.progress });
+    match Filling::run(image, progress, |filling| build(args, filling, app)) {
+        Ok((volume, written)) => show(args, &volume, written.as_ref()),
+        Err(failure) => {
+            failure.report(image, app);
+            Ok(())
         }
     }
 }
@@ -181,48 +122,32 @@ impl From<SourceError> for Failure {
 /// A volume, and what was written of it unless it only was to be planned.
 type Built = (Planned, Option<Written>);
 
-fn build(args: &Args, app: &mut App) -> Result<Built, Failure> {
-    let stop = Stop::listen(NewFile::unfinished_name(&args.out.image.file)).map_err(failed)?;
-    let shown = Arc::new(Shown::new(if args.quiet { When::Never } else { args.progress }));
-    let watch = Watched { stop, shown };
-    let built = build_watched(args, &watch, app);
-    watch.shown.finish();
-    match built {
-        Err(Failure::Failed(_)) if watch.stop.check().is_break() => Err(Failure::Stopped(watch.stop.code())),
-        built => built,
-    }
-}
-
-fn failed(error: impl ToString) -> Failure {
-    Failure::Failed(error.to_string())
-}
-
-fn build_watched(args: &Args, watch: &Watched, app: &mut App) -> Result<Built, Failure> {
+fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure> {
+    let (image, threads) = (&args.out.image, threads(args.threads));
     match out_of(args)? {
         Out::File => {
-            let volume = plan(args, args.size, watch, app)?;
-            let write = || volume.write_file(&args.out.image.file, args.force, threads(args));
+            let volume = plan(args, args.size, filling, app)?;
+            let write = || volume.write_file(&image.file, args.force, threads);
             let written = (!args.dry_run).then(write).transpose()?;
             Ok((volume, written))
         }
         Out::Device { is_device } => {
             if args.partition || args.verity {
                 let reason = "--partition and --verity need OUT to be a new file";
-                return Err(Failure::Usage(format!("'{}': {reason}", args.out.image)));
+                return Err(Failure::Usage(format!("'{image}': {reason}")));
             }
-            let target = mkfs::device(&args.out.image, is_device, args.force || args.dry_run)?;
+            let target = device(image, is_device, args.force || args.dry_run)?;
             let size = match args.size {
                 Size::Auto => Size::Bytes(target.size_bytes()),
                 size => size,
             };
-            let volume = plan(args, size, watch, app)?;
+            let volume = plan(args, size, filling, app)?;
             let (wanted, have) = (volume.size_bytes(), target.size_bytes());
             if wanted > have {
-                let reason = format!("'{}': {wanted} bytes are more than its {have}", args.out.image);
-                return Err(Failure::Failed(reason));
+                return Err(Failure::Target(format!("{wanted} bytes are more than its {have}")));
             }
             if !args.dry_run {
-                volume.write(&*target, threads(args))?;
+                volume.write(&*target, threads)?;
             }
             Ok((volume, None))
         }
@@ -239,7 +164,7 @@ enum Out {
 
 fn out_of(args: &Args) -> Result<Out, Failure> {
     let image = &args.out.image;
-    let refused = |reason: &str| Err(Failure::Failed(format!("'{image}': {reason}")));
+    let refused = |reason: &str| Err(Failure::target(reason));
     if args.out.path.as_os_str() != "/" {
         return Err(Failure::Usage(format!("'{}': name the image alone", args.out)));
     }
@@ -259,38 +184,18 @@ fn out_of(args: &Args) -> Result<Out, Failure> {
     }
 }
 
-/// The watch of a build.
-struct Watched {
-    stop: Stop,
-    shown: Arc<Shown>,
-}
-
-fn plan(args: &Args, size: Size, watch: &Watched, app: &mut App) -> Result<Planned, Failure> {
-    let mut builder = Builder::new(options(args, size)?);
-    let (stop, shown) = (watch.stop.clone(), Arc::clone(&watch.shown));
-    builder.watch(Arc::new(move |progress| {
-        shown.update(progress);
-        stop.check()
-    }));
+fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Planned, Failure> {
+    let mut builder = filling.builder(options(args, size)?);
     if let Some(edit) = args.edits.edit().map_err(Failure::Usage)? {
         builder.edit(edit);
     }
     for argument in &args.sources {
-        let source = argument.open(args.one_file_system, &args.out.image.file, app)?;
-        let added = builder.add(source, argument.prefix()).map_err(Failure::from);
-        added.map_err(|failure| argument.explain(failure, app))?;
+        filling.add(&mut builder, argument, args.one_file_system, app)?;
     }
     for manifest in &args.manifest {
         builder.amend(Manifest::open(manifest)?)?;
     }
-    let volume = builder.plan()?;
-    watch.shown.suspend(|| volume.warnings().iter().for_each(|warning| app.note(warning)));
-    Ok(volume)
-}
-
-fn threads(args: &Args) -> usize {
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
-    threads.map_or(1, NonZero::get)
+    filling.plan(builder, app)
 }
 
 fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
@@ -304,7 +209,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
     let uuid = match args.uuid {
         None => None,
         Some(Uuid::Exactly(uuid)) => Some(uuid),
-        Some(Uuid::Random) => Some(random_uuid().map_err(failed)?),
+        Some(Uuid::Random) => Some(random_uuid().map_err(Failure::failed)?),
     };
     Ok(BuildOptions {
         volume: Options {
@@ -318,24 +223,26 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
             label: args.label.clone(),
             ..Options::default()
         },
-        config: mkfs::config().map_err(|error| Failure::Usage(error.to_string()))?,
+        config: config()?,
+        mkfs_defaults: false,
         size,
         uuid,
         hash_seed: None,
         latest: match args.source_date_epoch {
             Some(seconds) => Some(seconds),
-            None => mkfs::epoch()?,
+            None => epoch()?,
         },
         owner: args.owner,
+        root_owner: None,
         filter: args.rules.0.clone(),
         partition: args.partition,
         verity: args.verity,
     })
 }
 
-fn size(text: &str) -> Result<Size, String> {
-    let bytes = |text: &str| match mkfs::size::parse(text)? {
-        mkfs::size::Size::Bytes(bytes) | mkfs::size::Size::Number(bytes) => Ok::<_, String>(bytes),
+fn volume_size(text: &str) -> Result<Size, String> {
+    let bytes = |text: &str| match size::parse(text)? {
+        size::Size::Bytes(bytes) | size::Size::Number(bytes) => Ok::<_, String>(bytes),
     };
     match text.strip_prefix('+') {
         _ if text == "auto" => Ok(Size::Auto),
@@ -372,17 +279,7 @@ fn show(args: &Args, volume: &Planned, written: Option<&Written>) -> io::Result<
 
 fn show_numbers(out: &mut impl io::Write, volume: &Planned) -> io::Result<()> {
     let summary = volume.summary();
-    let count =
-        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
-    writeln!(
-        out,
-        "{}, {}, {}, {} bytes of contents in {}",
-        count(summary.files, "file", "files"),
-        count(summary.directories, "directory", "directories"),
-        count(summary.others, "other", "others"),
-        summary.bytes,
-        count(summary.extents, "extent", "extents"),
-    )?;
+    writeln!(out, "{}", contents_line(&summary))?;
     let journal = match summary.journal {
         0 => "without a journal".to_owned(),
         bytes => format!("with a journal of {bytes} bytes"),

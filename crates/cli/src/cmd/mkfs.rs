@@ -2,38 +2,44 @@
 
 mod extended;
 mod journal;
-pub(super) mod size;
+mod made;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use extern4::Volume;
 use extern4::block::BlockDevice;
-use extern4_mkfs::{Config, Error, Options, Plan, random_uuid};
+use extern4::build::{BuildOptions, Size};
+use extern4_mkfs::{Config, Options, Plan, random_uuid};
 use rustix::fs::FallocateFlags;
 
 use self::extended::{Extended, JournalOptions};
 use self::journal::Journal;
-use self::size::Size;
+use self::made::Made;
 use super::tune::{Uuid, uuid};
-use crate::app::{App, host_reason, part};
+use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath, Part};
-
-/// Bytes at the start of a device that tell whether it holds something.
-const HEAD_BYTES: u64 = 128 << 10;
+use crate::new_volume::size::{self, VolumeSize};
+use crate::new_volume::{
+    Argument, Failure, Filling, When, config, contents_line, device, device_bytes, epoch, threads,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to make the volume: a file, which is made if it is not there, a device or a partition
     #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
     image_path: ImagePath,
-    /// The size, with K, M, G or T; a plain number counts blocks with -b, and KiB without it.
-    /// Without a size, the volume fills the file or device
-    #[arg(value_name = "SIZE", value_parser = size::parse)]
-    size: Option<Size>,
+    /// The size, with K, M, G or T; a plain number counts blocks with -b, and KiB without it. auto
+    /// is the smallest that works with -d, and the default for a new file. Else the volume fills
+    /// the file or device by default
+    #[arg(value_name = "SIZE", value_parser = size::parse_or_auto)]
+    size: Option<VolumeSize>,
+    /// Fill the volume: with a directory, a tar archive, - for an archive on standard input,
+    /// oci:DIR[:TAG], or an ext2, ext3 or ext4 volume. SOURCE:/PATH puts its root at /PATH
+    #[arg(short = 'd', value_name = "SOURCE", value_parser = Argument::parser())]
+    source: Option<Argument>,
     /// The type of file system: ext2, ext3 or ext4
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
     fs_type: String,
@@ -79,9 +85,10 @@ pub(crate) struct Args {
     /// The directory on which the volume was mounted last
     #[arg(short = 'M', value_name = "DIR")]
     last_mounted: Option<String>,
-    /// The UUID: its digits, 'random' or 'clear'
-    #[arg(short = 'U', value_name = "UUID", default_value = "random", value_parser = uuid)]
-    uuid: Uuid,
+    /// The UUID: its digits, 'random' or 'clear'. Without it, it is random, and with -d derived
+    /// from the tree and its contents
+    #[arg(short = 'U', value_name = "UUID", value_parser = uuid)]
+    uuid: Option<Uuid>,
     /// Per cent of the blocks that only the superuser can take
     #[arg(short = 'm', value_name = "PERCENT")]
     reserved_percent: Option<f64>,
@@ -109,51 +116,32 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail_at(ExitStatus::Usage, &args.image_path, "name the image alone");
         return Ok(());
     }
-    let made = match make(args, image) {
-        Ok(plan) => plan,
-        Err(Failure::Usage(reason)) => {
-            app.fail(ExitStatus::Usage, reason);
-            return Ok(());
-        }
-        Err(Failure::Failed(reason)) => {
-            app.fail_at(ExitStatus::Failed, image, reason);
-            return Ok(());
+    let made = match &args.source {
+        None => make(args, None, app),
+        Some(source) => {
+            let progress = if args.quiet { When::Never } else { When::Auto };
+            Filling::run(image, progress, |filling| make(args, Some((filling, source)), app))
         }
     };
-    for warning in made.warnings() {
-        app.note_at(image, warning);
-    }
-    if args.quiet { Ok(()) } else { show(&made) }
-}
-
-/// Why no volume was made.
-pub(super) enum Failure {
-    /// The options are wrong.
-    Usage(String),
-    /// Anything else.
-    Failed(String),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Options(reason) => Self::Usage(reason),
-            error => Self::Failed(error.to_string()),
+    match made {
+        Ok(made) => {
+            made.plan().warnings().iter().for_each(|warning| app.note_at(image, warning));
+            if args.quiet { Ok(()) } else { show(&made) }
+        }
+        Err(failure) => {
+            failure.report(image, app);
+            Ok(())
         }
     }
 }
 
-impl From<extern4::Error> for Failure {
-    fn from(error: extern4::Error) -> Self {
-        Self::Failed(error.to_string())
+fn make(args: &Args, filling: Option<(&Filling, &Argument)>, app: &mut App) -> Result<Made, Failure> {
+    if args.size == Some(VolumeSize::Auto) && args.source.is_none() {
+        return Err(Failure::Usage("the size 'auto' needs -d".to_owned()));
     }
-}
-
-fn failed(error: impl ToString) -> Failure {
-    Failure::Failed(error.to_string())
-}
-
-fn make(args: &Args, image: &Image) -> Result<Plan, Failure> {
+    if args.source.is_some() && args.revision == 0 {
+        return Err(Failure::Usage("-d needs revision 1".to_owned()));
+    }
     let config = config()?;
     let device = args.journal_options.as_ref().and_then(|journal| journal.device.as_deref());
     let journal = device.map(|device| Journal::open(device, args.force)).transpose()?;
@@ -161,11 +149,12 @@ fn make(args: &Args, image: &Image) -> Result<Plan, Failure> {
     if let Some(journal) = &journal {
         journal.add_to(&mut options);
     }
-    let make = Make { args, image, options, config, journal };
+    let image = &args.image_path.image;
+    let make = Make { args, image, options, config, journal, filling };
     match std::fs::metadata(&image.file) {
-        Ok(found) => make.overwrite(found.file_type().is_block_device()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make.create(),
-        Err(error) => Err(failed(host_reason(&error))),
+        Ok(found) => make.overwrite(found.file_type().is_block_device(), app),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make.create(app),
+        Err(error) => Err(Failure::target(host_reason(&error))),
     }
 }
 
@@ -176,128 +165,130 @@ struct Make<'a> {
     options: Options,
     config: Config,
     journal: Option<Journal>,
+    /// The source that fills it.
+    filling: Option<(&'a Filling, &'a Argument)>,
 }
 
 impl Make<'_> {
-    fn plan(&self, bytes: u64) -> Result<Plan, Failure> {
-        Ok(Plan::new(&self.options, &self.config, bytes)?)
+    /// Plans the volume on a device of `bytes`, or in a file that gets any size.
+    fn plan(&self, bytes: Option<u64>, app: &mut App) -> Result<Made, Failure> {
+        let given = match (self.args.size, bytes) {
+            (Some(VolumeSize::Of(size)), _) => Some(size.bytes(self.args.block_size)),
+            (Some(VolumeSize::Auto), _) => None,
+            (None, bytes) => bytes,
+        };
+        let Some((filling, source)) = self.filling else {
+            let bytes = bytes.or(given);
+            let bytes = bytes.ok_or_else(|| Failure::target("it is not there, so a size has to be given"))?;
+            return Ok(Made::Empty(Box::new(Plan::new(&self.options, &self.config, bytes)?)));
+        };
+        let mut builder = filling.builder(self.build_options(given)?);
+        filling.add(&mut builder, source, false, app)?;
+        Ok(Made::Filled { planned: Box::new(filling.plan(builder, app)?), uuid: None })
+    }
+
+    /// The options of a build of this many bytes, or else of as few as possible.
+    fn build_options(&self, bytes: Option<u64>) -> Result<BuildOptions, Failure> {
+        let extended = self.args.extended.as_ref();
+        // The journal's device names the volume before that is written.
+        let is_derived = self.args.uuid.is_none() && self.journal.is_none();
+        Ok(BuildOptions {
+            volume: self.options.clone(),
+            config: self.config.clone(),
+            mkfs_defaults: true,
+            size: bytes.map_or(Size::Auto, Size::Bytes),
+            uuid: (!is_derived).then_some(self.options.uuid),
+            hash_seed: extended.and_then(|extended| extended.hash_seed).map(|_| self.options.hash_seed),
+            latest: epoch()?,
+            root_owner: extended.and_then(|extended| extended.root_owner),
+            ..BuildOptions::default()
+        })
     }
 
     /// Writes the volume, to a device that reads as zeroes or may hold anything.
-    fn write(&self, plan: &Plan, device: &dyn BlockDevice, is_zero: bool) -> Result<(), Failure> {
-        if let Some(journal) = &self.journal {
-            journal.set_user(plan)?;
-        }
-        let written = if is_zero { plan.write_on_zeroes(device) } else { plan.write(device) };
-        Ok(written?)
+    fn write(&self, made: &mut Made, device: &dyn BlockDevice, is_zero: bool) -> Result<(), Failure> {
+        self.set_journal_user(made.plan())?;
+        made.write(device, is_zero)
+    }
+
+    fn set_journal_user(&self, plan: &Plan) -> Result<(), Failure> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.set_user(plan))
     }
 
     /// Makes the file and the volume in it; a file that did not become a volume is removed.
-    fn create(&self) -> Result<Plan, Failure> {
+    fn create(&self, app: &mut App) -> Result<Made, Failure> {
         let image = self.image;
         if image.part != Part::Whole {
-            return Err(failed("it is not there"));
+            return Err(Failure::target("it is not there"));
         }
-        let bytes = self.options.size.ok_or_else(|| failed("it is not there, so a size has to be given"))?;
-        let plan = self.plan(bytes)?;
+        let mut made = self.plan(None, app)?;
         if self.args.dry_run {
-            return Ok(plan);
+            return Ok(made);
+        }
+        if let Made::Filled { planned, uuid } = &mut made {
+            self.set_journal_user(planned.plan())?;
+            *uuid = Some(planned.write_file(&image.file, false, threads(None))?.uuid);
+            return Ok(made);
         }
         let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
-        let made = file
-            .map_err(|error| failed(host_reason(&error)))?
-            .set_len(plan.size_bytes())
-            .map_err(failed)
+        let written = file
+            .map_err(|error| Failure::target(host_reason(&error)))?
+            .set_len(made.plan().size_bytes())
+            .map_err(Failure::target)
             .and_then(|()| device(image, false, true))
-            .and_then(|device| self.write(&plan, &*device, true));
-        if made.is_err() {
+            .and_then(|device| self.write(&mut made, &*device, true));
+        if written.is_err() {
             let _ = std::fs::remove_file(&image.file);
         }
-        made.map(|()| plan)
+        written.map(|()| made)
     }
 
     /// Makes the volume in a file, device or partition that is there.
-    fn overwrite(&self, is_device: bool) -> Result<Plan, Failure> {
+    fn overwrite(&self, is_device: bool, app: &mut App) -> Result<Made, Failure> {
         let image = self.image;
         if self.args.dry_run {
-            return self.plan(image_size(image)?);
+            return self.plan(Some(device_bytes(image)?), app);
         }
         let target = device(image, is_device, self.args.force)?;
-        let plan = self.plan(target.size_bytes())?;
+        let mut made = self.plan(Some(target.size_bytes()), app)?;
+        let (wanted, have) = (made.plan().size_bytes(), target.size_bytes());
         if is_device || image.part != Part::Whole {
-            let (wanted, have) = (plan.size_bytes(), target.size_bytes());
             if wanted > have {
-                return Err(failed(format!("{wanted} bytes are more than its {have}")));
+                return Err(Failure::Target(format!("{wanted} bytes are more than its {have}")));
             }
-            self.write(&plan, &*target, false)?;
-            return Ok(plan);
+            self.write(&mut made, &*target, false)?;
+            return Ok(made);
         }
-        let file =
-            OpenOptions::new().write(true).open(&image.file).map_err(|error| failed(host_reason(&error)))?;
-        if target.size_bytes() < plan.size_bytes() {
-            file.set_len(plan.size_bytes()).map_err(failed)?;
+        let file = OpenOptions::new().write(true).open(&image.file);
+        let file = file.map_err(|error| Failure::target(host_reason(&error)))?;
+        if have < wanted {
+            file.set_len(wanted).map_err(Failure::target)?;
         }
         // A hole reads as zeroes and takes no room; a file system without holes has the zeroes
         // written.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let is_hole = rustix::fs::fallocate(&file, flags, 0, plan.size_bytes()).is_ok();
+        let is_hole = rustix::fs::fallocate(&file, flags, 0, wanted).is_ok();
         drop(target);
         let target = device(image, false, true)?;
-        self.write(&plan, &*target, is_hole)?;
-        Ok(plan)
-    }
-}
-
-fn image_size(image: &Image) -> Result<u64, Failure> {
-    let mut options = Volume::options();
-    part(&mut options, image);
-    let (device, _) = options.device(&image.file)?;
-    Ok(device.size_bytes())
-}
-
-/// Opens what is to become a volume. It must be empty, or `force` say that what it holds can go.
-pub(super) fn device(image: &Image, is_device: bool, force: bool) -> Result<Box<dyn BlockDevice>, Failure> {
-    let mut options = Volume::options();
-    options.write(true);
-    part(&mut options, image);
-    let (device, _) = options.device(&image.file)?;
-    if !force {
-        let mut head = vec![0; device.size_bytes().min(HEAD_BYTES) as usize];
-        device.read_at(&mut head, 0).map_err(failed)?;
-        if head.iter().any(|byte| *byte != 0) {
-            let kind = if is_device { "device" } else { "file" };
-            return Err(failed(format!("the {kind} holds {}; --force overwrites it", contents(&head))));
-        }
-    }
-    Ok(Box::new(device))
-}
-
-/// A name for what a device holds.
-fn contents(head: &[u8]) -> &'static str {
-    let has = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
-    match () {
-        () if has(0x438, &[0x53, 0xef]) => "an ext2, ext3 or ext4 volume",
-        () if has(0, b"XFSB") => "an XFS volume",
-        () if has(0x10040, b"_BHRfS_M") => "a btrfs volume",
-        () if has(0x200, b"EFI PART") => "a partition table (GPT)",
-        () if has(510, &[0x55, 0xaa]) => "a partition table or a boot sector",
-        () if has(0, b"LUKS\xba\xbe") => "a LUKS volume",
-        () if has(4086, b"SWAPSPACE2") => "a swap area",
-        () => "data",
+        self.write(&mut made, &*target, is_hole)?;
+        Ok(made)
     }
 }
 
 fn options(args: &Args) -> Result<Options, Failure> {
     let extended = args.extended.clone().unwrap_or_default();
     let journal = args.journal_options.clone().unwrap_or_default();
-    let random = || random_uuid().map_err(failed);
+    let random = || random_uuid().map_err(Failure::failed);
     Ok(Options {
         fs_type: args.fs_type.clone(),
         usage: args.usage.clone(),
         block_size: args.block_size,
         blocks_per_group: args.blocks_per_group,
         groups_per_flex: args.groups_per_flex,
-        size: args.size.map(|size| size.bytes(args.block_size)),
+        size: match args.size {
+            Some(VolumeSize::Of(size)) => Some(size.bytes(args.block_size)),
+            Some(VolumeSize::Auto) | None => None,
+        },
         inode_ratio: args.inode_ratio,
         inode_size: args.inode_size,
         inodes: args.inodes,
@@ -310,13 +301,10 @@ fn options(args: &Args) -> Result<Options, Failure> {
         label: args.label.clone(),
         last_mounted: args.last_mounted.clone(),
         uuid: match args.uuid {
-            Uuid::Random => random()?,
-            Uuid::Exactly(uuid) => uuid,
+            Some(Uuid::Exactly(uuid)) => uuid,
+            Some(Uuid::Random) | None => random()?,
         },
-        hash_seed: match extended.hash_seed {
-            Some(seed) => seed,
-            None => random()?,
-        },
+        hash_seed: extended.hash_seed.map_or_else(random, Ok)?,
         errors: args.errors.as_deref().map(|policy| match policy {
             "continue" => 1,
             "remount-ro" => 2,
@@ -324,7 +312,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         }),
         revision: args.revision,
         quota: extended.quota,
-        root_owner: extended.root_owner,
+        root_owner: extended.root_owner.unwrap_or((0, 0)),
         stride: extended.stride,
         stripe_width: extended.stripe_width,
         resize_limit: extended.resize_limit,
@@ -344,31 +332,17 @@ fn time() -> Result<u64, Failure> {
     }
 }
 
-/// `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
-pub(super) fn epoch() -> Result<Option<i64>, Failure> {
-    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let wrong = |_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
-    text.parse().map(Some).map_err(wrong)
-}
-
-/// The configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors ship it.
-pub(super) fn config() -> Result<Config, Error> {
-    match std::env::var_os("MKE2FS_CONFIG") {
-        None => Ok(Config::default()),
-        Some(path) => {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| Error::Options(format!("{}: {error}", path.display())))?;
-            Config::parse(&text)
-        }
-    }
-}
-
-fn show(plan: &Plan) -> io::Result<()> {
+fn show(made: &Made) -> io::Result<()> {
+    let (plan, mut out) = (made.plan(), io::stdout().lock());
     let superblock = plan.superblock();
-    let mut out = io::stdout().lock();
+    if let Made::Filled { planned, .. } = made {
+        writeln!(out, "{}", contents_line(&planned.summary()))?;
+    }
     let [size, inodes] = [superblock.block_size(), superblock.inodes_count()];
     writeln!(out, "{} blocks of {size} bytes, {inodes} inodes", superblock.blocks_count())?;
-    writeln!(out, "UUID: {}", uuid_text(superblock.uuid()))?;
+    if let Some(uuid) = made.uuid() {
+        writeln!(out, "UUID: {}", uuid_text(uuid))?;
+    }
     if plan.journal_blocks() > 0 {
         writeln!(out, "Journal: {} blocks", plan.journal_blocks())?;
     }

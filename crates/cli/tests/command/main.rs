@@ -21,6 +21,7 @@ mod experts;
 mod exporting;
 mod failing;
 mod fakeroot;
+mod filling;
 mod fstab;
 mod global_options;
 mod handles;

@@ -10,10 +10,10 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::run::{assert_same, command, extern4_in, failed, ok, tool};
 
 /// The configuration that is built into the command, for mke2fs to read.
-const CONFIG: &str = include_str!("../../../mkfs/src/mke2fs.conf");
+pub(crate) const CONFIG: &str = include_str!("../../../mkfs/src/mke2fs.conf");
 
 /// A generator of numbers (SplitMix64).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
@@ -66,7 +66,7 @@ const FEATURES: &[&str] = &[
 ];
 
 /// Returns random options, and the size of the device.
-fn options(random: &mut Random) -> (Vec<String>, u64) {
+pub(crate) fn options(random: &mut Random) -> (Vec<String>, u64) {
     let mut args = vec!["-t".to_owned(), random.one_of(&["ext2", "ext3", "ext4", "ext4"]).to_owned()];
     let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
     if random.happens(50) {
@@ -179,25 +179,29 @@ fn without_places(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn mke2fs(dir: &Path, args: &[String], names: &[&str]) -> Output {
+pub(crate) fn mke2fs(dir: &Path, args: &[String], names: &[&str]) -> Output {
     let mut command = Command::new("mke2fs");
     command.current_dir(dir).env("MKE2FS_CONFIG", "mke2fs.conf").args(["-q", "-F"]).args(args).args(names);
     command.output().expect("mke2fs runs")
 }
 
-fn mkfs(dir: &Path, args: &[String], names: &[&str]) -> Output {
+pub(crate) fn mkfs(dir: &Path, args: &[String], names: &[&str]) -> Output {
     let mut command = command();
     command.current_dir(dir).env_remove("MKE2FS_CONFIG").args(["mkfs", "-q"]).args(args).args(names);
     command.output().expect("the command runs")
 }
 
-/// Compares `EXTERN4_MKFS_SETS` sets of options; some in CI, many in `make soak`.
+/// How many sets of options are tried: some in CI, `EXTERN4_MKFS_SETS` in `make soak`.
+pub(crate) fn sets(few: u64) -> u64 {
+    std::env::var("EXTERN4_MKFS_SETS").ok().and_then(|sets| sets.parse().ok()).unwrap_or(few)
+}
+
 #[test]
 fn volumes_are_made_as_mke2fs_makes_them() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs"), Need::Tool("e2fsck")]) {
         return;
     }
-    let sets = std::env::var("EXTERN4_MKFS_SETS").ok().and_then(|sets| sets.parse().ok()).unwrap_or(40);
+    let sets = sets(40);
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
     std::fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");

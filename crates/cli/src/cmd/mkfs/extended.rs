@@ -8,7 +8,7 @@ use super::{Uuid, uuid};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extended {
     pub(crate) hash_seed: Option<[u8; 16]>,
-    pub(crate) root_owner: (u32, u32),
+    pub(crate) root_owner: Option<(u32, u32)>,
     pub(crate) stride: u16,
     pub(crate) stripe_width: u32,
     pub(crate) resize_limit: Option<u64>,
@@ -48,7 +48,7 @@ pub(crate) fn parse(text: &str) -> Result<Extended, String> {
                 Uuid::Exactly(seed) => extended.hash_seed = Some(seed),
                 Uuid::Random => extended.hash_seed = None,
             },
-            "root_owner" => extended.root_owner = owner(value)?,
+            "root_owner" => extended.root_owner = Some(owner(value)?),
             "stride" => extended.stride = number(name, value)?,
             "stripe_width" | "stripe-width" => extended.stripe_width = number(name, value)?,
             "resize" => extended.resize_limit = Some(number(name, value)?),
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let extended = parse("stride=16,stripe_width=64,root_owner=7:8,lazy_itable_init=0").unwrap();
-        assert_eq!((extended.stride, extended.stripe_width, extended.root_owner), (16, 64, (7, 8)));
+        assert_eq!((extended.stride, extended.stripe_width, extended.root_owner), (16, 64, Some((7, 8))));
         assert_eq!(journal("size=64").unwrap().size, Some(JournalSize::Mebibytes(64)));
         for text in ["stride", "stride=x", "num_backup_sb=3", "packed_meta_blocks=1", "root_owner=7"] {
             assert!(parse(text).is_err(), "{text}");

@@ -8,8 +8,9 @@ use extern4::Volume;
 use extern4::block::FileDevice;
 use extern4_mkfs::{ExternalJournal, Options, Plan};
 
-use super::{Failure, failed, uuid_text};
+use super::uuid_text;
 use crate::app::host_reason;
+use crate::new_volume::Failure;
 
 /// An external journal that is open, and locked against other programs.
 pub(super) struct Journal {
@@ -22,7 +23,8 @@ impl Journal {
     /// volume uses needs `force`.
     pub(super) fn open(name: &str, force: bool) -> Result<Self, Failure> {
         let path = find(name)?;
-        let of_journal = |reason: String| failed(format!("its journal {}: {reason}", path.display()));
+        let of_journal =
+            |reason: String| Failure::target(format!("its journal {}: {reason}", path.display()));
         let about = fs::metadata(&path).map_err(|error| of_journal(host_reason(&error)))?;
         let number = if about.file_type().is_block_device() { device_number(about.rdev()) } else { 0 };
         let (device, _) = Volume::options().write(true).device(&path)?;
@@ -72,5 +74,5 @@ fn find(name: &str) -> Result<PathBuf, Failure> {
             let found = device.and_then(|device| ExternalJournal::read(&device, 0).ok().flatten());
             found.as_ref().is_some_and(is_it)
         })
-        .ok_or_else(|| failed(format!("no device has an external journal with {name}")))
+        .ok_or_else(|| Failure::target(format!("no device has an external journal with {name}")))
 }

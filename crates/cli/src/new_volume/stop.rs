@@ -19,12 +19,12 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The signal that has told the build to end, or 0.
 #[derive(Clone)]
-pub(super) struct Stop(Arc<AtomicI32>);
+pub(crate) struct Stop(Arc<AtomicI32>);
 
 impl Stop {
     /// Waits for signals in a thread. If the build does not end soon after one, the thread removes
     /// the unfinished file and ends the process.
-    pub(super) fn listen(unfinished: PathBuf) -> io::Result<Self> {
+    pub(crate) fn listen(unfinished: PathBuf) -> io::Result<Self> {
         let ending = [SIGHUP, SIGINT, SIGTERM].into_iter();
         let mut signals = Signals::new(ending.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
         let stop = Self(Arc::new(AtomicI32::new(0)));
@@ -42,13 +42,13 @@ impl Stop {
     }
 
     /// Says whether the build goes on.
-    pub(super) fn check(&self) -> ControlFlow<()> {
+    pub(crate) fn check(&self) -> ControlFlow<()> {
         // Relaxed: see `listen`.
         if self.0.load(Ordering::Relaxed) == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     /// Returns the exit code of a build that a signal has ended.
-    pub(super) fn code(&self) -> i32 {
+    pub(crate) fn code(&self) -> i32 {
         // Relaxed: see `listen`.
         code(self.0.load(Ordering::Relaxed))
     }

@@ -9,6 +9,14 @@ pub(crate) enum Size {
     Number(u64),
 }
 
+/// The size of a volume that may get a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VolumeSize {
+    /// The smallest in which the tree has room.
+    Auto,
+    Of(Size),
+}
+
 impl Size {
     /// Returns the size in bytes. A plain number counts blocks if their size was given.
     pub(crate) fn bytes(self, block_size: Option<u32>) -> u64 {
@@ -34,6 +42,11 @@ pub(crate) fn parse(text: &str) -> Result<Size, String> {
         _ => return Err(format!("'{unit}' is no unit: s, K, M, G and T are")),
     };
     bytes.map(Size::Bytes).ok_or_else(|| "it is more than a volume can have".to_owned())
+}
+
+/// Reads a size, or `auto`.
+pub(crate) fn parse_or_auto(text: &str) -> Result<VolumeSize, String> {
+    if text == "auto" { Ok(VolumeSize::Auto) } else { parse(text).map(VolumeSize::Of) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use extern4::build::{DirectorySource, OciSource, Source, SourceError, TarSource, VolumeSource, is_volume};
 
-use super::Failure;
+use super::failure::Failure;
 use crate::app::{App, partitions};
 use crate::image_path::{Image, ImagePath, Part};
 

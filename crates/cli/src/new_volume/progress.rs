@@ -11,7 +11,7 @@ use crate::app::message_of;
 
 /// When to show the progress.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(crate) enum When {
     /// If standard error is a terminal
     Auto,
     /// Always; as lines if standard error is no terminal
@@ -24,7 +24,7 @@ pub(super) enum When {
 const STEP: u64 = 10;
 
 /// Shows how far a build is.
-pub(super) enum Shown {
+pub(crate) enum Shown {
     Nothing,
     Bar(ProgressBar),
     /// Lines, of which this many have told of the writing.
@@ -32,7 +32,7 @@ pub(super) enum Shown {
 }
 
 impl Shown {
-    pub(super) fn new(when: When) -> Self {
+    pub(crate) fn new(when: When) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         match when {
             When::Auto | When::Always if is_terminal => {
@@ -47,7 +47,7 @@ impl Shown {
     }
 
     /// Shows the progress.
-    pub(super) fn update(&self, progress: Progress) {
+    pub(crate) fn update(&self, progress: Progress) {
         match (self, progress) {
             (Self::Bar(bar), Progress::Reading { entries }) => bar.set_position(entries),
             (Self::Bar(bar), Progress::Writing { bytes, total } | Progress::Hashing { bytes, total }) => {
@@ -71,7 +71,7 @@ impl Shown {
     }
 
     /// Runs `write`, which writes to standard error, while the bar is out of its way.
-    pub(super) fn suspend(&self, write: impl FnOnce()) {
+    pub(crate) fn suspend(&self, write: impl FnOnce()) {
         match self {
             Self::Bar(bar) => bar.suspend(write),
             _ => write(),
@@ -79,7 +79,7 @@ impl Shown {
     }
 
     /// Removes the bar.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();
         }

@@ -1,0 +1,37 @@
+//! New volumes, as `mkfs` and `build` make them: their sizes, targets, sources and defaults.
+
+mod failure;
+mod filling;
+mod progress;
+pub(crate) mod size;
+mod source;
+mod stop;
+mod target;
+
+use extern4_mkfs::{Config, Error};
+
+pub(crate) use self::failure::Failure;
+pub(crate) use self::filling::{Filling, contents_line, threads};
+pub(crate) use self::progress::When;
+pub(crate) use self::source::Argument;
+pub(crate) use self::target::{device, device_bytes};
+
+/// Returns `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
+pub(crate) fn epoch() -> Result<Option<i64>, Failure> {
+    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let wrong = |_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// Returns the configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors
+/// ship it.
+pub(crate) fn config() -> Result<Config, Failure> {
+    match std::env::var_os("MKE2FS_CONFIG") {
+        None => Ok(Config::default()),
+        Some(path) => {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Error::Options(format!("{}: {error}", path.display())))?;
+            Ok(Config::parse(&text)?)
+        }
+    }
+}

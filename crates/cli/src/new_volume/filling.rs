@@ -1,0 +1,92 @@
+//! A volume that is being filled from sources, with its progress and the signals that end it.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use extern4::build::{BuildOptions, Builder, NewFile, Planned, Summary};
+
+use super::failure::Failure;
+use super::progress::{Shown, When};
+use super::source::Argument;
+use super::stop::Stop;
+use crate::app::App;
+use crate::image_path::Image;
+
+/// A volume that is being filled from sources.
+pub(crate) struct Filling {
+    stop: Stop,
+    shown: Arc<Shown>,
+    /// The file that the volume goes to.
+    out: PathBuf,
+}
+
+impl Filling {
+    /// Runs `fill`, which fills a volume in `image`, with signals as its ends.
+    pub(crate) fn run<T>(
+        image: &Image,
+        progress: When,
+        fill: impl FnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let stop = Stop::listen(NewFile::unfinished_name(&image.file)).map_err(Failure::failed)?;
+        let filling = Self { stop, shown: Arc::new(Shown::new(progress)), out: image.file.clone() };
+        let filled = fill(&filling);
+        filling.shown.finish();
+        match filled {
+            Err(Failure::Failed(_) | Failure::Target(_)) if filling.stop.check().is_break() => {
+                Err(Failure::Stopped(filling.stop.code()))
+            }
+            filled => filled,
+        }
+    }
+
+    /// Returns a builder without sources that shows its progress.
+    pub(crate) fn builder(&self, options: BuildOptions) -> Builder {
+        let mut builder = Builder::new(options);
+        let (stop, shown) = (self.stop.clone(), Arc::clone(&self.shown));
+        builder.watch(Arc::new(move |progress| {
+            shown.update(progress);
+            stop.check()
+        }));
+        builder
+    }
+
+    /// Adds a source.
+    pub(crate) fn add(
+        &self,
+        builder: &mut Builder,
+        argument: &Argument,
+        one_file_system: bool,
+        app: &mut App,
+    ) -> Result<(), Failure> {
+        let source = argument.open(one_file_system, &self.out, app)?;
+        let added = builder.add(source, argument.prefix()).map_err(Failure::from);
+        added.map_err(|failure| argument.explain(failure, app))
+    }
+
+    /// Plans the volume, and tells of all that is left out.
+    pub(crate) fn plan(&self, builder: Builder, app: &App) -> Result<Planned, Failure> {
+        let volume = builder.plan()?;
+        self.shown.suspend(|| volume.warnings().iter().for_each(|warning| app.note(warning)));
+        Ok(volume)
+    }
+}
+
+/// Returns how many threads fill a volume: one for each CPU unless `wanted` says otherwise.
+pub(crate) fn threads(wanted: Option<NonZero<usize>>) -> usize {
+    wanted.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
+}
+
+/// Describes the files of a volume.
+pub(crate) fn contents_line(summary: &Summary) -> String {
+    let count =
+        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    format!(
+        "{}, {}, {}, {} bytes of contents in {}",
+        count(summary.files, "file", "files"),
+        count(summary.directories, "directory", "directories"),
+        count(summary.others, "other", "others"),
+        summary.bytes,
+        count(summary.extents, "extent", "extents"),
+    )
+}
