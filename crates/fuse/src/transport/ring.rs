@@ -153,7 +153,10 @@ impl Queue {
         while self.away > 0 {
             match self.wait() {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if is_transient(&error) => {
+                    sched_yield();
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             done.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
@@ -268,9 +271,24 @@ impl Queue {
     }
 }
 
+/// Returns whether the kernel may succeed at a second try, as when it is short of memory. If the
+/// thread ended instead, the callers on its CPU would never get an answer.
+fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(error.kind(), Kind::Interrupted | Kind::WouldBlock | Kind::ResourceBusy | Kind::OutOfMemory)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_outlives_a_shortage() {
+        for errno in [OsErrno::INTR, OsErrno::AGAIN, OsErrno::BUSY, OsErrno::NOMEM] {
+            assert!(is_transient(&errno.into()), "{errno:?}");
+        }
+        assert!(!is_transient(&OsErrno::BADF.into()));
+    }
 
     #[test]
     fn many_cpus_have_smaller_requests() {
