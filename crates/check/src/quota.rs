@@ -82,7 +82,7 @@ impl Owners {
 impl Checker<'_> {
     /// Whether what owners have is to be counted.
     pub(crate) fn has_quotas(&self) -> bool {
-        Kind::ALL.into_iter().any(|kind| self.quota_inode(kind).is_some())
+        Kind::ALL.into_iter().any(|kind| self.sb.quota_inode(kind).is_some())
     }
 
     /// Whether an inode is counted for its owners: the volume's own are not, nor those of values by
@@ -93,20 +93,12 @@ impl Checker<'_> {
             && !inode.flags().contains(InodeFlags::EA_INODE)
     }
 
-    fn quota_inode(&self, kind: Kind) -> Option<u32> {
-        match kind {
-            Kind::User => self.sb.user_quota_inode(),
-            Kind::Group => self.sb.group_quota_inode(),
-            Kind::Project => self.sb.project_quota_inode(),
-        }
-    }
-
     /// Checks the quota files, when all inodes have been looked at.
     pub(crate) fn check_quotas(&self, report: &mut Report<'_>) {
         let Totals { owned, lacks_some } = self.owners.with(std::mem::take);
         let judge = !lacks_some && self.descriptors.iter().all(Option::is_some);
         for (kind, owned) in Kind::ALL.into_iter().zip(owned.0) {
-            let Some(ino) = self.quota_inode(kind) else { continue };
+            let Some(ino) = self.sb.quota_inode(kind) else { continue };
             match QuotaFile::open(self, kind, ino, owned) {
                 Ok(mut file) => {
                     let is_whole = file.tree(ROOT, 0, 0, judge, report);

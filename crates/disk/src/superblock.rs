@@ -26,6 +26,7 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
 use crate::inode::ROOT_INO;
+use crate::quota;
 
 /// The offset of the primary superblock, in bytes from the start of the volume.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
@@ -404,9 +405,9 @@ impl Superblock {
         check(first >= OLD_FIRST_INO && first <= self.inodes_count(), "s_first_ino", first, at)?;
         let named = [
             ("s_journal_inum", self.journal_inode()),
-            ("s_usr_quota_inum", self.user_quota_inode()),
-            ("s_grp_quota_inum", self.group_quota_inode()),
-            ("s_prj_quota_inum", self.project_quota_inode()),
+            ("s_usr_quota_inum", self.quota_inode(quota::Kind::User)),
+            ("s_grp_quota_inum", self.quota_inode(quota::Kind::Group)),
+            ("s_prj_quota_inum", self.quota_inode(quota::Kind::Project)),
             ("s_orphan_file_inum", self.orphan_file_inode()),
         ];
         for (field, ino) in named {
@@ -613,14 +614,11 @@ impl Superblock {
         }
     }
 
-    /// Returns the user that may fill the reserved blocks.
-    pub const fn reserved_uid(&self) -> u32 {
-        join16(self.raw.s_def_resuid.get(), self.raw.s_def_resuid_hi.get())
-    }
-
-    /// Returns the group that may fill the reserved blocks.
-    pub const fn reserved_gid(&self) -> u32 {
-        join16(self.raw.s_def_resgid.get(), self.raw.s_def_resgid_hi.get())
+    /// Returns the user and the group that may fill the reserved blocks.
+    pub const fn reserved_ids(&self) -> (u32, u32) {
+        let raw = &self.raw;
+        let uid = join16(raw.s_def_resuid.get(), raw.s_def_resuid_hi.get());
+        (uid, join16(raw.s_def_resgid.get(), raw.s_def_resgid_hi.get()))
     }
 
     /// Returns when the volume was created, in seconds since 1970. This and the other times have 40
@@ -738,32 +736,24 @@ impl Superblock {
         nonzero(self.raw.s_orphan_file_inum).filter(|_| self.features().compat.contains(Compat::ORPHAN_FILE))
     }
 
-    /// Returns the inode of the users' quota file.
-    pub fn user_quota_inode(&self) -> Option<u32> {
-        nonzero(self.raw.s_usr_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
-    }
-
-    /// Returns the inode of the groups' quota file.
-    pub fn group_quota_inode(&self) -> Option<u32> {
-        nonzero(self.raw.s_grp_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
-    }
-
-    /// Returns the inode of the projects' quota file.
-    pub fn project_quota_inode(&self) -> Option<u32> {
-        nonzero(self.raw.s_prj_quota_inum).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
+    /// Returns the inode of the quota file of a kind, if the volume has one.
+    pub fn quota_inode(&self, kind: quota::Kind) -> Option<u32> {
+        let ino = match kind {
+            quota::Kind::User => self.raw.s_usr_quota_inum,
+            quota::Kind::Group => self.raw.s_grp_quota_inum,
+            quota::Kind::Project => self.raw.s_prj_quota_inum,
+        };
+        nonzero(ino).filter(|_| self.features().ro_compat.contains(RoCompat::QUOTA))
     }
 
     /// Returns whether users do not see inode `ino`: it is reserved, or one of the volume's own
     /// files. The root directory is the one reserved inode that users see.
     pub fn is_hidden(&self, ino: u32) -> bool {
-        let own = [
-            self.journal_inode(),
-            self.orphan_file_inode(),
-            self.user_quota_inode(),
-            self.group_quota_inode(),
-            self.project_quota_inode(),
-        ];
-        ino != ROOT_INO && (ino < self.first_ino() || own.contains(&Some(ino)))
+        let is_own = || {
+            [self.journal_inode(), self.orphan_file_inode()].contains(&Some(ino))
+                || quota::Kind::ALL.iter().any(|kind| self.quota_inode(*kind) == Some(ino))
+        };
+        ino != ROOT_INO && (ino < self.first_ino() || is_own())
     }
 
     /// Returns the block of the multiple mount protection, if the volume has it.

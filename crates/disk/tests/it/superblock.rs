@@ -5,6 +5,7 @@ use std::process::Command;
 use extern4_disk::bitmap::{Bitmap, initial_block_bitmap};
 use extern4_disk::geometry::Geometry;
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::quota::Kind;
 use extern4_disk::superblock::{CreatorOs, ErrorPolicy, RawSuperblock, State, Superblock};
 use extern4_disk::{Place, Structure};
 
@@ -77,8 +78,8 @@ fn describe(sb: &Superblock) -> Vec<(&'static str, Option<String>)> {
         ("Last checked", Some(date(sb.check_time()))),
         ("Mount count", some(sb.mount_count().into())),
         ("Maximum mount count", Some(sb.max_mount_count().map_or("-1".into(), |count| count.to_string()))),
-        ("Reserved blocks uid", Some(format!("{} (user root)", sb.reserved_uid()))),
-        ("Reserved blocks gid", Some(format!("{} (group root)", sb.reserved_gid()))),
+        ("Reserved blocks uid", Some(format!("{} (user root)", sb.reserved_ids().0))),
+        ("Reserved blocks gid", Some(format!("{} (group root)", sb.reserved_ids().1))),
         ("First inode", some(sb.first_ino().into()).filter(|_| dynamic)),
         ("Inode size", some(sb.inode_size().into()).filter(|_| dynamic)),
         ("Required extra isize", extra_isize(sb.extra_isize().0)),
@@ -90,9 +91,9 @@ fn describe(sb: &Superblock) -> Vec<(&'static str, Option<String>)> {
         ("Checksum seed", checksum_seed(sb)),
         ("MMP block number", sb.mmp_block().map(|block| block.to_string())),
         ("MMP update interval", sb.mmp_block().map(|_| sb.mmp_interval().to_string())),
-        ("User quota inode", number(sb.user_quota_inode())),
-        ("Group quota inode", number(sb.group_quota_inode())),
-        ("Project quota inode", number(sb.project_quota_inode())),
+        ("User quota inode", number(sb.quota_inode(Kind::User))),
+        ("Group quota inode", number(sb.quota_inode(Kind::Group))),
+        ("Project quota inode", number(sb.quota_inode(Kind::Project))),
         ("Orphan file inode", number(sb.orphan_file_inode())),
         (
             "Character encoding",

@@ -269,8 +269,8 @@ impl Ext4 {
             bsd_groups: options.bsd_groups.unwrap_or(defaults.contains(DefaultMountOptions::BSDGROUPS)),
             minix_df: options.minix_df,
             reserved_for: (
-                options.reserved_uid.unwrap_or(superblock.reserved_uid()),
-                options.reserved_gid.unwrap_or(superblock.reserved_gid()),
+                options.reserved_uid.unwrap_or(superblock.reserved_ids().0),
+                options.reserved_gid.unwrap_or(superblock.reserved_ids().1),
             ),
             block_reserve: superblock::block_reserve(&superblock, options.reserved_clusters),
             enforces_limits: !options.ignore_limits,

@@ -40,12 +40,14 @@ impl QuotaFile {
     /// Opens the file of a kind; `None` if the volume has no such quota.
     pub(crate) fn open(fs: &Ext4, kind: Kind) -> Result<Option<Self>> {
         let sb = fs.superblock();
-        let (ino, part) = match kind {
-            Kind::User => (sb.user_quota_inode(), "the quota file of users"),
-            Kind::Group => (sb.group_quota_inode(), "the quota file of groups"),
-            Kind::Project => (sb.project_quota_inode(), "the quota file of projects"),
+        let part = match kind {
+            Kind::User => "the quota file of users",
+            Kind::Group => "the quota file of groups",
+            Kind::Project => "the quota file of projects",
         };
-        ino.map(|ino| Self::load(fs, kind, ino).map_err(|error| error.in_part(part))).transpose()
+        sb.quota_inode(kind)
+            .map(|ino| Self::load(fs, kind, ino).map_err(|error| error.in_part(part)))
+            .transpose()
     }
 
     fn load(fs: &Ext4, kind: Kind, ino: u32) -> Result<Self> {

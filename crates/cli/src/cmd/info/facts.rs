@@ -1,6 +1,7 @@
 //! The facts about a volume that `info` shows.
 
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+use extern4_disk::quota::Kind;
 use extern4_disk::superblock::{CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock};
 
 use crate::app::Opened;
@@ -142,8 +143,9 @@ fn space(superblock: &Superblock, free: &extern4::StatFs, facts: &mut Facts) {
     facts.number("blocks", "Blocks", superblock.blocks_count());
     facts.number("free_blocks", "Free blocks", free.blocks_free);
     facts.number("reserved_blocks", "Reserved blocks", superblock.reserved_blocks());
-    facts.number("reserved_uid", "Reserved for user", superblock.reserved_uid());
-    facts.number("reserved_gid", "Reserved for group", superblock.reserved_gid());
+    let (reserved_uid, reserved_gid) = superblock.reserved_ids();
+    facts.number("reserved_uid", "Reserved for user", reserved_uid);
+    facts.number("reserved_gid", "Reserved for group", reserved_gid);
     facts.number("inodes", "Inodes", superblock.inodes_count());
     facts.number("free_inodes", "Free inodes", free.files_free);
     facts.number("block_size", "Block size", block_size);
@@ -193,9 +195,9 @@ fn layout(superblock: &Superblock, facts: &mut Facts) {
     for (key, name, ino) in [
         ("journal_inode", "Journal inode", superblock.journal_inode()),
         ("orphan_file_inode", "Orphan file inode", superblock.orphan_file_inode()),
-        ("user_quota_inode", "User quota inode", superblock.user_quota_inode()),
-        ("group_quota_inode", "Group quota inode", superblock.group_quota_inode()),
-        ("project_quota_inode", "Project quota inode", superblock.project_quota_inode()),
+        ("user_quota_inode", "User quota inode", superblock.quota_inode(Kind::User)),
+        ("group_quota_inode", "Group quota inode", superblock.quota_inode(Kind::Group)),
+        ("project_quota_inode", "Project quota inode", superblock.quota_inode(Kind::Project)),
         ("first_orphan", "First orphan inode", superblock.last_orphan()),
     ] {
         if let Some(ino) = ino {
