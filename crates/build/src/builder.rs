@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
 use crate::layout::{LOST_FOUND, Layout, Placer};
+use crate::old_layout::{OldLayout, Precedent};
 use crate::planned::Planned;
 use crate::progress::{Progress, Watch};
 use crate::tree::{Body, Order, Tree};
@@ -86,6 +87,8 @@ pub struct Builder {
     entries: u64,
     /// The digest of the whole tree, if the UUID is to be derived.
     pub(crate) digest: Option<TreeDigest>,
+    /// The layout to keep.
+    old: Option<OldLayout>,
     /// Whether the filter has yet to be applied to what the tree has.
     is_unfiltered: bool,
     /// Whether the use of the volume follows from its size.
@@ -123,6 +126,7 @@ impl Builder {
             watch: None,
             entries: 0,
             digest: None,
+            old: None,
             is_unfiltered: false,
             is_use_by_size: false,
             tree: Tree::new(),
@@ -136,6 +140,14 @@ impl Builder {
     /// help. It sees the entry's path in the volume. Manifests are not edited.
     pub fn edit(&mut self, edit: Edit) {
         self.edit = Some(edit);
+    }
+
+    /// Keeps the layout of an earlier volume: files that did not grow keep their inode numbers and
+    /// their blocks, and those that grew get more. UUID and hash seed are those of that volume
+    /// unless the options have others, and so are the sizes of blocks, inodes and groups. The new
+    /// volume is not smaller unless the options ask for its size.
+    pub fn keep_layout(&mut self, old: OldLayout) {
+        self.old = Some(old);
     }
 
     /// Has `watch` get the progress, of the writing as well. It can end the build.
@@ -204,9 +216,16 @@ impl Builder {
             self.tree.set_root_owner(owner);
         }
         let order = self.tree.sort();
+        if let Some(old) = &self.old {
+            old.set_sizes(&mut self.options.volume)?;
+        }
         self.set_identity(&order);
         let (holes, owners) = (self.find_holes(&order)?, self.owners(&order));
-        let planning = Planning { holes, owners, builder: self, order };
+        let old = match self.old.take() {
+            Some(old) => Some(old.for_tree(&self.tree, &order, self.probe(&order)?.superblock().features())),
+            None => None,
+        };
+        let planning = Planning { holes, owners, old, builder: self, order };
         match planning.builder.options.size {
             Size::Bytes(bytes) => planning.of_size(bytes),
             Size::Auto => planning.smallest(0),
@@ -214,13 +233,16 @@ impl Builder {
         }
     }
 
-    /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given.
+    /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given or
+    /// come from the earlier volume.
     fn set_identity(&mut self, order: &Order) {
-        let digest = TreeDigest::of(&self.tree, order);
-        self.digest = self.options.uuid.is_none().then_some(digest);
+        let (digest, old) = (TreeDigest::of(&self.tree, order), self.old.as_ref());
+        let uuid = self.options.uuid.or_else(|| old.map(OldLayout::uuid));
+        let hash_seed = self.options.hash_seed.or_else(|| old.map(OldLayout::hash_seed));
+        self.digest = uuid.is_none().then_some(digest);
         let volume = &mut self.options.volume;
-        volume.uuid = self.options.uuid.unwrap_or_else(|| digest.uuid());
-        volume.hash_seed = self.options.hash_seed.unwrap_or_else(|| digest.hash_seed());
+        volume.uuid = uuid.unwrap_or_else(|| digest.uuid());
+        volume.hash_seed = hash_seed.unwrap_or_else(|| digest.hash_seed());
         let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
         let time = self.options.latest.or(newest).unwrap_or(0);
         volume.time = u64::try_from(time).unwrap_or(0);
@@ -288,6 +310,8 @@ struct Planning {
     order: Order,
     holes: Holes,
     owners: Vec<(u32, u32)>,
+    /// The layout to keep.
+    old: Option<Precedent>,
 }
 
 impl Planning {
@@ -296,6 +320,9 @@ impl Planning {
     fn draft(&self, bytes: u64, inodes: Option<u64>) -> Result<Draft> {
         let mut options = self.builder.options.volume.clone();
         options.size = Some(bytes);
+        if let Some(old) = &self.old {
+            old.set_places(&mut options, bytes);
+        }
         let files = self.order.inodes.len() as u64;
         // The first inodes are the file system's own.
         options.inodes = options.inodes.or(inodes).map(|wanted| wanted.max(files + 12));
@@ -337,9 +364,11 @@ impl Planning {
         }
     }
 
-    /// The smallest volume that the tree fits in, and `slack` bytes more.
+    /// The smallest volume that the tree fits in, and `slack` bytes more. It is not smaller than
+    /// the volume whose layout is kept.
     fn smallest(self, slack: u64) -> Result<Planned> {
-        let (draft, layout) = self.fit(slack)?;
+        let least = self.old.as_ref().map_or(0, Precedent::blocks_count);
+        let (draft, layout) = self.fit(slack, least)?;
         self.finish(draft, layout)
     }
 
@@ -347,7 +376,7 @@ impl Planning {
     fn least_bytes(mut self) -> Result<u64> {
         let mut least = 0;
         loop {
-            let (draft, _) = self.fit(0)?;
+            let (draft, _) = self.fit(0, 0)?;
             let sb = draft.superblock();
             let (bytes, before) = (sb.blocks_count() * u64::from(sb.block_size()), least);
             least = bytes.max(before);
@@ -362,23 +391,17 @@ impl Planning {
         }
     }
 
-    /// Finds the smallest volume that the tree fits in, with `slack` bytes more, and gives all
-    /// files their places in it.
-    fn fit(&self, slack: u64) -> Result<(Draft, Layout)> {
+    /// Finds the smallest volume of at least `least` blocks that the tree fits in, with `slack`
+    /// bytes more, and gives all files their places in it.
+    fn fit(&self, slack: u64, least: u64) -> Result<(Draft, Layout)> {
         let probe = self.builder.probe(&self.order)?;
-        let placer = Placer {
-            tree: &self.builder.tree,
-            order: &self.order,
-            holes: &self.holes,
-            first_ino: probe.first_free_inode(),
-        };
         let size = u64::from(probe.superblock().block_size());
-        let needed = placer.least_blocks(&probe)? + slack / size;
+        let needed = self.placer().least_blocks(&probe)? + slack / size;
         let inodes = self.fewest_inodes().map(|fewest| match slack {
             0 => fewest,
             slack => slack / INODE_RATIO + self.order.inodes.len() as u64,
         });
-        let mut blocks = self.least(needed, size, inodes)?;
+        let mut blocks = self.least(needed, size, inodes)?.max(least);
         let mut more = 1;
         loop {
             if let Some(placed) = self.place(self.draft(blocks * size, inodes)?)? {
@@ -424,13 +447,19 @@ impl Planning {
 
     /// Gives all files their places in a draft, if there is room for them.
     fn place(&self, mut draft: Draft) -> Result<Option<(Draft, Layout)>> {
-        let first_ino = draft.first_free_inode();
-        let tree = &self.builder.tree;
-        let layout = Placer { tree, order: &self.order, holes: &self.holes, first_ino }.place(&mut draft)?;
+        let layout = self.placer().place(&mut draft)?;
         Ok(layout.map(|layout| (draft, layout)))
     }
 
-    fn finish(self, draft: Draft, layout: Layout) -> Result<Planned> {
+    fn placer(&self) -> Placer<'_> {
+        let tree = &self.builder.tree;
+        Placer { tree, order: &self.order, holes: &self.holes, old: self.old.as_ref() }
+    }
+
+    fn finish(mut self, draft: Draft, layout: Layout) -> Result<Planned> {
+        if let Some(old) = &self.old {
+            self.builder.warnings.extend(old.differences(draft.superblock()));
+        }
         Planned::new(self.builder, self.order, self.holes, draft, layout)
     }
 }

@@ -3,12 +3,16 @@
 //! Directories come first, then blocks of extended attributes and long symbolic links, then the
 //! contents of files in the order of their paths. They follow each other. A file that does not fit
 //! between the metadata of two groups goes behind it, and smaller files fill the gap.
+//!
+//! With an earlier volume as a precedent, all files first get the blocks that they had there, and
+//! then those that they lack.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use extern4_disk::dirent::FileType;
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{Inode, MAP_SIZE, ROOT_INO};
+use extern4_disk::inode::{Inode, MAP_SIZE};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::REFCOUNT_MAX;
 use extern4_mkfs::map::{self, Map, Run};
@@ -17,6 +21,8 @@ use extern4_mkfs::{Draft, LOST_FOUND_INO};
 use crate::directory::{Child, Format};
 use crate::error::{Error, Result, shown};
 use crate::holes::Holes;
+use crate::inode_numbers::InodeNumbers;
+use crate::old_layout::Precedent;
 use crate::tree::{Body, Order, Tree};
 use crate::xattr::Division;
 
@@ -41,9 +47,10 @@ pub(crate) enum Place<'a> {
     Runs(&'a [Run]),
 }
 
-/// The blocks of all files.
+/// The inode numbers and the blocks of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
+    pub(crate) numbers: InodeNumbers,
     /// By the inode in the tree: the first block of a file whose blocks follow each other; 0
     /// without blocks.
     starts: Vec<u64>,
@@ -53,17 +60,27 @@ pub(crate) struct Layout {
     pub(crate) directories: HashMap<u32, (u64, bool)>,
     /// How each set of attributes is divided.
     pub(crate) divisions: Vec<Division>,
-    /// The block of attributes of each inode that has one.
-    pub(crate) xattr_blocks: HashMap<u32, u64>,
-    /// All blocks of attributes: the number, the inode in the tree whose set it has, and how many
-    /// share it.
-    pub(crate) shared_blocks: Vec<(u64, u32, u32)>,
+    /// Which of the blocks of attributes an inode has.
+    xattr_blocks: HashMap<u32, usize>,
+    pub(crate) shared_blocks: Vec<SharedBlock>,
     /// Blocks of maps, with their contents.
     pub(crate) map_blocks: Vec<(u64, Vec<u8>)>,
-    /// Blocks in use by files.
+    /// Blocks in use by files, and those of them that stand where the precedent has them.
     pub(crate) used: u64,
+    pub(crate) kept: u64,
     /// Extents or, without the feature, runs of all regular files.
     pub(crate) extents: u64,
+}
+
+/// A block of extended attributes.
+#[derive(Debug)]
+pub(crate) struct SharedBlock {
+    /// Its place; 0 until it has one.
+    pub(crate) number: u64,
+    /// An inode in the tree whose set of attributes it has.
+    pub(crate) inode: u32,
+    /// How many inodes share it.
+    pub(crate) users: u32,
 }
 
 #[derive(Debug)]
@@ -93,6 +110,11 @@ impl Layout {
         };
         let map = self.scattered.get(&inode).map_or(0, |scattered| scattered.map_blocks);
         contents + map + u64::from(self.xattr_blocks.contains_key(&inode))
+    }
+
+    /// The block of attributes of an inode.
+    pub(crate) fn xattr_block(&self, inode: u32) -> Option<u64> {
+        self.xattr_blocks.get(&inode).map(|&at| self.shared_blocks[at].number)
     }
 
     /// The part of an inode's map that is in the inode, and the blocks that hold the rest, if they
@@ -135,6 +157,13 @@ impl Cursor {
         Self { runs, at: 0, used: 0 }
     }
 
+    /// Takes one block.
+    fn take_one(&mut self) -> Option<u64> {
+        let mut number = None;
+        self.take(1, |start, _| number = Some(start));
+        number
+    }
+
     /// Takes blocks from the first run that has room for all of them, or in pieces if there is
     /// none. False if there are too few.
     fn take(&mut self, mut len: u64, mut give: impl FnMut(u64, u64)) -> bool {
@@ -164,31 +193,32 @@ pub(crate) struct Placer<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) order: &'a Order,
     pub(crate) holes: &'a Holes,
-    /// The inode of the first file behind the root directory.
-    pub(crate) first_ino: u32,
+    /// The layout to keep.
+    pub(crate) old: Option<&'a Precedent>,
 }
 
-/// The inode number of the inode at a place of the order.
-pub(crate) fn number(place: u32, first_ino: u32) -> u32 {
-    if place == 0 { ROOT_INO } else { first_ino + (place - 1) }
+/// The blocks that files keep, by the inode in the tree.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Runs of their contents.
+    runs: HashMap<u32, Vec<Run>>,
+    /// Blocks of the maps of files that keep all of their contents.
+    maps: HashMap<u32, Vec<u64>>,
 }
 
 impl Placer<'_> {
-    fn ino(&self, inode: u32) -> u32 {
-        number(self.tree.node(inode).place, self.first_ino)
-    }
-
     /// Gives all files blocks that are free in a draft, and takes these, if there is room for all.
     pub(crate) fn place(&self, draft: &mut Draft) -> Result<Option<Layout>> {
+        let mut layout = self.measure(draft)?;
+        let mut kept = self.keep(draft, &mut layout)?;
         let mut cursor = Cursor::new(draft.free_runs());
-        let mut layout = Layout { starts: vec![0; self.tree.nodes()], ..Layout::default() };
-        let fits = self.place_directories(draft, &mut cursor, &mut layout)?
-            && self.place_xattrs(draft, &mut cursor, &mut layout)?
-            && self.place_files(draft, &mut cursor, &mut layout)?;
+        let fits = self.place_directories(draft, &mut kept, &mut cursor, &mut layout)?
+            && place_xattrs(&mut cursor, &mut layout)
+            && self.place_files(draft, &mut kept, &mut cursor, &mut layout)?;
         if !fits {
             return Ok(None);
         }
-        layout.used = cursor.used;
+        layout.used = layout.kept + cursor.used;
         for run in &cursor.runs {
             draft.take(run.start, run.taken);
         }
@@ -197,33 +227,42 @@ impl Placer<'_> {
 
     /// Blocks that the tree needs at least: all but those of maps.
     pub(crate) fn least_blocks(&self, draft: &Draft) -> Result<u64> {
-        let mut cursor = Cursor::new(std::iter::once((1, u64::MAX / 2)));
-        let mut layout = Layout { starts: vec![0; self.tree.nodes()], ..Layout::default() };
-        self.place_directories(draft, &mut cursor, &mut layout)?;
-        self.place_xattrs(draft, &mut cursor, &mut layout)?;
+        let layout = self.measure(draft)?;
         let size = draft.superblock().block_size();
-        let files: u64 = self.order.inodes.iter().map(|&inode| self.blocks(inode, size)).sum();
-        Ok(cursor.used + files)
+        let directories: u64 = layout.directories.values().map(|(blocks, _)| blocks).sum();
+        let files: u64 =
+            self.order.inodes.iter().map(|&inode| file_blocks(self.tree, self.holes, inode, size)).sum();
+        Ok(directories + layout.shared_blocks.len() as u64 + files)
     }
 
-    fn place_directories(&self, draft: &Draft, cursor: &mut Cursor, layout: &mut Layout) -> Result<bool> {
+    /// A layout in which all numbers and sizes are known, and no places.
+    fn measure(&self, draft: &Draft) -> Result<Layout> {
+        let available = draft.first_free_inode()..draft.superblock().inodes_count() + 1;
+        let mut layout = Layout {
+            numbers: InodeNumbers::assign(self.tree, self.order, self.old, available),
+            starts: vec![0; self.tree.nodes()],
+            ..Layout::default()
+        };
+        self.measure_directories(draft, &mut layout)?;
+        self.measure_xattrs(draft, &mut layout)?;
+        Ok(layout)
+    }
+
+    fn measure_directories(&self, draft: &Draft, layout: &mut Layout) -> Result<()> {
         let format = Format::of(draft.superblock());
         for &directory in &self.order.directories {
-            let children = children(self.tree, directory, self.first_ino);
+            let children = children(self.tree, directory, &layout.numbers);
             let packing = format.pack(&children).ok_or_else(|| Error::Member {
                 path: shown(&self.tree.path(directory)),
                 reason: format!("{} names are too many for one directory", children.len()),
             })?;
             let inode = self.tree.name(directory).inode;
             layout.directories.insert(inode, (packing.blocks(), packing.is_tree()));
-            if !self.take(inode, packing.blocks(), None, draft, cursor, layout)? {
-                return Ok(false);
-            }
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn place_xattrs(&self, draft: &Draft, cursor: &mut Cursor, layout: &mut Layout) -> Result<bool> {
+    fn measure_xattrs(&self, draft: &Draft, layout: &mut Layout) -> Result<()> {
         let sb = draft.superblock();
         let room = Inode::new(1, 0, 0, sb).xattr_range().len();
         let mut shared: HashMap<usize, usize> = HashMap::new();
@@ -247,38 +286,109 @@ impl Placer<'_> {
                 continue;
             }
             let known = shared.get(&set.index()).copied();
-            let at = match known.filter(|&at| layout.shared_blocks[at].2 < REFCOUNT_MAX) {
+            let at = match known.filter(|&at| layout.shared_blocks[at].users < REFCOUNT_MAX) {
                 Some(at) => at,
                 None => {
-                    let mut number = 0;
-                    if !cursor.take(1, |start, _| number = start) {
-                        return Ok(false);
-                    }
-                    layout.shared_blocks.push((number, inode, 0));
+                    layout.shared_blocks.push(SharedBlock { number: 0, inode, users: 0 });
                     let at = layout.shared_blocks.len() - 1;
                     shared.insert(set.index(), at);
                     at
                 }
             };
-            layout.shared_blocks[at].2 += 1;
-            layout.xattr_blocks.insert(inode, layout.shared_blocks[at].0);
+            layout.shared_blocks[at].users += 1;
+            layout.xattr_blocks.insert(inode, at);
         }
         layout.divisions = divisions.into_iter().map(Option::unwrap_or_default).collect();
+        Ok(())
+    }
+
+    /// Takes the blocks that files had and still need, as far as they are free.
+    fn keep(&self, draft: &mut Draft, layout: &mut Layout) -> Result<Kept> {
+        let mut kept = Kept::default();
+        let Some(old) = self.old else { return Ok(kept) };
+        for block in &mut layout.shared_blocks {
+            if let Some(number) = old.xattr_block(block.inode)
+                && let [(number, _)] = take_free(draft, number, 1)[..]
+            {
+                block.number = number;
+                layout.kept += 1;
+            }
+        }
+        let size = draft.superblock().block_size();
+        for &inode in &self.order.inodes {
+            let (mut runs, mut needed) = (Vec::new(), 0);
+            for (logical, len) in self.pieces(inode, layout, size) {
+                needed += len;
+                for run in old.runs_in(inode, logical, logical + len) {
+                    let free = take_free(draft, run.start, run.len).into_iter();
+                    let kept = |(start, len)| Run { logical: run.logical + (start - run.start), start, len };
+                    runs.extend(free.map(kept));
+                }
+            }
+            let blocks = runs.iter().map(|run| run.len).sum::<u64>();
+            if blocks == needed && blocks > 0 {
+                let map = self.keep_map(inode, &runs, old, draft, layout)?;
+                kept.maps.insert(inode, map);
+            }
+            layout.kept += blocks;
+            kept.runs.insert(inode, runs);
+        }
+        Ok(kept)
+    }
+
+    /// Takes as many of the blocks that a file's map had as one of these runs needs.
+    fn keep_map(
+        &self,
+        inode: u32,
+        runs: &[Run],
+        old: &Precedent,
+        draft: &mut Draft,
+        layout: &mut Layout,
+    ) -> Result<Vec<u64>> {
+        let mut joined = Vec::new();
+        runs.iter().for_each(|run| join(&mut joined, *run));
+        let sb = draft.superblock();
+        if !needs_map(sb, &joined) {
+            return Ok(Vec::new());
+        }
+        let needed = make_map(sb, layout.numbers.of(inode), &joined, &mut || Ok(0))?.blocks.len();
+        let free = old.map_blocks(inode).iter().filter(|&&block| !take_free(draft, block, 1).is_empty());
+        let kept: Vec<u64> = free.take(needed).copied().collect();
+        layout.kept += kept.len() as u64;
+        Ok(kept)
+    }
+
+    fn place_directories(
+        &self,
+        draft: &Draft,
+        kept: &mut Kept,
+        cursor: &mut Cursor,
+        layout: &mut Layout,
+    ) -> Result<bool> {
+        for &directory in &self.order.directories {
+            if !self.take(self.tree.name(directory).inode, kept, draft, cursor, layout)? {
+                return Ok(false);
+            }
+        }
         Ok(true)
     }
 
-    fn place_files(&self, draft: &Draft, cursor: &mut Cursor, layout: &mut Layout) -> Result<bool> {
-        let size = draft.superblock().block_size();
+    fn place_files(
+        &self,
+        draft: &Draft,
+        kept: &mut Kept,
+        cursor: &mut Cursor,
+        layout: &mut Layout,
+    ) -> Result<bool> {
         let symlinks = |inode: &u32| matches!(self.tree.node(*inode).body, Body::Symlink(_));
         let files = |inode: &u32| matches!(self.tree.node(*inode).body, Body::File { .. });
         for &inode in self.order.inodes.iter().filter(|inode| symlinks(inode)) {
-            if !self.take(inode, self.blocks(inode, size), None, draft, cursor, layout)? {
+            if !self.take(inode, kept, draft, cursor, layout)? {
                 return Ok(false);
             }
         }
         for &inode in self.order.inodes.iter().filter(|inode| files(inode)) {
-            let holes = self.holes.runs(inode);
-            if !self.take(inode, self.blocks(inode, size), holes, draft, cursor, layout)? {
+            if !self.take(inode, kept, draft, cursor, layout)? {
                 return Ok(false);
             }
             layout.extents += match layout.scattered.get(&inode) {
@@ -289,57 +399,72 @@ impl Placer<'_> {
         Ok(true)
     }
 
-    /// Blocks of the contents of a file or of a long symbolic link.
-    fn blocks(&self, inode: u32, block_size: u32) -> u64 {
-        file_blocks(self.tree, self.holes, inode, block_size)
+    /// The blocks that an inode needs: places in the file, and lengths.
+    fn pieces(&self, inode: u32, layout: &Layout, block_size: u32) -> impl Iterator<Item = (u64, u64)> {
+        let holes = self.holes.runs(inode);
+        let blocks = match layout.directories.get(&inode) {
+            Some(&(blocks, _)) => blocks,
+            None => file_blocks(self.tree, self.holes, inode, block_size),
+        };
+        let whole = (holes.is_none() && blocks > 0).then_some((0, blocks));
+        holes.unwrap_or_default().iter().copied().chain(whole)
     }
 
-    /// Takes the blocks of one file: `blocks` in a row, or those that `pieces` say: places in the
-    /// file and lengths.
+    /// Gives one file the blocks that it keeps, and those that it lacks.
     fn take(
         &self,
         inode: u32,
-        blocks: u64,
-        pieces: Option<&[(u64, u64)]>,
+        kept: &mut Kept,
         draft: &Draft,
         cursor: &mut Cursor,
         layout: &mut Layout,
     ) -> Result<bool> {
-        if blocks == 0 {
-            return Ok(true);
-        }
-        let whole = [(0, blocks)];
+        let size = draft.superblock().block_size();
+        let map = kept.maps.remove(&inode).unwrap_or_default();
+        let mut kept = kept.runs.get(&inode).map_or(&[][..], |runs| runs).iter().peekable();
         let mut runs = Vec::new();
-        for &(logical, len) in pieces.unwrap_or(&whole) {
-            let mut done = logical;
-            let give = |start, len| {
-                runs.push(Run { logical: done, start, len });
-                done += len;
-            };
-            if !cursor.take(len, give) {
+        for (logical, len) in self.pieces(inode, layout, size) {
+            let (mut at, end) = (logical, logical + len);
+            while let Some(run) = kept.next_if(|run| run.logical < end) {
+                if !fill(at..run.logical, cursor, &mut runs) {
+                    return Ok(false);
+                }
+                join(&mut runs, *run);
+                at = run.logical + run.len;
+            }
+            if !fill(at..end, cursor, &mut runs) {
                 return Ok(false);
             }
         }
-        let simple = runs.len() == 1 && runs[0].logical == 0;
-        let has_extents = draft.superblock().features().incompat.contains(Incompat::EXTENTS);
-        let needs_map = match has_extents {
-            true => runs.iter().map(|run| run.len.div_ceil(EXTENT_BLOCKS)).sum::<u64>() > ROOT_EXTENTS as u64,
-            false => runs.last().is_some_and(|run| run.logical + run.len > DIRECT_BLOCKS),
-        };
+        self.map(inode, runs, map, draft.superblock(), cursor, layout)
+    }
+
+    /// Gives a file with these runs the blocks of its map: the kept ones first.
+    fn map(
+        &self,
+        inode: u32,
+        runs: Vec<Run>,
+        kept: Vec<u64>,
+        sb: &Superblock,
+        cursor: &mut Cursor,
+        layout: &mut Layout,
+    ) -> Result<bool> {
+        let Some(first) = runs.first() else { return Ok(true) };
+        let simple = runs.len() == 1 && first.logical == 0;
+        let needs_map = needs_map(sb, &runs);
         if simple && !needs_map {
-            layout.starts[inode as usize] = runs[0].start;
+            layout.starts[inode as usize] = first.start;
             return Ok(true);
         }
         let mut scattered = Scattered { runs: runs.into(), root: None, map_blocks: 0 };
         if needs_map {
-            let mut full = false;
+            let (mut full, mut kept) = (false, kept.into_iter());
             let mut take = || {
-                let mut number = 0;
-                full |= !cursor.take(1, |start, _| number = start);
-                Ok(number)
+                let number = kept.next().or_else(|| cursor.take_one());
+                full |= number.is_none();
+                Ok(number.unwrap_or_default())
             };
-            let Map { root, blocks } =
-                make_map(draft.superblock(), self.ino(inode), &scattered.runs, &mut take)?;
+            let Map { root, blocks } = make_map(sb, layout.numbers.of(inode), &scattered.runs, &mut take)?;
             if full {
                 return Ok(false);
             }
@@ -349,6 +474,50 @@ impl Placer<'_> {
         }
         layout.scattered.insert(inode, scattered);
         Ok(true)
+    }
+}
+
+/// Takes those of `len` blocks that are free.
+fn take_free(draft: &mut Draft, start: u64, len: u64) -> Vec<(u64, u64)> {
+    let free: Vec<_> = draft.free_runs_in(start..start.saturating_add(len)).collect();
+    free.iter().for_each(|(start, len)| draft.take(*start, *len));
+    free
+}
+
+/// Gives the blocks of extended attributes their places.
+fn place_xattrs(cursor: &mut Cursor, layout: &mut Layout) -> bool {
+    for block in layout.shared_blocks.iter_mut().filter(|block| block.number == 0) {
+        let Some(number) = cursor.take_one() else { return false };
+        block.number = number;
+    }
+    true
+}
+
+/// Takes free blocks for a range of a file. False if there are too few.
+fn fill(range: Range<u64>, cursor: &mut Cursor, runs: &mut Vec<Run>) -> bool {
+    let mut logical = range.start;
+    range.is_empty()
+        || cursor.take(range.end - range.start, |start, len| {
+            join(runs, Run { logical, start, len });
+            logical += len;
+        })
+}
+
+/// Appends a run, to the last one if it continues that.
+fn join(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(last) if last.logical + last.len == run.logical && last.start + last.len == run.start => {
+            last.len += run.len;
+        }
+        _ => runs.push(run),
+    }
+}
+
+/// Whether the map of a file with these runs needs blocks of its own.
+fn needs_map(sb: &Superblock, runs: &[Run]) -> bool {
+    match sb.features().incompat.contains(Incompat::EXTENTS) {
+        true => runs.iter().map(|run| run.len.div_ceil(EXTENT_BLOCKS)).sum::<u64>() > ROOT_EXTENTS as u64,
+        false => runs.last().is_some_and(|run| run.logical + run.len > DIRECT_BLOCKS),
     }
 }
 
@@ -380,14 +549,14 @@ pub(crate) fn is_fast_symlink(target: &[u8]) -> bool {
 }
 
 /// The names in a directory, lost+found included.
-pub(crate) fn children(tree: &Tree, directory: u32, first_ino: u32) -> Vec<Child<'_>> {
+pub(crate) fn children<'a>(tree: &'a Tree, directory: u32, numbers: &InodeNumbers) -> Vec<Child<'a>> {
     let mut children: Vec<Child<'_>> = tree
         .children(directory)
         .map(|(_, name)| {
             let node = tree.node(name.inode);
             Child {
                 name: &name.text,
-                ino: number(node.place, first_ino),
+                ino: numbers.of(name.inode),
                 kind: FileType::from_mode(node.body.kind().mode_bits()),
             }
         })

@@ -34,7 +34,9 @@ mod directory;
 mod error;
 mod holes;
 mod identity;
+mod inode_numbers;
 mod layout;
+mod old_layout;
 mod output;
 mod planned;
 mod progress;
@@ -46,6 +48,7 @@ mod xattr;
 
 pub use builder::{BuildOptions, Builder, Edit, Size};
 pub use error::{Error, Result};
+pub use old_layout::{OldInode, OldLayout};
 pub use output::{NewFile, Written};
 pub use planned::{Planned, Summary};
 pub use progress::{Progress, Watch};

@@ -34,9 +34,8 @@ pub struct Planned {
     tables: Vec<u64>,
     /// The inodes of the file system itself.
     pub(crate) own_inodes: BTreeMap<u32, Inode>,
-    /// The inode of the first file behind the root directory, and the last in use.
+    /// The first inode that is not the file system's own.
     pub(crate) first_ino: u32,
-    pub(crate) last_ino: u32,
 }
 
 /// Numbers of a volume that is built.
@@ -59,6 +58,10 @@ pub struct Summary {
     pub free: u64,
     /// Bytes of the journal; 0 without one.
     pub journal: u64,
+    /// Bytes of the blocks that files have, with those of directories, maps and attributes.
+    pub used: u64,
+    /// Those of them that stand where the volume has them whose layout is kept.
+    pub kept: u64,
 }
 
 impl Planned {
@@ -77,15 +80,13 @@ impl Planned {
             }),
         );
         let first_ino = draft.first_free_inode();
-        // The draft has as many inodes as the tree needs.
-        let last_ino = first_ino + (order.inodes.len() as u32 - 1) - 1;
         let sb = draft.superblock().clone();
         let tables = (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();
         let own_inodes = draft.inodes();
         let mut directories: Vec<u32> = order
             .directories
             .iter()
-            .map(|&name| layout::number(tree.node(tree.name(name).inode).place, first_ino))
+            .map(|&name| layout.numbers.of(tree.name(name).inode))
             .chain([LOST_FOUND_INO])
             .collect();
         directories.sort_unstable();
@@ -95,7 +96,8 @@ impl Planned {
             let blocks = layout.blocks_of(&tree, &holes, inode, sb.block_size());
             draft.charge((node.uid, node.gid), blocks * size);
         }
-        let plan = draft.finish(&UsedInodes { last: last_ino, directories: &directories })?;
+        let runs = layout.numbers.runs(first_ino);
+        let plan = draft.finish(&UsedInodes { runs: &runs, directories: &directories })?;
         Ok(Self {
             tree,
             order,
@@ -112,7 +114,6 @@ impl Planned {
             tables,
             own_inodes,
             first_ino,
-            last_ino,
         })
     }
 
@@ -148,6 +149,8 @@ impl Planned {
             size: self.size_bytes(),
             free: self.superblock().free_blocks() * size,
             journal: self.plan.journal_blocks() * size,
+            used: self.layout.used * size,
+            kept: self.layout.kept * size,
             ..Summary::default()
         };
         for &inode in &self.order.inodes {

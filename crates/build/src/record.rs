@@ -17,7 +17,7 @@ impl Planned {
     /// Writes the record of an inode of the tree.
     pub(crate) fn encode_inode(&self, inode: u32, record: &mut [u8]) -> Result<()> {
         let (sb, node) = (&self.sb, self.tree.node(inode));
-        let ino = layout::number(node.place, self.first_ino);
+        let ino = self.layout.numbers.of(inode);
         let mut raw = Inode::new(ino, node.body.kind().mode_bits() | node.mode, 0, sb);
         raw.set_uid(node.uid);
         raw.set_gid(node.gid);
@@ -28,7 +28,7 @@ impl Planned {
         raw.set_crtime(time);
         raw.set_links(self.links(inode, node)?);
         self.set_body(&mut raw, inode, node)?;
-        raw.set_xattr_block(self.layout.xattr_blocks.get(&inode).copied());
+        raw.set_xattr_block(self.layout.xattr_block(inode));
         if !node.xattrs.is_empty() {
             let division = &self.layout.divisions[node.xattrs.index()];
             self.tree.xattrs.encode_inside(node.xattrs, division, &mut record[raw.xattr_range()]);

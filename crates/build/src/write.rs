@@ -19,7 +19,7 @@ use extern4_tree::{Contents, Data, Opened};
 use crate::directory::Format;
 use crate::error::{Error, Result, shown};
 use crate::identity::ContentsDigest;
-use crate::layout::{self, Place};
+use crate::layout::{self, Place, SharedBlock};
 use crate::planned::Planned;
 use crate::progress::Progress;
 use crate::tree::Body;
@@ -102,7 +102,7 @@ impl Planned {
         for (number, block) in &self.layout.map_blocks {
             device.write_at(block, number * size)?;
         }
-        for &(number, inode, users) in &self.layout.shared_blocks {
+        for &SharedBlock { number, inode, users } in &self.layout.shared_blocks {
             let set = self.tree.node(inode).xattrs;
             let division = &self.layout.divisions[set.index()];
             let block = self.tree.xattrs.encode_block(set, division, users, number, &self.sb);
@@ -117,7 +117,8 @@ impl Planned {
 impl Planned {
     /// Tells the watch how many bytes are written.
     fn tell(&self, bytes: u64) -> Result<()> {
-        let tables = u64::from(self.last_ino) * u64::from(self.sb.inode_size());
+        let inodes = u64::from(self.first_ino) + self.order.inodes.len() as u64;
+        let tables = inodes * u64::from(self.sb.inode_size());
         let total = self.layout.used * u64::from(self.sb.block_size()) + tables;
         let progress = Progress::Writing { bytes: bytes.min(total), total };
         match &self.watch {
@@ -184,21 +185,23 @@ impl Queue<'_> {
         }
     }
 
-    /// A part of an inode table.
+    /// A part of an inode table, from the block of the next inode that is in use.
     fn next_inodes(&mut self) -> Option<(Item, u64)> {
         let planned = self.planned;
-        let (first, last) = (self.next_ino, planned.last_ino);
-        if first > last {
-            return None;
-        }
+        let next = match self.next_ino {
+            own if own < planned.first_ino => own,
+            other => planned.layout.numbers.next(other)?,
+        };
         let sb = &planned.sb;
-        let per_group = sb.geometry().inodes_per_group();
-        let group_end = (first - 1) / per_group * per_group + per_group;
-        let per_batch = (BATCH_BYTES / u64::from(sb.inode_size())) as u32;
-        let in_group = (first - 1) % per_group;
-        let count = per_batch.min(group_end.min(last) - first + 1);
-        debug_assert!(in_group.is_multiple_of(sb.block_size() / u32::from(sb.inode_size())));
-        self.next_ino = first + count;
+        let (per_group, size) = (sb.geometry().inodes_per_group(), u32::from(sb.inode_size()));
+        let in_group = (next - 1) % per_group;
+        let first = next - in_group % (sb.block_size() / size);
+        let group_end = next - in_group + per_group;
+        let end = group_end.min(first.saturating_add((BATCH_BYTES / u64::from(size)) as u32));
+        let used = planned.layout.numbers.within(first..end).last();
+        let last = used.map_or(0, |inode| planned.layout.numbers.of(*inode)).max(planned.first_ino - 1);
+        self.next_ino = end;
+        let count = (last + 1).min(end) - first;
         Some((
             Item::Inodes(first, count),
             u64::from(count) * u64::from(sb.inode_size()) / u64::from(sb.block_size()) + 1,
@@ -335,9 +338,9 @@ impl Worker<'_> {
     fn fill_directory(&mut self, name: u32, start: u64) -> Result<()> {
         let planned = self.planned;
         let inode = planned.tree.name(name).inode;
-        let children = layout::children(&planned.tree, name, planned.first_ino);
-        let place = |inode: u32| layout::number(planned.tree.node(inode).place, planned.first_ino);
-        let (ino, parent) = (place(inode), place(planned.tree.parent_inode(name)));
+        let numbers = &planned.layout.numbers;
+        let children = layout::children(&planned.tree, name, numbers);
+        let (ino, parent) = (numbers.of(inode), numbers.of(planned.tree.parent_inode(name)));
         let seed = planned.sb.metadata_seed().map(|seed| inode_seed(seed, ino, 0));
         let packing = self.format.pack(&children).ok_or_else(|| Error::Member {
             path: shown(&planned.tree.path(name)),
@@ -395,16 +398,13 @@ impl Worker<'_> {
         let size = usize::from(planned.sb.inode_size());
         let at = self.buffer.len();
         self.buffer.resize(at + count as usize * size, 0);
-        for (ino, record) in (first..).zip(self.buffer[at..].chunks_exact_mut(size)) {
-            match ino.checked_sub(planned.first_ino) {
-                Some(place) => planned.encode_inode(planned.order.inodes[place as usize + 1], record)?,
-                None if ino == ROOT_INO => planned.encode_inode(0, record)?,
-                None => {
-                    if let Some(inode) = planned.own_inodes.get(&ino) {
-                        inode.encode(record, &planned.sb);
-                    }
-                }
-            }
+        let (range, numbers) = (first..first + count, &planned.layout.numbers);
+        let place = |ino: u32| at + (ino - first) as usize * size;
+        for (&ino, own) in planned.own_inodes.range(range.clone()).filter(|(ino, _)| **ino != ROOT_INO) {
+            own.encode(&mut self.buffer[place(ino)..][..size], &planned.sb);
+        }
+        for &inode in numbers.within(range) {
+            planned.encode_inode(inode, &mut self.buffer[place(numbers.of(inode))..][..size])?;
         }
         self.pad();
         Ok(())

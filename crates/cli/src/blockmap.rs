@@ -4,7 +4,7 @@
 //! Any fault ends the walk with an error that names its place. No map has more blocks than its
 //! volume, so a walk ends also over a corrupt map.
 
-use extern4_disk::inode::{FileKind, Inode, InodeFlags};
+use extern4_disk::inode::Inode;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_ext4::{DataRun, Error, Ext4, MapNode, MapVisitor};
 
@@ -47,7 +47,7 @@ pub(crate) fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) ->
     if let Some(block) = inode.xattr_block() {
         each(Piece { physical: block, len_blocks: 1, used: Use::Xattr, depth: 0 });
     }
-    if !has_map(inode) {
+    if !inode.has_map() {
         return Ok(());
     }
     let blocks_left = ext4.superblock().blocks_count();
@@ -55,23 +55,6 @@ pub(crate) fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) ->
     let mut pieces = Pieces { each, place, levels: 0, data_depth: 0, blocks_left, fault: None };
     ext4.walk_map(inode, &mut pieces);
     pieces.fault.map_or(Ok(()), Err)
-}
-
-/// Returns whether the inode's 60 bytes map blocks, and are not a device number, a short link's
-/// target or the data itself.
-fn has_map(inode: &Inode) -> bool {
-    if inode.flags().contains(InodeFlags::INLINE_DATA) {
-        return false;
-    }
-    match inode.kind() {
-        FileKind::Regular | FileKind::Directory => true,
-        // A target of 60 bytes and more has a block, and so has a shorter one with the extents
-        // flag. The count of sectors does not tell: it includes large values of attributes.
-        FileKind::Symlink => inode.flags().contains(InodeFlags::EXTENTS) || inode.size() >= 60,
-        // Reserved inodes without a type map the bad blocks and the blocks kept for resizing.
-        FileKind::None => inode.links() > 0 || inode.size() > 0 || inode.sectors() > 0,
-        FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket => false,
-    }
 }
 
 /// A visitor that passes the blocks of a map on to `each`, up to the first fault.

@@ -549,6 +549,23 @@ impl Inode {
         self.base.i_generation.get()
     }
 
+    /// Returns whether the 60 bytes of `i_block` map blocks, and are not a device number, a short
+    /// link's target or the data itself.
+    pub fn has_map(&self) -> bool {
+        if self.flags().contains(InodeFlags::INLINE_DATA) {
+            return false;
+        }
+        match self.kind() {
+            FileKind::Regular | FileKind::Directory => true,
+            // A target of 60 bytes and more has a block, and so has a shorter one with the extents
+            // flag. The count of sectors does not tell: it includes large values of attributes.
+            FileKind::Symlink => self.flags().contains(InodeFlags::EXTENTS) || self.size() >= 60,
+            // Reserved inodes without a type map the bad blocks and the blocks kept for resizing.
+            FileKind::None => self.links() > 0 || self.size() > 0 || self.sectors() > 0,
+            FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket => false,
+        }
+    }
+
     /// Returns the block of extended attributes, if there is one; it is in the volume.
     pub fn xattr_block(&self) -> Option<u64> {
         let wide = self.rules.bit64 && self.rules.os != CreatorOs::Hurd;

@@ -35,6 +35,7 @@
 //! }
 //! ```
 
+mod volume_layout;
 mod volume_source;
 
 use std::fs::File;
@@ -42,8 +43,8 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 pub use extern4_build::{
-    BuildOptions, Builder, Edit, Error, NewFile, Planned, Progress, Result, Size, Summary, Verity, Watch,
-    Written,
+    BuildOptions, Builder, Edit, Error, NewFile, OldInode, OldLayout, Planned, Progress, Result, Size,
+    Summary, Verity, Watch, Written,
 };
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{
@@ -51,6 +52,7 @@ pub use extern4_tree::{
     Kind, Manifest, OciSource, Opened, Piece, Platform, ReadAt, Rule, Sink, Source, TarSource, Time,
     Unwanted, split_reference,
 };
+pub use volume_layout::layout_of;
 pub use volume_source::VolumeSource;
 
 use crate::volume::Volume;

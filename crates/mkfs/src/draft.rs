@@ -2,6 +2,7 @@
 //! is finished.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use extern4_disk::checksum::{ChecksumSeed, inode_seed};
 use extern4_disk::feature::Compat;
@@ -39,6 +40,8 @@ pub struct Draft {
     pub(crate) zeroes: Vec<(u64, u64)>,
     pub(crate) time: u64,
     pub(crate) journal_blocks: u64,
+    /// The block of the journal's superblock.
+    pub(crate) journal_superblock: Option<u64>,
     space: Space,
     inodes: BTreeMap<u32, Inode>,
     pub(crate) quotas: Vec<QuotaFile>,
@@ -86,6 +89,7 @@ impl Draft {
             zeroes: Vec::new(),
             time: options.time,
             journal_blocks: 0,
+            journal_superblock: None,
             space,
             inodes: BTreeMap::new(),
             quotas,
@@ -105,6 +109,12 @@ impl Draft {
     /// The runs of blocks that are free, in order: their starts and lengths.
     pub fn free_runs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.space.free_in(0, self.sb.blocks_count())
+    }
+
+    /// The free runs in a range of blocks, cut to it.
+    pub fn free_runs_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let end = range.end.min(self.sb.blocks_count());
+        self.space.free_in(range.start.min(end), end)
     }
 
     /// Takes `len` free blocks from `start` on.
@@ -157,6 +167,7 @@ impl Draft {
             zeroes: self.zeroes,
             descriptors: Vec::new(),
             journal_blocks: self.journal_blocks,
+            journal_superblock: self.journal_superblock,
             space: self.space,
             warnings: self.warnings,
         };
@@ -166,8 +177,8 @@ impl Draft {
 
     /// Finishes a volume without further files.
     pub(crate) fn finish_empty(self) -> Result<Plan> {
-        let last = self.first_free_inode() - 1;
-        self.finish(&UsedInodes { last, directories: &[ROOT_INO, LOST_FOUND_INO] })
+        let runs = [(1, u64::from(self.first_free_inode()))];
+        self.finish(&UsedInodes { runs: &runs, directories: &[ROOT_INO, LOST_FOUND_INO] })
     }
 
     pub(crate) fn block_size(&self) -> usize {
@@ -278,5 +289,6 @@ fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>)
             None => default / BLOCKS_PER_FAST_COMMIT_BLOCK,
         }
     };
-    Ok(Some(Journal { blocks: blocks + fast_commit_blocks, fast_commit_blocks }))
+    let (blocks, location) = (blocks + fast_commit_blocks, options.journal_location);
+    Ok(Some(Journal { blocks, fast_commit_blocks, location }))
 }

@@ -163,7 +163,8 @@ impl Draft {
     fn make_journal(&mut self, journal: &Journal) -> Result<()> {
         let geometry = *self.sb.geometry();
         let middle = geometry.group_start(geometry.group_count() / 2).unwrap_or(0);
-        let runs = self.allocate(journal.blocks.into(), middle)?;
+        let goal = journal.location.filter(|goal| geometry.contains_block(*goal)).unwrap_or(middle);
+        let runs = self.allocate(journal.blocks.into(), goal)?;
         let inode = self.file(JOURNAL_INO, REGULAR | 0o600, &runs)?;
         self.set_inode(&inode);
         let at = Place::new(Structure::JournalSuperblock);
@@ -178,8 +179,9 @@ impl Draft {
         let mut block = vec![0; self.block_size()];
         block[..JournalSuperblock::SIZE].copy_from_slice(superblock.encode().as_bytes());
         self.put(runs[0].0, block);
-        self.zeroes.extend(runs);
+        self.zeroes.extend(&runs);
         self.journal_blocks = journal.blocks.into();
+        self.journal_superblock = Some(runs[0].0);
         let (base, _) = inode.raw();
         let raw = self.sb.raw_mut();
         raw.s_journal_inum.set(JOURNAL_INO);
@@ -305,6 +307,8 @@ pub(crate) struct Journal {
     pub(crate) blocks: u32,
     /// Those of them at the end that are for fast commits.
     pub(crate) fast_commit_blocks: u32,
+    /// The block from which on its place is searched.
+    pub(crate) location: Option<u64>,
 }
 
 /// The low 32 bits of a block number; volumes with `resize_inode` have no more in these places.

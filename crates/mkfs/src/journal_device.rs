@@ -49,6 +49,7 @@ pub(crate) fn plan(options: &Options, config: &Config, bytes: u64) -> Result<Pla
         zeroes: vec![(0, numbers.blocks)],
         descriptors: Vec::new(),
         journal_blocks: numbers.blocks,
+        journal_superblock: None,
         space: Space::default(),
         warnings: Vec::new(),
     })

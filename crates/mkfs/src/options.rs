@@ -52,6 +52,9 @@ pub struct Options {
     pub journal: bool,
     /// Size of the journal (`-J size=`).
     pub journal_size: Option<JournalSize>,
+    /// The block from which on the journal's place is searched (`-J location=`). `None` stands for
+    /// the start of the middle group.
+    pub journal_location: Option<u64>,
     /// Size of the fast commit area in KiB (`-J fast_commit_size=`).
     pub fast_commit_kib: Option<u32>,
     /// The external journal (`-J device=`).
@@ -66,6 +69,9 @@ pub struct Options {
     pub uuid: [u8; 16],
     /// The seed of directories' hashes (`-E hash_seed=`).
     pub hash_seed: [u8; 16],
+    /// The seed of checksums with the feature `metadata_csum_seed`; `None` derives it from the
+    /// UUID.
+    pub checksum_seed: Option<u32>,
     /// The reaction of the kernel to an error that it finds (`-e`): 1 continue, 2 read-only, 3
     /// panic.
     pub errors: Option<u16>,
@@ -128,6 +134,7 @@ impl Default for Options {
             quota: None,
             journal: false,
             journal_size: None,
+            journal_location: None,
             fast_commit_kib: None,
             external_journal: None,
             reserved_percent: None,
@@ -135,6 +142,7 @@ impl Default for Options {
             last_mounted: None,
             uuid: [0; 16],
             hash_seed: [0; 16],
+            checksum_seed: None,
             errors: None,
             revision: 1,
             root_owner: (0, 0),

@@ -12,19 +12,22 @@ use crate::layout::Group;
 use crate::numbers;
 use crate::space::Space;
 
-/// The inodes in use on a new volume: all from 1 to the last.
+/// The inodes in use on a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct UsedInodes<'a> {
-    /// The last inode in use.
-    pub last: u32,
+    /// Runs of them in ascending order: the first of each, and the one behind its last.
+    pub runs: &'a [(u64, u64)],
     /// The directories among them, in ascending order.
     pub directories: &'a [u32],
 }
 
 impl UsedInodes<'_> {
-    /// How many of the inodes in `range` are in use. They are the first of it.
-    fn used_in(&self, range: &Range<u32>) -> u32 {
-        self.last.saturating_add(1).clamp(range.start, range.end) - range.start
+    /// The runs in use in `range`, cut to it.
+    fn runs_in(&self, range: &Range<u32>) -> impl Iterator<Item = (u64, u64)> + Clone {
+        let (start, end) = (u64::from(range.start), u64::from(range.end));
+        let first = self.runs.partition_point(|(_, behind)| *behind <= start);
+        let runs = self.runs[first..].iter().take_while(move |(from, _)| *from < end);
+        runs.map(move |(from, behind)| ((*from).max(start), (*behind).min(end)))
     }
 
     fn directories_in(&self, range: &Range<u32>) -> usize {
@@ -44,6 +47,8 @@ pub struct Plan {
     pub(crate) zeroes: Vec<(u64, u64)>,
     pub(crate) descriptors: Vec<u8>,
     pub(crate) journal_blocks: u64,
+    /// The block of the journal's superblock, which has the volume's UUID.
+    pub(crate) journal_superblock: Option<u64>,
     pub(crate) space: Space,
     pub(crate) warnings: Vec<String>,
 }
@@ -169,15 +174,17 @@ impl Plan {
         let per_group = self.sb.geometry().inodes_per_group();
         let first = group * per_group + 1;
         let members = first..first.saturating_add(per_group);
-        let used = inodes.used_in(&members);
+        let runs = inodes.runs_in(&members);
+        // Both count inodes of one group.
+        let used = runs.clone().map(|(from, behind)| (behind - from) as u32).sum::<u32>();
+        let touched = runs.clone().last().map_or(0, |(_, behind)| (behind - u64::from(first)) as u32);
         descriptor.set_free_inodes(per_group - used);
-        descriptor.set_unused_inodes(if lazy { per_group - used } else { 0 });
+        descriptor.set_unused_inodes(if lazy { per_group - touched } else { 0 });
         descriptor.set_used_dirs(inodes.directories_in(&members) as u32);
         if lazy && used == 0 {
             return false;
         }
-        let run = (u64::from(first), u64::from(first + used));
-        let bitmap = bitmap(self.block_size(), per_group, std::iter::once(run), first.into());
+        let bitmap = bitmap(self.block_size(), per_group, runs, first.into());
         if let Some(seed) = self.sb.metadata_seed() {
             let sum = compute_checksum(&bitmap, per_group, seed);
             descriptor.set_inode_bitmap_checksum(sum.unwrap_or(0));

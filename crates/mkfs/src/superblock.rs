@@ -137,7 +137,8 @@ fn set_features(
         raw.s_checksum_type = CRC32C;
     }
     if features.incompat.contains(Incompat::CSUM_SEED) {
-        raw.s_checksum_seed.set(extern4_disk::checksum::crc32c(!0, &options.uuid));
+        let derived = || extern4_disk::checksum::crc32c(!0, &options.uuid);
+        raw.s_checksum_seed.set(options.checksum_seed.unwrap_or_else(derived));
     }
     Ok(())
 }

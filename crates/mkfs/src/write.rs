@@ -10,6 +10,8 @@ use crate::plan::Plan;
 
 /// Bytes before the superblock, which boot loaders use.
 const BOOT_BYTES: u64 = 1024;
+/// The place of the UUID in the journal's superblock, which has no checksum on a new volume.
+const JOURNAL_UUID: Range<usize> = 48..64;
 /// Blocks that are written by one call, so that memory stays small.
 const BLOCKS_AT_ONCE: usize = 256;
 
@@ -64,10 +66,13 @@ impl Plan {
         for run in blocks.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
             for part in run.chunks(BLOCKS_AT_ONCE) {
                 bytes.clear();
-                for (_, block) in part {
-                    let end = bytes.len() + self.block_size();
+                for (number, block) in part {
+                    let start = bytes.len();
                     bytes.extend_from_slice(block);
-                    bytes.resize(end, 0);
+                    bytes.resize(start + self.block_size(), 0);
+                    if self.journal_superblock == Some(*number) {
+                        bytes[start..][JOURNAL_UUID].copy_from_slice(&sb.uuid());
+                    }
                 }
                 device.write_at(&bytes, self.bytes(part[0].0, 0).start)?;
             }

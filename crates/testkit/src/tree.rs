@@ -105,6 +105,23 @@ impl Tree {
         self.entries.len()
     }
 
+    /// Keeps what a volume has that is built of the tree: not `lost+found`, inode numbers, times of
+    /// access and change, flags, and the sizes of directories.
+    pub fn as_built(mut self) -> Self {
+        self.entries.remove(&b"/lost+found"[..]);
+        for (path, entry) in &mut self.entries {
+            (entry.atime, entry.ctime, entry.btime, entry.flags, entry.blocks) = Default::default();
+            entry.ino = 0;
+            if entry.kind == Kind::Directory {
+                entry.size = 0;
+            }
+            if path == b"/" {
+                entry.nlink = None;
+            }
+        }
+        self
+    }
+
     /// Returns whether the oracle saw not even a root.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

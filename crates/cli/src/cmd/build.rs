@@ -6,9 +6,12 @@ mod rules;
 use std::io::{self, Write as _};
 use std::num::NonZero;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use extern4::build::{BuildOptions, Manifest, Options, Planned, Size, Verity, Written, random_uuid};
+use extern4::build::{
+    BuildOptions, Manifest, OldLayout, Options, Planned, Size, Summary, Verity, Written, layout_of,
+    random_uuid,
+};
 
 use self::edits::Edits;
 use self::rules::Rules;
@@ -77,6 +80,11 @@ pub(crate) struct Args {
     /// Append the hash tree of dm-verity, as veritysetup makes it, and print its root hash
     #[arg(long)]
     verity: bool,
+    /// Keep the layout of an earlier volume: files that did not grow keep their inode numbers and
+    /// their blocks, and those that grew get more. UUID and hash seed are those of OLD, unless
+    /// --uuid gives another one, and the volume is not smaller, unless --size says so
+    #[arg(long, value_name = "OLD", value_parser = ImagePath::parser())]
+    stable_layout: Option<ImagePath>,
     #[command(flatten)]
     edits: Edits,
     #[command(flatten)]
@@ -195,7 +203,23 @@ fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Pla
     for manifest in &args.manifest {
         builder.amend(Manifest::open(manifest)?)?;
     }
+    if let Some(old) = &args.stable_layout {
+        builder.keep_layout(layout(old, app)?);
+    }
     filling.plan(builder, app)
+}
+
+/// Reads the layout of an earlier volume. A failure is reported.
+fn layout(old: &ImagePath, app: &mut App) -> Result<OldLayout, Failure> {
+    if old.path.as_os_str() != "/" {
+        return Err(Failure::Usage(format!("'{old}': name the image alone")));
+    }
+    let opened = app.volume(&old.image).ok_or(Failure::Reported)?;
+    layout_of(&opened.volume).map_err(|error| {
+        let path = error.path().unwrap_or(Path::new("/")).as_os_str().to_owned();
+        app.error(ImagePath::inside(old.image.clone(), &path), &error);
+        Failure::Reported
+    })
 }
 
 fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
@@ -265,6 +289,10 @@ fn show(args: &Args, volume: &Planned, written: Option<&Written>) -> io::Result<
     let mut out = io::stdout().lock();
     if !args.quiet {
         show_numbers(&mut out, volume)?;
+        if let Some(old) = &args.stable_layout {
+            let Summary { kept, used, .. } = volume.summary();
+            writeln!(out, "{kept} of {used} bytes in use by files stand where '{}' has them", old.image)?;
+        }
     }
     let Some(Verity { root_hash, hash_offset, .. }) = written.and_then(|written| written.verity.as_ref())
     else {

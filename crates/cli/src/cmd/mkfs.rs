@@ -295,6 +295,8 @@ fn options(args: &Args) -> Result<Options, Failure> {
         features: args.features.clone(),
         journal: args.journal,
         journal_size: journal.size,
+        journal_location: None,
+        checksum_seed: None,
         fast_commit_kib: journal.fast_commit_kib,
         external_journal: None,
         reserved_percent: args.reserved_percent,

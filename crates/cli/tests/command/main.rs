@@ -48,6 +48,7 @@ mod sameness;
 mod scripts;
 mod service;
 mod signals;
+mod stable_layout;
 mod standard_input;
 mod terminal;
 mod tuning;

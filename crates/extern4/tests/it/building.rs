@@ -20,21 +20,10 @@ fn build(source: Box<dyn Source>) -> Image {
     image
 }
 
-/// The part of a tree that a build keeps.
+/// The tree that the kernel shows in an image, as far as a build keeps it.
 fn kept(image: &Image) -> Tree {
     let mount = image.mount("ro,noatime");
-    let mut tree = tree::from_mount(&mount.path);
-    tree.entries.remove(&b"/lost+found"[..]);
-    for (path, entry) in &mut tree.entries {
-        (entry.atime, entry.ctime, entry.btime, entry.flags, entry.blocks) = (None, None, None, None, None);
-        entry.ino = 0;
-        if entry.kind == tree::Kind::Directory {
-            entry.size = 0;
-        }
-        if path == b"/" {
-            entry.nlink = None;
-        }
-    }
+    let tree = tree::from_mount(&mount.path).as_built();
     mount.unmount();
     tree
 }
