@@ -87,6 +87,8 @@ pub enum Unsupported {
     Rewriting(&'static str),
     /// The checksums of the volume were being computed again when that was interrupted.
     Interrupted,
+    /// A transaction, on a volume without a journal.
+    Transaction,
     /// A new UUID, where the feature of this name makes what is on the volume depend on the old
     /// one.
     Uuid(&'static str),
@@ -118,6 +120,7 @@ impl fmt::Display for Unsupported {
                 f.write_str("its checksums were being rewritten; tune --uuid with --rewrite, run again, ends that")
             }
             Self::Rewriting(what) => write!(f, "its checksums are not rewritten: it has {what}"),
+            Self::Transaction => f.write_str("it has no journal, so changes cannot be made durable together"),
             Self::WritingTo(why) => write!(f, "it can only be read: {why}"),
             Self::Encoding(encoding) => write!(f, "names are in encoding {encoding}; only utf8-12.1 (1) is known"),
         }

@@ -66,6 +66,7 @@ pub use mount::options::OpenOptions;
 pub use tune::checksum_rewrite;
 pub use volume::Volume;
 pub use volume::superblock::Backup;
+pub use volume::transaction::Transaction;
 pub use xattr::mbcache;
 #[cfg(feature = "lab")]
 pub use xattr::mbcache::blocks::BlockCache;

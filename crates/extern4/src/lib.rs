@@ -48,6 +48,7 @@ mod open_options;
 mod replace;
 mod session;
 mod source;
+mod transaction;
 mod volume;
 
 pub use dir::{DirEntry, ReadDir, Walk};
@@ -71,6 +72,7 @@ pub use file::File;
 pub use metadata::{Metadata, system_time};
 pub use open_options::OpenOptions;
 pub use session::Session;
+pub use transaction::Transaction;
 pub use volume::{Stats, Volume, VolumeOptions};
 
 /// The guide's page about the library, so that its examples are compiled with the documentation's.

@@ -99,9 +99,10 @@ impl Committer {
 
     /// Stops after an error. From then on it writes only the record of the error.
     fn fail(&mut self, error: Error) {
-        let stopped = self.shared.is_halted();
+        // Nothing was written of a transaction that does not fit: the volume is sound.
+        let is_sound = self.shared.is_halted() || matches!(error, Error::TooLarge { .. });
         self.shared.fail(error);
-        if let (false, Some(journaling)) = (stopped, &mut self.journaling) {
+        if let (false, Some(journaling)) = (is_sound, &mut self.journaling) {
             journaling.log.note_failure(JournalSuperblock::EIO);
         }
     }

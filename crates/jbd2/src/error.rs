@@ -39,7 +39,11 @@ pub enum Error {
     /// would be lost.
     #[error("{0} fast commits of the journal were not applied")]
     FastCommits(u32),
-    /// A transaction is larger than the log: a handle has changed far more than it declared.
+    /// The thread holds the running transaction open, and so cannot wait until the log is empty.
+    #[error("this cannot be done inside a transaction")]
+    Held,
+    /// A transaction is larger than the log: it was held open, or a handle has changed far more
+    /// than it declared.
     #[error("a transaction of {blocks} blocks does not fit into a log of {room}")]
     TooLarge {
         /// Blocks that it takes in the log.

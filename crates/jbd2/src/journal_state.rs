@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use extern4_block::BufferCache;
 use extern4_disk::journal::Tid;
 use extern4_sync::per_thread::PerThread;
+use extern4_sync::primitive::thread::{self, ThreadId};
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::Relaxed};
 
 use crate::commit::{Closed, Unwritten};
@@ -87,6 +88,9 @@ pub(crate) struct State {
     freed: Vec<Range<u64>>,
     /// Whether a commit waits for the open handles to be dropped.
     locked: bool,
+    /// The thread that holds the running transaction open; see
+    /// [`Transactions::hold`](crate::Transactions::hold).
+    held_by: Option<ThreadId>,
     /// Threads that wait in `start`, and those among them whose operation is larger than a
     /// transaction should be.
     waiting: u32,
@@ -112,6 +116,7 @@ impl State {
             since: None,
             freed: Vec::new(),
             locked: false,
+            held_by: None,
             waiting: 0,
             large_waiting: 0,
             wanted: 0,
@@ -122,6 +127,11 @@ impl State {
             end: End::Open,
             error: None,
         }
+    }
+
+    /// Returns whether this thread holds the running transaction open.
+    fn is_held_here(&self) -> bool {
+        self.held_by == Some(thread::current().id())
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -274,7 +284,8 @@ impl JournalState {
     fn grant(&self, state: &mut State, credits: i64) -> bool {
         let (_, revoked) = self.running.counts();
         let all = u64::try_from(state.granted + credits).unwrap_or(0);
-        let fits = self.limits.size(all, revoked) <= self.limits.blocks;
+        // The end of a hold measures the transaction as a whole.
+        let fits = state.held_by.is_some() || self.limits.size(all, revoked) <= self.limits.blocks;
         if fits {
             state.granted += credits;
         }
@@ -350,6 +361,39 @@ impl JournalState {
     }
 }
 
+/// Holds.
+impl JournalState {
+    /// Makes every change durable, and from then on keeps the running transaction open; see
+    /// [`Transactions::hold`](crate::Transactions::hold).
+    pub(crate) fn hold(&self) -> Result<(), Error> {
+        let state = self.state();
+        if state.is_held_here() {
+            return Err(Error::Held);
+        }
+        let target = state.closed + 1;
+        self.wait_done(state, target)?;
+        let mut state = self.state();
+        loop {
+            state.check()?;
+            let is_committing = state.locked || state.wanted > state.done;
+            if state.held_by.is_none() && !is_committing && state.settled >= state.settle_wanted {
+                state.held_by = Some(thread::current().id());
+                return Ok(());
+            }
+            state = wait(&self.done, state);
+        }
+    }
+
+    /// Ends the hold of this thread. The transaction may be committed from now on.
+    pub(crate) fn release(&self) {
+        let mut state = self.state();
+        state.held_by = None;
+        drop(state);
+        self.work.notify_all();
+        self.done.notify_all();
+    }
+}
+
 /// Commits.
 impl JournalState {
     pub(crate) fn want_commit(&self, state: &mut State) {
@@ -368,7 +412,12 @@ impl JournalState {
     }
 
     /// Waits until the commit `target` has ended, and asks for it if no caller has.
+    ///
+    /// Within a hold it only looks for errors: the thread's own changes become durable at the end.
     pub(crate) fn wait_done(&self, mut state: MutexGuard<'_, State>, target: u64) -> Result<(), Error> {
+        if state.is_held_here() {
+            return state.check();
+        }
         if state.wanted < target && state.check().is_ok() {
             state.wanted = target;
             self.work.notify_all();
@@ -401,6 +450,9 @@ impl JournalState {
     pub(crate) fn settle(&self) -> Result<(), Error> {
         let mut state = self.state();
         state.check()?;
+        if state.is_held_here() {
+            return Err(Error::Held);
+        }
         state.settle_wanted += 1;
         let target = state.settle_wanted;
         self.work.notify_all();
@@ -440,14 +492,17 @@ impl JournalState {
                 return Job::Stop;
             }
             let now = Instant::now();
-            let due = state.since.and_then(|since| since.checked_add(self.interval));
-            if state.wanted > state.closed || due.is_some_and(|due| due <= now) {
+            let is_held = state.held_by.is_some();
+            let due = state.since.filter(|_| !is_held).and_then(|since| since.checked_add(self.interval));
+            if !is_held && (state.wanted > state.closed || due.is_some_and(|due| due <= now)) {
+                // A thread that wants to hold the transaction sees that it is being committed.
+                state.wanted = state.wanted.max(state.closed + 1);
                 return Job::Commit;
             }
-            if state.settle_wanted > state.settled {
+            if !is_held && state.settle_wanted > state.settled {
                 return Job::Settle(state.settle_wanted);
             }
-            if state.end == End::Closing {
+            if !is_held && state.end == End::Closing {
                 return Job::Close;
             }
             if walking {

@@ -51,4 +51,4 @@ pub use journal::Journal;
 pub use map::{JournalMap, Run};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transaction::{Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Observer, Options, Transactions};
+pub use transaction::{Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Hold, Observer, Options, Transactions};

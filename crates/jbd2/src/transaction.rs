@@ -43,6 +43,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -159,6 +160,40 @@ pub struct Transactions {
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// A running transaction that a thread holds open. Dropping it aborts the transactions: nothing
+/// since the hold began becomes durable, and nothing can be changed any more.
+pub struct Hold<'t> {
+    shared: &'t JournalState,
+    is_committed: bool,
+    /// The hold belongs to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Hold<'_> {
+    /// Makes all changes since the hold began durable, together.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if they do not fit into the log; otherwise as [`Transactions::start`].
+    /// Nothing of the transaction is durable then, and nothing can be changed any more.
+    pub fn commit(mut self) -> Result<(), Error> {
+        self.is_committed = true;
+        self.shared.release();
+        let state = self.shared.state();
+        let target = state.closed + 1;
+        self.shared.wait_done(state, target)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if !self.is_committed {
+            // In this order: between the two, a commit could begin.
+            self.shared.fail(Error::aborted("its transaction was abandoned"));
+            self.shared.release();
+        }
+    }
+}
+
 /// Aborts the transactions, for code that watches over something they depend on.
 pub struct Aborter(Arc<JournalState>);
 
@@ -244,6 +279,19 @@ impl Transactions {
         let running = self.shared.running.tid();
         let target = if running.is_after(tid) { state.closed } else { state.closed + 1 };
         self.shared.wait_done(state, target)
+    }
+
+    /// Makes every change durable, and then holds the running transaction open for this thread: all
+    /// changes until [`Hold::commit`] become durable together or not at all.
+    ///
+    /// Changes of other threads during the hold belong to the transaction, and their syncs wait for
+    /// its end. The thread's own syncs return at once, and it cannot [`settle`](Self::settle).
+    ///
+    /// # Errors
+    /// As [`Transactions::start`]; [`Error::Held`] if the thread holds it already.
+    pub fn hold(&self) -> Result<Hold<'_>, Error> {
+        self.shared.hold()?;
+        Ok(Hold { shared: &self.shared, is_committed: false, _thread: PhantomData })
     }
 
     /// Returns the youngest transaction that is durable.

@@ -113,7 +113,8 @@ pub(crate) fn overwrite_file(
     offset: u64,
     apart: &mut dyn FnMut(),
 ) -> Result<bool> {
-    let transactions = &fs.writer()?.transactions;
+    let writer = fs.writer()?;
+    let transactions = &writer.transactions;
     let cached = inode.private::<CachedInode>();
     // Changes of times or permission bits do not update the published copy; this reads none of
     // those fields.
@@ -123,6 +124,7 @@ pub(crate) fn overwrite_file(
         || info.is_inline()
         || info.fields().flags().intersects(takes_more)
         || info.journals_contents(fs)
+        || writer.held_files.is_held()
     {
         return Ok(false);
     }
@@ -267,6 +269,7 @@ fn overwrite(fs: &Ext4, info: &InodeInfo, data: &[u8], offset: u64) -> Result<us
         let at = offset + done as u64;
         let run = info.run_at(fs, at)?;
         let RunKind::Mapped { physical } = run.kind else { break };
+        fs.writer()?.held_files.check_in_place(info, at)?;
         let part = usize::try_from((run.end() << bits) - at).unwrap_or(usize::MAX).min(data.len() - done);
         let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
         write_contents(fs, start, &data[done..done + part])?;
@@ -507,13 +510,14 @@ pub(crate) fn truncate_file(
     }
     let _map = inode.private::<CachedInode>().change_map();
     let mut tail = None;
+    let block_size = u64::from(fs.superblock().block_size());
     if info.journals_contents(fs) {
-        tail = logged_part(fs, &info, size, size.next_multiple_of(fs.superblock().block_size().into()))?;
-    } else {
+        tail = logged_part(fs, &info, size, size.next_multiple_of(block_size))?;
+    } else if !fs.writer()?.held_files.note_cut(info.ino(), !size.is_multiple_of(block_size)) {
         info.zero_behind(fs, size)?;
     }
     info.fields_mut().set_size(size);
-    let mut left = size.div_ceil(fs.superblock().block_size().into())..LOGICAL_END;
+    let mut left = size.div_ceil(block_size)..LOGICAL_END;
     loop {
         left = fs.with_handle(UNMAP_CREDITS + 5, 0, |handle| {
             if let Some(tail) = tail.take() {
@@ -580,6 +584,7 @@ impl InodeInfo {
             return zero_logged(fs, self, from, to);
         }
         let Some(mapped) = self.run_at(fs, from)?.mapped() else { return Ok(()) };
+        fs.writer()?.held_files.check_in_place(self, from)?;
         // OK: less than a block.
         let zeroes = vec![0; (to - from) as usize];
         write_contents(fs, (mapped.start << bits) + from % (1 << bits), &zeroes)

@@ -26,6 +26,7 @@ use crate::mount::options::OpenOptions;
 use crate::quota::accounts::Quotas;
 use crate::time::now_seconds;
 use crate::volume::system_zone::SystemZones;
+use crate::volume::transaction::HeldFiles;
 use crate::volume::{Volume, deferred_checksum};
 use crate::xattr::mbcache::blocks::Blocks;
 use crate::xattr::sharing::Sharing;
@@ -46,6 +47,7 @@ pub(crate) struct Writer {
     pub(crate) journaling: Journaling,
     /// Changes go through a journal: the volume may have one that is left aside.
     uses_journal: bool,
+    pub(crate) held_files: HeldFiles,
     next_spread: AtomicU32,
     /// The error of the first removed file that could not be freed.
     unfreed: Mutex<Option<Error>>,
@@ -122,11 +124,17 @@ impl Writer {
             zones: parts.zones,
             journaling,
             uses_journal,
+            held_files: HeldFiles::default(),
             next_spread: AtomicU32::new(0),
             unfreed: Mutex::default(),
         };
         writer.mark(volume, true)?;
         Ok(writer)
+    }
+
+    /// Returns whether changes go through a journal.
+    pub(crate) fn uses_journal(&self) -> bool {
+        self.uses_journal
     }
 
     /// Says on the device whether the volume is in use.

@@ -163,6 +163,7 @@ pub(crate) fn new_inode(handle: &Handle<'_>, parent: &InodeInfo, new: &NewNode<'
 
 /// Stores a new inode for the first time, or after what it has got in its record.
 pub(crate) fn store_new(handle: &Handle<'_>, info: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
+    handle.writer.held_files.note_new(info.ino());
     if is_in_pieces(new) { handle.store(info) } else { handle.store_whole(info) }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod handle;
 pub(crate) mod inode_table;
 pub(crate) mod superblock;
 pub(crate) mod system_zone;
+pub(crate) mod transaction;
 
 use std::sync::Arc;
 

@@ -10,5 +10,6 @@ mod ours;
 mod permissions;
 mod remount;
 mod std_parity;
+mod transaction;
 mod writing;
 mod zoo;
