@@ -61,10 +61,12 @@ pub(crate) struct Opening {
 
 /// The script that is running, and its current line.
 struct Script {
-    /// The volume that the paths of the script are in.
-    image: Image,
+    /// The volume that the paths of the script are in, and the directory that they start in.
+    base: ImagePath,
     /// The text before messages about the current line.
     line: String,
+    /// Whether the volume is not to be changed.
+    read_only: bool,
 }
 
 /// An open volume and the caller's view of it.
@@ -116,7 +118,7 @@ impl App {
     /// Reads `text` as an image path. In a script, `text` is a path in the script's volume.
     pub(crate) fn image_path(&self, text: &OsStr) -> ImagePath {
         match &self.script {
-            Some(script) => ImagePath::inside(script.image.clone(), text),
+            Some(script) => script.base.join(text),
             None => ImagePath::parse(text),
         }
     }
@@ -135,9 +137,59 @@ impl App {
         self.written.push(image.clone());
     }
 
-    /// Begins a script: command lines from now on are its lines, with paths in `image`.
-    pub(crate) fn begin_script(&mut self, image: &Image) {
-        self.script = Some(Script { image: image.clone(), line: String::new() });
+    /// Begins a script: command lines from now on are its lines, with paths that start in `base`.
+    /// With `read_only`, its volume is only opened for reading.
+    pub(crate) fn begin_script(&mut self, base: ImagePath, read_only: bool) {
+        self.script = Some(Script { base, line: String::new(), read_only });
+    }
+
+    /// Returns the volume and the directory that the paths of the script start in.
+    pub(crate) fn base(&self) -> Option<&ImagePath> {
+        self.script.as_ref().map(|script| &script.base)
+    }
+
+    /// Sets the directory that the paths of the script start in.
+    pub(crate) fn stand_at(&mut self, base: ImagePath) {
+        if let Some(script) = &mut self.script {
+            script.base = base;
+        }
+    }
+
+    /// Closes the script's volume, and names it so that it is found from any directory of the host.
+    pub(crate) fn fix_image(&mut self) {
+        if let Some(script) = &mut self.script
+            && script.base.image.file.is_relative()
+            && let Ok(absolute) = std::path::absolute(&script.base.image.file)
+        {
+            script.base.image.file = absolute;
+            self.close();
+        }
+    }
+
+    /// Runs changes of the script's volume as one transaction. `change` returns whether they are to
+    /// become durable. If they do not, nothing of them has happened, and a message says so.
+    pub(crate) fn in_transaction(&mut self, change: impl FnOnce(&mut Self) -> bool) {
+        let Some(image) = self.base().map(|base| base.image.clone()) else { return };
+        let base = self.base().cloned();
+        self.write_to(&image);
+        let Some(volume) = self.volume(&image).map(|opened| opened.volume.clone()) else { return };
+        let transaction = match volume.transaction() {
+            Ok(transaction) => transaction,
+            Err(error) => return self.error(&image, &error),
+        };
+        let is_committed = if change(self) {
+            transaction.commit().inspect_err(|error| self.error(&image, error)).is_ok()
+        } else {
+            drop(transaction);
+            false
+        };
+        drop(volume);
+        if !is_committed {
+            // The caches hold changes that have not happened.
+            self.open.retain(|opened| !opened.image.is(&image));
+            base.into_iter().for_each(|base| self.stand_at(base));
+            self.note_at(&image, "nothing between begin and commit was done");
+        }
     }
 
     /// Sends messages to the log from now on, because standard error may have no reader.
@@ -189,6 +241,11 @@ impl App {
                 self.error(image, &error);
             }
         }
+    }
+
+    /// Returns the status so far, and begins with success again.
+    pub(crate) fn take_status(&mut self) -> ExitStatus {
+        std::mem::take(&mut self.status)
     }
 
     /// Returns the status so far.
@@ -248,10 +305,13 @@ impl App {
     /// Opens a volume, or returns it if it is open. The result is `None` if the volume does not
     /// know the caller, and that is reported.
     pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Option<Rc<Opened>>> {
+        let is_read_only = self.script.as_ref().is_some_and(|script| script.read_only);
+        let writing = !is_read_only && self.written.iter().any(|written| written.is(image));
+        // A script may first read and then change its volume.
+        self.open.retain(|volume| !(volume.image.is(image) && writing && !volume.writing));
         if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
             return Ok(Some(Rc::clone(volume)));
         }
-        let writing = self.written.iter().any(|written| written.is(image));
         let volume = open(image, writing, &self.opening)?;
         self.warn_of(image, &volume);
         let Some(cred) = self.cred(image, &volume) else {

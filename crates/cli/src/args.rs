@@ -62,6 +62,12 @@ const SAME_FOR_ALL: [&str; 13] = [
     "man",
 ];
 
+/// The subcommands that change files of a volume.
+const CHANGES: [&str; 15] = [
+    "cp", "mkdir", "rm", "rmdir", "mv", "ln", "mknod", "mkfifo", "touch", "truncate", "chmod", "chown",
+    "chgrp", "setfacl", "setfattr",
+];
+
 /// The subcommands that open no volume.
 const WITHOUT_VOLUME: [&str; 6] = ["mkfs", "build", "umount", "top", "completions", "man"];
 
@@ -111,6 +117,11 @@ macro_rules! commands {
             /// Returns the name of the subcommand as it is typed.
             pub(crate) fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// Returns whether the subcommand changes volumes.
+            pub(crate) fn changes(&self) -> bool {
+                CHANGES.contains(&self.name())
             }
 
             /// Runs the subcommand. The error is one of writing the output.
@@ -195,8 +206,10 @@ commands! {
     Setfacl = "setfacl" => setfacl;
     /// Set or remove extended attributes
     Setfattr = "setfattr" => setfattr;
-    /// Run many changes of one volume, one a line
+    /// Run many commands on one volume, one a line
     Script = "script" => script;
+    /// Look into a volume and change it, command by command
+    Shell = "shell" => shell;
     /// Replay the journal of a volume that was not cleanly unmounted
     Recover = "recover" => recover;
     /// Change the label, the UUID and other things of a volume as a whole
@@ -227,7 +240,7 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, SAME_FOR_ALL, WITHOUT_VOLUME};
+    use super::{Args, CHANGES, SAME_FOR_ALL, WITHOUT_VOLUME};
     use clap::CommandFactory as _;
 
     #[test]
@@ -238,7 +251,7 @@ mod tests {
     #[test]
     fn the_lists_name_subcommands() {
         let command = Args::command();
-        for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME) {
+        for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES) {
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }
     }

@@ -41,6 +41,7 @@ pub(crate) mod script;
 pub(crate) mod setfacl;
 pub(crate) mod setfattr;
 pub(crate) mod sha256sum;
+pub(crate) mod shell;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod tail;

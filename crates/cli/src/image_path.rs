@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use extern4::Volume;
@@ -75,6 +75,27 @@ impl ImagePath {
     /// Returns the image path of path `text` in `image`.
     pub(crate) fn inside(image: Image, text: &OsStr) -> Self {
         Self::new(image, text.as_bytes())
+    }
+
+    /// Returns the image path that `text` is where this is the current directory.
+    pub(crate) fn join(&self, text: &OsStr) -> Self {
+        // The current directory has no name of its own.
+        let text = if text.is_empty() { OsStr::new(".") } else { text };
+        Self { image: self.image.clone(), path: self.path.join(text) }
+    }
+
+    /// Returns the directory that `text` leads to from this one, as a shell goes there: by names,
+    /// so that `..` leads back even from a symbolic link.
+    pub(crate) fn directory(&self, text: &OsStr) -> Self {
+        let mut path = PathBuf::from("/");
+        for part in self.path.join(text).components() {
+            match part {
+                Component::Normal(name) => path.push(name),
+                Component::ParentDir => drop(path.pop()),
+                _ => {}
+            }
+        }
+        Self { image: self.image.clone(), path }
     }
 
     fn new(image: Image, path: &[u8]) -> Self {

@@ -24,6 +24,7 @@ mod id_names;
 mod image_path;
 mod input;
 mod kernel_copy;
+mod language;
 mod mode_change;
 mod mount_helper;
 mod mount_table;

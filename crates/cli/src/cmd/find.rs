@@ -67,10 +67,20 @@ struct Search<'a> {
     time: OnceCell<ListTime>,
 }
 
+impl Args {
+    /// Checks the expression.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        parse::parse(&self.words, &ImagePath::parse).map(drop)
+    }
+}
+
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let query = match parse::parse(&args.words) {
+    let query = match parse::parse(&args.words, &|text| app.image_path(text)) {
         Ok(query) => query,
-        Err(error) => usage(app, &error),
+        Err(error) => {
+            usage(app, &error);
+            return Ok(());
+        }
     };
     let shown = Shown::new(&query.image_paths);
     let mut out = out();
@@ -78,7 +88,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let Some(target) = app.target(image_path) else { continue };
         let query = match query.bind(&target, app) {
             Ok(query) => query,
-            Err(Some(error)) => usage(app, &error),
+            Err(Some(error)) => {
+                usage(app, &error);
+                return Ok(());
+            }
             Err(None) => continue,
         };
         let search = Search {
@@ -96,11 +109,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut out)
 }
 
-/// Ends the command as clap does: nothing has been searched yet.
-fn usage(app: &mut App, message: &str) -> ! {
+/// Reports wrong usage as clap does: nothing has been searched yet.
+fn usage(app: &mut App, message: &str) {
     app.fail(ExitStatus::Usage, message);
-    eprintln!("{}", try_help("find"));
-    std::process::exit(i32::from(ExitStatus::USAGE))
+    if !app.in_script() {
+        eprintln!("{}", try_help("find"));
+    }
 }
 
 impl Search<'_> {

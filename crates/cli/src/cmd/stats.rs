@@ -15,7 +15,6 @@ use crate::control::mounts::is_dir;
 use crate::control::report::Report;
 use crate::counters;
 use crate::exit_status::ExitStatus;
-use crate::image_path::ImagePath;
 use crate::json;
 use crate::output::{flush, out};
 use crate::text::escape;
@@ -32,9 +31,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let dir = Path::new(&args.image_path);
-    let Some(text) =
-        (if is_dir(dir) { of_mount(args, dir, app) } else { of_image(args, &args.image_path, app) })
-    else {
+    let Some(text) = (if !app.in_script() && is_dir(dir) {
+        of_mount(args, dir, app)
+    } else {
+        of_image(args, &args.image_path, app)
+    }) else {
         return Ok(());
     };
     let mut out = out();
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Looks at everything below an image path, and returns the counters.
 fn of_image(args: &Args, image_path: &OsStr, app: &mut App) -> Option<String> {
-    let image_path = ImagePath::parse(image_path);
+    let image_path = app.image_path(image_path);
     let target = app.target(&image_path)?;
     for entry in target.session().walk(target.path()) {
         if let Err(error) = entry.and_then(|entry| entry.metadata().map(drop)) {

@@ -65,6 +65,7 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["setfacl", "-m", "u:5:r", "disk.img:/dir/sub"], [Works, Works, ReadOnly]),
     (&["setfattr", "-n", "user.a", "-v", "1", "disk.img:/dir/sub"], [Works, Works, ReadOnly]),
     (&["script", "disk.img"], [Works, Works, ReadOnly]),
+    (&["shell", "disk.img"], [Works, Works, ReadOnly]),
     (&["recover", "disk.img"], [Refused, Works, ReadOnly]),
     (&["tune", "disk.img", "--label", "new"], [Works, Works, ReadOnly]),
     (&["mkfs", "made.img", "1M"], [Refused, Refused, Refused]),

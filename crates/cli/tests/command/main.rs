@@ -48,6 +48,7 @@ mod run;
 mod sameness;
 mod scripts;
 mod service;
+mod shell;
 mod signals;
 mod stable_layout;
 mod standard_input;

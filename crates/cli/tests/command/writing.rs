@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::find;
@@ -37,16 +37,17 @@ pub(crate) fn said(image: &Image, args: &[&str]) -> String {
     String::from_utf8(ok(extern4(image, args))).expect("text")
 }
 
-/// Runs a command with this standard input.
+/// Runs extern4 with this standard input.
 pub(crate) fn fed(image: &Image, args: &[&str], input: &[u8]) -> Output {
-    let mut child = command()
-        .current_dir(image.scratch())
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
+    let mut command = command();
+    command.current_dir(image.scratch()).args(args);
+    output_of(command, input)
+}
+
+/// Runs a command with this standard input.
+pub(crate) fn output_of(mut command: Command, input: &[u8]) -> Output {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("the command runs");
     // The write fails if the command reads nothing; its output tells the reason.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the command ends")

@@ -47,13 +47,13 @@ pub(crate) fn starts_expression(word: &OsStr) -> bool {
 }
 
 /// Reads the words after the options; an error describes their fault.
-pub(super) fn parse(words: &[OsString]) -> Result<Query, String> {
+pub(super) fn parse(words: &[OsString], image_path: &dyn Fn(&OsStr) -> ImagePath) -> Result<Query, String> {
     let places_end = words.iter().position(|word| starts_expression(word)).unwrap_or(words.len());
     let (image_paths, expression) = words.split_at(places_end);
     if image_paths.is_empty() {
         return Err("name a directory to search, such as disk.img:/".to_owned());
     }
-    let image_paths = image_paths.iter().map(|word| ImagePath::parse(word)).collect();
+    let image_paths = image_paths.iter().map(|word| image_path(word)).collect();
     let mut parser =
         Parser { words: expression, min_depth: 0, max_depth: usize::MAX, json: false, nesting: 0 };
     let mut expr = if expression.is_empty() { Expr::Test(Test::True) } else { parser.list()? };
@@ -367,7 +367,10 @@ mod tests {
     use std::ffi::OsString;
 
     fn query(line: &str) -> Result<Query, String> {
-        parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+        parse(
+            &line.split_whitespace().map(OsString::from).collect::<Vec<_>>(),
+            &crate::image_path::ImagePath::parse,
+        )
     }
 
     /// Returns the shape of an expression, with tests as `t` and actions as `p`.

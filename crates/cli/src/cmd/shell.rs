@@ -1,0 +1,184 @@
+//! `extern4 shell`: takes commands on one volume, one after the other.
+//!
+//! On a terminal it edits lines, keeps a history and completes commands and paths. Elsewhere it
+//! reads standard input as it is. The volume is opened for reading first, and for writing by the
+//! first command that changes it.
+
+mod complete;
+mod editor;
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use crate::app::{App, host_reason};
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+use crate::language::interpreter::{Interpreter, Step};
+use crate::language::statement::{Parser, Statement};
+use crate::language::variable;
+use crate::language::words::{Fault, statements};
+use crate::standard_input;
+use crate::text::escape;
+
+use editor::{Editor, Input};
+
+const COMMANDS: &str = "\
+Commands are those of extern4, with paths of the volume, and the language is that of scripts (extern4 script --help). \
+'help' lists the commands, among them words of debugfs. Changes are durable when the shell ends; begin and commit make \
+some durable together. The history is kept in $XDG_STATE_HOME/extern4/history, or below ~/.local/state.
+
+Without a terminal, the exit code is that of the worst command, and a failure does not end the shell.";
+
+#[derive(clap::Args)]
+#[command(after_help = COMMANDS)]
+pub(crate) struct Args {
+    /// The volume, and the directory to start in
+    #[arg(value_name = "IMAGE[:/PATH]", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
+    /// Change nothing
+    #[arg(short, long)]
+    read_only: bool,
+}
+
+/// A shell at work.
+struct Shell<'a> {
+    app: &'a mut App,
+    parser: Parser,
+    interpreter: Interpreter,
+}
+
+pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let Some(target) = app.target(&args.image_path) else { return Ok(()) };
+    if let Err(error) = target.session().at(target.path()) {
+        app.error(&args.image_path, &error);
+        return Ok(());
+    }
+    drop(target);
+    let base = args.image_path.clone();
+    app.begin_script(base.clone(), args.read_only);
+    let mut shell = Shell { app, parser: Parser::new(base), interpreter: Interpreter::default() };
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        shell.interact()?;
+    } else {
+        shell.read()?;
+    }
+    if shell.parser.has_begun() {
+        shell.app.note("a transaction was begun and not committed: nothing of it was done");
+    }
+    Ok(())
+}
+
+impl Shell<'_> {
+    /// Takes commands from a terminal. A command that has failed is forgotten with its message.
+    fn interact(&mut self) -> io::Result<()> {
+        let mut editor = match Editor::new(self.parser.names()) {
+            Ok(editor) => editor,
+            Err(error) => {
+                self.app.fail(ExitStatus::Failed, format_args!("the terminal: {}", host_reason(&error)));
+                return Ok(());
+            }
+        };
+        while !self.interpreter.has_exited() {
+            let prompt = self.prompt();
+            match editor.line(&prompt, self.app) {
+                Ok(Input::Line(line)) => self.run(line.as_bytes(), None)?,
+                Ok(Input::Interrupted) => self.abort(),
+                Ok(Input::End) => break,
+                Err(error) => {
+                    self.app.fail(ExitStatus::Failed, format_args!("the terminal: {}", host_reason(&error)));
+                    return Ok(());
+                }
+            }
+            self.app.take_status();
+        }
+        editor.save_history(self.app);
+        Ok(())
+    }
+
+    /// Takes commands from standard input.
+    fn read(&mut self) -> io::Result<()> {
+        let mut input = match standard_input::open() {
+            Ok(input) => io::BufReader::new(input),
+            Err(error) => {
+                self.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error));
+                return Ok(());
+            }
+        };
+        let (mut text, mut line, mut first) = (Vec::new(), 0, 1);
+        while !self.interpreter.has_exited() {
+            let read = input.read_until(b'\n', &mut text)?;
+            line += 1;
+            if read > 0 && is_unfinished(&text) {
+                continue;
+            }
+            self.run(&text, Some(first))?;
+            if read == 0 {
+                break;
+            }
+            text.clear();
+            first = line + 1;
+        }
+        Ok(())
+    }
+
+    fn prompt(&self) -> String {
+        let path = self.app.base().map(|base| base.path.clone()).unwrap_or_default();
+        let path = escape(path.as_os_str().as_encoded_bytes()).into_owned();
+        format!("extern4:{path}{} ", if self.parser.has_begun() { "*" } else { ">" })
+    }
+
+    /// Runs the statements of a text, up to the first that fails. `first` is the number of the
+    /// text's first line, for messages.
+    fn run(&mut self, text: &[u8], first: Option<usize>) -> io::Result<()> {
+        for (line, words) in statements(text, &variable) {
+            let place =
+                first.map_or_else(String::new, |first| format!("standard input:{}: ", first + line - 1));
+            self.app.script_line(place.clone());
+            let parsed = words.map_err(|fault| fault.reason().to_owned());
+            let before = self.app.take_status();
+            match parsed.and_then(|words| self.parser.parse(words)) {
+                Ok(statement) => self.step(Step { place, statement })?,
+                Err(message) => self.app.fail(ExitStatus::Usage, message),
+            }
+            let has_failed = self.app.status() != ExitStatus::Success;
+            self.app.found(before);
+            if has_failed {
+                break;
+            }
+        }
+        self.app.script_line(String::new());
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step) -> io::Result<()> {
+        let ends_transaction = matches!(step.statement, Statement::Commit | Statement::Abort);
+        self.interpreter.run(step, self.app)?;
+        // The parser goes ahead of what happens: a directory may not exist.
+        if (ends_transaction || !self.parser.has_begun())
+            && let Some(base) = self.app.base()
+        {
+            self.parser.stand_at(base.clone());
+        }
+        Ok(())
+    }
+
+    /// Forgets the transaction that was begun, as Ctrl-C asks.
+    fn abort(&mut self) {
+        if self.parser.has_begun() {
+            self.parser.forget_begun();
+            self.interpreter.abort();
+            if let Some(base) = self.app.base() {
+                self.parser.stand_at(base.clone());
+            }
+            self.app.note("the transaction was aborted: nothing of it was done");
+        }
+    }
+}
+
+/// Returns whether more lines may complete the last statement of a text.
+fn is_unfinished(text: &[u8]) -> bool {
+    let found = statements(text, &variable);
+    let is_open = found.last().is_some_and(|(_, words)| matches!(words, Err(Fault::Unfinished(_))));
+    let line = text.strip_suffix(b"\n").unwrap_or_default();
+    let backslashes = line.iter().rev().take_while(|byte| **byte == b'\\').count();
+    is_open || backslashes % 2 == 1
+}

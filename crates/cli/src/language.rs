@@ -1,0 +1,14 @@
+//! The language of scripts and of the shell: subcommands with paths of one volume, directories to
+//! start them in, and transactions.
+
+pub(crate) mod expert;
+pub(crate) mod interpreter;
+pub(crate) mod statement;
+pub(crate) mod words;
+
+use std::ffi::{OsStr, OsString};
+
+/// Returns the value of a variable of the environment.
+pub(crate) fn variable(name: &OsStr) -> Option<OsString> {
+    std::env::var_os(name)
+}

@@ -1,0 +1,366 @@
+//! The statements of a script or a shell, and their parser.
+
+use std::any::TypeId;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+use super::expert;
+use super::words::Words;
+use crate::args::Command;
+use crate::image_path::ImagePath;
+
+/// A statement.
+pub(crate) enum Statement {
+    /// A subcommand.
+    Command(Box<Command>),
+    /// `cd`: relative paths of the volume start here from now on.
+    Cd(ImagePath),
+    /// `lcd`: relative paths of the host start here from now on.
+    Lcd(PathBuf),
+    /// `pwd`.
+    Pwd,
+    /// `lpwd`.
+    Lpwd,
+    /// A command line for a shell of the host.
+    Host(OsString),
+    /// `begin`: what follows is one transaction.
+    Begin,
+    /// `commit`: the transaction ends and becomes durable.
+    Commit,
+    /// `abort`: the transaction ends, and nothing of it happens.
+    Abort,
+    /// A text that was asked for.
+    Help(String),
+    /// `exit`.
+    Exit,
+}
+
+/// A parsed line of the language.
+#[derive(clap::Parser)]
+#[command(name = "extern4", no_binary_name = true, disable_help_subcommand = true)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The statements that are no subcommands, with their arguments and meanings.
+const OWN: &[(&str, &str, &str)] = &[
+    ("cd", "[DIRECTORY]", "Go to a directory of the volume"),
+    ("pwd", "", "Show the directory of the volume"),
+    ("lcd", "[DIRECTORY]", "Go to a directory of the host"),
+    ("lpwd", "", "Show the directory of the host"),
+    ("!", "COMMAND", "Run a command of the host"),
+    ("begin", "", "Begin a transaction: hold back what follows"),
+    ("commit", "", "Do all that was held back in one transaction"),
+    ("abort", "", "Forget what was held back"),
+    ("help", "[COMMAND]", "Show this list, or the help of a command"),
+    ("exit", "", "End the shell"),
+];
+
+/// The subcommands that do not work on the open volume, and why each is refused.
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["script", "shell"], "one script does not run another"),
+    (&["mount", "umount", "recover", "tune", "bench"], "the volume is open here; end this first"),
+    (&["mkfs", "build", "top", "completions", "man"], "it is not about this volume; use !extern4"),
+    (&["put"], "standard input is not its own here; use cp host:FILE"),
+    (&["diff"], "it compares with other trees; use !extern4"),
+];
+
+/// The subcommands whose paths default to the current directory.
+const DEFAULTED: &[&str] = &["ls", "tree", "du", "df", "info", "check", "stat", "stats", "inode", "getfacl"];
+
+/// Parses statements.
+pub(crate) struct Parser {
+    grammar: clap::Command,
+    /// The volume, and its directory in which relative paths start.
+    base: Arc<Mutex<ImagePath>>,
+    /// `begin` was parsed, and neither `commit` nor `abort` after it.
+    has_begun: bool,
+}
+
+impl Parser {
+    /// Returns a parser of statements about the volume of `base`, whose path is the directory that
+    /// relative paths start in.
+    pub(crate) fn new(base: ImagePath) -> Self {
+        let base = Arc::new(Mutex::new(base));
+        let mut grammar = Line::command().mut_subcommands(|command| with_base(command, &base));
+        grammar.build();
+        Self { grammar, base, has_begun: false }
+    }
+
+    fn base(&self) -> MutexGuard<'_, ImagePath> {
+        self.base.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the directory that relative paths start in, and its volume.
+    pub(crate) fn stand_at(&self, base: ImagePath) {
+        *self.base() = base;
+    }
+
+    /// Returns whether a transaction was begun and not ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Forgets that a transaction was begun.
+    pub(crate) fn forget_begun(&mut self) {
+        self.has_begun = false;
+    }
+
+    /// Returns the statement that the words are. Later statements are parsed as if it had been run
+    /// without a failure.
+    pub(crate) fn parse(&mut self, words: Words) -> Result<Statement, String> {
+        let words = match words {
+            Words::Host(line) => {
+                let is_empty = line.as_bytes().trim_ascii().is_empty();
+                return if is_empty {
+                    Err("no command behind '!'".to_owned())
+                } else {
+                    Ok(Statement::Host(line))
+                };
+            }
+            Words::Command(words) => words,
+        };
+        let name = words[0].to_string_lossy().into_owned();
+        match (&*name, &words[1..]) {
+            ("cd", [] | [_]) => {
+                let to = self.base().directory(words.get(1).map_or(OsStr::new("/"), |word| word));
+                self.stand_at(to.clone());
+                Ok(Statement::Cd(to))
+            }
+            ("lcd" | "check", _) if self.has_begun => Err(format!("{name}: not between begin and commit")),
+            ("lcd", []) => {
+                let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+                home.map(|home| Statement::Lcd(home.into())).ok_or_else(|| "lcd: $HOME is not set".to_owned())
+            }
+            ("lcd", [to]) => Ok(Statement::Lcd(to.into())),
+            ("pwd", []) => Ok(Statement::Pwd),
+            ("lpwd", []) => Ok(Statement::Lpwd),
+            ("begin", []) if self.has_begun => Err("begin: a transaction has begun already".to_owned()),
+            ("commit" | "abort", []) if !self.has_begun => Err(format!("{name}: no transaction has begun")),
+            ("begin" | "commit" | "abort", []) => {
+                self.has_begun = name == "begin";
+                Ok(match &*name {
+                    "begin" => Statement::Begin,
+                    "commit" => Statement::Commit,
+                    _ => Statement::Abort,
+                })
+            }
+            ("help" | "?", []) => Ok(Statement::Help(self.help())),
+            ("help" | "?", [about]) => self.command(vec![about.clone(), "--help".into()]),
+            ("exit" | "quit" | "q", []) => Ok(Statement::Exit),
+            (
+                "cd" | "lcd" | "pwd" | "lpwd" | "begin" | "commit" | "abort" | "help" | "?" | "exit" | "quit",
+                _,
+            ) => Err(format!("{name}: too many arguments")),
+            _ => self.command(words),
+        }
+    }
+
+    fn command(&mut self, words: Vec<OsString>) -> Result<Statement, String> {
+        let mut words = expert::translated(words)?;
+        let name = words[0].to_string_lossy().into_owned();
+        if let Some((_, reason)) = REFUSED.iter().find(|(names, _)| names.contains(&&*name)) {
+            return Err(format!("{name}: {reason}"));
+        }
+        let asks_help = words.get(1).is_some_and(|word| word == "--help");
+        match (&*name, asks_help) {
+            (_, true) => {}
+            // The volume is known.
+            ("block", _) => words.insert(1, ".".into()),
+            ("find", _) if words.get(1).is_none_or(|word| is_expression(word)) => {
+                let directory = self.base().path.clone().into_os_string();
+                words.insert(1, directory);
+            }
+            _ => {}
+        }
+        let parsed = self.grammar.try_get_matches_from_mut(words);
+        match parsed.and_then(|found| Line::from_arg_matches(&found)) {
+            Ok(Line { command }) => {
+                if let Command::Find(args) = &command {
+                    args.check()?;
+                }
+                Ok(Statement::Command(Box::new(command)))
+            }
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+                Ok(Statement::Help(error.render().to_string()))
+            }
+            Err(error) => Err(reason(&error)),
+        }
+    }
+
+    /// Returns the names of all statements, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let own = OWN.iter().map(|(name, ..)| (*name).to_owned());
+        let commands = self.commands().map(|command| command.get_name().to_owned());
+        let mut names: Vec<String> = own.chain(commands).chain(expert::names().map(str::to_owned)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn commands(&self) -> impl Iterator<Item = &clap::Command> {
+        let is_refused = |name: &str| REFUSED.iter().any(|(names, _)| names.contains(&name));
+        self.grammar.get_subcommands().filter(move |command| !is_refused(command.get_name()))
+    }
+
+    fn help(&self) -> String {
+        let line = |name: &str, about: &str| format!("  {name:<18}{about}\n");
+        let commands = self.commands().map(|command| {
+            line(command.get_name(), &command.get_about().map(ToString::to_string).unwrap_or_default())
+        });
+        let own = OWN.iter().map(|(name, args, about)| line(&format!("{name} {args}"), about));
+        let words = expert::names().collect::<Vec<_>>().join(" ");
+        format!(
+            "{}\nCommands of extern4, with paths of the volume:\n{}\nWords of debugfs: {words}\n",
+            own.collect::<String>(),
+            commands.collect::<String>(),
+        )
+    }
+}
+
+/// Returns whether a word of find's arguments begins its expression, or is an option.
+fn is_expression(word: &OsStr) -> bool {
+    matches!(word.as_bytes(), [b'-', _, ..] | b"(" | b"!")
+}
+
+/// Returns a subcommand whose paths are those of a volume, relative to the directory in `base`.
+fn with_base(command: clap::Command, base: &Arc<Mutex<ImagePath>>) -> clap::Command {
+    let is_defaulted = DEFAULTED.contains(&command.get_name());
+    command.mut_args(|arg| {
+        let is_path = arg.get_value_parser().type_id() == TypeId::of::<ImagePath>();
+        let base = Arc::clone(base);
+        let joined = move |text: OsString| {
+            let base = base.lock().unwrap_or_else(PoisonError::into_inner);
+            // The directory itself is shown without a dot.
+            if text == "." { base.clone() } else { base.join(&text) }
+        };
+        let arg = if is_path { arg.value_parser(OsStringValueParser::new().map(joined)) } else { arg };
+        if is_defaulted && arg.is_positional() { arg.required(false).default_value(".") } else { arg }
+    })
+}
+
+/// Returns the first paragraph of clap's message, which names the error. The rest is about the
+/// command line.
+fn reason(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::{Line, Parser, Statement};
+    use crate::image_path::ImagePath;
+    use crate::language::words::statements;
+    use clap::CommandFactory as _;
+
+    fn parser() -> Parser {
+        Parser::new(ImagePath::parse(OsStr::new("disk.img:/dir")))
+    }
+
+    fn parse(parser: &mut Parser, line: &str) -> Result<Statement, String> {
+        let (_, words) = statements(line.as_bytes(), &|_| None).remove(0);
+        parser.parse(words.expect("words"))
+    }
+
+    #[test]
+    fn lines_are_commands() {
+        Line::command().debug_assert();
+        let mut parser = parser();
+        for good in [
+            "mkdir -p '/a b'",
+            "chmod -R u+rwX,go-w /a",
+            "chmod -x /a",
+            "ls",
+            "ls -l /",
+            "find",
+            "find -name x",
+            "find a -name x",
+            "block 12",
+            "icheck 12",
+            "stat <2>",
+            "cd",
+            "cd /x",
+            "pwd",
+            "!ls",
+            "help",
+            "help ls",
+            "du",
+            "df",
+            "info",
+            "check",
+            "get x",
+            "lcd /",
+            "exit",
+        ] {
+            assert!(parse(&mut parser, good).is_ok(), "{good}: {:?}", parse(&mut parser, good).err());
+        }
+        for bad in [
+            "mkdir",
+            "mkdir --nonsense /a",
+            "chmod 888 /",
+            "mount x",
+            "put x",
+            "script",
+            "find -nonsense",
+            "cat",
+            "commit",
+            "abort",
+            "cd a b",
+            "!",
+            "nonsense",
+            "logdump",
+            "block",
+            "--as 0:0 ls",
+        ] {
+            let Err(message) = parse(&mut parser, bad) else { panic!("{bad}") };
+            assert!(!message.contains('\n') && !message.is_empty(), "{message}");
+        }
+    }
+
+    #[test]
+    fn relative_paths_start_in_the_directory() {
+        let mut parser = parser();
+        for (line, expected) in [
+            ("cd a", "/dir/a"),
+            ("cd ..", "/dir"),
+            ("cd ../../..", "/"),
+            ("cd /x//y/./z/", "/x/y/z"),
+            ("cd", "/"),
+        ] {
+            let Ok(Statement::Cd(to)) = parse(&mut parser, line) else { panic!("{line}") };
+            assert_eq!(to.path.to_str(), Some(expected), "{line}");
+        }
+        assert_eq!(parser.base().join(OsStr::new("a/../b")).path.to_str(), Some("/a/../b"));
+        parse(&mut parser, "cd x").map(drop).expect("a directory");
+        assert_eq!(parser.base().join(OsStr::new("a")).path.to_str(), Some("/x/a"));
+        assert_eq!(parser.base().join(OsStr::new("/a")).path.to_str(), Some("/a"));
+        assert_eq!(parser.base().join(OsStr::new("")).path.to_str(), Some("/x/."));
+    }
+
+    #[test]
+    fn transactions_do_not_nest() {
+        let mut parser = parser();
+        for (line, is_good) in [
+            ("begin", true),
+            ("begin", false),
+            ("lcd /", false),
+            ("check", false),
+            ("commit", true),
+            ("commit", false),
+            ("begin", true),
+            ("abort", true),
+            ("abort", false),
+        ] {
+            assert_eq!(parse(&mut parser, line).is_ok(), is_good, "{line}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The shell: driven through a pseudo-terminal, and fed from a pipe.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::run::{command, failed, machine, ok};
+use crate::writing::{fed, said, sound, untouched};
+
+/// A time in which the shell answers on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A shell on a terminal of its own.
+struct Terminal {
+    screen: File,
+    shell: Child,
+    /// The text that was shown since the last look.
+    shown: String,
+}
+
+impl Terminal {
+    /// Starts a shell in `dir`, and waits for its prompt.
+    fn start(dir: &Path, args: &[&str]) -> Self {
+        let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("it is this test's");
+        let name = ptsname(&screen, Vec::new()).expect("its name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let side = File::from(open(&*name, flags, Mode::empty()).expect("its other side"));
+        let end = || Stdio::from(side.try_clone().expect("a descriptor"));
+        let mut command = command();
+        command.current_dir(dir).arg("shell").args(args).stdin(end()).stdout(end()).stderr(end());
+        command.env("TERM", "xterm").env("XDG_STATE_HOME", dir.join("state"));
+        let shell = command.spawn().expect("the shell starts");
+        let mut terminal = Self { screen: screen.into(), shell, shown: String::new() };
+        terminal.wait_for("extern4:/");
+        terminal
+    }
+
+    /// Waits until the text is shown; returns everything that was shown up to it.
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) -> String {
+        let start = Instant::now();
+        loop {
+            if let Some(at) = self.shown.find(text) {
+                let rest = self.shown.split_off(at + text.len());
+                return std::mem::replace(&mut self.shown, rest);
+            }
+            assert!(start.elapsed() < PATIENCE, "{text:?} is not shown: {:?}", self.shown);
+            let mut fds = [PollFd::new(&self.screen, PollFlags::IN)];
+            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+            if poll(&mut fds, Some(&wait)).expect("poll") == 0 {
+                continue;
+            }
+            let mut bytes = [0; 4096];
+            // An error says that the shell has closed its side.
+            match self.screen.read(&mut bytes) {
+                Ok(len) if len > 0 => self.shown.push_str(&String::from_utf8_lossy(&bytes[..len])),
+                _ => panic!("{text:?} is not shown, and the shell has ended: {:?}", self.shown),
+            }
+        }
+    }
+
+    fn send(&mut self, keys: &str) {
+        self.screen.write_all(keys.as_bytes()).expect("the keys are sent");
+    }
+
+    /// Types a line, and returns what is shown up to the next prompt.
+    #[track_caller]
+    fn run(&mut self, line: &str) -> String {
+        self.send(&format!("{line}\r"));
+        // The line is shown once more as it is typed.
+        self.wait_for("\r\n");
+        self.wait_for("extern4:/")
+    }
+
+    fn end(mut self) -> ExitStatus {
+        self.send("exit\r");
+        self.shell.wait().expect("it ends")
+    }
+}
+
+#[test]
+fn a_shell_looks_and_changes() {
+    let image = machine();
+    let mut shell = Terminal::start(image.scratch(), &["disk.img"]);
+    shell.run("cd etc");
+    assert!(shell.run("pwd; cat hostname").contains("/etc\r\ntiny\r\n"));
+    let listed = shell.run("ls");
+    assert!(listed.contains("hostname") && listed.contains("passwd"), "{listed}");
+    assert!(shell.run("cat gone").contains("'disk.img:/etc/gone': No such file or directory"));
+    assert!(shell.run("nonsense").contains("unrecognized subcommand 'nonsense'"));
+    assert!(shell.run("cd gone").contains("No such file or directory"));
+    assert!(shell.run("pwd").contains("/etc\r\n"), "a directory that is not there is not entered");
+    assert!(shell.run("!echo of the host").contains("of the host\r\n"));
+    assert!(shell.run("stat <2>").contains("Inode:"));
+    assert!(shell.run("logdump").contains("logdump: no command"));
+    assert!(shell.run("help").contains("Words of debugfs"));
+    shell.run("mkdir new");
+    shell.run("cp hostname host:copy");
+    assert!(shell.end().success(), "failures of commands are not those of the shell");
+    assert!(said(&image, &["ls", "disk.img:/etc"]).contains("new\n"));
+    assert_eq!(std::fs::read_to_string(image.scratch().join("copy")).expect("a copy"), "tiny\n");
+    sound(&image);
+}
+
+#[test]
+fn a_shell_completes_and_remembers() {
+    let image = machine();
+    let mut shell = Terminal::start(image.scratch(), &["disk.img:/home"]);
+    // Tab completes the command, the directory, and the name in it.
+    shell.send("getfac\t");
+    shell.wait_for("getfacl ");
+    shell.send("an\tno\t");
+    shell.wait_for("notes.txt");
+    shell.send("\r");
+    shell.wait_for("# owner: ann");
+    shell.wait_for("extern4:/");
+    shell.run("pwd");
+    assert!(shell.end().success());
+    // The next shell knows the lines: up, up, up reaches the one before exit and pwd.
+    let history = std::fs::read_to_string(image.scratch().join("state/extern4/history")).expect("a history");
+    assert!(history.contains("getfacl ann/notes.txt"), "{history}");
+    let mut shell = Terminal::start(image.scratch(), &["disk.img:/home"]);
+    shell.send("\x1b[A\x1b[A\x1b[A\r");
+    shell.wait_for("# owner: ann");
+    assert!(shell.end().success());
+    sound(&image);
+}
+
+#[test]
+fn a_shell_holds_transactions_back() {
+    let image = machine();
+    let mut shell = Terminal::start(image.scratch(), &["disk.img"]);
+    shell.run("begin");
+    shell.wait_for("* ");
+    shell.run("mkdir /a; cd /a");
+    shell.run("mkdir b");
+    shell.run("commit");
+    assert!(shell.run("find /a").contains("/a/b\r\n"));
+    shell.run("begin");
+    shell.run("rm -r /a");
+    assert!(shell.run("mkdir /x/y; commit").contains("nothing between begin and commit was done"));
+    assert!(shell.run("find /a").contains("/a/b\r\n"));
+    shell.run("begin; rm -r /a");
+    // Ctrl-C.
+    shell.send("\x03");
+    shell.wait_for("the transaction was aborted");
+    shell.wait_for("extern4:/");
+    assert!(shell.run("find /a").contains("/a/b\r\n"));
+    assert!(shell.end().success());
+    sound(&image);
+}
+
+#[test]
+fn a_shell_takes_a_pipe() {
+    let image = machine();
+    let script = "cat etc/hostname\nbegin; mkdir '/of \ntwo lines'\n commit\nls \\\n /home\ncat gone\nmkdir /after\nexit\nmkdir /late\n";
+    let output = fed(&image, &["shell", "disk.img"], script.as_bytes());
+    let errors = failed(&output, 1);
+    assert_eq!(errors, "extern4: shell: standard input:7: 'disk.img:/gone': No such file or directory\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "tiny\nann\n");
+    let listed = said(&image, &["find", "disk.img", "-maxdepth", "1"]);
+    assert!(
+        listed.contains("two lines") && listed.contains("/after") && !listed.contains("late"),
+        "{listed}"
+    );
+    sound(&image);
+}
+
+#[test]
+fn a_shell_that_only_reads_does_not_write() {
+    let image = machine();
+    untouched(&image, || ok(fed(&image, &["shell", "disk.img"], b"cd etc\nls -l\ncat hostname\n")));
+    let errors = untouched(&image, || failed(&fed(&image, &["shell", "-r", "disk.img"], b"mkdir /a\n"), 1));
+    assert!(errors.contains("Read-only file system"), "{errors}");
+    untouched(&image, || {
+        failed(&fed(&image, &["shell", "disk.img:/gone"], b"mkdir /a\n"), 1);
+        failed(&fed(&image, &["shell", "disk.img"], b"begin\nmkdir /a\n"), 0);
+    });
+}
