@@ -2,6 +2,8 @@
 
 #[cfg(feature = "build")]
 mod building;
+#[cfg(feature = "build")]
+mod built_crash;
 mod dropping;
 mod hostile;
 mod journal;
