@@ -63,9 +63,9 @@ const SAME_FOR_ALL: [&str; 13] = [
 ];
 
 /// The subcommands that change files of a volume.
-const CHANGES: [&str; 15] = [
+const CHANGES: [&str; 16] = [
     "cp", "mkdir", "rm", "rmdir", "mv", "ln", "mknod", "mkfifo", "touch", "truncate", "chmod", "chown",
-    "chgrp", "setfacl", "setfattr",
+    "chgrp", "chattr", "setfacl", "setfattr",
 ];
 
 /// The subcommands that open no volume.
@@ -187,6 +187,10 @@ commands! {
     Chown = "chown" => chown;
     /// Change groups
     Chgrp = "chgrp" => chgrp;
+    /// Show attributes such as immutable and append-only
+    Lsattr = "lsattr" => lsattr;
+    /// Change attributes such as immutable and append-only
+    Chattr = "chattr" => chattr;
     /// Search for files, with the expressions of GNU find
     Find = "find" => find;
     /// Sum up the space that files take

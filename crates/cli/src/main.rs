@@ -19,6 +19,7 @@ mod container_format;
 mod control;
 mod counters;
 mod exit_status;
+mod file_flags;
 mod globs;
 mod id_names;
 mod image_path;

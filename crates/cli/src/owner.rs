@@ -18,7 +18,7 @@ pub(crate) struct Owner {
 }
 
 /// The numbers of an owner and a group in one volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnerIds {
     /// The user.
     pub(crate) uid: Option<u32>,

@@ -12,6 +12,7 @@ const REFUSED: &[Refusal] = &[
     (&["cp", "mv", "mkdir", "mknod", "mkfifo"], "-Z", CONTEXT),
     (&["cp", "mv", "mkdir", "mknod", "mkfifo"], "--context", CONTEXT),
     (&["rm"], "--no-preserve-root", ROOT),
+    (&["cp"], "--copy-contents", "devices and pipes in a volume have no contents"),
     (&["ln"], "-d", "no volume has hard links to directories"),
     (&["ln"], "-F", "no volume has hard links to directories"),
     (&["ln"], "--directory", "no volume has hard links to directories"),

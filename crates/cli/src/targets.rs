@@ -52,7 +52,7 @@ impl FoundFile<'_> {
 }
 
 /// Symbolic links to directories that lead on from each other, at most: as many as on a path.
-const MAX_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 
 /// A walk over the files that a command changes.
 struct Changes<'a, C> {

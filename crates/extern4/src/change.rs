@@ -256,6 +256,15 @@ impl Session {
         })
     }
 
+    /// Sets the project to which the file is charged, as `chattr -p` does. Fails with `EOPNOTSUPP`
+    /// on a volume without projects.
+    pub fn set_project(&self, path: impl AsRef<Path>, project: u32) -> Result<()> {
+        let flags = self.symlink_metadata(path.as_ref())?.flags();
+        self.run("change the project of", path.as_ref(), |path| {
+            self.vfs().set_flags_and_project(path, flags, Some(project), LookupFlags::NOFOLLOW)
+        })
+    }
+
     /// Sets an extended attribute, symbolic links followed.
     pub fn setxattr(
         &self,

@@ -14,7 +14,7 @@ use extern4::build::{
 };
 
 use self::edits::Edits;
-use self::rules::Rules;
+pub(crate) use self::rules::Rules;
 use super::tune::{Uuid, uuid};
 use crate::app::App;
 use crate::image_path::{ImagePath, Part};

@@ -11,6 +11,7 @@ mod copier;
 mod data;
 mod into;
 mod links;
+mod options;
 mod progress;
 mod source;
 mod tree;
@@ -21,23 +22,28 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::build::Rules;
 use crate::app::{App, Target, host_reason};
+use crate::checked::Checked;
 use crate::exit_status::ExitStatus;
+use crate::id_names::IdNames;
 use crate::image_path::{ImagePath, same_file};
+use crate::operands::{DestinationKind, Operands};
+use crate::overwrite::Overwrite;
+use crate::owner::{Owner, OwnerIds};
 use crate::targets::own_name;
 use crate::text::quoted;
 
 use copier::{Copier, HostDestination, Only};
 use into::{IntoVolume, Source};
+use options::{AttributeList, Kept, Making, Sparse};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Files and directories to copy: in volumes or, for a destination in a volume, of the host
-    #[arg(value_name = "SOURCE", required = true)]
-    sources: Vec<OsString>,
-    /// Where to: a directory, or the name of the copy, of the host or in a volume
-    #[arg(value_name = "DESTINATION", required = true)]
-    destination: OsString,
+    #[command(flatten)]
+    kept: Kept,
+    #[command(flatten)]
+    operands: Checked<Operands>,
     /// Copy directories with everything below them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
@@ -46,16 +52,96 @@ pub(crate) struct Args {
     #[arg(short, long)]
     archive: bool,
     /// Keep owners, modes, times and ACLs
+    #[arg(short = 'p')]
+    preserve_usual: bool,
+    /// Keep these: mode (with ACLs), ownership, timestamps, links, xattr or all (default: as -p)
+    #[arg(
+        long,
+        value_name = "LIST",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mode,ownership,timestamps",
+        value_parser = AttributeList::argument
+    )]
+    preserve: Vec<AttributeList>,
+    /// Do not keep these, against an option before; without mode, files get modes as new ones do
+    #[arg(long, value_name = "LIST", require_equals = true, value_parser = AttributeList::argument)]
+    no_preserve: Vec<AttributeList>,
+    /// Copy symbolic links as such, and keep hard links
+    #[arg(short = 'd')]
+    links: bool,
+    /// Follow all symbolic links in sources
+    #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "command_line"])]
+    dereference: bool,
+    /// Copy symbolic links as such (the default with -r)
+    #[arg(short = 'P', long, overrides_with = "command_line")]
+    no_dereference: bool,
+    /// Follow symbolic links on the command line
+    #[arg(short = 'H')]
+    command_line: bool,
+    /// Make hard links in the same volume instead of copies
+    #[arg(short, long, conflicts_with = "symbolic_link")]
+    link: bool,
+    /// Make symbolic links in the same volume instead of copies
     #[arg(short, long)]
-    preserve: bool,
+    symbolic_link: bool,
+    /// Replace a destination that cannot be opened
+    #[arg(short, long)]
+    force: bool,
+    /// Remove each destination that is there first
+    #[arg(long)]
+    remove_destination: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Stay on the file system of each source of the host; a volume is one
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
+    #[command(flatten)]
+    rules: Rules,
+    /// Use the whole path of each source below the destination
+    #[arg(long, conflicts_with = "no_target_directory")]
+    parents: bool,
+    /// Copy attributes, and no contents
+    #[arg(long)]
+    attributes_only: bool,
+    /// Keep holes (auto), make holes of zeroes (always), or write zeroes for holes (never)
+    #[arg(long, value_name = "WHEN")]
+    sparse: Option<Sparse>,
+    /// Share blocks where the host can; no volume can, so always is refused
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", value_parser = reflink)]
+    reflink: Option<String>,
+    /// Give copies this owner: names are those of the volume that is written, numbers are needed
+    /// on the host
+    #[arg(long, value_name = "OWNER[:GROUP]", value_parser = Owner::argument)]
+    chown: Option<Owner>,
+    /// Ignore slashes at the end of sources
+    #[arg(long)]
+    strip_trailing_slashes: bool,
+    /// Print each file that is copied
+    #[arg(short, long)]
+    verbose: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
 }
 
+/// Reads the value of `--reflink`.
+fn reflink(text: &str) -> Result<String, String> {
+    match text {
+        "auto" | "never" => Ok(text.to_owned()),
+        "always" => Err("ext4 shares no blocks among files".to_owned()),
+        _ => Err("write it as auto or never".to_owned()),
+    }
+}
+
 impl Args {
     fn recursive(&self) -> bool {
         self.recursive || self.archive
+    }
+
+    /// Returns whether the destination has to be a directory.
+    fn needs_directory(&self, sources: usize) -> bool {
+        sources > 1 || self.parents || self.operands.0.kind() == DestinationKind::Directory
     }
 }
 
@@ -71,25 +157,28 @@ const HOST: &[u8] = b"host:";
 /// Returns the operands that the sources and the destination name. At least one side is in a
 /// volume. So where a name may be an image or a file to be copied, the other side decides.
 fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
+    let Checked(operands) = &args.operands;
+    let (sources, destination) = (operands.sources(), operands.destination());
+    let sources: Vec<_> = sources.iter().map(|text| options::source(args, text)).collect();
     if app.in_script() {
         let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
             Some(path) => Side::Host(PathBuf::from(OsStr::from_bytes(path))),
             None => Side::Volume(app.image_path(text)),
         };
-        return (args.sources.iter().map(side).collect(), side(&args.destination));
+        return (sources.iter().map(side).collect(), side(destination));
     }
     let is_image_path = |text: &OsString| !Path::new(text).exists() && ImagePath::is_one(text);
-    let looks_like_one = args.destination.as_bytes().windows(2).any(|pair| pair == b":/")
-        && !Path::new(&args.destination).exists()
-        && !args.sources.iter().any(is_image_path);
-    if is_image_path(&args.destination) || looks_like_one {
+    let looks_like_one = destination.as_bytes().windows(2).any(|pair| pair == b":/")
+        && !Path::new(destination).exists()
+        && !sources.iter().any(is_image_path);
+    if is_image_path(destination) || looks_like_one {
         let side = |text: &OsString| {
             if is_image_path(text) { Side::Volume(ImagePath::parse(text)) } else { Side::Host(text.into()) }
         };
-        return (args.sources.iter().map(side).collect(), Side::Volume(ImagePath::parse(&args.destination)));
+        return (sources.iter().map(side).collect(), Side::Volume(ImagePath::parse(destination)));
     }
-    let image_paths = args.sources.iter().map(|text| Side::Volume(ImagePath::parse(text)));
-    (image_paths.collect(), Side::Host(PathBuf::from(&args.destination)))
+    let image_paths = sources.iter().map(|text| Side::Volume(ImagePath::parse(text)));
+    (image_paths.collect(), Side::Host(PathBuf::from(destination)))
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -124,12 +213,17 @@ fn into(args: &Args, sources: &[Side], destination: &ImagePath, app: &mut App) {
             Side::Volume(image_path) => from.extend(app.target(image_path).map(Source::Volume)),
         }
     }
-    let Some(target) = app.target(destination) else { return };
+    // Names first: if one is unknown, nothing is changed.
+    let owner = match &args.chown {
+        Some(owner) => owner.ids_in(&destination.image, app),
+        None => Some(OwnerIds::default()),
+    };
+    let (Some(owner), Some(target)) = (owner, app.target(destination)) else { return };
     let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
-    if sources.len() > 1 && !is_directory {
+    if args.needs_directory(sources.len()) && !is_directory {
         return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
-    let mut copy = IntoVolume::new(args, &target.volume);
+    let mut copy = IntoVolume::new(args, owner, &target.volume);
     for from in &from {
         copy.copy(from, destination, app);
     }
@@ -151,13 +245,23 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         );
     }
     let is_directory = destination.is_dir();
-    if image_paths.len() > 1 && !is_directory {
+    if args.needs_directory(image_paths.len()) && !is_directory {
         return app.fail_at(ExitStatus::Failed, destination.display(), "not a directory");
     }
-    let mut copier = Copier::new(args);
+    if args.making() != Making::Copy {
+        let reason = "a link on the host cannot lead into a volume";
+        return app.fail_at(ExitStatus::Failed, destination.display(), reason);
+    }
+    let Some(owner) = host_owner(args, app) else { return };
+    let mut copier = Copier::new(args, owner);
     for image_path in image_paths {
         let Some(target) = app.target(image_path) else { continue };
-        match host_destination(image_path, destination, is_directory) {
+        if args.parents {
+            copier.copy_with_parents(&target, destination, app);
+            continue;
+        }
+        let takes_name = is_directory && args.operands.0.kind() != DestinationKind::Name;
+        match host_destination(image_path, destination, takes_name) {
             Ok(to) => copier.copy(&target, to, app),
             Err(error) => app.fail_at(ExitStatus::Failed, destination.display(), host_reason(&error)),
         }
@@ -165,11 +269,25 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
     copier.finish(app);
 }
 
+/// Returns the owner that copies on the host get: the host's names are not those of a volume.
+/// Reports a failure.
+fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
+    match &args.chown {
+        Some(owner) if owner.has_names() => {
+            let reason =
+                "--chown takes numbers for copies on the host: the names of the volume are not its own";
+            app.fail(ExitStatus::Usage, reason);
+            None
+        }
+        Some(owner) => owner.ids(&IdNames::default()).ok(),
+        None => Some(OwnerIds::default()),
+    }
+}
+
 /// Copies everything below a directory, and its attributes, to the directory `to`. A user other
 /// than root gets a note about each device, which only root can make.
 pub(crate) fn export(target: &Target, to: &Path, app: &mut App) -> io::Result<()> {
-    let (sources, destination) = (Vec::new(), to.into());
-    let args = Args { sources, destination, recursive: true, archive: true, preserve: false, quiet: false };
+    let args = Args { kept: Kept::ALL, archive: true, ..Args::default() };
     let mut copier = Copier::exporting(&args);
     copier.copy(target, HostDestination::itself(to)?, app);
     copier.finish(app);

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{find, run};
 
-use crate::run::{command, sorted};
+use crate::run::{command, extern4, failed, machine, ok, sorted};
 use crate::writing::sound;
 
 /// A volume with files of all kinds, old times and users of its own. The names of users are those
@@ -134,7 +134,7 @@ fn listed(root: &Path) -> Vec<String> {
 /// Runs the namesake on a mount of a copy.
 fn theirs(pattern: &Image, line: Words<'_>, input: &str) -> Outcome {
     let image = pattern.copy();
-    let mount = image.mount("rw,noatime");
+    let mount = image.mount("rw,relatime");
     let words = words(line, "");
     let mut command = Command::new(&words[0]);
     command.current_dir(&mount.path).args(&words[1..]);
@@ -149,7 +149,10 @@ fn ours(pattern: &Image, line: Words<'_>, input: &str) -> (Outcome, String) {
     command.current_dir(image.scratch()).args(words(line, "disk.img:/"));
     let (success, printed, errors) = fed(command, input);
     sound(&image);
-    let printed = String::from_utf8_lossy(&printed).replace("disk.img:/", "");
+    let mut printed = String::from_utf8_lossy(&printed).replace("disk.img:/", "");
+    if line[0] == "lsattr" {
+        printed = printed.replace(" /", " ");
+    }
     let mount = image.mount("ro,noatime");
     (Outcome { success, printed: sorted(printed.as_bytes()), tree: listed(&mount.path) }, errors)
 }
@@ -388,4 +391,265 @@ fn links_are_read_as_by_gnu() {
             );
         }
     }
+}
+
+#[test]
+fn attributes_are_those_of_e2fsprogs() {
+    same(&silent(&[
+        &["chattr", "+A", "@/f", "@/d"],
+        &["chattr", "+Ad", "-S", "@/f"],
+        &["chattr", "=Ae", "@/f"],
+        &["chattr", "-R", "+d", "@/d/sub/deep"],
+        &["chattr", "+q", "@/f"],
+        &["chattr", "+E", "@/f"],
+        &["chattr", "+A", "-A", "@/f"],
+        &["chattr", "@/f"],
+        &["chattr", "+A", "@/nothing"],
+        &["chattr", "-f", "+A", "@/nothing"],
+        &["lsattr", "@/f", "@/g"],
+        &["lsattr", "-d", "@/d"],
+        &["lsattr", "@/d/sub/deep"],
+        &["lsattr", "-p", "@/f"],
+        &["lsattr", "-v", "@/f"],
+        &["lsattr", "-R", "@/other"],
+        &["lsattr", "@/nothing"],
+    ]));
+    if !can_compare() {
+        return;
+    }
+    // The flags themselves, which no list of files shows.
+    let image = SPEC.build();
+    for change in
+        [&["+ad", "disk.img:/f"][..], &["-R", "+iS", "disk.img:/other"], &["+DAT", "disk.img:/empty"]]
+    {
+        let mut command = command();
+        command.current_dir(image.scratch()).arg("chattr").args(change);
+        assert_eq!(fed(command, ""), (true, Vec::new(), String::new()));
+    }
+    sound(&image);
+    let paths = ["f", "other", "other/x", "empty"];
+    let mount = image.mount("ro");
+    let mut theirs = Command::new("lsattr");
+    theirs.current_dir(&mount.path).arg("-d").args(paths);
+    let (_, theirs, _) = fed(theirs, "");
+    drop(mount);
+    let mut ours = command();
+    ours.current_dir(image.scratch())
+        .args(["lsattr", "-d"])
+        .args(paths.map(|path| format!("disk.img:/{path}")));
+    let (_, ours, _) = fed(ours, "");
+    let ours = String::from_utf8_lossy(&ours).replace(" /", " ");
+    assert_eq!(ours, String::from_utf8_lossy(&theirs));
+    let mut command = command();
+    command.current_dir(image.scratch()).args(["rm", "disk.img:/f"]);
+    assert!(!fed(command, "").0, "an append-only file is not removed");
+}
+
+#[test]
+fn copies_in_a_volume_are_those_of_gnu() {
+    same(&silent(&[
+        &["cp", "-v", "@/f", "@/new"],
+        &["cp", "-v", "@/f", "@/g", "@/empty"],
+        &["cp", "-vt", "@/empty", "@/f", "@/g"],
+        &["cp", "-vt", "@/f", "@/g"],
+        &["cp", "-T", "@/f", "@/empty"],
+        &["cp", "-rT", "@/other", "@/empty"],
+        &["cp", "-rvT", "@/other", "@/fresh"],
+        &["cp", "-vn", "@/f", "@/g"],
+        &["cp", "-vu", "@/f", "@/g"],
+        &["cp", "-vu", "@/g", "@/f"],
+        &["cp", "-vb", "@/f", "@/none"],
+        &["cp", "-v", "--backup=numbered", "@/f", "@/none"],
+        &["cp", "-v", "-S", ".old", "@/f", "@/none"],
+        &["cp", "-lv", "@/f", "@/new"],
+        &["cp", "-l", "@/f", "@/g"],
+        &["cp", "-lf", "@/f", "@/g"],
+        &["cp", "-l", "@/link", "@/new"],
+        &["cp", "-rl", "@/other", "@/new"],
+        &["cp", "-P", "@/link", "@/new"],
+        &["cp", "-d", "@/link", "@/new"],
+        &["cp", "-d", "@/f", "@/d/f-too", "@/empty"],
+        &["cp", "@/link", "@/new"],
+        &["cp", "-L", "@/dangling", "@/new"],
+        &["cp", "-r", "@/dlink", "@/new"],
+        &["cp", "-rH", "@/dlink", "@/new"],
+        &["cp", "-rL", "@/d/sub/away", "@/link", "@/empty"],
+        &["cp", "-rv", "@/d", "@/new"],
+        &["cp", "-av", "@/d", "@/new"],
+        &["cp", "-a", "@/d", "@/f", "@/g", "@/empty"],
+        &["cp", "-p", "@/g", "@/new"],
+        &["cp", "--preserve", "@/g", "@/new"],
+        &["cp", "--preserve=mode", "@/g", "@/new"],
+        &["cp", "--preserve=timestamps", "@/g", "@/new"],
+        &["cp", "--preserve=links", "@/f", "@/d/f-too", "@/empty"],
+        &["cp", "-r", "--preserve=all", "--no-preserve=timestamps", "@/d", "@/new"],
+        &["cp", "--no-preserve=mode", "@/g", "@/new"],
+        &["cp", "--attributes-only", "--preserve=mode", "@/g", "@/new"],
+        &["cp", "--attributes-only", "@/g", "@/f"],
+        &["cp", "-v", "--parents", "@/d/sub/two", "@/empty"],
+        &["cp", "-a", "--parents", "@/d/sub", "@/g", "@/empty"],
+        &["cp", "--parents", "@/d/sub/two", "@/new"],
+        &["cp", "-rx", "@/other", "@/new"],
+        &["cp", "-r", "--strip-trailing-slashes", "@/other/", "@/new"],
+        &["cp", "--remove-destination", "@/f", "@/none"],
+        &["cp", "--remove-destination", "@/f", "@/link"],
+        &["cp", "--sparse=always", "@/f", "@/new"],
+        &["cp", "--sparse=never", "@/f", "@/new"],
+        &["cp", "--reflink=auto", "@/f", "@/new"],
+        &["cp", "-f", "@/f", "@/none"],
+        &["cp", "@/f"],
+    ]));
+    same(&[
+        (&["cp", "-iv", "@/f", "@/none"], "y\n"),
+        (&["cp", "-iv", "@/f", "@/none"], "n\n"),
+        (&["cp", "-n", "-i", "@/f", "@/none"], "n\n"),
+    ]);
+}
+
+/// Options of copies to the host and from it, each with its sources.
+const ACROSS: &[(Words<'_>, Words<'_>)] = &[
+    (&["-v"], &["f", "g"]),
+    (&["-rv"], &["d"]),
+    (&["-rP"], &["dlink", "link"]),
+    (&["-rH"], &["dlink"]),
+    (&["-rL"], &["d/sub/away", "link"]),
+    (&["-rL"], &["d"]),
+    (&["-a"], &["d", "f", "odd\nname"]),
+    (&["-d"], &["f", "d/f-too", "link"]),
+    (&["-p"], &["g", "d/one"]),
+    (&["--preserve=mode"], &["g"]),
+    (&["--preserve=ownership"], &["d/one"]),
+    (&["--preserve=timestamps"], &["f", "g"]),
+    (&["-r", "--no-preserve=mode"], &["g", "d/sub"]),
+    (&["-a", "--no-preserve=ownership,timestamps"], &["g", "d"]),
+    (&["--attributes-only"], &["f", "g"]),
+    (&["-v", "--parents"], &["d/sub/two", "d/one"]),
+    (&["-a", "--parents"], &["d/sub/deep", "d/one"]),
+    (&["-n"], &["f", "other/x"]),
+    (&["-u"], &["f", "other/x"]),
+    (&["-vb"], &["f", "other/x"]),
+    (&["-b", "--suffix=.old"], &["f"]),
+    (&["--backup=t"], &["f"]),
+    (&["--remove-destination"], &["f"]),
+    (&["-f"], &["f"]),
+    (&["--sparse=always"], &["f", "none"]),
+    (&["--sparse=never"], &["f", "none"]),
+    (&["-T"], &["f"]),
+    (&["-rT"], &["d/sub"]),
+];
+
+/// Makes a destination with files that are in the way.
+fn destination(root: &Path) {
+    fs::create_dir(root).expect("a directory");
+    for name in ["f", "x"] {
+        fs::write(root.join(name), "there\n").expect("a file");
+    }
+    run("touch", [OsStr::new("-md"), OsStr::new("@1050000000"), root.join("f").as_os_str()]);
+}
+
+#[test]
+fn copies_to_the_host_are_those_of_gnu() {
+    if !can_compare() {
+        return;
+    }
+    let image = SPEC.build();
+    let mount = image.mount("ro,noatime");
+    let mut differing = String::new();
+    for (options, sources) in ACROSS {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
+        destination(&ours);
+        destination(&theirs);
+        let mut gnu = Command::new("cp");
+        gnu.current_dir(&mount.path).args(*options).args(*sources).arg(&theirs);
+        let (success, printed, _) = fed(gnu, "");
+        let mut command = command();
+        command.current_dir(image.scratch()).arg("cp").args(*options);
+        command.args(sources.iter().map(|source| format!("disk.img:/{source}"))).arg(&ours);
+        let (ours_success, ours_printed, errors) = fed(command, "");
+        let line = |printed: &[u8], root: &Path| {
+            let text = String::from_utf8_lossy(printed).replace(root.to_str().expect("text"), "TO");
+            sorted(text.replace("disk.img:/", "").as_bytes())
+        };
+        let ours = (ours_success, line(&ours_printed, &ours), listed(&ours));
+        let theirs = (success, line(&printed, &theirs), listed(&theirs));
+        if ours != theirs {
+            differing += &format!("{options:?} {sources:?}: {errors}\n{ours:#?}\n{theirs:#?}\n");
+        }
+    }
+    assert!(differing.is_empty(), "ours and theirs:\n{differing}");
+}
+
+#[test]
+fn copies_from_the_host_are_those_of_gnu() {
+    if !can_compare() {
+        return;
+    }
+    let source = SPEC.build();
+    let from = source.mount("ro,noatime");
+    let empty = ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024", "-N", "256"]);
+    let pattern = empty.mounted(&[|root| {
+        destination(&root.join("to"));
+        Ok(())
+    }]);
+    let pattern = pattern.build();
+    let mut differing = String::new();
+    for (options, sources) in ACROSS {
+        let (ours, theirs) = (pattern.copy(), pattern.copy());
+        let to = theirs.mount("rw,noatime");
+        let mut gnu = Command::new("cp");
+        gnu.current_dir(&from.path).args(*options).args(*sources).arg(to.path.join("to"));
+        let (success, printed, _) = fed(gnu, "");
+        let mut command = command();
+        let destination = format!("{}:/to", ours.path.display());
+        command.current_dir(&from.path).arg("cp").args(*options).args(*sources).arg(&destination);
+        let (ours_success, ours_printed, errors) = fed(command, "");
+        let line = |printed: &[u8], root: &str| {
+            sorted(String::from_utf8_lossy(printed).replace(root, "TO").as_bytes())
+        };
+        let theirs_root = to.path.join("to");
+        let shown = theirs_root.to_str().expect("text");
+        sound(&ours);
+        let mounted = ours.mount("ro,noatime");
+        let ours = (ours_success, line(&ours_printed, &destination), listed(&mounted.path.join("to")));
+        let theirs = (success, line(&printed, shown), listed(&theirs_root));
+        if ours != theirs {
+            differing += &format!("{options:?} {sources:?}: {errors}\n{ours:#?}\n{theirs:#?}\n");
+        }
+    }
+    assert!(differing.is_empty(), "ours and theirs:\n{differing}");
+}
+
+#[test]
+fn copies_take_options_of_their_own() {
+    let image = machine();
+    let tree = image.scratch().join("tree");
+    fs::create_dir_all(tree.join("src/.git")).expect("directories");
+    for name in ["src/a.c", "src/a.o", "src/.git/x", "b.o"] {
+        fs::write(tree.join(name), [0; 8192]).expect("a file");
+    }
+    let run = |args: &[&str]| String::from_utf8(ok(extern4(&image, args))).expect("text");
+    run(&["cp", "-r", "--exclude=*.o", "--exclude=.git/", "--chown=ann:staff", "tree", "disk.img:/srv"]);
+    assert_eq!(run(&["find", "disk.img:/srv"]), "/srv\n/srv/src\n/srv/src/a.c\n");
+    let owners = run(&["stat", "-c", "%U:%G", "disk.img:/srv", "disk.img:/srv/src/a.c"]);
+    assert_eq!(owners, "ann:staff\nann:staff\n");
+    run(&["cp", "-r", "--exclude=/src/a.*", "--chown=:7", "disk.img:/srv", "out"]);
+    assert_eq!(listed(&image.scratch().join("out")).len(), 2);
+    for sparse in ["always", "never", "auto"] {
+        let sparse = format!("--sparse={sparse}");
+        run(&["cp", &sparse, "tree/b.o", "disk.img:/zeroes"]);
+        let blocks = run(&["stat", "-c", "%b", "disk.img:/zeroes"]);
+        assert_eq!(blocks == "0\n", sparse == "--sparse=always", "{sparse}: {blocks}");
+        run(&["cp", &sparse, "disk.img:/zeroes", "zeroes"]);
+        assert_eq!(fs::read(image.scratch().join("zeroes")).expect("a copy"), [0; 8192]);
+    }
+    let errors = failed(&extern4(&image, ["cp", "-r", "--chown=joe", "tree", "disk.img:/x"]), 1);
+    assert!(errors.contains("joe is not a user of"), "{errors}");
+    let errors = failed(&extern4(&image, ["cp", "-l", "tree/b.o", "disk.img:/x"]), 1);
+    assert!(errors.contains("a link leads only to files of its own volume"), "{errors}");
+    let errors = failed(&extern4(&image, ["cp", "-Z", "tree/b.o", "disk.img:/x"]), 2);
+    assert!(errors.contains("setfattr"), "{errors}");
+    run(&["cp", "-sv", "disk.img:/etc/hostname", "disk.img:/name"]);
+    assert_eq!(run(&["readlink", "disk.img:/name"]), "/etc/hostname\n");
+    sound(&image);
 }

@@ -54,6 +54,8 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["chmod", "700", "disk.img:/dir/sub"], [Works, Works, ReadOnly]),
     (&["chown", "0:0", "disk.img:/dir/sub"], [Works, Works, ReadOnly]),
     (&["chgrp", "0", "disk.img:/dir/sub"], [Works, Works, ReadOnly]),
+    (&["lsattr", "-d", "disk.img:/dir/sub"], [Works, Works, Works]),
+    (&["chattr", "+d", "disk.img:/dir/sub"], [Works, Works, ReadOnly]),
     (&["find", "disk.img:/dir"], [Works, Works, Works]),
     (&["du", "disk.img:/dir"], [Works, Works, Works]),
     (&["diff", "disk.img:/dir/sub", "disk.img:/dir/sub"], [Works, Works, Works]),

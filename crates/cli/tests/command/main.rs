@@ -40,6 +40,7 @@ mod measuring;
 mod messages;
 mod mount_options;
 mod mounting;
+mod option_tables;
 mod overlay;
 mod partitions;
 mod reading;

@@ -2,13 +2,26 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use extern4_tree::{Filter, Rule};
 
 /// The rules of a command line. The derived parsers would lose the order of the two options.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules(pub(super) Filter);
+pub(crate) struct Rules(pub(super) Filter);
+
+impl Rules {
+    /// Returns whether nothing is left out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether this path of a tree is left out.
+    pub(crate) fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
+        self.0.leaves_out(path.as_os_str().as_bytes(), is_directory)
+    }
+}
 
 const EXCLUDE: &str = "exclude";
 const INCLUDE: &str = "include";
@@ -27,7 +40,7 @@ impl clap::Args for Rules {
             .arg(rule(
                 EXCLUDE,
                 "Leave out what GLOB matches, and all below it, as rsync does: of all rules, the first \
-                 that matches decides. GLOB matches the end of a path in the volume, or from its root \
+                 that matches decides. GLOB matches the end of a path in the tree, or from its root \
                  if it begins with a slash; * stays within a name, ** crosses directories, a slash at \
                  the end means directories only",
             ))

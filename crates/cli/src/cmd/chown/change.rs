@@ -46,7 +46,7 @@ impl OwnerChange<'_> {
                 let Some(owner) = &owner else { continue };
                 let ids = |known: &Option<Option<Vec<_>>>| {
                     let known: &Vec<(_, OwnerIds)> = known.as_ref()?.as_ref()?;
-                    known.iter().find(|(image, _)| *image == image_path.image).map(|(_, ids)| ids.clone())
+                    known.iter().find(|(image, _)| *image == image_path.image).map(|(_, ids)| *ids)
                 };
                 let new = ids(&given).or_else(|| owner.ids(&IdNames::default()).ok());
                 if let Some(target) = app.target(image_path) {

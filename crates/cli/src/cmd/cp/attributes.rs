@@ -19,7 +19,10 @@ use rustix::io::Errno;
 
 use crate::app::{App, Opened, host_reason};
 use crate::exit_status::ExitStatus;
+use crate::owner::OwnerIds;
 use crate::text::{counted, quoted};
+
+use super::options::{Kept, NewAttributes, OldAttributes};
 
 const ACCESS: &str = AclKind::Access.xattr_name();
 const DEFAULT: &str = AclKind::Default.xattr_name();
@@ -27,10 +30,10 @@ const DEFAULT: &str = AclKind::Default.xattr_name();
 /// The attributes to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keep {
-    /// Owners, modes, times and ACLs.
-    pub(super) attributes: bool,
-    /// Extended attributes.
-    pub(super) xattrs: bool,
+    /// Those of the original.
+    pub(super) kept: Kept,
+    /// The owner that the command line says.
+    pub(super) owner: OwnerIds,
     /// The destination gives new files an ACL, which the copy removes where the original has none.
     pub(super) inherits_acl: bool,
 }
@@ -117,16 +120,12 @@ impl Lost {
 }
 
 impl Original<'_> {
-    fn owner(&self) -> (Uid, Gid) {
-        (Uid::from_raw(self.metadata.uid()), Gid::from_raw(self.metadata.gid()))
-    }
-
-    fn times(&self) -> Timestamps {
-        let time = |time: Timespec| rustix::fs::Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
-        Timestamps {
-            last_access: time(self.metadata.atime()),
-            last_modification: time(self.metadata.mtime()),
-        }
+    /// Returns the attributes that the copy gets.
+    fn new_attributes(&self, keep: Keep) -> NewAttributes {
+        let metadata = self.metadata;
+        let (uid, gid, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
+        OldAttributes { uid, gid, mode, times: (metadata.atime(), metadata.mtime()) }
+            .kept_by(keep.kept, &keep.owner)
     }
 
     /// Gives an open copy the attributes of its original.
@@ -137,13 +136,13 @@ impl Original<'_> {
         lost: &mut Lost,
     ) -> Result<(), super::data::Error> {
         let copy = copy.as_fd();
-        let (uid, gid) = self.owner();
-        let mut mode = self.metadata.mode() & 0o7777;
-        if keep.attributes && !own(lost, |uid, gid| fchown(copy, uid, gid), uid, gid)? {
+        let new = self.new_attributes(keep);
+        let mut mode = new.mode;
+        if !own(lost, |uid, gid| fchown(copy, uid, gid), &new)? {
             // A set-id bit for another owner than the original's is a security hole.
-            mode &= !0o6000;
+            mode = mode.map(|mode| mode & !0o6000);
         }
-        if keep.xattrs {
+        if keep.kept.xattr {
             for name in self.xattr_names()? {
                 let Some(value) = self.directory.lgetxattr(self.name, &name)? else { continue };
                 if let Err(error) = fsetxattr(copy, &*name, &value, XattrFlags::empty()) {
@@ -151,13 +150,15 @@ impl Original<'_> {
                 }
             }
         }
-        if keep.attributes {
+        if let Some(mode) = mode {
             fchmod(copy, Mode::from_raw_mode(mode)).map_err(io::Error::from)?;
             self.acl(copy, ACCESS, AclKind::Access, keep, lost)?;
             if self.metadata.is_dir() {
                 self.acl(copy, DEFAULT, AclKind::Default, keep, lost)?;
             }
-            futimens(copy, &self.times()).map_err(io::Error::from)?;
+        }
+        if let Some(times) = new.times {
+            futimens(copy, &timestamps(times)).map_err(io::Error::from)?;
         }
         Ok(())
     }
@@ -171,12 +172,9 @@ impl Original<'_> {
         keep: Keep,
         lost: &mut Lost,
     ) -> Result<(), super::data::Error> {
-        let (uid, gid) = self.owner();
-        if keep.attributes {
-            let change = |uid, gid| chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
-            own(lost, change, uid, gid)?;
-        }
-        if keep.xattrs {
+        let new = self.new_attributes(keep);
+        own(lost, |uid, gid| chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW), &new)?;
+        if keep.kept.xattr {
             // No system call takes a directory and a name here; the directory's entry in /proc
             // serves as well.
             let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
@@ -187,9 +185,9 @@ impl Original<'_> {
                 }
             }
         }
-        if keep.attributes {
+        if let Some(times) = new.times {
             let nofollow = AtFlags::SYMLINK_NOFOLLOW;
-            utimensat(directory, name, &self.times(), nofollow).map_err(io::Error::from)?;
+            utimensat(directory, name, &timestamps(times), nofollow).map_err(io::Error::from)?;
         }
         Ok(())
     }
@@ -225,18 +223,26 @@ impl Original<'_> {
     }
 }
 
-/// Changes the owner, or at least the group. Returns whether both are right.
+fn timestamps((access, modification): (Timespec, Timespec)) -> Timestamps {
+    let time = |time: Timespec| rustix::fs::Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
+    Timestamps { last_access: time(access), last_modification: time(modification) }
+}
+
+/// Changes the owner, or at least the group, if they are set. Returns whether both are right.
 fn own(
     lost: &mut Lost,
     change: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
-    uid: Uid,
-    gid: Gid,
+    new: &NewAttributes,
 ) -> io::Result<bool> {
-    match change(Some(uid), Some(gid)) {
+    let (uid, gid) = (new.uid.map(Uid::from_raw), new.gid.map(Gid::from_raw));
+    if uid.is_none() && gid.is_none() {
+        return Ok(true);
+    }
+    match change(uid, gid) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) if !is_root() => {
             // A user may give a file to one of its own groups.
-            let _ = change(None, Some(gid));
+            let _ = change(None, gid);
             lost.owner();
             Ok(false)
         }

@@ -3,23 +3,28 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use extern4::{AclKind, DirEntry, FileType, Metadata};
+use extern4::{AclKind, DirEntry, FileType, Metadata, Timespec};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
 
 use crate::app::{App, Opened, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::Image;
 use crate::kernel_copy::KernelCopy;
-use crate::text::escape;
+use crate::owner::OwnerIds;
+use crate::targets::{MAX_LINKS, own_name};
+use crate::text::{always_quoted, escape};
 
 use super::Args;
 use super::attributes::{Keep, Lost, Original};
 use super::data::{Contents, Error};
 use super::links::Links;
+use super::options::Follow;
 use super::progress::Progress;
 use super::tree::{self, Tree};
 
@@ -88,6 +93,8 @@ pub(super) struct Copier<'a> {
     /// Whether the copy leaves out what every volume has of its own, and what only root can make.
     exports: bool,
     umask: u32,
+    /// The owner that copies get.
+    owner: OwnerIds,
     lost: Lost,
     progress: Progress,
     buffer: Vec<u8>,
@@ -103,6 +110,18 @@ struct Source {
     kernel_copy: Option<KernelCopy>,
 }
 
+/// A tree that is being copied.
+struct Filling<'a> {
+    target: &'a Target,
+    /// The path of the copy.
+    top: &'a Path,
+    keep: Keep,
+    tree: Tree,
+    pending: Vec<Pending>,
+    /// The directories from which symbolic links led to the ones that are being copied.
+    above: Vec<PathBuf>,
+}
+
 /// A directory that the copy is filling. It gets its attributes when the copy leaves it.
 struct Pending {
     entry: DirEntry,
@@ -111,29 +130,28 @@ struct Pending {
 }
 
 impl<'a> Copier<'a> {
-    pub(super) fn new(args: &'a Args) -> Self {
+    pub(super) fn new(args: &'a Args, owner: OwnerIds) -> Self {
         // New files get their modes in full, so that a file never has more rights than it ends
         // with. A script runs several copies, and the first one reads the umask.
         static UMASK: OnceLock<u32> = OnceLock::new();
         let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
         let progress = Progress::new(args.quiet);
         let (lost, buffer, sources, links) = (Lost::default(), Vec::new(), Vec::new(), Links::new());
-        Self { args, exports: false, umask, lost, progress, buffer, sources, links }
+        Self { args, exports: false, umask, owner, lost, progress, buffer, sources, links }
     }
 
     /// Starts a copy of a volume's tree to where no volume is.
     pub(super) fn exporting(args: &'a Args) -> Self {
-        Self { exports: true, ..Self::new(args) }
+        Self { exports: true, ..Self::new(args, OwnerIds::default()) }
     }
 
     /// Copies one file or tree.
     pub(super) fn copy(&mut self, target: &Target, destination: HostDestination, app: &mut App) {
         self.progress.expect(target, self.args.recursive());
         let session = target.session();
-        let found = if self.args.recursive() {
-            session.symlink_metadata(target.path())
-        } else {
-            session.metadata(target.path())
+        let found = match self.args.follow() {
+            Follow::Never => session.symlink_metadata(target.path()),
+            Follow::Named | Follow::Always => session.metadata(target.path()),
         };
         match found {
             Err(error) => self.say(|| app.error(&target.image_path, &error)),
@@ -151,8 +169,11 @@ impl<'a> Copier<'a> {
                     return self.say(|| app.fail_at(ExitStatus::Failed, to.display(), why));
                 }
                 let keep = self.keep(&destination);
-                if let Some(path) = destination.existing.as_deref().filter(|_| found.is_file()) {
-                    let copied = self.write_existing(target, &found, path, keep);
+                if let Some(path) = destination.existing.as_deref().filter(|_| self.writes_over(&found)) {
+                    let copied = self.write_existing(target, &found, path, keep, app);
+                    if self.args.force && matches!(copied, Err(Error::Host(_))) {
+                        return self.single(target, &found, destination, keep, app);
+                    }
                     self.outcome(copied, &target.volume, target.path(), path, app);
                 } else if found.is_dir() {
                     self.directory(target, destination, keep, app);
@@ -161,6 +182,78 @@ impl<'a> Copier<'a> {
                 }
             }
         }
+    }
+
+    /// Returns whether the copy is written over the file that the user named.
+    fn writes_over(&self, found: &Metadata) -> bool {
+        found.is_file() && !self.args.removes_existing() && !self.args.overwrite.backup.is_on()
+    }
+
+    /// Copies one file or tree below `directory`, under its whole path.
+    pub(super) fn copy_with_parents(&mut self, target: &Target, directory: &Path, app: &mut App) {
+        let above = target.path().parent().unwrap_or(Path::new("/"));
+        let mut made = Vec::new();
+        for above in above.ancestors().collect::<Vec<_>>().into_iter().rev() {
+            match self.make_parent(target, above, directory, app) {
+                Ok(new) => made.extend(new),
+                Err(error) => {
+                    return self.outcome(Err(error), &target.volume, above, &below(directory, above), app);
+                }
+            }
+        }
+        let to = match own_name(target.path()) {
+            Some(name) => HostDestination::inside(&below(directory, above), name),
+            None => HostDestination::itself(directory),
+        };
+        match to {
+            Ok(to) => self.copy(target, to, app),
+            Err(error) => self.outcome(Err(error.into()), &target.volume, target.path(), directory, app),
+        }
+        // A file that is made in a directory changes its times.
+        for (path, metadata) in made.iter().rev() {
+            let kept = self.keep_parent(target, path, metadata, directory);
+            self.outcome(kept, &target.volume, path, &below(directory, path), app);
+        }
+    }
+
+    /// Makes the copy of a directory above a source, if there is none. Returns its original then.
+    fn make_parent(
+        &self,
+        target: &Target,
+        above: &Path,
+        directory: &Path,
+        app: &mut App,
+    ) -> Result<Option<(PathBuf, Metadata)>, Error> {
+        let (metadata, to) = (target.session().metadata(above)?, below(directory, above));
+        if to.is_dir() {
+            return Ok(None);
+        }
+        let mode = self.args.kept.first_mode(metadata.mode(), true, self.umask) | 0o700;
+        rustix::fs::mkdirat(CWD, &to, Mode::from_raw_mode(mode)).map_err(io::Error::from)?;
+        if self.args.verbose {
+            let from = target.volume.image_path(above);
+            app.print(format_args!("{from} -> {}", escape(to.as_os_str().as_bytes())));
+        }
+        Ok(Some((above.to_owned(), metadata)))
+    }
+
+    fn keep_parent(
+        &mut self,
+        target: &Target,
+        path: &Path,
+        metadata: &Metadata,
+        directory: &Path,
+    ) -> Result<(), Error> {
+        let to = HostDestination::itself(&below(directory, path))?;
+        let original = Original {
+            volume: &target.volume,
+            path,
+            directory: target.session(),
+            name: path.as_os_str(),
+            metadata,
+        };
+        let keep = self.keep(&to);
+        original.keep(&*to.base, keep, &mut self.lost)
     }
 
     /// Reports lost attributes, and removes the progress bar.
@@ -175,17 +268,12 @@ impl<'a> Copier<'a> {
 
     fn keep(&self, destination: &HostDestination) -> Keep {
         let inherited = fgetxattr(&*destination.base, AclKind::Default.xattr_name(), &mut [0_u8; 0][..]);
-        Keep {
-            attributes: self.args.preserve || self.args.archive,
-            xattrs: self.args.archive,
-            inherits_acl: inherited.is_ok(),
-        }
+        Keep { kept: self.args.kept, owner: self.owner, inherits_acl: inherited.is_ok() }
     }
 
-    /// Returns the mode that a new file or directory starts with: its own if no later step changes
-    /// it, else the owner's bits.
-    fn first_mode(&self, mode: u32, keep: Keep) -> Mode {
-        Mode::from_raw_mode(if keep.attributes { mode & 0o700 } else { mode & 0o777 & !self.umask })
+    /// Returns the mode that a new file starts with.
+    fn first_mode(&self, mode: u32, is_directory: bool) -> Mode {
+        Mode::from_raw_mode(self.args.kept.first_mode(mode, is_directory, self.umask))
     }
 
     fn write_existing(
@@ -194,14 +282,42 @@ impl<'a> Copier<'a> {
         found: &Metadata,
         path: &Path,
         keep: Keep,
+        app: &mut App,
     ) -> Result<(), Error> {
+        let there = if self.args.overwrite.is_plain() { None } else { Some(modified(path)?) };
+        if !self.may_replace(found, there, path, app) {
+            return Ok(());
+        }
         let from = target.session().open(target.path())?;
-        let to = std::fs::OpenOptions::new().write(true).truncate(true).open(path)?;
-        if !to.metadata()?.is_file() {
+        let truncates = !self.args.attributes_only;
+        let to = std::fs::OpenOptions::new().write(true).truncate(truncates).open(path)?;
+        self.tell(&named(target, found), path, None, app);
+        if truncates && !to.metadata()?.is_file() {
             return self.contents(&target.volume, &from, &to, |contents| contents.stream());
         }
-        self.contents(&target.volume, &from, &to, |contents| contents.copy())?;
+        if truncates {
+            self.contents(&target.volume, &from, &to, |contents| contents.copy())?;
+        }
         named(target, found).keep(&to, keep, &mut self.lost)
+    }
+
+    /// Returns whether a copy may take the place of a file that changed at `there`.
+    fn may_replace(&self, source: &Metadata, there: Option<Timespec>, to: &Path, app: &App) -> bool {
+        let shown = || always_quoted(to.as_os_str().as_bytes());
+        there
+            .is_none_or(|there| self.say(|| self.args.overwrite.allows(source.mtime(), there, &shown(), app)))
+    }
+
+    /// Prints that a file is copied, if the user wants to know.
+    fn tell(&self, original: &Original<'_>, to: &Path, kept: Option<&OsStr>, app: &mut App) {
+        if !self.args.verbose {
+            return;
+        }
+        let from = original.volume.image_path(original.path).quoted();
+        let host = |path: &Path| always_quoted(path.as_os_str().as_bytes());
+        let kept = kept.map(|kept| format!(" (backup: {})", host(&to.with_file_name(kept))));
+        let line = format!("{from} -> {}{}", host(to), kept.unwrap_or_default());
+        self.say(|| app.print(line));
     }
 
     fn single(
@@ -216,40 +332,77 @@ impl<'a> Copier<'a> {
             let image_path = &target.image_path;
             return self.say(|| app.fail_at(ExitStatus::Failed, image_path, "not a directory"));
         };
-        let mut tree = Tree::new(destination.base);
-        let copied = self.file(&named(target, found), &name, &mut tree, keep);
-        self.outcome(copied, &target.volume, target.path(), &destination.path.join(name), app);
+        let (mut tree, to) = (Tree::new(destination.base), destination.path.join(&name));
+        let copied = self.file(&named(target, found), &name, &mut tree, keep, &to, app);
+        self.outcome(copied, &target.volume, target.path(), &to, app);
     }
 
     fn directory(&mut self, target: &Target, destination: HostDestination, keep: Keep, app: &mut App) {
-        let mut tree = Tree::new(Rc::clone(&destination.base));
-        let mut pending: Vec<Pending> = Vec::new();
-        let mut walk = target.session().walk(target.path()).with_metadata();
-        let top = destination
-            .name
-            .as_ref()
-            .map_or_else(|| destination.path.clone(), |name| destination.path.join(name));
+        let top = match &destination.name {
+            Some(name) => destination.path.join(name),
+            None => destination.path.clone(),
+        };
+        let real = match self.args.follow() {
+            Follow::Never => Ok(target.path().to_owned()),
+            Follow::Named | Follow::Always => target.session().canonicalize(target.path()),
+        };
+        let (tree, pending, above) = (Tree::new(Rc::clone(&destination.base)), Vec::new(), Vec::new());
+        let mut filling = Filling { target, top: &top, keep, tree, pending, above };
+        match real {
+            Ok(real) => self.fill(&mut filling, &real, destination.name.as_deref(), &top, app),
+            Err(error) => self.say(|| app.error(&target.image_path, &error)),
+        }
+    }
+
+    /// Copies directory `real` with everything below it to `name` in the current directory, whose
+    /// path is `top`.
+    fn fill(
+        &mut self,
+        filling: &mut Filling<'_>,
+        real: &Path,
+        name: Option<&OsStr>,
+        top: &Path,
+        app: &mut App,
+    ) {
+        let (target, keep, base) = (filling.target, filling.keep, filling.pending.len());
+        let mut walk = target.session().walk(real).with_metadata();
         while let Some(entry) = walk.next() {
             let found = entry.and_then(|entry| entry.metadata().map(|found| (entry, found)));
             let (entry, metadata) = match found {
                 Ok(found) => found,
                 Err(error) => {
-                    let path = error.path().unwrap_or(target.path()).to_owned();
+                    let path = error.path().unwrap_or(real).to_owned();
                     self.say(|| app.error(target.volume.image_path(&path), &error));
                     continue;
                 }
             };
-            if self.exports && is_own(&entry) {
+            let below = entry.path().strip_prefix(real).unwrap_or(entry.path());
+            let to = if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) };
+            if self.exports && is_own(&entry) || self.leaves_out(filling.top, &to, metadata.is_dir()) {
                 walk.skip_subtree();
                 continue;
             }
-            let depth = entry.depth();
-            self.leave(target, &mut tree, &mut pending, depth, keep, app);
-            let name = if depth == 0 { destination.name.as_deref() } else { Some(entry.file_name()) };
+            self.leave(filling, base + entry.depth(), app);
+            if metadata.is_symlink() && self.args.follow() == Follow::Always {
+                self.follow(filling, &entry, &to, app);
+                continue;
+            }
+            let directory = entry.parent();
+            let original = Original {
+                volume: &target.volume,
+                path: entry.path(),
+                directory: &directory,
+                name: entry.file_name(),
+                metadata: &metadata,
+            };
             let copied = if metadata.is_dir() {
-                match self.enter(name, &metadata, &mut tree, keep) {
+                let name = if entry.depth() == 0 { name } else { Some(entry.file_name()) };
+                match self.enter(name, &metadata, &mut filling.tree) {
                     Ok(made) => {
-                        pending.push(Pending { entry, metadata, made });
+                        if made {
+                            self.tell(&original, &to, None, app);
+                        }
+                        filling.pending.push(Pending { entry, metadata, made });
                         continue;
                     }
                     Err(error) => {
@@ -258,46 +411,63 @@ impl<'a> Copier<'a> {
                     }
                 }
             } else {
-                let directory = entry.parent();
-                let original = Original {
-                    volume: &target.volume,
-                    path: entry.path(),
-                    directory: &directory,
-                    name: entry.file_name(),
-                    metadata: &metadata,
-                };
-                self.file(&original, entry.file_name(), &mut tree, keep)
+                self.file(&original, entry.file_name(), &mut filling.tree, keep, &to, app)
             };
-            let below = entry.path().strip_prefix(target.path()).unwrap_or(entry.path());
-            let to = if below.as_os_str().is_empty() { top.clone() } else { top.join(below) };
             self.outcome(copied, &target.volume, entry.path(), &to, app);
         }
-        self.leave(target, &mut tree, &mut pending, 0, keep, app);
+        self.leave(filling, base, app);
     }
 
-    fn enter(
-        &self,
-        name: Option<&OsStr>,
-        metadata: &Metadata,
-        tree: &mut Tree,
-        keep: Keep,
-    ) -> io::Result<bool> {
+    /// Returns whether a copy is left out by the rules of the command line.
+    fn leaves_out(&self, top: &Path, to: &Path, is_directory: bool) -> bool {
+        let below = to.strip_prefix(top).unwrap_or(to);
+        self.args.rules.leaves_out(below, is_directory)
+    }
+
+    /// Copies the file that a symbolic link leads to in the link's place.
+    fn follow(&mut self, filling: &mut Filling<'_>, entry: &DirEntry, to: &Path, app: &mut App) {
+        let (target, name) = (filling.target, entry.file_name());
+        let found = entry.parent().metadata(name);
+        let real = entry.parent().canonicalize(name);
+        let (found, real) = match found.and_then(|found| Ok((found, real?))) {
+            Ok(found) => found,
+            Err(error) => {
+                let path = target.volume.image_path(entry.path());
+                return self.say(|| app.error(path, &error));
+            }
+        };
+        if !found.is_dir() {
+            let original = Original {
+                volume: &target.volume,
+                path: entry.path(),
+                directory: target.session(),
+                name: real.as_os_str(),
+                metadata: &found,
+            };
+            let copied = self.file(&original, name, &mut filling.tree, filling.keep, to, app);
+            return self.outcome(copied, &target.volume, entry.path(), to, app);
+        }
+        filling.above.push(entry.path().to_owned());
+        if filling.above.len() > MAX_LINKS || filling.above.iter().any(|above| above.starts_with(&real)) {
+            let path = target.volume.image_path(entry.path());
+            let reason = "the link leads back to a directory above it";
+            self.say(|| app.fail_at(ExitStatus::Failed, path, reason));
+        } else {
+            self.fill(filling, &real, Some(name), to, app);
+        }
+        filling.above.pop();
+    }
+
+    fn enter(&self, name: Option<&OsStr>, metadata: &Metadata, tree: &mut Tree) -> io::Result<bool> {
         match name {
-            Some(name) => tree.enter(name, self.first_mode(metadata.mode(), keep) | Mode::RWXU),
+            Some(name) => tree.enter(name, self.first_mode(metadata.mode(), true) | Mode::RWXU),
             None => tree.enter_base().map(|()| false),
         }
     }
 
     /// Leaves the directories at depth `depth` and below, and gives them their attributes.
-    fn leave(
-        &mut self,
-        target: &Target,
-        tree: &mut Tree,
-        pending: &mut Vec<Pending>,
-        depth: usize,
-        keep: Keep,
-        app: &mut App,
-    ) {
+    fn leave(&mut self, filling: &mut Filling<'_>, depth: usize, app: &mut App) {
+        let Filling { target, keep, tree, pending, .. } = filling;
         while pending.len() > depth {
             let Some(Pending { entry, metadata, made }) = pending.pop() else { break };
             let directory = entry.parent();
@@ -308,13 +478,13 @@ impl<'a> Copier<'a> {
                 name: entry.file_name(),
                 metadata: &metadata,
             };
-            let plain = metadata.mode() & 0o777 & !self.umask;
-            let lost = &mut self.lost;
+            let plain = self.first_mode(metadata.mode(), true);
+            let (kept, lost) = (keep.kept, &mut self.lost);
             let kept = tree.current().map_err(Error::Host).and_then(|copy| {
-                if made && !keep.attributes && plain & 0o700 != 0o700 {
-                    rustix::fs::fchmod(copy, Mode::from_raw_mode(plain)).map_err(io::Error::from)?;
+                if made && !kept.mode && !plain.contains(Mode::RWXU) {
+                    rustix::fs::fchmod(copy, plain).map_err(io::Error::from)?;
                 }
-                original.keep(copy, keep, lost)
+                original.keep(copy, *keep, lost)
             });
             self.outcome(kept, &target.volume, entry.path(), entry.path(), app);
             tree.leave();
@@ -328,9 +498,11 @@ impl<'a> Copier<'a> {
         name: &OsStr,
         tree: &mut Tree,
         keep: Keep,
+        to: &Path,
+        app: &mut App,
     ) -> Result<(), Error> {
         let metadata = original.metadata;
-        let linked = self.args.archive && metadata.nlink() > 1;
+        let linked = self.args.kept.links && metadata.nlink() > 1;
         let id = (self.source(original.volume), metadata.ino());
         if !self.links.is_empty()
             && let Some(there) = tree.find(name)?
@@ -339,6 +511,13 @@ impl<'a> Copier<'a> {
             self.progress.file();
             return Ok(());
         }
+        let there = if self.args.overwrite.is_plain() { None } else { tree.modified(name)? };
+        if !self.may_replace(metadata, there, to, app) {
+            return Ok(());
+        }
+        let backup = &self.args.overwrite.backup;
+        let kept = if there.is_some() && backup.is_on() { tree.back_up(name, backup)? } else { None };
+        self.tell(original, to, kept.as_deref(), app);
         if linked && let Some(first) = self.links.first(&id) {
             let (directory, first) = first.open_parent()?;
             tree.make(name, |to, name| linkat(&directory, first, to, name, AtFlags::empty()))?;
@@ -379,18 +558,23 @@ impl<'a> Copier<'a> {
     ) -> Result<(), Error> {
         let from = original.directory.open(original.name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = self.first_mode(original.metadata.mode(), keep) | Mode::WUSR;
-        let mode = if keep.attributes { mode } else { self.first_mode(original.metadata.mode(), keep) };
-        let to = tree.make(name, |directory, name| openat(directory, name, flags, mode))?;
+        let mode = self.first_mode(original.metadata.mode(), false);
+        let mode = if keep.kept.mode { mode | Mode::WUSR } else { mode };
+        let there = if self.args.attributes_only { tree.open_existing(name)? } else { None };
+        let to = match there {
+            Some(there) => there,
+            None => tree.make(name, |directory, name| openat(directory, name, flags, mode))?,
+        };
         let to = std::fs::File::from(to);
-        self.contents(original.volume, &from, &to, |contents| contents.copy())?;
+        if !self.args.attributes_only {
+            self.contents(original.volume, &from, &to, |contents| contents.copy())?;
+        }
         original.keep(&to, keep, &mut self.lost)
     }
 
     fn node(&self, kind: FileType, metadata: &Metadata, name: &OsStr, tree: &mut Tree) -> Result<(), Error> {
-        let archive = self.args.archive || self.args.preserve;
-        let bits = metadata.mode() & if archive { 0o7777 } else { 0o777 & !self.umask };
-        let mode = Mode::from_raw_mode(bits);
+        let kept = self.args.kept.mode.then(|| Mode::from_raw_mode(metadata.mode() & 0o7777));
+        let mode = kept.unwrap_or_else(|| self.first_mode(metadata.mode(), false));
         let device = rustix::fs::makedev(metadata.rdev().major, metadata.rdev().minor);
         let kind = match kind {
             FileType::CharDevice => rustix::fs::FileType::CharacterDevice,
@@ -427,6 +611,7 @@ impl<'a> Copier<'a> {
             kernel_copy: kernel_copy.as_mut(),
             to,
             buffer: &mut buffer,
+            sparse: self.args.sparse.unwrap_or_default(),
             copied: &mut |bytes| progress.bytes(bytes),
         });
         self.sources[source].kernel_copy = kernel_copy;
@@ -445,11 +630,22 @@ impl<'a> Copier<'a> {
                 });
             }
             Err(Error::Host(error)) => {
-                let to = escape(std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str())).into_owned();
+                let to = escape(to.as_os_str().as_bytes()).into_owned();
                 self.say(|| app.fail_at(ExitStatus::Failed, &to, host_reason(&error)));
             }
         }
     }
+}
+
+/// Returns the path of the copy of `path` in `directory` under its whole path.
+fn below(directory: &Path, path: &Path) -> PathBuf {
+    directory.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Returns the time of the last change of a file of the host.
+fn modified(path: &Path) -> io::Result<Timespec> {
+    let found = std::fs::metadata(path)?;
+    Ok(Timespec { sec: found.mtime(), nsec: u32::try_from(found.mtime_nsec()).unwrap_or(0) })
 }
 
 /// Returns whether an entry is the directory that every volume has of its own.

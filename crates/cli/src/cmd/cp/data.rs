@@ -5,10 +5,14 @@ use std::os::unix::fs::FileExt as _;
 
 use extern4::{Span, SpanKind};
 
+use super::options::Sparse;
 use crate::kernel_copy::KernelCopy;
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Zeroes of this length become a hole, if that is wanted.
+const HOLE_BYTES: usize = 4096;
 
 /// The reason why a copy of contents failed, by side.
 pub(super) enum Error {
@@ -42,19 +46,27 @@ pub(super) struct Contents<'a> {
     pub(super) to: &'a File,
     /// The buffer for reading.
     pub(super) buffer: &'a mut Vec<u8>,
+    /// The way to copy holes.
+    pub(super) sparse: Sparse,
     /// Called with the number of bytes of every piece that is copied.
     pub(super) copied: &'a mut dyn FnMut(u64),
 }
 
 impl Contents<'_> {
-    /// Copies the data and leaves holes.
+    /// Copies the data, and leaves holes unless they are to be zeroes.
     pub(super) fn copy(mut self) -> Result<(), Error> {
+        if self.sparse != Sparse::Auto {
+            self.kernel_copy = None;
+        }
         let len = self.from.metadata().len();
         let mut offset = 0;
         while offset < len {
             let Some(span) = self.from.span_at(offset)? else { break };
             let end = end(&span, offset).ok_or(Error::Map)?.min(len);
             match span.kind {
+                SpanKind::Hole | SpanKind::Unwritten if self.sparse == Sparse::Never => {
+                    self.bytes(offset, end)?;
+                }
                 SpanKind::Hole | SpanKind::Unwritten => {}
                 SpanKind::Mapped { .. } | SpanKind::Inline => self.span(&span, offset, end)?,
             }
@@ -102,12 +114,26 @@ impl Contents<'_> {
             if len == 0 {
                 return Ok(());
             }
-            self.to.write_all_at(&self.buffer[..len], offset)?;
+            let data = &self.buffer[..len];
+            for (at, piece) in pieces(data, self.sparse) {
+                self.to.write_all_at(piece, offset + at as u64)?;
+            }
             offset += len as u64;
             (self.copied)(len as u64);
         }
         Ok(())
     }
+}
+
+/// Returns the pieces of data that are written, each with its place: all, or those of blocks that
+/// are not zeroes.
+pub(super) fn pieces(data: &[u8], sparse: Sparse) -> impl Iterator<Item = (usize, &[u8])> {
+    let step = if sparse == Sparse::Always { HOLE_BYTES } else { data.len().max(1) };
+    let is_written = move |piece: &[u8]| sparse != Sparse::Always || piece.iter().any(|byte| *byte != 0);
+    data.chunks(step)
+        .enumerate()
+        .map(move |(at, piece)| (at * step, piece))
+        .filter(move |(_, piece)| is_written(piece))
 }
 
 /// Returns the end of a span; `None` if it overflows or does not go beyond `offset`.

@@ -5,21 +5,29 @@
 //! user typed: then it writes to it. New files belong to the caller. They get the modes of their
 //! originals without the bits of umask 022, unless modes are to be kept.
 
+mod attributes;
+
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-use extern4::{Acl, AclKind, Attributes, Errno, FileType, NewKind, Session, SetTime, XattrFlags};
+use extern4::{AclKind, Errno, FileType, NewKind, OpenFlags, Session};
 
 use crate::app::{App, Opened, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
+use crate::operands::DestinationKind;
+use crate::overwrite::backup_note;
+use crate::owner::OwnerIds;
 use crate::targets::own_name;
-use crate::text::escape;
+use crate::text::{always_quoted, escape};
 
 use super::ahead;
 use super::attributes::Lost;
+use super::data::pieces;
 use super::links::Links;
+use super::options::{Follow, Making, Sparse};
 use super::progress::Progress;
 use super::source::{Body, Contents, Directory, Fault, Found, Id, Node, Wants, Xattrs};
 use super::walk::{Step, Walk};
@@ -29,8 +37,6 @@ use super::{Args, is_slashed};
 const CHUNK_BYTES: usize = 1 << 20;
 /// The bits that a new file's mode loses.
 const UMASK: u32 = 0o022;
-const ACCESS: &str = AclKind::Access.xattr_name();
-const DEFAULT: &str = AclKind::Default.xattr_name();
 
 /// A file to copy, as the command line names it.
 pub(super) enum Source {
@@ -48,6 +54,8 @@ enum Failure {
     Says(&'static str),
     /// There is no place for the copy, with the reason.
     NoPlace(&'static str),
+    /// The file that is there stays, as the user wants.
+    Stays,
 }
 
 impl From<Fault> for Failure {
@@ -65,6 +73,8 @@ impl From<extern4::Error> for Failure {
 /// A running copy into a volume.
 pub(super) struct IntoVolume<'a> {
     args: &'a Args,
+    /// The owner that copies get.
+    owner: OwnerIds,
     to: Rc<Opened>,
     lost: Lost,
     progress: Progress,
@@ -115,10 +125,11 @@ struct Levels<'a> {
 }
 
 impl<'a> IntoVolume<'a> {
-    pub(super) fn new(args: &'a Args, to: &Rc<Opened>) -> Self {
+    pub(super) fn new(args: &'a Args, owner: OwnerIds, to: &Rc<Opened>) -> Self {
         let image = Directory::of_host().and_then(|here| here.node(&to.image.file, true));
         Self {
             args,
+            owner,
             to: Rc::clone(to),
             lost: Lost::default(),
             progress: Progress::new(args.quiet),
@@ -137,8 +148,74 @@ impl<'a> IntoVolume<'a> {
             Source::Volume(target) => (target.path(), target.path().to_owned()),
         };
         let mut to = destination.path.clone();
-        let copied = self.one(from, path, shown, &mut to, app);
+        if !self.args.parents {
+            let copied = self.one(from, path, shown, &mut to, app);
+            return self.outcome(copied, from, path, &to, app);
+        }
+        let mut made = Vec::new();
+        let copied = match self.parents(from, path, &mut to, &mut made, app) {
+            Ok(()) => self.one(from, path, shown, &mut to, app),
+            Err(failure) => Err(failure),
+        };
         self.outcome(copied, from, path, &to, app);
+        // A file that is made in a directory changes its times.
+        for (path, to) in made.iter().rev().filter(|_| self.args.kept.has_any()) {
+            let kept = self.keep_parent(from, path, to);
+            self.outcome(kept, from, path, to, app);
+        }
+    }
+
+    /// Makes the directories above the copy of `path` below `to`, which becomes the last of them.
+    /// Puts the new ones into `made`, with their originals.
+    fn parents(
+        &self,
+        from: &Source,
+        path: &Path,
+        to: &mut PathBuf,
+        made: &mut Vec<(PathBuf, PathBuf)>,
+        app: &mut App,
+    ) -> Result<(), Failure> {
+        let above = path.parent().unwrap_or(Path::new(""));
+        let names = above.components().filter_map(|part| match part {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        });
+        let mut original = PathBuf::from(if path.is_absolute() { "/" } else { "" });
+        if above.components().any(|part| part == Component::ParentDir) {
+            return Err(Failure::Says("--parents takes no path with '..'"));
+        }
+        for name in names {
+            original.push(name);
+            to.push(name);
+            let node = Self::directory_of(from)?.node(&original, true)?;
+            let mode = self.args.kept.first_mode(node.mode, true, UMASK) | 0o700;
+            match self.to.session.create_dir_with(&*to, mode) {
+                Ok(()) => made.push((original.clone(), to.clone())),
+                Err(error) if error.errno() == Errno::EEXIST => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if self.args.verbose {
+                let line = format!("{} -> {}", source_text(from, &original), self.to.image_path(to));
+                self.say(|| app.print(line));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the directory in which the paths of a source are looked up.
+    fn directory_of(from: &Source) -> Result<Directory, Fault> {
+        match from {
+            Source::Host(_) => Directory::of_host(),
+            Source::Volume(target) => Ok(Directory::Volume(target.session().clone(), 0)),
+        }
+    }
+
+    fn keep_parent(&mut self, from: &Source, path: &Path, to: &Path) -> Result<(), Failure> {
+        let directory = Self::directory_of(from)?;
+        let node = directory.node(path, true)?;
+        let xattrs = directory.inside(path, true).and_then(|inside| inside.own_xattrs());
+        let session = self.to.session.clone();
+        self.keep(path, &node, xattrs, (&session, to.as_os_str()), true)
     }
 
     /// Reports lost attributes, and removes the progress bar.
@@ -166,10 +243,13 @@ impl<'a> IntoVolume<'a> {
                 Directory::Volume(target.session().clone(), self.volume(&target.volume.image))
             }
         };
-        let follow = !self.args.recursive();
+        let follow = self.args.follow() != Follow::Never;
         let node = directory.node(path, follow)?;
-        if node.kind == FileType::Directory && follow {
+        if node.kind == FileType::Directory && !self.args.recursive() {
             return Err(Failure::Says("is a directory; copy it with -r"));
+        }
+        if self.args.making() != Making::Copy && !matches!(node.id, Id::Volume(0, _)) {
+            return Err(Failure::Says("a link leads only to files of its own volume"));
         }
         self.expect(from, &directory, path, &node);
         let session = self.to.session.clone();
@@ -181,15 +261,25 @@ impl<'a> IntoVolume<'a> {
         if !node.is_dir() && there.is_none() && is_slashed(to) {
             return Err(Failure::NoPlace("there is no directory of this name"));
         }
-        let is_read = node.kind == FileType::Regular || follow && matches!(from, Source::Host(_));
-        if is_read && there.is_none() && session.symlink_metadata(&*to).is_ok_and(|found| found.is_symlink())
+        let streams = !self.args.recursive() && follow && matches!(from, Source::Host(_));
+        let is_read = node.kind == FileType::Regular || streams;
+        let is_written = is_read && !self.args.removes_existing() && self.args.making() == Making::Copy;
+        if is_written
+            && there.is_none()
+            && session.symlink_metadata(&*to).is_ok_and(|found| found.is_symlink())
         {
             return Err(Failure::NoPlace("the copy would go through a dangling symbolic link"));
         }
         let mut existing = there.is_some();
         if there.is_some_and(|found| found.is_dir()) {
             existing = false;
+            let is_name = self.args.operands.0.kind() == DestinationKind::Name;
             match own_name(path) {
+                Some(_) if is_name && node.is_dir() => existing = true,
+                Some(_) if is_name => {
+                    let reason = "there is a directory of this name where the file would go";
+                    return Err(Failure::NoPlace(reason));
+                }
                 Some(name) => to.push(name),
                 // The name of a root directory, or one that ends in dots, stands for the contents.
                 None if node.kind == FileType::Directory => existing = true,
@@ -204,7 +294,7 @@ impl<'a> IntoVolume<'a> {
             directory: &parent,
             name: &name,
             path: to,
-            existing,
+            existing: existing && (node.is_dir() || self.writes_over()),
             gives_acl: gives_acl(&parent),
         };
         if node.is_dir()
@@ -214,17 +304,38 @@ impl<'a> IntoVolume<'a> {
             return Err(Failure::Says("a directory is not copied into itself"));
         }
         if !node.is_dir() {
-            let wants = Wants { ahead: false, ..self.wants() };
-            let mut found = directory.find(path, follow, node, wants, &mut Vec::new());
-            return self.file(&mut found, &[], &destination);
+            let wants = Wants { ahead: false, follow, streams, ..self.wants() };
+            let mut found = directory.find(path, node, wants, &mut Vec::new());
+            return self.file(&mut found, &[], &destination, &Named { from, above: None }, app);
         }
-        let walk = Walk::new(directory.inside(path)?, &node, self.wants())?;
-        let top = self.enter(path.to_owned(), shown, node, &destination)?;
+        let walk = Walk::new(directory.inside(path, follow)?, &node, self.wants(), self.device(&node))?;
+        let top = self.enter(path.to_owned(), shown, node, &destination, from, app)?;
         self.tree(walk, Levels { from, stack: vec![top], left_out: 0 }, app)
     }
 
+    /// Returns the file system that a copy of this directory stays on.
+    fn device(&self, node: &Node) -> Option<u64> {
+        match node.id {
+            Id::Host(device, _) => self.args.one_file_system.then_some(device),
+            Id::Volume(..) => None,
+        }
+    }
+
+    /// Returns whether copies are written over files that the user named.
+    fn writes_over(&self) -> bool {
+        let args = self.args;
+        !args.removes_existing() && !args.overwrite.backup.is_on() && args.making() == Making::Copy
+    }
+
     fn wants(&self) -> Wants {
-        Wants { body: true, ahead: true, links: self.args.archive, xattrs: self.keeps_attributes() }
+        Wants {
+            body: true,
+            ahead: true,
+            links: self.args.kept.links,
+            xattrs: self.args.kept.mode || self.args.kept.xattr,
+            follow: self.args.follow() == Follow::Always,
+            streams: false,
+        }
     }
 
     /// Returns the index of a volume.
@@ -242,8 +353,9 @@ impl<'a> IntoVolume<'a> {
             Source::Host(_) if node.kind != FileType::Directory => self.progress.expect_bytes(node.stored),
             Source::Host(_) if self.progress.is_hidden() => {}
             Source::Host(_) => {
-                let wants = Wants { body: false, ahead: false, links: false, xattrs: false };
-                let walk = directory.inside(path).and_then(|top| Walk::new(top, node, wants));
+                let wants = Wants { body: false, ahead: false, xattrs: false, ..self.wants() };
+                let walk = directory.inside(path, self.args.follow() != Follow::Never);
+                let walk = walk.and_then(|top| Walk::new(top, node, wants, self.device(node)));
                 let Ok(mut walk) = walk else { return };
                 while let Some(step) = walk.next() {
                     if let Step::File(found) = step
@@ -256,6 +368,20 @@ impl<'a> IntoVolume<'a> {
         }
     }
 
+    /// Prints that a file is copied, if the user wants to know.
+    fn tell(&self, from: &Source, shown: &Path, to: &Path, kept: Option<&Path>, app: &mut App) {
+        if !self.args.verbose {
+            return;
+        }
+        let note = backup_note(kept.map(|kept| self.to.image_path(kept)).as_ref());
+        let from = match from {
+            Source::Host(_) => always_quoted(shown.as_os_str().as_bytes()),
+            Source::Volume(target) => target.volume.image_path(shown).quoted(),
+        };
+        let line = format!("{from} -> {}{note}", self.to.image_path(to).quoted());
+        self.say(|| app.print(line));
+    }
+
     /// Makes a directory, or enters the existing one.
     fn enter(
         &self,
@@ -263,9 +389,10 @@ impl<'a> IntoVolume<'a> {
         shown: PathBuf,
         node: Node,
         destination: &VolumeDestination<'_>,
+        from: &Source,
+        app: &mut App,
     ) -> Result<Level, Failure> {
-        let keep = self.keeps_attributes();
-        let mode = if keep { 0o700 } else { node.mode & 0o777 & !UMASK | 0o700 };
+        let mode = self.args.kept.first_mode(node.mode, true, UMASK) | 0o700;
         let made = match destination.directory.create_dir_with(destination.name, mode) {
             Ok(()) => true,
             _ if destination.name == "." => false,
@@ -286,6 +413,9 @@ impl<'a> IntoVolume<'a> {
             Err(error) => return Err(error.into()),
         };
         let to = destination.directory.at(destination.name)?;
+        if made {
+            self.tell(from, &shown, destination.path, None, app);
+        }
         Ok(Level {
             named,
             shown,
@@ -321,6 +451,8 @@ impl<'a> IntoVolume<'a> {
             Step::Enter(..) if levels.left_out > 0 => levels.left_out += 1,
             Step::Leave(_) if levels.left_out > 0 => levels.left_out -= 1,
             _ if levels.left_out > 0 => {}
+            Step::Enter(name, _) if self.leaves_out(levels, &name, true) => levels.left_out = 1,
+            Step::File(found) if self.leaves_out(levels, found.name.as_os_str(), false) => {}
             Step::Leave(xattrs) => {
                 let Some(level) = levels.stack.pop() else { return };
                 let left = self.leave(&level, xattrs);
@@ -334,8 +466,9 @@ impl<'a> IntoVolume<'a> {
             Step::Enter(name, node) => {
                 let Some(level) = levels.stack.last() else { return };
                 let (shown, path) = (level.shown.join(&name), level.path.join(&name));
-                match self.enter(PathBuf::from(&name), shown.clone(), node, &level.destination(&name, &path))
-                {
+                let named = PathBuf::from(&name);
+                let destination = level.destination(&name, &path);
+                match self.enter(named, shown.clone(), node, &destination, levels.from, app) {
                     Ok(next) => levels.stack.push(next),
                     Err(failure) => {
                         levels.left_out = 1;
@@ -347,31 +480,86 @@ impl<'a> IntoVolume<'a> {
                 let Some(level) = levels.stack.last() else { return };
                 let path = level.path.join(&found.name);
                 let name = found.name.clone();
-                if let Err(failure) =
-                    self.file(&mut found, bytes, &level.destination(name.as_os_str(), &path))
-                {
+                let named = Named { from: levels.from, above: Some(&level.shown) };
+                let destination = level.destination(name.as_os_str(), &path);
+                if let Err(failure) = self.file(&mut found, bytes, &destination, &named, app) {
                     self.outcome(Err(failure), levels.from, &level.shown.join(&name), &path, app);
                 }
             }
         }
     }
 
+    /// Returns whether a copy is left out by the rules of the command line.
+    fn leaves_out(&self, levels: &Levels<'_>, name: &OsStr, is_directory: bool) -> bool {
+        if self.args.rules.is_empty() {
+            return false;
+        }
+        let (Some(top), Some(level)) = (levels.stack.first(), levels.stack.last()) else { return false };
+        let path = level.shown.join(name);
+        self.args.rules.leaves_out(path.strip_prefix(&top.shown).unwrap_or(&path), is_directory)
+    }
+
     /// Gives a directory the attributes of its original, after everything in it was copied.
     fn leave(&mut self, level: &Level, xattrs: Result<Xattrs, Fault>) -> Result<(), Failure> {
-        if self.keeps_attributes() {
-            let copy = (&level.to_parent, level.to_name.as_os_str());
-            return self.keep(&level.named, &level.node, xattrs, copy, level.has_acl);
-        }
-        let mode = level.node.mode & 0o777 & !UMASK;
-        if level.made && mode & 0o700 != 0o700 {
+        let kept = self.args.kept;
+        let mode = kept.first_mode(level.node.mode, true, UMASK);
+        if !kept.mode && level.made && mode & 0o700 != 0o700 {
             let inherited = level.to.metadata(".")?.mode() & 0o2000;
             level.to_parent.set_permissions(&level.to_name, mode | inherited)?;
+        }
+        if self.sets_attributes() {
+            let copy = (&level.to_parent, level.to_name.as_os_str());
+            return self.keep(&level.named, &level.node, xattrs, copy, level.has_acl);
         }
         Ok(())
     }
 
-    fn keeps_attributes(&self) -> bool {
-        self.args.preserve || self.args.archive
+    /// Returns whether a copy may take the place of what is there. Removes that, or keeps it under
+    /// another name, which is returned.
+    fn make_room(
+        &self,
+        node: &Node,
+        destination: &VolumeDestination<'_>,
+        app: &App,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let args = self.args;
+        if args.overwrite.is_plain() && !args.removes_existing() {
+            return Ok(None);
+        }
+        let (directory, name) = (destination.directory, destination.name);
+        let found = match destination.existing {
+            true => directory.metadata(name),
+            false => directory.symlink_metadata(name),
+        };
+        let Some(found) = found.ok().filter(|found| !found.is_dir()) else { return Ok(None) };
+        let shown = self.to.image_path(destination.path).quoted();
+        if !self.say(|| args.overwrite.allows(node.mtime, found.mtime(), &shown, app)) {
+            return Err(Failure::Stays);
+        }
+        if node.id == Id::Volume(0, found.ino()) {
+            return Err(Failure::Says("the copy would be the same file"));
+        }
+        if args.overwrite.backup.is_on() {
+            let kept = args.overwrite.backup.make(directory, Path::new(name))?;
+            return Ok(kept.map(|kept| destination.path.with_file_name(kept)));
+        }
+        if args.removes_existing() {
+            directory.remove_file(name)?;
+        }
+        Ok(None)
+    }
+
+    /// Makes a link to a file of the volume in the place of a copy.
+    fn link(&self, node: &Node, destination: &VolumeDestination<'_>, original: &Path) -> Result<(), Failure> {
+        let root = &self.to.session;
+        let made = match self.args.making() {
+            Making::HardLink if node.kind != FileType::Symlink => {
+                root.canonicalize(original).and_then(|original| root.hard_link(original, destination.path))
+            }
+            Making::HardLink => root.hard_link(original, destination.path),
+            Making::Symlink | Making::Copy => root.symlink(original, destination.path),
+        };
+        Ok(made?)
     }
 
     /// Copies any file except a directory. `bytes` holds contents that were read ahead.
@@ -380,15 +568,24 @@ impl<'a> IntoVolume<'a> {
         found: &mut Found,
         bytes: &[u8],
         destination: &VolumeDestination<'_>,
+        named: &Named<'_>,
+        app: &mut App,
     ) -> Result<(), Failure> {
         let node = &found.node;
-        let linked = self.args.archive && node.links > 1;
+        let linked = self.args.kept.links && node.links > 1;
         if !self.links.is_empty()
             && let Ok(there) = destination.directory.symlink_metadata(destination.name)
             && self.links.has_name(&node.id, &there.ino())
         {
             self.progress.file();
             return Ok(());
+        }
+        let kept = self.make_room(node, destination, app)?;
+        if self.args.verbose {
+            self.tell(named.from, &named.path(&found.name), destination.path, kept.as_deref(), app);
+        }
+        if self.args.making() != Making::Copy {
+            return self.link(node, destination, &named.path(&found.name));
         }
         if linked && let Some(first) = self.links.first(&node.id) {
             let first = first.clone();
@@ -401,16 +598,22 @@ impl<'a> IntoVolume<'a> {
         if matches!(found.body, Ok(Body::Open(_) | Body::Read(_))) && self.image == Some(node.id) {
             return Err(Failure::Says("the image is not copied into itself"));
         }
-        let mode = node.mode & 0o777;
+        let mode = self.args.kept.first_mode(node.mode, false, 0);
         match std::mem::replace(&mut found.body, Ok(Body::Nothing))? {
             Body::Read(range) => {
                 let data = bytes.get(range).unwrap_or_default();
-                self.create(node, destination)?.write_all_at(data, 0)?;
+                let to = self.create(node, destination)?;
+                if !self.args.attributes_only {
+                    self.write(&to, data, 0)?;
+                    self.end(&to, data.len() as u64)?;
+                }
                 self.progress.bytes(data.len() as u64);
             }
             Body::Open(from) => {
                 let to = self.create(node, destination)?;
-                self.contents(&from, &to)?;
+                if !self.args.attributes_only {
+                    self.contents(&from, &to)?;
+                }
             }
             Body::Link(target) => {
                 self.make(node, destination, |directory, name| directory.symlink(&target, name))?;
@@ -425,7 +628,7 @@ impl<'a> IntoVolume<'a> {
                 self.make(node, destination, |directory, name| directory.make_node(name, kind, mode))?;
             }
         }
-        if self.keeps_attributes() {
+        if self.sets_attributes() {
             let xattrs = std::mem::replace(&mut found.xattrs, Ok(Vec::new()));
             let has_acl = destination.existing || destination.gives_acl;
             self.keep(&found.name, &found.node, xattrs, (destination.directory, destination.name), has_acl)?;
@@ -474,18 +677,44 @@ impl<'a> IntoVolume<'a> {
                 return Err(Failure::Says("the copy would be the same file"));
             }
             let mut options = extern4::File::options();
-            options.write(true).truncate(true);
+            options.write(true).truncate(!self.args.attributes_only);
+            match destination.directory.open_with(destination.name, &options) {
+                Err(_) if self.args.force => {}
+                opened => return Ok(opened?),
+            }
+        }
+        if self.args.attributes_only
+            && destination.directory.symlink_metadata(destination.name).is_ok_and(|found| found.is_file())
+        {
+            let mut options = extern4::File::options();
+            options.write(true).custom_flags(OpenFlags::NOFOLLOW);
             return Ok(destination.directory.open_with(destination.name, &options)?);
         }
-        let mode = node.mode & if self.keeps_attributes() { 0o700 } else { 0o777 };
+        // The session has the umask of new files.
+        let mode = self.args.kept.first_mode(node.mode, false, 0);
         let mut options = extern4::File::options();
         options.write(true).create_new(true).mode(mode);
         self.make(node, destination, |directory, name| directory.open_with(name, &options))
     }
 
-    /// Copies the data and leaves holes.
+    /// Writes data, without zeroes that are to be holes.
+    fn write(&self, to: &extern4::File, data: &[u8], at: u64) -> extern4::Result<()> {
+        let mut pieces = pieces(data, self.args.sparse.unwrap_or_default());
+        pieces.try_for_each(|(start, piece)| to.write_all_at(piece, at + start as u64))
+    }
+
+    /// Sets the size of a file that may end in a hole.
+    fn end(&self, to: &extern4::File, size: u64) -> extern4::Result<()> {
+        if self.args.sparse == Some(Sparse::Always) { to.set_len(size) } else { Ok(()) }
+    }
+
+    /// Copies the data, and leaves holes unless they are to be zeroes.
     fn contents(&mut self, from: &Contents, to: &extern4::File) -> Result<(), Failure> {
         let size = from.size()?;
+        if self.args.sparse == Some(Sparse::Never) {
+            self.piece(from, to, 0, u64::MAX)?;
+            return Ok(());
+        }
         let mut end = 0;
         while let Some((start, stop)) = from.data(end, size)? {
             if !self.piece(from, to, start, stop)? {
@@ -497,6 +726,7 @@ impl<'a> IntoVolume<'a> {
         if end < size {
             to.set_len(size)?;
         }
+        self.end(to, size)?;
         // The file may have grown, and files of /proc do not tell their size.
         self.piece(from, to, size, u64::MAX)?;
         Ok(())
@@ -511,109 +741,22 @@ impl<'a> IntoVolume<'a> {
             if len == 0 {
                 return Ok(false);
             }
-            to.write_all_at(&self.buffer[..len], at)?;
+            self.write(to, &self.buffer[..len], at)?;
             at += len as u64;
             self.progress.bytes(len as u64);
         }
         Ok(true)
     }
 
-    /// Gives a copy the attributes of its original, in one step where nothing prevents that.
-    fn keep(
-        &mut self,
-        named: &Path,
-        node: &Node,
-        xattrs: Result<Xattrs, Fault>,
-        (directory, name): (&Session, &OsStr),
-        has_acl: bool,
-    ) -> Result<(), Failure> {
-        if !has_acl && xattrs.as_ref().is_ok_and(Vec::is_empty) {
-            let new = Attributes {
-                mode: (node.kind != FileType::Symlink).then_some(node.mode),
-                uid: Some(node.uid),
-                gid: Some(node.gid),
-                atime: Some(node.atime),
-                mtime: Some(node.mtime),
-                ctime: None,
-            };
-            if directory.set_attributes(name, &new).is_ok() {
-                return Ok(());
-            }
-        }
-        self.keep_by_steps(named, node, xattrs, directory, name)
-    }
-
-    /// Gives a copy the attributes of its original, one by one. A change of owner takes set-id bits
-    /// and capabilities away, so it comes first. An ACL holds the group's bits of the mode, so it
-    /// comes after the mode. Every step changes the times, so they come last.
-    fn keep_by_steps(
-        &mut self,
-        named: &Path,
-        node: &Node,
-        xattrs: Result<Xattrs, Fault>,
-        directory: &Session,
-        name: &OsStr,
-    ) -> Result<(), Failure> {
-        let link = node.kind == FileType::Symlink;
-        // A destination that the user typed may be a link to the file that was written.
-        let name = crate::targets::followed(directory, Path::new(name)).map_or_else(
-            |_| Path::new(name).to_owned(),
-            |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
-        );
-        let mut mode = node.mode & 0o7777;
-        match directory.lchown(&name, Some(node.uid), Some(node.gid)) {
-            Ok(()) => {}
-            Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
-                // A user may give a file to one of its own groups.
-                let _ = directory.lchown(&name, None, Some(node.gid));
-                self.lost.owner();
-                // A set-id bit for another owner than the original's is a security hole.
-                mode &= !0o6000;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        let xattrs = xattrs?;
-        if self.args.archive {
-            for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
-                if let Err(error) = directory.lsetxattr(&name, attribute, value, XattrFlags::empty()) {
-                    let error = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
-                    self.lost.xattr(named, attribute, error, directory.cred().uid() == 0);
-                }
-            }
-        }
-        if !link {
-            let acl = |attribute: &str| {
-                let (_, value) = xattrs.iter().find(|(name, _)| name == attribute)?;
-                Acl::from_xattr(value).ok().flatten()
-            };
-            let access = acl(ACCESS);
-            // The directory may have given the copy an ACL.
-            if access.is_none() && directory.acl(&name, AclKind::Access)?.is_some() {
-                directory.set_acl(&name, AclKind::Access, None)?;
-            }
-            directory.set_permissions(&name, mode)?;
-            if let Some(acl) = access {
-                directory.set_acl(&name, AclKind::Access, Some(acl))?;
-            }
-            if node.kind == FileType::Directory {
-                let default = acl(DEFAULT);
-                if default.is_some() || directory.acl(&name, AclKind::Default)?.is_some() {
-                    directory.set_acl(&name, AclKind::Default, default)?;
-                }
-            }
-        }
-        directory.lset_times(&name, SetTime::At(node.atime), SetTime::At(node.mtime))?;
-        Ok(())
-    }
-
     /// Reports why a file was not copied.
     fn outcome(&self, copied: Result<(), Failure>, from: &Source, shown: &Path, to: &Path, app: &mut App) {
-        let source = || match from {
-            Source::Host(_) => escape(std::os::unix::ffi::OsStrExt::as_bytes(shown.as_os_str())).into_owned(),
-            Source::Volume(target) => target.volume.image_path(shown).to_string(),
-        };
+        let source = || source_text(from, shown);
         match copied {
-            Ok(()) => {}
+            Ok(()) | Err(Failure::Stays) => {}
+            Err(Failure::Reading(Fault::Loop)) => {
+                let message = "the link leads back to a directory above it";
+                self.say(|| app.fail_at(ExitStatus::Failed, source(), message));
+            }
             Err(Failure::Reading(Fault::Volume(error))) => self.say(|| app.error(source(), &error)),
             Err(Failure::Reading(Fault::Name)) => {
                 self.say(|| app.fail_at(ExitStatus::Failed, source(), "not a file name"));
@@ -636,6 +779,27 @@ impl<'a> IntoVolume<'a> {
                 self.say(|| app.fail_at(ExitStatus::Failed, &to, message));
             }
         }
+    }
+}
+
+/// A file that is copied, as messages name it.
+struct Named<'a> {
+    from: &'a Source,
+    /// The directory of the file, if it has only its own name.
+    above: Option<&'a Path>,
+}
+
+impl Named<'_> {
+    fn path(&self, name: &Path) -> PathBuf {
+        self.above.map_or_else(|| name.to_owned(), |above| above.join(name))
+    }
+}
+
+/// Returns a path of a source as messages name it.
+fn source_text(from: &Source, shown: &Path) -> String {
+    match from {
+        Source::Host(_) => escape(shown.as_os_str().as_bytes()).into_owned(),
+        Source::Volume(target) => target.volume.image_path(shown).to_string(),
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use extern4::{FileType, Rdev, Session, SpanKind, Timespec};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, SeekFrom, fgetxattr, flistxattr, lgetxattr, llistxattr, openat, readlinkat,
-    statat,
+    AtFlags, CWD, Mode, OFlags, SeekFrom, fgetxattr, flistxattr, getxattr, lgetxattr, listxattr, llistxattr,
+    openat, readlinkat, statat,
 };
 use rustix::io::{Errno, pread};
 
@@ -28,6 +28,8 @@ pub(super) enum Fault {
     Name,
     /// Another directory has taken the place of the directory that is being copied.
     Moved,
+    /// A symbolic link leads back to a directory above it.
+    Loop,
 }
 
 impl From<extern4::Error> for Fault {
@@ -121,6 +123,10 @@ pub(super) struct Wants {
     /// A copy may not need the contents under every name of a file with several names.
     pub(super) links: bool,
     pub(super) xattrs: bool,
+    /// Symbolic links are followed.
+    pub(super) follow: bool,
+    /// Pipes, sockets and devices of the host are read.
+    pub(super) streams: bool,
 }
 
 impl Node {
@@ -162,11 +168,14 @@ impl Directory {
         }
     }
 
-    /// Opens directory `name`, which must not be a link.
-    pub(super) fn inside(&self, name: &Path) -> Result<Self, Fault> {
+    /// Opens directory `name`, which must not be a link unless `follow` is true.
+    pub(super) fn inside(&self, name: &Path, follow: bool) -> Result<Self, Fault> {
         Ok(match self {
             Self::Host(fd) => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                if !follow {
+                    flags |= OFlags::NOFOLLOW;
+                }
                 Self::Host(Arc::new(openat(fd, name, flags, Mode::empty())?))
             }
             Self::Volume(session, volume) => Self::Volume(session.at(name)?, *volume),
@@ -205,20 +214,13 @@ impl Directory {
 
     /// Gathers everything that the copy of `name` needs. `node` is the file, which is not a
     /// directory.
-    pub(super) fn find(
-        &self,
-        name: &Path,
-        follow: bool,
-        node: Node,
-        wants: Wants,
-        bytes: &mut Vec<u8>,
-    ) -> Found {
+    pub(super) fn find(&self, name: &Path, node: Node, wants: Wants, bytes: &mut Vec<u8>) -> Found {
+        let follow = wants.follow;
         let body = match node.kind {
             _ if !wants.body => Ok(Body::Nothing),
             FileType::Regular => self.open(name, follow).map(Body::Open),
             FileType::Symlink => self.read_link(name).map(Body::Link),
-            // A user that copies single files means their contents.
-            _ if follow => self.stream(name),
+            _ if wants.streams => self.stream(name),
             _ => Ok(Body::Nothing),
         };
         let xattrs = match &body {
@@ -242,7 +244,7 @@ impl Directory {
     /// Returns the extended attributes of `name`; those of a symbolic link itself unless `follow`
     /// is true.
     fn xattrs(&self, name: &Path, follow: bool) -> Result<Xattrs, Fault> {
-        let Self::Volume(session, _) = self else { return self.host_xattrs(name) };
+        let Self::Volume(session, _) = self else { return self.host_xattrs(name, follow) };
         let names = if follow { session.listxattr(name)? } else { session.llistxattr(name)? };
         let mut found = Vec::new();
         for attribute in names {
@@ -266,7 +268,7 @@ impl Directory {
 
     /// Returns the extended attributes of a file of the host that cannot be opened, such as a
     /// symbolic link.
-    fn host_xattrs(&self, name: &Path) -> Result<Xattrs, Fault> {
+    fn host_xattrs(&self, name: &Path, follow: bool) -> Result<Xattrs, Fault> {
         let path: PathBuf = match self {
             // No system call takes a directory and a name here; the directory's entry in /proc
             // serves as well.
@@ -275,6 +277,12 @@ impl Directory {
             }
             _ => name.to_owned(),
         };
+        if follow {
+            return collect_xattrs(
+                |buffer| listxattr(&path, buffer),
+                |name, buffer| getxattr(&path, name, buffer),
+            );
+        }
         collect_xattrs(|buffer| llistxattr(&path, buffer), |name, buffer| lgetxattr(&path, name, buffer))
     }
 

@@ -9,10 +9,13 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
+use extern4::Timespec;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
+use crate::backup::Backup;
 use crate::volume_tree::is_step;
 
 /// Directories that stay open.
@@ -119,6 +122,51 @@ impl Tree {
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns the time of the last change of file `name` in the current directory, if there is one
+    /// that is no directory; of a link itself.
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_cast,
+        reason = "these fields have other types elsewhere"
+    )]
+    pub(super) fn modified(&mut self, name: &OsStr) -> io::Result<Option<Timespec>> {
+        match statat(self.current()?, step(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => Ok(None),
+            Ok(found) => {
+                let nsec = u32::try_from(found.st_mtime_nsec as u64).unwrap_or(0);
+                Ok(Some(Timespec { sec: found.st_mtime, nsec }))
+            }
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens file `name` of the current directory, if it is a regular file.
+    pub(super) fn open_existing(&mut self, name: &OsStr) -> io::Result<Option<OwnedFd>> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let is_regular = match statat(self.current()?, step(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
+            Err(rustix::io::Errno::NOENT) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_regular {
+            return Ok(None);
+        }
+        Ok(Some(openat(self.current()?, step(name)?, flags, Mode::empty())?))
+    }
+
+    /// Gives file `name` of the current directory the name that keeps it.
+    pub(super) fn back_up(&mut self, name: &OsStr, backup: &Backup) -> io::Result<Option<OsString>> {
+        let directory = self.current()?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(directory)? {
+            names.push(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned());
+        }
+        let Some(kept) = backup.name(name, names.into_iter()) else { return Ok(None) };
+        renameat(directory, step(name)?, directory, step(&kept)?)?;
+        Ok(Some(kept))
     }
 
     /// Makes something called `name` in the current directory, and replaces a file that is there.

@@ -29,6 +29,8 @@ pub(super) enum Step {
 pub(super) struct Walk {
     levels: Vec<Level>,
     wants: Wants,
+    /// The file system to stay on.
+    device: Option<u64>,
     /// Contents that were read, for [`Body::Read`](super::source::Body).
     pub(super) bytes: Vec<u8>,
 }
@@ -42,9 +44,10 @@ struct Level {
 }
 
 impl Walk {
-    /// Returns a walk over everything below `top`, which is `node`. Its last step leaves `top`.
-    pub(super) fn new(top: Directory, node: &Node, wants: Wants) -> Result<Self, Fault> {
-        let mut walk = Self { levels: Vec::new(), wants, bytes: Vec::new() };
+    /// Returns a walk over everything below `top`, which is `node`. Its last step leaves `top`. It
+    /// stays on `device`, if there is one.
+    pub(super) fn new(top: Directory, node: &Node, wants: Wants, device: Option<u64>) -> Result<Self, Fault> {
+        let mut walk = Self { levels: Vec::new(), wants, device, bytes: Vec::new() };
         walk.enter(OsString::new(), top, node)?;
         Ok(walk)
     }
@@ -68,13 +71,20 @@ impl Walk {
 
     fn entry(&mut self, name: &OsString) -> Result<Step, Fault> {
         let directory = self.current()?.clone();
-        let path = Path::new(name);
-        let node = directory.node(path, false)?;
+        let (path, follow) = (Path::new(name), self.wants.follow);
+        let node = directory.node(path, follow)?;
         if node.is_dir() {
-            self.enter(name.clone(), directory.inside(path)?, &node)?;
+            if follow && self.levels.iter().any(|level| level.id == node.id) {
+                return Err(Fault::Loop);
+            }
+            self.enter(name.clone(), directory.inside(path, follow)?, &node)?;
+            if matches!(node.id, Id::Host(device, _) if self.device.is_some_and(|own| own != device)) {
+                // The directory itself is there, as a place to mount on.
+                self.skip();
+            }
             return Ok(Step::Enter(name.clone(), node));
         }
-        let found = directory.find(path, false, node, self.wants, &mut self.bytes);
+        let found = directory.find(path, node, self.wants, &mut self.bytes);
         Ok(Step::File(Box::new(found)))
     }
 
@@ -100,7 +110,7 @@ impl Walk {
         for at in open + 1..self.levels.len() {
             let level = &self.levels[at];
             let above = self.levels[at - 1].directory.as_ref().ok_or(Fault::Moved)?;
-            let directory = above.inside(Path::new(&level.name))?;
+            let directory = above.inside(Path::new(&level.name), self.wants.follow)?;
             if directory.node(Path::new("."), false)?.id != level.id {
                 return Err(Fault::Moved);
             }

@@ -1,0 +1,136 @@
+//! The attributes of copies in a volume.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use extern4::{Acl, AclKind, Attributes, Errno, FileType, Session, SetTime, XattrFlags};
+
+use super::super::options::{NewAttributes, OldAttributes};
+use super::super::source::{Fault, Node, Xattrs};
+use super::{Failure, IntoVolume};
+use crate::owner::OwnerIds;
+
+const ACCESS: &str = AclKind::Access.xattr_name();
+const DEFAULT: &str = AclKind::Default.xattr_name();
+
+impl IntoVolume<'_> {
+    /// Returns whether copies get attributes after they are made.
+    pub(super) fn sets_attributes(&self) -> bool {
+        self.args.kept.has_any() || self.owner != OwnerIds::default()
+    }
+
+    /// Returns the attributes that a copy gets.
+    fn new_attributes(&self, node: &Node) -> NewAttributes {
+        let Node { uid, gid, mode, .. } = *node;
+        OldAttributes { uid, gid, mode, times: (node.atime, node.mtime) }.kept_by(self.args.kept, &self.owner)
+    }
+
+    /// Gives a copy the attributes of its original, in one step where nothing prevents that.
+    pub(super) fn keep(
+        &mut self,
+        named: &Path,
+        node: &Node,
+        xattrs: Result<Xattrs, Fault>,
+        (directory, name): (&Session, &OsStr),
+        has_acl: bool,
+    ) -> Result<(), Failure> {
+        let new = self.new_attributes(node);
+        if !has_acl && xattrs.as_ref().is_ok_and(Vec::is_empty) {
+            let times = new.times;
+            let new = Attributes {
+                mode: new.mode.filter(|_| node.kind != FileType::Symlink),
+                uid: new.uid,
+                gid: new.gid,
+                atime: times.map(|(atime, _)| atime),
+                mtime: times.map(|(_, mtime)| mtime),
+                ctime: None,
+            };
+            if directory.set_attributes(name, &new).is_ok() {
+                return Ok(());
+            }
+        }
+        self.keep_by_steps(named, node, xattrs, directory, name)
+    }
+
+    /// Gives a copy the attributes of its original, one by one. A change of owner takes set-id bits
+    /// and capabilities away, so it comes first. An ACL holds the group's bits of the mode, so it
+    /// comes after the mode. Every step changes the times, so they come last.
+    fn keep_by_steps(
+        &mut self,
+        named: &Path,
+        node: &Node,
+        xattrs: Result<Xattrs, Fault>,
+        directory: &Session,
+        name: &OsStr,
+    ) -> Result<(), Failure> {
+        let link = node.kind == FileType::Symlink;
+        // A destination that the user typed may be a link to the file that was written.
+        let name = crate::targets::followed(directory, Path::new(name)).map_or_else(
+            |_| Path::new(name).to_owned(),
+            |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
+        );
+        let new = self.new_attributes(node);
+        let mut mode = new.mode;
+        let owned = match (new.uid, new.gid) {
+            (None, None) => Ok(()),
+            (uid, gid) => directory.lchown(&name, uid, gid),
+        };
+        match owned {
+            Ok(()) => {}
+            Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
+                // A user may give a file to one of its own groups.
+                let _ = directory.lchown(&name, None, new.gid);
+                self.lost.owner();
+                // A set-id bit for another owner than the original's is a security hole.
+                mode = mode.map(|mode| mode & !0o6000);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let xattrs = xattrs?;
+        if self.args.kept.xattr {
+            for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
+                if let Err(error) = directory.lsetxattr(&name, attribute, value, XattrFlags::empty()) {
+                    let error = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
+                    self.lost.xattr(named, attribute, error, directory.cred().uid() == 0);
+                }
+            }
+        }
+        if let Some(mode) = mode.filter(|_| !link) {
+            modes(directory, &name, mode, node.is_dir(), &xattrs)?;
+        }
+        if let Some((access, modification)) = new.times {
+            directory.lset_times(&name, SetTime::At(access), SetTime::At(modification))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a copy the mode and the ACLs of its original.
+fn modes(
+    directory: &Session,
+    name: &Path,
+    mode: u32,
+    is_directory: bool,
+    xattrs: &Xattrs,
+) -> extern4::Result<()> {
+    let acl = |attribute: &str| {
+        let (_, value) = xattrs.iter().find(|(name, _)| name == attribute)?;
+        Acl::from_xattr(value).ok().flatten()
+    };
+    let access = acl(ACCESS);
+    // The directory may have given the copy an ACL.
+    if access.is_none() && directory.acl(name, AclKind::Access)?.is_some() {
+        directory.set_acl(name, AclKind::Access, None)?;
+    }
+    directory.set_permissions(name, mode)?;
+    if let Some(acl) = access {
+        directory.set_acl(name, AclKind::Access, Some(acl))?;
+    }
+    if is_directory {
+        let default = acl(DEFAULT);
+        if default.is_some() || directory.acl(name, AclKind::Default)?.is_some() {
+            directory.set_acl(name, AclKind::Default, default)?;
+        }
+    }
+    Ok(())
+}
