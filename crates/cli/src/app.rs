@@ -20,6 +20,7 @@ use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part};
 use crate::standard_input;
+use crate::stop::{self, Stop};
 use crate::text::{escape, quoted};
 
 /// The blocks in which `mke2fs` puts the first copy of the superblock, for block sizes of 4, 1, 2
@@ -38,6 +39,10 @@ pub(crate) struct App {
     /// Whether a command that compares has found a difference; `None` for other commands.
     differs: Option<bool>,
     script: Option<Script>,
+    /// The signals that ask the command to end, where it listens to them.
+    stop: Option<Stop>,
+    /// The signal that ended the command.
+    stopped_by: Option<i32>,
     /// Whether messages go to the log.
     logs: bool,
     /// Whether failures are only counted.
@@ -95,8 +100,23 @@ impl App {
     pub(crate) fn new(command: &'static str, caller: Caller, opening: Opening) -> Self {
         let (open, written) = (Vec::new(), Vec::new());
         let (status, differs) = (ExitStatus::Success, None);
-        let (script, logs, silent, unwritten) = (None, false, false, None);
-        Self { command, caller, opening, open, written, status, differs, script, logs, silent, unwritten }
+        let (script, stop, stopped_by) = (None, None, None);
+        let (logs, silent, unwritten) = (false, false, None);
+        Self {
+            command,
+            caller,
+            opening,
+            open,
+            written,
+            status,
+            differs,
+            script,
+            stop,
+            stopped_by,
+            logs,
+            silent,
+            unwritten,
+        }
     }
 
     /// Returns how volumes are opened.
@@ -192,6 +212,32 @@ impl App {
         }
     }
 
+    /// Lets signals end the command between two files, with its volumes closed, and not at once.
+    pub(crate) fn stop_on_signals(&mut self) -> Stop {
+        // Without the thread that listens, signals end the process as ever.
+        self.stop.get_or_insert_with(|| Stop::listen(|_| ()).unwrap_or_default()).clone()
+    }
+
+    /// Returns whether a signal has asked the command to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.signal().is_some())
+    }
+
+    /// Goes on with the next command after a signal.
+    pub(crate) fn forget_signal(&mut self) {
+        self.stop.iter().for_each(Stop::clear);
+        self.stopped_by = None;
+    }
+
+    /// Reports how much was done before a signal asked the command to end, if one has. The exit
+    /// code is that of the signal then.
+    pub(crate) fn report_stop(&mut self, done: impl Display) {
+        self.stopped_by = self.stop.as_ref().and_then(Stop::signal);
+        if self.stopped_by.is_some() {
+            self.note(format_args!("interrupted: {done}"));
+        }
+    }
+
     /// Sends messages to the log from now on, because standard error may have no reader.
     pub(crate) fn switch_to_log(&mut self) {
         self.logs = true;
@@ -265,6 +311,9 @@ impl App {
 
     /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
+        if let Some(signal) = self.stopped_by {
+            return stop::code(signal);
+        }
         match (self.differs, self.status) {
             (Some(differs), ExitStatus::Success) => differs.into(),
             (Some(_), _) => ExitStatus::TROUBLE,

@@ -38,6 +38,7 @@ mod posix_regex;
 mod real_path;
 mod refused;
 mod standard_input;
+mod stop;
 mod targets;
 mod text;
 mod verbosity;

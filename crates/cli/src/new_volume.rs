@@ -5,7 +5,6 @@ mod filling;
 mod progress;
 pub(crate) mod size;
 mod source;
-mod stop;
 mod target;
 
 use extern4_mkfs::{Config, Error};

@@ -182,6 +182,8 @@ fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    // Before a volume is opened: a signal from now on leaves it closed.
+    app.stop_on_signals();
     match sides(args, app) {
         (sources, Side::Volume(destination)) => into(args, &sources, &destination, app),
         (sources, Side::Host(destination)) => {
@@ -223,8 +225,11 @@ fn into(args: &Args, sources: &[Side], destination: &ImagePath, app: &mut App) {
     if args.needs_directory(sources.len()) && !is_directory {
         return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
-    let mut copy = IntoVolume::new(args, owner, &target.volume);
+    let mut copy = IntoVolume::new(args, owner, &target.volume, app.stop_on_signals());
     for from in &from {
+        if app.is_stopped() {
+            break;
+        }
         copy.copy(from, destination, app);
     }
     copy.finish(app);
@@ -253,8 +258,11 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         return app.fail_at(ExitStatus::Failed, destination.display(), reason);
     }
     let Some(owner) = host_owner(args, app) else { return };
-    let mut copier = Copier::new(args, owner);
+    let mut copier = Copier::new(args, owner, app.stop_on_signals());
     for image_path in image_paths {
+        if app.is_stopped() {
+            break;
+        }
         let Some(target) = app.target(image_path) else { continue };
         if args.parents {
             copier.copy_with_parents(&target, destination, app);
@@ -288,7 +296,7 @@ fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
 /// than root gets a note about each device, which only root can make.
 pub(crate) fn export(target: &Target, to: &Path, app: &mut App) -> io::Result<()> {
     let args = Args { kept: Kept::ALL, archive: true, ..Args::default() };
-    let mut copier = Copier::exporting(&args);
+    let mut copier = Copier::exporting(&args, app.stop_on_signals());
     copier.copy(target, HostDestination::itself(to)?, app);
     copier.finish(app);
     Ok(())

@@ -70,6 +70,8 @@ struct Removal<'a> {
     args: &'a Args,
     target: &'a Target,
     app: &'a mut App,
+    /// How many files and directories were removed so far.
+    removed: &'a mut u64,
 }
 
 /// A directory that is being emptied.
@@ -90,15 +92,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !asked_once(args, app) {
         return Ok(());
     }
+    app.stop_on_signals();
+    let mut removed = 0;
     for image_path in written_paths(&args.image_paths, app) {
+        if app.is_stopped() {
+            break;
+        }
         let Some(target) = app.target(&image_path) else { continue };
         let path = target.path();
         let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
             app.fail_at(ExitStatus::Failed, &image_path, "a root or '.' or '..' is not removed");
             continue;
         };
-        Removal { args, target: &target, app }.remove(path, name);
+        Removal { args, target: &target, app, removed: &mut removed }.remove(path, name);
     }
+    app.report_stop(format_args!("{} removed", counted(removed, "file", "files")));
     Ok(())
 }
 
@@ -149,7 +157,9 @@ impl Removal<'_> {
             Ok(level) => levels.extend(level),
             Err(error) => self.app.error(&self.target.image_path, &error),
         }
-        while let Some(level) = levels.last_mut() {
+        while !self.app.is_stopped()
+            && let Some(level) = levels.last_mut()
+        {
             if let Some((name, is_directory)) = level.entries.pop() {
                 let path = level.path.join(&name);
                 let done = if is_directory {
@@ -231,6 +241,7 @@ impl Removal<'_> {
     }
 
     fn tell(&mut self, done: &str, path: &Path) {
+        *self.removed += 1;
         if self.args.verbose {
             self.app.print(format_args!("{done} {}", self.target.volume.image_path(path).quoted()));
         }

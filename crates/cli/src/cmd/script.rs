@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
+    app.stop_on_signals();
     app.begin_script(args.image.clone(), false);
     let steps = parse(&text, &shown, app);
     if app.status() != ExitStatus::Success {
@@ -65,14 +66,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if app.volume(&image).is_none() {
         return Ok(());
     }
-    let mut interpreter = Interpreter::default();
+    let (mut interpreter, all) = (Interpreter::default(), steps.len());
+    let mut done = 0;
     for step in steps {
         interpreter.run(step, app)?;
-        if app.status() != ExitStatus::Success {
+        if app.status() != ExitStatus::Success || app.is_stopped() {
             break;
         }
+        done += 1;
     }
     app.script_line(String::new());
+    app.report_stop(format_args!("{done} of {all} commands done"));
     if args.stats
         && let Some(opened) = app.volume(&image)
     {

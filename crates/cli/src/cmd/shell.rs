@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     drop(target);
     let base = args.image_path.clone();
     app.begin_script(base.clone(), args.read_only);
+    app.stop_on_signals();
     let mut shell = Shell { app, parser: Parser::new(base), interpreter: Interpreter::default() };
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         shell.interact()?;
@@ -88,6 +89,8 @@ impl Shell<'_> {
                     return Ok(());
                 }
             }
+            // Ctrl-C ends a command, and not the shell.
+            self.app.forget_signal();
             self.app.take_status();
         }
         editor.save_history(self.app);
@@ -104,7 +107,7 @@ impl Shell<'_> {
             }
         };
         let (mut text, mut line, mut first) = (Vec::new(), 0, 1);
-        while !self.interpreter.has_exited() {
+        while !self.interpreter.has_exited() && !self.app.is_stopped() {
             let read = input.read_until(b'\n', &mut text)?;
             line += 1;
             if read > 0 && is_unfinished(&text) {
@@ -117,6 +120,7 @@ impl Shell<'_> {
             text.clear();
             first = line + 1;
         }
+        self.app.report_stop(format_args!("{line} lines read"));
         Ok(())
     }
 
@@ -141,7 +145,7 @@ impl Shell<'_> {
             }
             let has_failed = self.app.status() != ExitStatus::Success;
             self.app.found(before);
-            if has_failed {
+            if has_failed || self.app.is_stopped() {
                 break;
             }
         }

@@ -62,7 +62,7 @@ fn commit(steps: Vec<Step>, place: &str, app: &mut App) -> io::Result<()> {
     app.in_transaction(|app| {
         for step in &steps {
             done = perform(step, app);
-            if done.is_err() || app.status() != ExitStatus::Success {
+            if done.is_err() || app.status() != ExitStatus::Success || app.is_stopped() {
                 return false;
             }
         }

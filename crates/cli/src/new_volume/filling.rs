@@ -3,15 +3,21 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use extern4::build::{BuildOptions, Builder, NewFile, Planned, Summary};
 
 use super::failure::Failure;
 use super::progress::{Shown, When};
 use super::source::Argument;
-use super::stop::Stop;
 use crate::app::App;
 use crate::image_path::Image;
+use crate::stop::{self, Stop};
+
+/// The time in which a build can end by itself after a signal. It may be waiting for an archive on
+/// standard input, which does not come.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A volume that is being filled from sources.
 pub(crate) struct Filling {
@@ -28,15 +34,21 @@ impl Filling {
         progress: When,
         fill: impl FnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let stop = Stop::listen(NewFile::unfinished_name(&image.file)).map_err(Failure::failed)?;
+        let unfinished = NewFile::unfinished_name(&image.file);
+        let stop = Stop::listen(move |signal| {
+            thread::sleep(GRACE);
+            let _ = std::fs::remove_file(&unfinished);
+            std::process::exit(stop::code(signal).into());
+        });
+        let stop = stop.map_err(Failure::failed)?;
         let filling = Self { stop, shown: Arc::new(Shown::new(progress)), out: image.file.clone() };
         let filled = fill(&filling);
         filling.shown.finish();
-        match filled {
-            Err(Failure::Failed(_) | Failure::Target(_)) if filling.stop.check().is_break() => {
-                Err(Failure::Stopped(filling.stop.code()))
+        match (filled, filling.stop.signal()) {
+            (Err(Failure::Failed(_) | Failure::Target(_)), Some(signal)) => {
+                Err(Failure::Stopped(stop::code(signal).into()))
             }
-            filled => filled,
+            (filled, _) => filled,
         }
     }
 

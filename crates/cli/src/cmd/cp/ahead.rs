@@ -2,6 +2,7 @@
 //! another writes.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 
@@ -25,15 +26,18 @@ struct Batch {
 }
 
 /// Calls `each` for every step of the walk, in its order, with the contents that the step refers
-/// to. Fails only at the start, if no thread can be started.
-pub(super) fn walk(walk: Walk, mut each: impl FnMut(Step, &[u8])) -> io::Result<()> {
+/// to, until a call breaks. Fails only at the start, if no thread can be started.
+pub(super) fn walk(walk: Walk, mut each: impl FnMut(Step, &[u8]) -> ControlFlow<()>) -> io::Result<()> {
     let (full, batches) = sync_channel::<Batch>(BATCHES);
     let (empty, used) = channel();
     thread::scope(|scope| {
         let reader = thread::Builder::new().name("reader".to_owned());
         reader.spawn_scoped(scope, move || read(walk, &full, &used))?;
         for mut batch in batches {
-            batch.steps.drain(..).for_each(|step| each(step, &batch.bytes));
+            if batch.steps.drain(..).try_for_each(|step| each(step, &batch.bytes)).is_break() {
+                // The reader finds that nothing takes its batches.
+                break;
+            }
             // The reader uses the memory again. At the end it is gone, and the send fails.
             let _ = empty.send(batch);
         }

@@ -10,15 +10,16 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use extern4::{AclKind, DirEntry, FileType, Metadata, Timespec};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat, unlinkat};
 
 use crate::app::{App, Opened, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::Image;
 use crate::kernel_copy::KernelCopy;
 use crate::owner::OwnerIds;
+use crate::stop::Stop;
 use crate::targets::{MAX_LINKS, own_name};
-use crate::text::{always_quoted, escape};
+use crate::text::{always_quoted, counted, escape};
 
 use super::Args;
 use super::attributes::{Keep, Lost, Original};
@@ -97,6 +98,7 @@ pub(super) struct Copier<'a> {
     owner: OwnerIds,
     lost: Lost,
     progress: Progress,
+    stop: Stop,
     buffer: Vec<u8>,
     sources: Vec<Source>,
     /// Files with several names, by source and inode number there, and their copies.
@@ -130,19 +132,19 @@ struct Pending {
 }
 
 impl<'a> Copier<'a> {
-    pub(super) fn new(args: &'a Args, owner: OwnerIds) -> Self {
+    pub(super) fn new(args: &'a Args, owner: OwnerIds, stop: Stop) -> Self {
         // New files get their modes in full, so that a file never has more rights than it ends
         // with. A script runs several copies, and the first one reads the umask.
         static UMASK: OnceLock<u32> = OnceLock::new();
         let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
         let progress = Progress::new(args.quiet);
         let (lost, buffer, sources, links) = (Lost::default(), Vec::new(), Vec::new(), Links::new());
-        Self { args, exports: false, umask, owner, lost, progress, buffer, sources, links }
+        Self { args, exports: false, umask, owner, lost, progress, stop, buffer, sources, links }
     }
 
     /// Starts a copy of a volume's tree to where no volume is.
-    pub(super) fn exporting(args: &'a Args) -> Self {
-        Self { exports: true, ..Self::new(args, OwnerIds::default()) }
+    pub(super) fn exporting(args: &'a Args, stop: Stop) -> Self {
+        Self { exports: true, ..Self::new(args, OwnerIds::default(), stop) }
     }
 
     /// Copies one file or tree.
@@ -260,6 +262,7 @@ impl<'a> Copier<'a> {
     pub(super) fn finish(self, app: &mut App) {
         self.progress.finish();
         self.lost.report(app);
+        app.report_stop(format_args!("{} copied", counted(self.progress.files(), "file", "files")));
     }
 
     fn say<T>(&self, say: impl FnOnce() -> T) -> T {
@@ -296,7 +299,11 @@ impl<'a> Copier<'a> {
             return self.contents(&target.volume, &from, &to, |contents| contents.stream());
         }
         if truncates {
-            self.contents(&target.volume, &from, &to, |contents| contents.copy())?;
+            let copied = self.contents(&target.volume, &from, &to, |contents| contents.copy());
+            if matches!(copied, Err(Error::Stopped)) {
+                to.set_len(0)?;
+            }
+            copied?;
         }
         named(target, found).keep(&to, keep, &mut self.lost)
     }
@@ -367,6 +374,9 @@ impl<'a> Copier<'a> {
         let (target, keep, base) = (filling.target, filling.keep, filling.pending.len());
         let mut walk = target.session().walk(real).with_metadata();
         while let Some(entry) = walk.next() {
+            if self.stop.check().is_break() {
+                break;
+            }
             let found = entry.and_then(|entry| entry.metadata().map(|found| (entry, found)));
             let (entry, metadata) = match found {
                 Ok(found) => found,
@@ -567,7 +577,11 @@ impl<'a> Copier<'a> {
         };
         let to = std::fs::File::from(to);
         if !self.args.attributes_only {
-            self.contents(original.volume, &from, &to, |contents| contents.copy())?;
+            let copied = self.contents(original.volume, &from, &to, |contents| contents.copy());
+            if matches!(copied, Err(Error::Stopped)) {
+                unlinkat(tree.current()?, name, AtFlags::empty()).map_err(io::Error::from)?;
+            }
+            copied?;
         }
         original.keep(&to, keep, &mut self.lost)
     }
@@ -605,14 +619,17 @@ impl<'a> Copier<'a> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let source = self.source(volume);
         let mut kernel_copy = self.sources[source].kernel_copy.take();
-        let progress = &self.progress;
+        let (progress, stop) = (&self.progress, &self.stop);
         let copied = copy(Contents {
             from,
             kernel_copy: kernel_copy.as_mut(),
             to,
             buffer: &mut buffer,
             sparse: self.args.sparse.unwrap_or_default(),
-            copied: &mut |bytes| progress.bytes(bytes),
+            copied: &mut |bytes| {
+                progress.bytes(bytes);
+                if stop.check().is_break() { Err(Error::Stopped) } else { Ok(()) }
+            },
         });
         self.sources[source].kernel_copy = kernel_copy;
         self.buffer = buffer;
@@ -621,7 +638,7 @@ impl<'a> Copier<'a> {
 
     fn outcome(&self, copied: Result<(), Error>, volume: &Opened, from: &Path, to: &Path, app: &mut App) {
         match copied {
-            Ok(()) => {}
+            Ok(()) | Err(Error::Stopped) => {}
             Err(Error::Volume(error)) => self.say(|| app.error(volume.image_path(from), &error)),
             Err(Error::Map) => {
                 let image_path = volume.image_path(from);

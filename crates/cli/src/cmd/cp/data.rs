@@ -22,6 +22,8 @@ pub(super) enum Error {
     Map,
     /// Writing the copy failed.
     Host(std::io::Error),
+    /// A signal has asked the command to end.
+    Stopped,
 }
 
 impl From<extern4::Error> for Error {
@@ -48,8 +50,8 @@ pub(super) struct Contents<'a> {
     pub(super) buffer: &'a mut Vec<u8>,
     /// The way to copy holes.
     pub(super) sparse: Sparse,
-    /// Called with the number of bytes of every piece that is copied.
-    pub(super) copied: &'a mut dyn FnMut(u64),
+    /// Called with the number of bytes of every piece that is copied; an error ends the copy.
+    pub(super) copied: &'a mut dyn FnMut(u64) -> Result<(), Error>,
 }
 
 impl Contents<'_> {
@@ -88,7 +90,7 @@ impl Contents<'_> {
             }
             std::io::Write::write_all(&mut to, &self.buffer[..len])?;
             offset += len as u64;
-            (self.copied)(len as u64);
+            (self.copied)(len as u64)?;
         }
     }
 
@@ -99,7 +101,7 @@ impl Contents<'_> {
                 0 => break,
                 sent => {
                     offset += sent;
-                    (self.copied)(sent);
+                    (self.copied)(sent)?;
                 }
             }
         }
@@ -119,7 +121,7 @@ impl Contents<'_> {
                 self.to.write_all_at(piece, offset + at as u64)?;
             }
             offset += len as u64;
-            (self.copied)(len as u64);
+            (self.copied)(len as u64)?;
         }
         Ok(())
     }

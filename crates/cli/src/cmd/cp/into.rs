@@ -8,6 +8,7 @@
 mod attributes;
 
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -20,8 +21,9 @@ use crate::image_path::{Image, ImagePath};
 use crate::operands::DestinationKind;
 use crate::overwrite::backup_note;
 use crate::owner::OwnerIds;
+use crate::stop::Stop;
 use crate::targets::own_name;
-use crate::text::{always_quoted, escape};
+use crate::text::{always_quoted, counted, escape};
 
 use super::ahead;
 use super::attributes::Lost;
@@ -56,6 +58,8 @@ enum Failure {
     NoPlace(&'static str),
     /// The file that is there stays, as the user wants.
     Stays,
+    /// A signal has asked the command to end.
+    Stopped,
 }
 
 impl From<Fault> for Failure {
@@ -78,6 +82,7 @@ pub(super) struct IntoVolume<'a> {
     to: Rc<Opened>,
     lost: Lost,
     progress: Progress,
+    stop: Stop,
     buffer: Vec<u8>,
     /// The volumes, by the indexes in [`Id`]s; the first one is written.
     volumes: Vec<Image>,
@@ -125,7 +130,7 @@ struct Levels<'a> {
 }
 
 impl<'a> IntoVolume<'a> {
-    pub(super) fn new(args: &'a Args, owner: OwnerIds, to: &Rc<Opened>) -> Self {
+    pub(super) fn new(args: &'a Args, owner: OwnerIds, to: &Rc<Opened>, stop: Stop) -> Self {
         let image = Directory::of_host().and_then(|here| here.node(&to.image.file, true));
         Self {
             args,
@@ -133,6 +138,7 @@ impl<'a> IntoVolume<'a> {
             to: Rc::clone(to),
             lost: Lost::default(),
             progress: Progress::new(args.quiet),
+            stop,
             buffer: vec![0; CHUNK_BYTES],
             volumes: vec![to.image.clone()],
             links: Links::new(),
@@ -222,6 +228,7 @@ impl<'a> IntoVolume<'a> {
     pub(super) fn finish(self, app: &mut App) {
         self.progress.finish();
         self.lost.report(app);
+        app.report_stop(format_args!("{} copied", counted(self.progress.files(), "file", "files")));
     }
 
     fn say<T>(&self, say: impl FnOnce() -> T) -> T {
@@ -434,10 +441,16 @@ impl<'a> IntoVolume<'a> {
     /// rest.
     fn tree(&mut self, mut walk: Walk, mut levels: Levels<'_>, app: &mut App) -> Result<(), Failure> {
         if let Source::Host(_) = levels.from {
-            let walked = ahead::walk(walk, |step, bytes| self.step(step, bytes, &mut levels, app));
+            let walked = ahead::walk(walk, |step, bytes| {
+                self.stop.check()?;
+                self.step(step, bytes, &mut levels, app);
+                ControlFlow::Continue(())
+            });
             return walked.map_err(|error| Fault::Host(error).into());
         }
-        while let Some(step) = walk.next() {
+        while self.stop.check().is_continue()
+            && let Some(step) = walk.next()
+        {
             self.step(step, &[], &mut levels, app);
             if levels.left_out > 0 {
                 walk.skip();
@@ -612,7 +625,12 @@ impl<'a> IntoVolume<'a> {
             Body::Open(from) => {
                 let to = self.create(node, destination)?;
                 if !self.args.attributes_only {
-                    self.contents(&from, &to)?;
+                    let copied = self.contents(&from, &to);
+                    if matches!(copied, Err(Failure::Stopped)) {
+                        drop(to);
+                        self.forget_half(destination)?;
+                    }
+                    copied?;
                 }
             }
             Body::Link(target) => {
@@ -736,6 +754,9 @@ impl<'a> IntoVolume<'a> {
     fn piece(&mut self, from: &Contents, to: &extern4::File, start: u64, stop: u64) -> Result<bool, Failure> {
         let mut at = start;
         while at < stop {
+            if self.stop.check().is_break() {
+                return Err(Failure::Stopped);
+            }
             let wanted = usize::try_from(stop - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             let len = from.read_at(&mut self.buffer[..wanted], at)?;
             if len == 0 {
@@ -748,11 +769,20 @@ impl<'a> IntoVolume<'a> {
         Ok(true)
     }
 
+    /// Removes a half copied file. One that was there before is emptied.
+    fn forget_half(&self, destination: &VolumeDestination<'_>) -> Result<(), Failure> {
+        match destination.existing {
+            true => destination.directory.truncate(destination.name, 0)?,
+            false => destination.directory.remove_file(destination.name)?,
+        }
+        Ok(())
+    }
+
     /// Reports why a file was not copied.
     fn outcome(&self, copied: Result<(), Failure>, from: &Source, shown: &Path, to: &Path, app: &mut App) {
         let source = || source_text(from, shown);
         match copied {
-            Ok(()) | Err(Failure::Stays) => {}
+            Ok(()) | Err(Failure::Stays | Failure::Stopped) => {}
             Err(Failure::Reading(Fault::Loop)) => {
                 let message = "the link leads back to a directory above it";
                 self.say(|| app.fail_at(ExitStatus::Failed, source(), message));

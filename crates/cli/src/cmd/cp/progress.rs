@@ -66,6 +66,11 @@ impl Progress {
         }
     }
 
+    /// Returns how many files were copied.
+    pub(super) fn files(&self) -> u64 {
+        self.files
+    }
+
     /// Runs `write`, which writes to standard error, while the bar is out of its way.
     pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
