@@ -2,6 +2,7 @@
 
 mod edits;
 mod rules;
+mod selinux;
 
 use std::io::{self, Write as _};
 use std::num::NonZero;

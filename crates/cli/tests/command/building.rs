@@ -332,6 +332,25 @@ fn the_progress_is_shown_on_demand() {
 }
 
 #[test]
+fn files_are_labelled_by_their_paths() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/bin")).expect("directories");
+    fs::write(at.join("tree/bin/sh"), "x").expect("a file");
+    fs::write(at.join("contexts"), "/.* u:r:default\n/bin/.* -- u:r:bin\n/bin -d u:r:dir\n").expect("a file");
+    ok(extern4_in(at, ["build", "-q", "out.img", "tree:/usr", "tree", "--selinux", "contexts"]));
+    for (path, label) in [("/bin/sh", "bin"), ("/bin", "dir"), ("/usr/bin/sh", "default")] {
+        let value = ok(extern4_in(at, ["getfattr", "-n", "security.selinux", &format!("out.img:{path}")]));
+        let value = String::from_utf8(value).expect("text");
+        assert!(value.contains(&format!("security.selinux=\"u:r:{label}\"")), "{path}: {value}");
+    }
+    fs::write(at.join("contexts"), "/.* -q u:r:x\n").expect("a file");
+    let refused = extern4_in(at, ["build", "-q", "no.img", "tree", "--selinux", "contexts"]);
+    assert!(failed(&refused, 2).contains("'contexts', line 1: '-q'"), "{refused:?}");
+    assert!(!at.join("no.img").exists());
+}
+
+#[test]
 fn a_read_only_volume_is_compact_and_stays_as_it_is() {
     if !can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
         return;

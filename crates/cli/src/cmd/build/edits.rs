@@ -1,9 +1,12 @@
-//! `--chmod`, `--uid-map` and `--gid-map`: changes of all entries of the sources.
+//! `--chmod`, `--uid-map`, `--gid-map` and `--selinux`: changes of all entries of the sources.
+
+use std::path::PathBuf;
 
 use extern4_build::Edit;
 use extern4_tree::{Entry, IdMap, IdRange, Kind};
 use nix::unistd::User;
 
+use super::selinux::Contexts;
 use crate::mode_change::ModeChange;
 
 #[derive(clap::Args)]
@@ -20,18 +23,23 @@ pub(super) struct Edits {
     /// Map groups in the same way; NAME:START:COUNT is a line of /etc/subgid
     #[arg(long, value_name = "FROM:TO:COUNT", value_parser = groups, conflicts_with = "owner")]
     gid_map: Vec<Ranges>,
+    /// Label files by the file_contexts of an SELinux policy: lines REGEX [TYPE] CONTEXT, of which
+    /// the last that matches counts. A file that none matches keeps the label of its source
+    #[arg(long, value_name = "FILE_CONTEXTS")]
+    selinux: Vec<PathBuf>,
 }
 
 impl Edits {
     /// Returns the change of each entry, if there is one. The error is about the ranges.
     pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
         let (users, groups) = (map(&self.uid_map, "--uid-map")?, map(&self.gid_map, "--gid-map")?);
-        let chmod = self.chmod.clone();
-        if users.is_none() && groups.is_none() && chmod.is_empty() {
+        let (chmod, contexts) = (self.chmod.clone(), Contexts::read(&self.selinux)?);
+        if users.is_none() && groups.is_none() && chmod.is_empty() && self.selinux.is_empty() {
             return Ok(None);
         }
         Ok(Some(Box::new(move |entry: &mut Entry| {
             chmod.iter().for_each(|chmod| chmod.apply(entry));
+            contexts.label(entry);
             entry.map_ids(users.as_ref(), groups.as_ref())
         })))
     }
