@@ -20,7 +20,7 @@ pub(super) struct Contexts {
 }
 
 struct Rule {
-    /// What the path begins with: the expression up to its first special character. It is compared
+    /// The beginning of each path that matches, without special characters. It is compared
     /// before the expression is.
     stem: String,
     /// `None` if the stem is the whole path.
