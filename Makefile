@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test lint bench bench-mount bench-build static lab lab-page prove-mount soak ci
+.PHONY: run test build install uninstall lint bench bench-mount bench-build static release lab lab-page prove-mount soak ci
 .DEFAULT_GOAL := test
 # Where rustup puts cargo, as scripts/setup looks for it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -8,12 +8,25 @@ HOST = $(shell rustc --print host-tuple)
 
 run:
 	./scripts/setup run
-	cargo build --release --locked -p extern4-cli
-	./scripts/demo target/release/extern4
+	cargo build --profile demo --locked -p extern4-cli
+	./scripts/demo target/demo/extern4
 
 test:
 	./scripts/setup test
 	./scripts/test
+
+# The command for daily use, as fast as it can be made.
+build:
+	./scripts/setup run
+	cargo build --release --locked -p extern4-cli
+
+# `make build && sudo make install`: what root installs need not be built by root. mount(8) and fsck(8) look for their helpers in
+# /sbin, whatever PREFIX is; SBINDIR= puts the links elsewhere.
+BINARY = target/release/extern4
+PREFIX = /usr/local
+SBINDIR = /sbin
+install uninstall:
+	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' ./scripts/install $@ '$(BINARY)'
 
 # In minutes; CI asks it first.
 lint:
@@ -36,6 +49,11 @@ static:
 	RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" \
 		cargo build --release --locked -p extern4-cli --target $(HOST)
 	@echo "target/$(HOST)/release/extern4"
+
+# Everything that a release consists of, in target/dist.
+release: static
+	./scripts/setup release
+	./scripts/release target/$(HOST)/release/extern4
 
 # Counted in a build of its own, whose atomics take notes; then measured. The report is under target/lab; its page becomes docs/lab.
 # LAB=--short takes some minutes.

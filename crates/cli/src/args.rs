@@ -12,32 +12,32 @@ use crate::cmd;
 /// The address of the guide.
 pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
 
-const IMAGE_PATHS: &str = concat!(
-    "\
+/// How a path into a volume is written.
+pub(crate) const IMAGE_PATHS: &str = "\
 A file in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2, \
 IMAGE#NAME:/PATH in the partition with that name in the GPT, or whose volume has that label or UUID, and IMAGE@1M:/PATH in the volume that starts 1 MiB into \
 the image. Where an image's own name holds ':', '#' or '@', the longest name that exists is taken. In a path *, ? and \
-[...] match names as in a shell, and a backslash takes their meaning away; a name that exists as it is written wins.
+[...] match names as in a shell, and a backslash takes their meaning away; a name that exists as it is written wins.";
 
+const EXIT_CODES: &str = "\
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
 with a feature that cannot be read, or not be written; 4 the volume is corrupt. The highest counts. Those of diff are \
-0 no difference, 1 some, 2 trouble.
+0 no difference, 1 some, 2 trouble.";
 
-Guide: ",
-    env!("CARGO_PKG_REPOSITORY"),
-    "/blob/main/docs/guide/index.md"
-);
+/// The heading of the options that most subcommands take.
+const GLOBAL: &str = "Global options";
 
 /// Look into ext2, ext3 and ext4 images and devices, and change them, without mounting them.
 #[derive(Parser)]
-#[command(name = "extern4", version, after_long_help = IMAGE_PATHS, disable_help_subcommand = true)]
+#[command(name = "extern4", version, disable_help_subcommand = true)]
+#[command(after_long_help = format!("{IMAGE_PATHS}\n\n{EXIT_CODES}\n\nGuide: {GUIDE}"))]
 pub(crate) struct Args {
     /// See the volume as this user, group and further groups: UID:GID[,GID...], or a UID or a NAME
     /// with the groups that the volume's own /etc/passwd and /etc/group say (default: as root)
-    #[arg(long = "as", value_name = "USER", value_parser = Caller::argument, global = true)]
+    #[arg(long = "as", value_name = "USER", value_parser = Caller::argument, global = true, help_heading = GLOBAL)]
     caller: Option<Caller>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = GLOBAL)]
     pub(crate) opening: Opening,
 
     #[command(subcommand)]
@@ -71,6 +71,20 @@ const CHANGES: [&str; 16] = [
 /// The subcommands that open no volume.
 const WITHOUT_VOLUME: [&str; 6] = ["mkfs", "build", "umount", "top", "completions", "man"];
 
+/// Returns the command line with all that `--help`, the manual pages and completions show. A global
+/// option is hidden from the subcommands on which it has no effect.
+pub(crate) fn command() -> clap::Command {
+    let mut command = Args::command();
+    let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    for arg in global {
+        let useless: &[&str] = if arg.get_id() == "caller" { &SAME_FOR_ALL } else { &WITHOUT_VOLUME };
+        for name in useless {
+            command = command.mut_subcommand(name, |subcommand| subcommand.arg(arg.clone().hide(true)));
+        }
+    }
+    command
+}
+
 impl Args {
     /// Returns the first global option on the command line that has no effect on this subcommand.
     pub(crate) fn useless_option(&self) -> Option<&'static str> {
@@ -87,7 +101,7 @@ impl Args {
 
     /// Reads a command line. Returns with it the words that may be image paths.
     pub(crate) fn read(line: &[OsString]) -> clap::error::Result<(Self, Vec<OsString>)> {
-        let mut command = Self::command();
+        let mut command = command();
         let matches = command.try_get_matches_from_mut(line)?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         let places = matches.subcommand().and_then(|(name, matches)| {
@@ -244,17 +258,36 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, CHANGES, SAME_FOR_ALL, WITHOUT_VOLUME};
-    use clap::CommandFactory as _;
+    use super::{CHANGES, SAME_FOR_ALL, WITHOUT_VOLUME, command};
 
     #[test]
     fn command_line_is_consistent() {
-        Args::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn help_shows_global_options_where_they_have_an_effect() {
+        let mut command = command();
+        command.build();
+        for (name, shown) in [
+            ("ls", &["as", "journal", "superblock"][..]),
+            ("check", &["journal", "superblock"]),
+            ("mkfs", &[]),
+        ] {
+            let subcommand = command.find_subcommand_mut(name).expect("a subcommand");
+            let help = subcommand.render_long_help().to_string();
+            let (own, global) = help.split_once("Global options:").unwrap_or((&help, ""));
+            for option in ["as", "journal", "superblock"] {
+                let text = format!("--{option} <");
+                assert_eq!(global.contains(&text), shown.contains(&option), "{name} {option}: {help}");
+                assert!(!own.contains(&text), "{name} {option}: {help}");
+            }
+        }
     }
 
     #[test]
     fn the_lists_name_subcommands() {
-        let command = Args::command();
+        let command = command();
         for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES) {
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }

@@ -20,6 +20,7 @@ mod control;
 mod counters;
 mod exit_status;
 mod file_flags;
+mod fsck_helper;
 mod globs;
 mod id_names;
 mod image_path;
@@ -41,6 +42,7 @@ mod standard_input;
 mod stop;
 mod targets;
 mod text;
+mod usage;
 mod verbosity;
 mod volume_tree;
 
@@ -56,7 +58,6 @@ use crate::app::{App, Opening, host_reason, message_of, try_help};
 use crate::args::Args;
 use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
-use crate::text::escape;
 
 /// `bench` counts allocations.
 #[global_allocator]
@@ -64,6 +65,9 @@ static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocation
 
 fn main() -> ExitCode {
     cmd::mount::outlive_size_limit();
+    if let Some(code) = fsck_helper::run(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
     let line = match mount_helper::read(std::env::args_os()) {
         mount_helper::Line::Run(line) => line,
         mount_helper::Line::Fake => return ExitCode::SUCCESS,
@@ -94,16 +98,16 @@ fn main() -> ExitCode {
 
 /// Prints the error in the command line, or the text that `--help` or `--version` asks for.
 fn explain(says: &clap::Error) -> ExitCode {
-    let text = says.render().to_string();
-    if let Some(error) = text.strip_prefix("error: ") {
-        // A pattern of the shell may have put in the name of another user's file.
-        let command = subcommand();
-        let lines = match refusal(says, command.as_deref()) {
-            Some(message) => message,
-            None => usage_message(command.as_deref(), error),
-        };
-        let lines = lines.lines().map(|line| escape(line.as_bytes()).into_owned() + "\n");
-        let _ = io::stderr().lock().write_all(lines.collect::<String>().as_bytes());
+    let command = subcommand();
+    if let Some(message) = refusal(says, command.as_deref()) {
+        usage::print(&message);
+        return ExitCode::from(ExitStatus::USAGE);
+    }
+    let (name, help) = match command {
+        Some(name) => (format!("extern4: {name}"), try_help(&name)),
+        None => ("extern4".to_owned(), "Try 'extern4 --help' for more information.".to_owned()),
+    };
+    if usage::print_error(says, &name, &help) {
         return ExitCode::from(ExitStatus::USAGE);
     }
     let printed = says.print().and_then(|()| io::stdout().flush());
@@ -128,21 +132,6 @@ fn subcommand() -> Option<String> {
     let known = Args::command();
     let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
     words.into_iter().find(|word| known.get_subcommands().any(|command| command.get_name() == word))
-}
-
-/// Returns clap's message about a command line in the form of all other messages. It has the
-/// reason, clap's tips, and the way to the help in place of the usage.
-fn usage_message(command: Option<&str>, error: &str) -> String {
-    let ends = ["\n\nUsage:", "\n\nFor more"].into_iter().filter_map(|end| error.find(end));
-    let error = &error[..ends.min().unwrap_or(error.len())];
-    let mut paragraphs =
-        error.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
-    let reason = paragraphs.next().unwrap_or_default();
-    let (first, help) = match command {
-        Some(command) => (message_of(command, reason), try_help(command)),
-        None => (format!("extern4: {reason}"), "Try 'extern4 --help' for more information.".to_owned()),
-    };
-    std::iter::once(first).chain(paragraphs).chain([help]).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the exit code for a failure to write the output.

@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::{Arg, ArgAction, Command};
+
 /// The names of such a link.
 const NAMES: [&str; 2] = ["mount.extern4", "mount.fuse.extern4"];
 
@@ -37,6 +39,38 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Line {
         }
     }
     Line::Run(line)
+}
+
+/// Returns the command line of the helper, for its manual page.
+pub(crate) fn command() -> clap::Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).short(name.chars().next()).help(help).action(ArgAction::SetTrue)
+    };
+    let ignored = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).short(name.chars().next()).value_name(value).help(help)
+    };
+    Command::new(NAMES[0])
+        .about("Mount an ext2, ext3 or ext4 volume for mount(8)")
+        .long_about(
+            "mount(8) calls this helper for the type extern4. It serves the volume in the background through FUSE, \
+             as extern4 mount does, until it is unmounted.",
+        )
+        .override_usage("mount.extern4 SOURCE DIR [-fnsv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]")
+        .disable_help_flag(true)
+        .args([
+            Arg::new("SOURCE").required(true).help("The volume: a block device or an image, as in extern4(1)"),
+            Arg::new("DIR").required(true).help("The directory to mount it on"),
+            Arg::new("o")
+                .short('o')
+                .value_name("OPTIONS")
+                .help("Options with commas between them; a later one overrides an earlier one"),
+            flag("f", "Do nothing, and succeed"),
+            flag("n", "Ignored: a FUSE mount is never in /etc/mtab"),
+            flag("s", "Ignored: which options are tolerated is in the table below"),
+            flag("v", "Ignored"),
+            ignored("N", "NAMESPACE", "Ignored: mount(8) has switched to the namespace"),
+            ignored("t", "TYPE", "Ignored: mount(8) has chosen this helper by it"),
+        ])
 }
 
 /// Returns whether `text` has only the flags sloppy, fake, no table and verbose.

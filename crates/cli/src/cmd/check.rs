@@ -30,32 +30,52 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// How faults are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Not at all.
+    Quiet,
+    /// For people.
+    Text,
+    /// As JSON.
+    Json,
+}
+
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let form = match (args.quiet, args.json) {
+        (true, _) => Form::Quiet,
+        (false, false) => Form::Text,
+        (false, true) => Form::Json,
+    };
     for image_path in &args.image_paths {
-        volume(args, &image_path.image, app)?;
+        volume(&image_path.image, form, args.threads, app)?;
     }
     Ok(())
 }
 
-fn volume(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
+/// Checks a volume with this many threads, or with as many as there are cores for 0.
+pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -> io::Result<()> {
     let Some(volume) = app.volume(image) else { return Ok(()) };
     let mut out = out();
     let mut written = Ok(());
     let mut each = |fault: Fault| {
-        if args.quiet || written.is_err() {
+        if form == Form::Quiet || written.is_err() {
             return;
         }
-        let line = if args.json { json_fault(image, &fault) } else { format!("{image}: {}\n", text(&fault)) };
+        let is_json = form == Form::Json;
+        let line = if is_json { json_fault(image, &fault) } else { format!("{image}: {}\n", text(&fault)) };
         written = out.write_all(line.as_bytes());
     };
-    let checked = check(volume.volume.ext4(), &Options { threads: args.threads }, &mut each);
+    let checked = check(volume.volume.ext4(), &Options { threads }, &mut each);
     written?;
     match checked {
         Ok(summary) => {
-            if !args.quiet {
-                let line = if args.json { json_summary(image, &summary) } else { people(image, &summary) };
-                out.write_all(line.as_bytes())?;
-            }
+            let line = match form {
+                Form::Quiet => String::new(),
+                Form::Text => people(image, &summary),
+                Form::Json => json_summary(image, &summary),
+            };
+            out.write_all(line.as_bytes())?;
             flush(&mut out)?;
             if summary.faults > 0 {
                 app.found(ExitStatus::Corrupt);

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write as _};
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::app::App;
@@ -15,6 +14,6 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, _app: &mut App) -> io::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::args::Args::command(), "extern4", &mut script);
+    clap_complete::generate(args.shell, &mut crate::args::command(), "extern4", &mut script);
     io::stdout().write_all(&script)
 }

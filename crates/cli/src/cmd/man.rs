@@ -1,26 +1,36 @@
 //! `extern4 man`: writes manual pages, made from the same text as `--help`.
 
+mod notes;
+mod page;
+
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 
+use self::page::Page;
 use crate::app::{App, host_reason};
-use crate::args::GUIDE;
 use crate::exit_status::ExitStatus;
+use crate::{args, fsck_helper, mount_helper};
+
+/// The section of the manual for commands of users.
+const USERS: &str = "1";
+
+/// The section for commands of administrators.
+const ADMINISTRATORS: &str = "8";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write one page for each subcommand into this directory, instead of the main page to standard
-    /// output
+    /// Write all pages into this directory, one for each subcommand and for mount.extern4 and
+    /// fsck.extern4, instead of the main page to standard output
     dir: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let mut command = crate::args::Args::command();
+    let mut command = args::command();
     command.build();
     let Some(dir) = &args.dir else {
-        return io::stdout().write_all(&page(command)?);
+        return io::stdout().write_all(&Page::of(command, USERS).render()?);
     };
     let written = std::fs::create_dir_all(dir).and_then(|()| write_pages(command, dir));
     if let Err(error) = written {
@@ -29,19 +39,20 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the page of a command and those of its subcommands.
+/// Writes the pages of the command, its subcommands and the helpers of mount(8) and fsck(8).
 fn write_pages(command: clap::Command, dir: &Path) -> io::Result<()> {
-    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
-        write_pages(subcommand.clone(), dir)?;
-    }
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-    std::fs::write(dir.join(format!("{name}.1")), page(command)?)
+    let mut pages = vec![
+        Page::of(mount_helper::command(), ADMINISTRATORS),
+        Page::of(fsck_helper::Args::command(), ADMINISTRATORS),
+    ];
+    add_pages(command, &mut pages);
+    pages.iter().try_for_each(|page| std::fs::write(dir.join(page.file_name()), page.render()?))
 }
 
-/// Returns the page of a command. It ends with the address of the guide.
-fn page(command: clap::Command) -> io::Result<Vec<u8>> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
-    writeln!(page, ".SH \"SEE ALSO\"\n{GUIDE}")?;
-    Ok(page)
+/// Adds the pages of a command and its subcommands.
+fn add_pages(command: clap::Command, pages: &mut Vec<Page>) {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        add_pages(subcommand.clone(), pages);
+    }
+    pages.push(Page::of(command, USERS));
 }

@@ -27,6 +27,7 @@ use tracing::{debug, info};
 
 use self::log::Log;
 use self::open::Opened;
+pub(crate) use self::options::rows as option_rows;
 use self::options::{Options, Words};
 pub(crate) use self::signals::{is_hangup_ignored, outlive_size_limit};
 use crate::app::{App, host_reason};

@@ -30,9 +30,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// The numbers of transactions, fast commits and blocks that were replayed; `None` for a clean
 /// volume.
-type Replayed = Option<(u32, u32, u64)>;
+pub(crate) type Replayed = Option<(u32, u32, u64)>;
 
-fn recover(image: &Image, opening: &Opening) -> extern4::Result<Replayed> {
+/// Replays the journal of a volume, if there is anything to replay.
+pub(crate) fn recover(image: &Image, opening: &Opening) -> extern4::Result<Replayed> {
     // Opening for reading finds whether there is anything to replay, and writes nothing.
     let volume = open(image, false, opening)?;
     let found = volume.ext4().replayed();
@@ -44,8 +45,8 @@ fn recover(image: &Image, opening: &Opening) -> extern4::Result<Replayed> {
 }
 
 fn report(args: &Args, image: &Image, replayed: Replayed) -> String {
-    let (transactions, fast_commits, blocks) = replayed.unwrap_or_default();
     if args.json {
+        let (transactions, fast_commits, blocks) = replayed.unwrap_or_default();
         return json::line(|object| {
             object.text("image", &image.to_string());
             object.raw("replayed", replayed.is_some());
@@ -54,9 +55,14 @@ fn report(args: &Args, image: &Image, replayed: Replayed) -> String {
             object.raw("blocks", blocks);
         });
     }
-    if replayed.is_none() {
+    people(image, replayed)
+}
+
+/// Returns the report for people.
+pub(crate) fn people(image: &Image, replayed: Replayed) -> String {
+    let Some((transactions, fast_commits, blocks)) = replayed else {
         return format!("{image}: there is nothing to replay\n");
-    }
+    };
     let fast = match fast_commits {
         0 => String::new(),
         _ => format!(" and {}", counted(fast_commits, "fast commit", "fast commits")),

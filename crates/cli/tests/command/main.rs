@@ -28,6 +28,7 @@ mod global_options;
 mod handles;
 mod hostile;
 mod idmap;
+mod installing;
 mod interrupting;
 mod ioctls;
 mod journals;

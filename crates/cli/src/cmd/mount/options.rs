@@ -13,6 +13,7 @@ use extern4_fuse::{Config, MountFlags, MountOptions};
 use rustix::process::geteuid;
 
 pub(super) use self::help::help;
+pub(crate) use self::help::rows;
 use self::table::{Meaning, MountOption, Remount, TABLE};
 use crate::image_path::{Image, Part};
 

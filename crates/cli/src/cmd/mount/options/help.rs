@@ -1,26 +1,58 @@
 //! The table of mount options for readers: in `--help` and the manual page, and in the guide.
 
 use super::spelling::Spelling;
-use super::table::{Layer, TABLE};
+use super::table::{Layer, MountOption, Remount, TABLE};
+
+/// A row of the table in the manual page.
+pub(crate) struct Row {
+    pub(crate) spellings: Vec<&'static str>,
+    pub(crate) meaning: String,
+    pub(crate) on_remount: &'static str,
+}
+
+/// Returns the rows of the table.
+pub(crate) fn rows() -> impl Iterator<Item = Row> {
+    TABLE.iter().map(|option| Row {
+        spellings: Spelling::of(option).map(|spelling| spelling.text).collect(),
+        meaning: meaning(option),
+        on_remount: match option.layer {
+            Layer::Ignored | Layer::Refused => "",
+            _ => on_remount(option),
+        },
+    })
+}
 
 /// Returns the options with their meanings, a paragraph each.
 pub(in crate::cmd::mount) fn help() -> String {
     let mut text = "Options:".to_owned();
     for option in TABLE {
         let spellings: Vec<_> = Spelling::of(option).map(|spelling| spelling.text).collect();
-        let note = match option.layer {
-            Layer::Ignored => "Ignored. ",
-            Layer::Refused => "Refused: ",
-            Layer::Kernel | Layer::Command | Layer::Server | Layer::Ext4 => "",
-        };
-        text += &format!("\n\n{}: {note}{}", spellings.join(", "), option.help);
+        text += &format!("\n\n{}: {}", spellings.join(", "), meaning(option));
     }
     text
 }
 
+fn meaning(option: &MountOption) -> String {
+    let note = match option.layer {
+        Layer::Ignored => "Ignored. ",
+        Layer::Refused => "Refused: ",
+        Layer::Kernel | Layer::Command | Layer::Server | Layer::Ext4 => "",
+    };
+    format!("{note}{}", option.help)
+}
+
+/// Returns what a remount does about the option.
+fn on_remount(option: &MountOption) -> &'static str {
+    match option.remount {
+        Remount::Changes => "changes",
+        Remount::Fixed(..) | Remount::Reported => "fixed",
+        Remount::Ignores => "ignored",
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::table::{Meaning, MountOption, Remount};
+    use super::super::table::Meaning;
     use super::*;
 
     const BEGIN: &str =
@@ -45,14 +77,6 @@ mod tests {
             Layer::Server => "the server",
             Layer::Ext4 => "ext4",
             Layer::Ignored | Layer::Refused => "",
-        }
-    }
-
-    fn on_remount(option: &MountOption) -> &'static str {
-        match option.remount {
-            Remount::Changes => "changes",
-            Remount::Fixed(..) | Remount::Reported => "fixed",
-            Remount::Ignores => "ignored",
         }
     }
 

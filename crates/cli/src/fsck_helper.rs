@@ -1,0 +1,147 @@
+//! Acting as the checker that `fsck(8)` calls for a type of file system: `fsck.extern4` is a link
+//! to the command.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use clap::Parser;
+use extern4::Volume;
+use extern4_disk::feature::Incompat;
+use extern4_disk::superblock::State;
+
+use crate::app::{App, Opening};
+use crate::caller::Caller;
+use crate::cmd::{check, recover};
+use crate::exit_status::ExitStatus;
+use crate::image_path::{Image, ImagePath};
+use crate::{unwritten, usage};
+
+/// The name of such a link.
+const NAME: &str = "fsck.extern4";
+
+/// The exit codes of fsck(8) that occur here, and their meanings.
+pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
+    (0, "Nothing is wrong, or was once the journal had been replayed."),
+    (UNCORRECTED, "Something is wrong, and stays so: extern4 repairs nothing but the journal."),
+    (
+        OPERATIONAL,
+        "The volume could not be checked: it is in use, cannot be read, or is not ext2, ext3 or ext4.",
+    ),
+    (WRONG_USAGE, "The command line is wrong."),
+];
+
+const UNCORRECTED: u8 = 4;
+const OPERATIONAL: u8 = 8;
+const WRONG_USAGE: u8 = 16;
+
+/// Check an ext2, ext3 or ext4 volume for fsck(8)
+///
+/// The journal of a volume that was not unmounted is replayed first. A volume whose superblock says
+/// that it is clean is then taken as such. Faults are shown, a line each, and stay: to repair them,
+/// run e2fsck(8) on DEVICE.
+#[derive(Parser)]
+#[command(name = NAME, version)]
+#[command(override_usage = "fsck.extern4 [-n|-p|-a|-y] [-f] [-v] [-C FD] DEVICE")]
+#[command(group = clap::ArgGroup::new("answer").args(["dry", "preen", "auto", "yes"]))]
+pub(crate) struct Args {
+    /// Change nothing: the volume is seen through its journal, which is not replayed
+    #[arg(short = 'n')]
+    dry: bool,
+    /// Replay the journal and ask nothing, the default
+    #[arg(short = 'p')]
+    preen: bool,
+    /// As -p
+    #[arg(short = 'a')]
+    auto: bool,
+    /// As -p, since there are no questions to answer with yes
+    #[arg(short = 'y')]
+    yes: bool,
+    /// Check the volume even if its superblock says that it is clean
+    #[arg(short = 'f')]
+    force: bool,
+    /// Say why a volume is not checked
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// As fsck(8) gives it; no progress is written to it
+    #[arg(short = 'C', value_name = "FD", allow_negative_numbers = true)]
+    progress: Option<i32>,
+    /// The volume: a block device or an image
+    #[arg(value_name = "DEVICE", value_parser = ImagePath::parser())]
+    image_path: ImagePath,
+}
+
+/// Checks the volume that the command line names, and returns fsck's exit code. Returns `None` if
+/// the command was not called as the checker.
+pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Option<u8> {
+    let line: Vec<_> = line.into_iter().collect();
+    let called = line.first().and_then(|name| Path::new(name).file_name());
+    if called.is_none_or(|called| called != NAME) {
+        return None;
+    }
+    let args = match Args::try_parse_from(line) {
+        Ok(args) => args,
+        Err(says) => return Some(explain(&says)),
+    };
+    let mut app = App::new(NAME, Caller::root(), Opening::default());
+    if let Err(error) = judge(&args, &args.image_path.image, &mut app) {
+        unwritten(&error, &mut app);
+    }
+    app.close();
+    Some(match app.status() {
+        ExitStatus::Success => 0,
+        ExitStatus::Failed | ExitStatus::Refused => OPERATIONAL,
+        ExitStatus::Usage => WRONG_USAGE,
+        ExitStatus::Corrupt => UNCORRECTED,
+    })
+}
+
+/// Prints an error in the command line, or the help.
+fn explain(says: &clap::Error) -> u8 {
+    let is_error = usage::print_error(
+        says,
+        &format!("extern4: {NAME}"),
+        &format!("Try '{NAME} --help' for more information."),
+    );
+    if is_error {
+        return WRONG_USAGE;
+    }
+    match says.print() {
+        Ok(()) => 0,
+        Err(_) => OPERATIONAL,
+    }
+}
+
+fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
+    if !args.dry {
+        match recover::recover(image, app.opening()) {
+            Ok(None) => {}
+            Ok(replayed) => io::stdout().write_all(recover::people(image, replayed).as_bytes())?,
+            Err(error) => {
+                app.refused(image, &error);
+                return Ok(());
+            }
+        }
+    }
+    let Some(opened) = app.volume(image) else { return Ok(()) };
+    if !args.force && is_clean(&opened.volume) {
+        let why = if args.verbose { ", as its superblock says; -f checks it" } else { "" };
+        return writeln!(io::stdout(), "{image}: clean{why}");
+    }
+    check::volume(image, check::Form::Text, 0, app)?;
+    if app.status() == ExitStatus::Corrupt {
+        app.note_at(image, "extern4 repairs nothing: run e2fsck on it");
+    }
+    Ok(())
+}
+
+/// Returns whether the superblock says that the volume is clean.
+fn is_clean(volume: &Volume) -> bool {
+    let superblock = volume.ext4().superblock();
+    let state = superblock.state();
+    let needs_replay = superblock.features().incompat.contains(Incompat::RECOVER);
+    state.contains(State::VALID)
+        && !state.intersects(State::ERROR | State::ORPHANS)
+        && !needs_replay
+        && volume.ext4().replayed().is_none()
+}
