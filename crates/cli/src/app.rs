@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::error::Error as _;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -49,6 +49,16 @@ pub(crate) struct App {
     silent: bool,
     /// The error that ended the output of [`print`](Self::print).
     unwritten: Option<io::Error>,
+    lines: Option<Lines>,
+}
+
+/// How a command runs another command line: as this command, with the volumes that are open.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines {
+    /// Returns the name of a subcommand if there is one.
+    pub(crate) name: fn(&OsStr) -> Option<&'static str>,
+    /// Runs a command line.
+    pub(crate) run: fn(&[OsString], &mut App) -> io::Result<()>,
 }
 
 /// How volumes are opened, as far as the command line says.
@@ -101,7 +111,7 @@ impl App {
         let (open, written) = (Vec::new(), Vec::new());
         let (status, differs) = (ExitStatus::Success, None);
         let (script, stop, stopped_by) = (None, None, None);
-        let (logs, silent, unwritten) = (false, false, None);
+        let (logs, silent, unwritten, lines) = (false, false, None, None);
         Self {
             command,
             caller,
@@ -116,6 +126,7 @@ impl App {
             logs,
             silent,
             unwritten,
+            lines,
         }
     }
 
@@ -238,9 +249,38 @@ impl App {
         }
     }
 
+    /// Sets how command lines within this one are run.
+    pub(crate) fn run_lines(&mut self, lines: Lines) {
+        self.lines = Some(lines);
+    }
+
+    /// Returns whether a command line may name this subcommand.
+    pub(crate) fn knows_command(&self, name: &OsStr) -> bool {
+        self.lines.is_some_and(|lines| (lines.name)(name).is_some())
+    }
+
+    /// Runs a command line, which reports its own failures. Returns whether it succeeded. The
+    /// status of this command stays.
+    pub(crate) fn run_line(&mut self, line: &[OsString]) -> io::Result<bool> {
+        let Some(lines) = self.lines else { return Ok(false) };
+        let name = line.get(1).and_then(|name| (lines.name)(name)).unwrap_or(self.command);
+        let command = std::mem::replace(&mut self.command, name);
+        let (status, differs) = (std::mem::take(&mut self.status), self.differs.take());
+        let done = (lines.run)(line, self);
+        let succeeded = self.exit_code() == 0;
+        (self.command, self.status, self.differs) = (command, status, differs);
+        done.map(|()| succeeded)
+    }
+
     /// Sends messages to the log from now on, because standard error may have no reader.
     pub(crate) fn switch_to_log(&mut self) {
         self.logs = true;
+    }
+
+    /// Returns the form in which a path can be given back to the command: behind its image, but in
+    /// a script alone.
+    pub(crate) fn shown(&self) -> Shown {
+        if self.in_script() { Shown::new([]) } else { Shown::with_images() }
     }
 
     /// Returns whether this is a command line of a script.
@@ -655,6 +695,11 @@ impl Opened {
     /// can read the image may know them.
     pub(crate) fn names(&self) -> &IdNames {
         self.names.get_or_init(|| IdNames::read(&self.volume.superuser()))
+    }
+
+    /// Returns the type of the file system: ext2, ext3 or ext4.
+    pub(crate) fn type_name(&self) -> &'static str {
+        crate::fs_type::type_name(self.volume.ext4().superblock().features())
     }
 
     /// Returns a path of this volume as a message writes it.

@@ -113,6 +113,11 @@ impl Args {
         Ok((args, places.unwrap_or_default()))
     }
 
+    /// Returns the name of a subcommand if there is one.
+    pub(crate) fn subcommand(name: &OsStr) -> Option<&'static str> {
+        Command::NAMES.iter().copied().find(|known| name == *known)
+    }
+
     /// Returns the user that the command acts as.
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone().unwrap_or(Caller::root())
@@ -128,6 +133,9 @@ macro_rules! commands {
         }
 
         impl Command {
+            /// The names of all subcommands.
+            const NAMES: &[&str] = &[$($name,)*];
+
             /// Returns the name of the subcommand as it is typed.
             pub(crate) fn name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name,)* }

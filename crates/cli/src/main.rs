@@ -20,6 +20,7 @@ mod control;
 mod counters;
 mod exit_status;
 mod file_flags;
+mod fs_type;
 mod fsck_helper;
 mod globs;
 mod id_names;
@@ -54,7 +55,7 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
 use extern4_measure::json;
 
-use crate::app::{App, Opening, host_reason, message_of, try_help};
+use crate::app::{App, Lines, Opening, host_reason, message_of, try_help};
 use crate::args::Args;
 use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         app.fail(ExitStatus::Usage, format_args!("{option} has no effect on {}", args.command.name()));
         return ExitCode::from(app.status().code());
     }
+    app.run_lines(Lines { name: Args::subcommand, run: run_line });
     let places: Vec<_> = places.iter().map(OsString::as_os_str).collect();
     if let Some(line) = globs::expand(&line, &places, &mut app) {
         match Args::read(&line) {
@@ -94,6 +96,19 @@ fn main() -> ExitCode {
         Ok(()) => app.exit_code(),
         Err(error) => unwritten(&error, &mut app),
     })
+}
+
+/// Runs a command line within another one.
+fn run_line(line: &[OsString], app: &mut App) -> io::Result<()> {
+    match Args::read(line) {
+        Ok((args, _)) => args.command.run(app),
+        Err(says) => {
+            let text = says.render().to_string();
+            let reason = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            app.fail(ExitStatus::Usage, reason.split_whitespace().collect::<Vec<_>>().join(" "));
+            Ok(())
+        }
+    }
 }
 
 /// Prints the error in the command line, or the text that `--help` or `--version` asks for.

@@ -41,7 +41,8 @@ pub(crate) struct FoundFile<'a> {
     pub(crate) path: &'a Path,
     /// The attributes of the file; of a symbolic link itself below a directory.
     pub(crate) metadata: &'a Metadata,
-    shown: ImagePath,
+    /// The path of the file as messages name it.
+    pub(crate) shown: ImagePath,
 }
 
 impl FoundFile<'_> {
@@ -174,20 +175,6 @@ fn renamed(path: &Path, real: &Path, shown: &Path) -> PathBuf {
         Ok(rest) => shown.join(rest),
         Err(_) => path.to_owned(),
     }
-}
-
-/// Changes the file of an image path, or with `recursive` everything below it, as [`change_files`]
-/// does.
-pub(crate) fn change(
-    target: &Target,
-    recursive: bool,
-    app: &mut App,
-    mut change: impl FnMut(&Session, &Path, &Metadata) -> extern4::Result<()>,
-) {
-    let traversal = if recursive { Traversal::Physical } else { Traversal::Single };
-    change_files(target, traversal, app, |file| {
-        change(file.session, file.path, file.metadata).map(|()| None)
-    });
 }
 
 /// The destination of a command's sources: a directory, where they keep their own names, or a new

@@ -1,7 +1,9 @@
 //! The form of names, sizes, modes and times in output.
 
+mod block_size;
 mod columns;
 mod counted;
+mod field;
 mod human;
 mod mode;
 mod name;
@@ -11,13 +13,15 @@ mod time;
 mod uuid;
 mod visible;
 
-pub(crate) use columns::columns;
+pub(crate) use block_size::BlockSize;
+pub(crate) use columns::{columns, commas, rows};
 pub(crate) use counted::counted;
+pub(crate) use field::{Chars, Field, escape_sequence};
 pub(crate) use human::{human, units};
-pub(crate) use mode::{ModeText, octal_mode, type_name};
-pub(crate) use name::{always_quoted, escape, escape_bytes, quoted, shell_quote, width};
+pub(crate) use mode::{ModeText, octal_mode, type_letter, type_name};
+pub(crate) use name::{always_quoted, escape, escape_bytes, is_printable, quoted, shell_quote, width};
 pub(crate) use octal::{Backslash, push_octal, unescape};
 pub(crate) use size::size;
-pub(crate) use time::{ListTime, full_time, iso_time};
+pub(crate) use time::{ListTime, format_time, full_time, iso_time};
 pub(crate) use uuid::uuid;
 pub(crate) use visible::push_visible;

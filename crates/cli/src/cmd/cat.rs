@@ -16,6 +16,7 @@ use crate::kernel_copy::KernelCopy;
 use numbering::Numbering;
 
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Files to write; '-' is standard input, as is no file
     #[arg(value_name = "IMAGE:/PATH")]

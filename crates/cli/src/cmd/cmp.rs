@@ -9,7 +9,10 @@ use crate::output::{Out, flush, out};
 use crate::text::{escape, push_visible, size};
 
 #[derive(clap::Args)]
-#[command(after_help = "Exit codes: 0 the files are the same; 1 they differ; 2 trouble.")]
+#[command(
+    args_override_self = true,
+    after_help = "Exit codes: 0 the files are the same; 1 they differ; 2 trouble."
+)]
 pub(crate) struct Args {
     /// The first file: in a volume, of the host, or '-' for standard input
     #[arg(value_name = "FILE1")]
@@ -141,7 +144,7 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
                 app.differs();
                 let shorter = if a.is_empty() { one } else { other };
                 if !args.silent {
-                    app.note(end_of_file(args, shorter.input, &position));
+                    app.note(end_of_file(args, shorter.input, app.shown(), &position));
                 }
             }
             return Ok(());
@@ -191,7 +194,7 @@ fn differences(
         } else if args.verbose {
             writeln!(out, "{byte:>number_width$} {one:>3o} {other:>3o}")?;
         } else {
-            let shown = Shown::with_images();
+            let shown = app.shown();
             for (input, end) in inputs.iter().zip([&b" "[..], b" differ"]) {
                 out.write_all(&input.name(shown, "-"))?;
                 out.write_all(end)?;
@@ -219,8 +222,8 @@ impl Position {
 }
 
 /// Returns the message about the file that ends first.
-fn end_of_file(args: &Args, input: &Input, position: &Position) -> String {
-    let name = escape(&input.name(Shown::with_images(), "-")).into_owned();
+fn end_of_file(args: &Args, input: &Input, shown: Shown, position: &Position) -> String {
+    let name = escape(&input.name(shown, "-")).into_owned();
     let bytes = position.bytes;
     match (bytes, args.verbose, position.ends_line) {
         (0, ..) => format!("EOF on {name} which is empty"),

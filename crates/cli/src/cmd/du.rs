@@ -1,19 +1,23 @@
 //! `extern4 du`: shows how much space files take.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use extern4::{FileType, Metadata};
+use extern4_tree::Glob;
 
-use crate::app::{App, Opened, Shown, Target};
+use crate::app::{App, Opened, Shown, Target, host_reason};
+use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::json;
 use crate::output::{Out, flush, out};
-use crate::text::{human, units};
+use crate::text::{BlockSize, human, size};
 
 #[derive(clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, args_override_self = true)]
 pub(crate) struct Args {
     /// Files and directories to sum up
     #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
@@ -21,6 +25,12 @@ pub(crate) struct Args {
     /// Show only the sum of each path
     #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
     summarize: bool,
+    /// Leave out files whose path, or a part of it behind a slash, matches the pattern
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// Leave out files that match a pattern of this file of the host, one a line
+    #[arg(short = 'X', long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
     /// Show sizes with a unit, such as 1.5M, instead of in units of 1024 bytes
     #[arg(short, long)]
     human_readable: bool,
@@ -39,6 +49,36 @@ pub(crate) struct Args {
     /// Count the bytes in files and show them as they are
     #[arg(short, long)]
     bytes: bool,
+    /// Show sizes in units of this many bytes: 1M, or M to show the unit too
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = BlockSize::parse)]
+    block_size: Option<BlockSize>,
+    /// Show sizes in units of 1024 bytes, as without this option
+    #[arg(short, conflicts_with = "block_size")]
+    kibibytes: bool,
+    /// Show sizes in units of 1 MiB
+    #[arg(short, conflicts_with = "block_size")]
+    mebibytes: bool,
+    /// Count inodes, not space
+    #[arg(long)]
+    inodes: bool,
+    /// Count a file once for each of its names
+    #[arg(short = 'l', long)]
+    count_links: bool,
+    /// Leave directories below out of the sum of a directory
+    #[arg(short = 'S', long)]
+    separate_dirs: bool,
+    /// Leave out what is smaller than this, or with -SIZE, larger
+    #[arg(short, long, value_name = "SIZE", value_parser = threshold, allow_hyphen_values = true)]
+    threshold: Option<i64>,
+    /// End lines with a NUL
+    #[arg(short = '0', long)]
+    null: bool,
+    /// Do not follow symbolic links, as without this option
+    #[arg(short = 'P', long)]
+    no_dereference: bool,
+    /// Stay in one volume, as without this option
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
     /// Write one JSON object a line for each file or directory
     #[arg(long)]
     json: bool,
@@ -47,22 +87,41 @@ pub(crate) struct Args {
     help: (),
 }
 
+/// Reads a size with an optional sign.
+fn threshold(text: &str) -> Result<i64, String> {
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
+    let number = size(digits).and_then(|number| i64::try_from(number).ok());
+    let number = number.filter(|number| sign > 0 || *number > 0);
+    number.map(|number| number * sign).ok_or_else(|| "write it as 4096, 1M or -1M".to_owned())
+}
+
 /// A directory on the way down to the current entry.
 struct Level {
     path: PathBuf,
     bytes: u64,
+    /// The bytes of directories below, where they are kept apart.
+    below: u64,
 }
 
 /// Sums over all paths of the command line.
 struct Du<'a> {
     args: &'a Args,
     shown: Shown,
+    unit: BlockSize,
+    excluded: Vec<Glob>,
     out: Out,
     total_bytes: u64,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let mut du = Du { args, shown: Shown::new(&args.image_paths), out: out(), total_bytes: 0 };
+    let Some(excluded) = excluded(args, app) else { return Ok(()) };
+    let unit = match (args.bytes || args.inodes, args.mebibytes) {
+        (true, _) => BlockSize::of(1),
+        (_, true) => BlockSize::of(1 << 20),
+        _ => args.block_size.clone().unwrap_or(BlockSize::of(1024)),
+    };
+    let shown = Shown::new(&args.image_paths);
+    let mut du = Du { args, shown, unit, excluded, out: out(), total_bytes: 0 };
     let mut counted = Vec::new();
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
@@ -77,16 +136,49 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     if args.total && !args.json {
         let size = du.size(du.total_bytes);
-        writeln!(du.out, "{size}\ttotal")?;
+        write!(du.out, "{size}\ttotal")?;
+        du.out.write_all(&[du.end()])?;
     }
     flush(&mut du.out)
 }
 
+/// Returns the patterns of names to leave out. Reports a file of patterns that cannot be read.
+fn excluded(args: &Args, app: &mut App) -> Option<Vec<Glob>> {
+    let mut globs: Vec<_> = args.exclude.iter().map(|text| Glob::new(text.as_bytes(), false)).collect();
+    for file in &args.exclude_from {
+        match std::fs::read(file) {
+            Ok(text) => {
+                let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                globs.extend(lines.map(|line| Glob::new(line, false)));
+            }
+            Err(error) => {
+                app.fail_at(ExitStatus::Failed, file.display(), host_reason(&error));
+                return None;
+            }
+        }
+    }
+    Some(globs)
+}
+
 impl Du<'_> {
+    /// Returns whether a pattern leaves the file out.
+    fn excludes(&self, path: &Path) -> bool {
+        let path = path.as_os_str().as_bytes();
+        let starts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+        let mut parts = std::iter::once(0).chain(starts).map(|start| &path[start..]);
+        !self.excluded.is_empty() && parts.any(|part| self.excluded.iter().any(|glob| glob.matches(part)))
+    }
+
+    /// Returns the byte that ends a line.
+    fn end(&self) -> u8 {
+        if self.args.null { 0 } else { b'\n' }
+    }
+
     /// Sums one path up. A file with several names counts once, at the first of them.
     fn image_path(&mut self, target: &Target, counted: &mut HashSet<u64>, app: &mut App) -> io::Result<()> {
         let mut levels: Vec<Level> = Vec::new();
-        for entry in target.session().walk(target.path()).with_metadata() {
+        let mut walk = target.session().walk(target.path()).with_metadata();
+        while let Some(entry) = walk.next() {
             let found = entry.and_then(|entry| entry.metadata().map(|metadata| (entry, metadata)));
             let (entry, metadata) = match found {
                 Ok(found) => found,
@@ -98,11 +190,16 @@ impl Du<'_> {
                 }
             };
             self.ascend(&target.volume, &mut levels, entry.depth())?;
-            let new = metadata.nlink() < 2 && !metadata.is_dir() || counted.insert(metadata.ino());
+            if self.excludes(entry.path()) {
+                walk.skip_subtree();
+                continue;
+            }
+            let is_single = self.args.count_links || metadata.nlink() < 2;
+            let new = is_single && !metadata.is_dir() || counted.insert(metadata.ino());
             let bytes = if new { self.bytes(&metadata) } else { 0 };
             let path = entry.path().to_owned();
             if metadata.file_type() == FileType::Directory {
-                levels.push(Level { path, bytes });
+                levels.push(Level { path, bytes, below: 0 });
                 continue;
             }
             if let Some(level) = levels.last_mut() {
@@ -121,44 +218,53 @@ impl Du<'_> {
     fn ascend(&mut self, volume: &Opened, levels: &mut Vec<Level>, depth: usize) -> io::Result<()> {
         while levels.len() > depth {
             let Some(level) = levels.pop() else { break };
-            let sum = levels.last_mut().map_or(&mut self.total_bytes, |above| &mut above.bytes);
-            *sum = sum.saturating_add(level.bytes);
+            let whole = level.bytes.saturating_add(level.below);
+            let sum = match levels.last_mut() {
+                None => &mut self.total_bytes,
+                Some(above) if self.args.separate_dirs => &mut above.below,
+                Some(above) => &mut above.bytes,
+            };
+            *sum = sum.saturating_add(whole);
             self.line(volume, level.path, level.bytes, levels.len())?;
         }
         Ok(())
     }
 
     fn bytes(&self, metadata: &Metadata) -> u64 {
-        if self.args.apparent_size || self.args.bytes {
-            metadata.len()
+        if self.args.inodes {
+            1
+        } else if self.args.apparent_size || self.args.bytes {
+            // Only these have contents of their own.
+            let has_size = metadata.is_file() || metadata.is_symlink() || metadata.is_dir();
+            if has_size { metadata.len() } else { 0 }
         } else {
             metadata.blocks().saturating_mul(512)
         }
     }
 
     fn size(&self, bytes: u64) -> String {
-        match (self.args.human_readable, self.args.bytes) {
-            (true, _) => human(bytes),
-            (false, true) => bytes.to_string(),
-            (false, false) => units(bytes, 1024).to_string(),
-        }
+        if self.args.human_readable { human(bytes) } else { self.unit.show(bytes) }
     }
 
     fn line(&mut self, volume: &Opened, path: PathBuf, bytes: u64, depth: usize) -> io::Result<()> {
         let deepest = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
-        if depth > deepest {
+        let is_passed_over = self.args.threshold.is_some_and(|threshold| match threshold < 0 {
+            true => bytes > threshold.unsigned_abs(),
+            false => bytes < threshold.unsigned_abs(),
+        });
+        if depth > deepest || is_passed_over {
             return Ok(());
         }
         if self.args.json {
             let line = json::line(|object| {
                 object.text("image", &volume.image.to_string());
-                object.bytes("path", std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()));
+                object.bytes("path", path.as_os_str().as_bytes());
                 object.raw("bytes", bytes);
             });
             return self.out.write_all(line.as_bytes());
         }
         write!(self.out, "{}\t", self.size(bytes))?;
         self.out.write_all(&self.shown.path(&volume.image, &path))?;
-        self.out.write_all(b"\n")
+        self.out.write_all(&[self.end()])
     }
 }

@@ -5,41 +5,63 @@
 //! entry of a walk. Attributes are read only for entries where a test asks for them.
 
 mod action;
+mod candidate;
 mod eval;
+mod exec;
 mod expr;
+mod links;
 mod parse;
 mod perm;
+mod printf;
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::rc::Rc;
 
-use extern4::FileType;
+use extern4::{DirEntry, FileType};
 
-use crate::app::{App, Opened, Shown, Target, try_help};
+use crate::app::{App, Opened, Target, try_help};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::output::{Out, flush, out};
+use crate::output::{flush, out};
 use crate::text::ListTime;
 
-use eval::{Candidate, Flow};
+use action::Outputs;
+use candidate::Candidate;
+use eval::Flow;
+use links::{Follow, Link, is_loop, leads_to_directory};
 use parse::Query;
 pub(crate) use parse::starts_expression;
 
 const EXPRESSION: &str = "\
 Expressions, as in GNU find (N means exactly N, +N more and -N less):
-  -name GLOB -iname GLOB -path GLOB -ipath GLOB -lname GLOB -ilname GLOB -regex REGEX -iregex REGEX
-  -type bcdpfls[,...] -size N[cwbkMG] -empty -links N -inum N -samefile FILE
+  -name GLOB -iname GLOB -path GLOB -ipath GLOB -lname GLOB -ilname GLOB
+  -regex REGEX -iregex REGEX -regextype SYNTAX
+  -type bcdpfls[,...] -xtype bcdpfls[,...] -size N[cwbkMG] -empty -links N -inum N -samefile FILE
   -user NAME -group NAME -uid N -gid N -nouser -nogroup -perm MODE|-MODE|/MODE
-  -newer FILE -anewer FILE -cnewer FILE -mtime N -mmin N -atime N -amin N -ctime N -cmin N
-  -xattr NAME -true -false
-  -print -print0 -ls -prune -quit
-  -maxdepth N -mindepth N (for the whole search)
+  -readable -writable -executable (by the user of --as)
+  -newer FILE -anewer FILE -cnewer FILE -newerXY FILE|TIME (X: aBcm, Y: aBcmt)
+  -mtime N -mmin N -atime N -amin N -ctime N -cmin N
+  -fstype TYPE -xattr NAME -true -false
+  -print -print0 -printf FORMAT -ls -fprint FILE -fprint0 FILE -fprintf FILE FORMAT -fls FILE
+  -exec COMMAND ; -exec COMMAND {} + -exec-in COMMAND ; -delete -prune -quit
+  -maxdepth N -mindepth N -depth -extract (for the whole search)
   ( EXPR )  ! EXPR  -not EXPR  EXPR -a EXPR  EXPR -o EXPR  EXPR , EXPR
+  -L, -H or -P before the paths: follow all links, those named as paths, or none
 
-REGEX is for the whole path, in the syntax of Emacs: \\( \\| \\) and * + ? are operators, and ( | ) { } are not.
-FILE is a path in the same volume, or IMAGE:/PATH in another.";
+Paths are printed so that they can be given back to the command: IMAGE:/PATH. -path and -regex match the path in the
+volume, /PATH.
+
+In -exec, {} stands for IMAGE:/PATH. COMMAND is one of extern4's own, such as 'extern4 cat {}', or a program of the
+host. A program of the host cannot read IMAGE:/PATH: -exec-in gives it the contents on its standard input, and with
+-extract, {} stands for a temporary copy of the file.
+
+REGEX is for the whole path, by default in the syntax of Emacs: \\( \\| \\) and * + ? are operators, and ( | ) { } are
+not. SYNTAX is emacs, posix-basic or posix-extended, or one of their other names.
+FILE in a test is a path in the same volume, or IMAGE:/PATH in another; in -fprint it is a file of the host.";
 
 #[derive(clap::Args)]
 #[command(override_usage = "extern4 find [OPTIONS] IMAGE:/PATH... [EXPRESSION]", after_help = EXPRESSION)]
@@ -61,6 +83,8 @@ pub(crate) struct Args {
 struct Search<'a> {
     query: &'a Query,
     volume: Rc<Opened>,
+    /// The image path to start from.
+    start: ImagePath,
     prefix: Vec<u8>,
     terminal: bool,
     json: bool,
@@ -82,8 +106,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let shown = Shown::new(&query.image_paths);
-    let mut out = out();
+    if let Some(name) = query.expr.unknown_subcommand(app) {
+        usage(app, &format!("-exec: extern4 has no subcommand {}", name.display()));
+        return Ok(());
+    }
+    if query.writes() {
+        query.image_paths.iter().for_each(|image_path| app.write_to(&image_path.image));
+    }
+    let mut outputs = match Outputs::open(out(), &query.files) {
+        Ok(outputs) => outputs,
+        Err((file, error)) => {
+            app.fail_at(ExitStatus::Failed, file.display(), crate::app::host_reason(&error));
+            return Ok(());
+        }
+    };
+    let shown = app.shown();
     for image_path in &query.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let query = match query.bind(&target, app) {
@@ -97,16 +134,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let search = Search {
             query: &query,
             volume: Rc::clone(&target.volume),
+            start: image_path.clone(),
             prefix: shown.prefix(&image_path.image),
             terminal: shown.terminal,
             json: args.json || query.json,
             time: OnceCell::new(),
         };
-        if search.run(&target, &mut out, app)? == Flow::Quit {
+        if search.run(&target, &mut outputs, app)? == Flow::Quit {
             break;
         }
     }
-    flush(&mut out)
+    flush(&mut outputs.standard)?;
+    query.expr.finish(app)?;
+    outputs.close(app)
 }
 
 /// Reports wrong usage as clap does: nothing has been searched yet.
@@ -117,47 +157,154 @@ fn usage(app: &mut App, message: &str) {
     }
 }
 
+/// Where a walk starts, and how deep below the image path of the command line that is.
+struct Start<'a> {
+    path: &'a Path,
+    depth: usize,
+}
+
 impl Search<'_> {
-    fn run(&self, target: &Target, out: &mut Out, app: &mut App) -> io::Result<Flow> {
-        let mut walk = target.session().walk(target.path());
+    fn run(&self, target: &Target, outputs: &mut Outputs, app: &mut App) -> io::Result<Flow> {
+        self.walk(target, &Start { path: target.path(), depth: 0 }, outputs, app)
+    }
+
+    /// Returns whether the symbolic links at this depth are followed.
+    fn follows(&self, depth: usize) -> bool {
+        match self.query.follow {
+            Follow::Never => false,
+            Follow::Arguments => depth == 0,
+            Follow::Always => true,
+        }
+    }
+
+    /// Visits everything from `start` on. Where links are followed, the walk of a directory behind
+    /// a link is one of its own.
+    fn walk(
+        &self,
+        target: &Target,
+        start: &Start<'_>,
+        outputs: &mut Outputs,
+        app: &mut App,
+    ) -> io::Result<Flow> {
+        let through_link = self.follows(start.depth) && leads_to_directory(target.session(), start.path);
+        // A walk follows a link only where a slash says so.
+        let mut walk = match through_link {
+            true => {
+                target.session().walk(OsStr::from_bytes(&[start.path.as_os_str().as_bytes(), b"/"].concat()))
+            }
+            false => target.session().walk(start.path),
+        };
         if self.json || self.query.expr.reads_attributes() {
             walk = walk.with_metadata();
         }
+        // With -depth, the directories whose entries are being visited.
+        let mut open: Vec<DirEntry> = Vec::new();
         while let Some(entry) = walk.next() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.report(target, &error, out, app)?;
+                    self.report(target, &error, outputs, app)?;
                     continue;
                 }
             };
-            let depth = entry.depth();
-            let candidate = Candidate::new(&entry, &self.volume);
-            let mut flow = Flow::Descend;
-            if depth >= self.query.min_depth {
-                flow = self.visit(&candidate, out)?;
-                if let Some(error) = candidate.take_error() {
-                    self.report(target, &error, out, app)?;
+            while let Some(left) = open.pop_if(|left| left.depth() >= entry.depth()) {
+                if self.visit(&left, start, outputs, app)? == Flow::Quit {
+                    return Ok(Flow::Quit);
                 }
             }
-            let deepest = depth >= self.query.max_depth;
-            match flow {
+            let depth = start.depth + entry.depth();
+            let is_directory = entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
+            if is_directory && depth >= self.query.max_depth {
+                walk.skip_subtree();
+            }
+            if is_directory && self.query.depth_first {
+                open.push(entry);
+                continue;
+            }
+            let leads = self.link(target, &entry, start);
+            if leads == Link::Loop {
+                outputs.standard.flush()?;
+                let message = "the link leads to a directory that it is in";
+                app.fail_at(ExitStatus::Failed, self.volume.image_path(entry.path()), message);
+                continue;
+            }
+            let below = leads == Link::Entered;
+            if self.query.depth_first
+                && below
+                && self.walk_link(target, &entry, start, outputs, app)? == Flow::Quit
+            {
+                return Ok(Flow::Quit);
+            }
+            match self.visit(&entry, start, outputs, app)? {
                 Flow::Quit => return Ok(Flow::Quit),
                 Flow::Prune => walk.skip_subtree(),
-                Flow::Descend
-                    if deepest && entry.file_type().is_ok_and(|kind| kind == FileType::Directory) =>
-                {
-                    walk.skip_subtree();
+                Flow::Descend if below && !self.query.depth_first => {
+                    if self.walk_link(target, &entry, start, outputs, app)? == Flow::Quit {
+                        return Ok(Flow::Quit);
+                    }
                 }
                 Flow::Descend => {}
+            }
+        }
+        while let Some(left) = open.pop() {
+            if self.visit(&left, start, outputs, app)? == Flow::Quit {
+                return Ok(Flow::Quit);
             }
         }
         Ok(Flow::Descend)
     }
 
-    fn visit(&self, candidate: &Candidate<'_>, out: &mut Out) -> io::Result<Flow> {
+    /// Returns what the search does with an entry as a symbolic link.
+    fn link(&self, target: &Target, entry: &DirEntry, start: &Start<'_>) -> Link {
+        let is_link = entry.file_type().is_ok_and(|kind| kind == FileType::Symlink);
+        let depth = start.depth + entry.depth();
+        if !is_link
+            || entry.depth() == 0
+            || self.query.follow != Follow::Always
+            || !leads_to_directory(target.session(), entry.path())
+        {
+            return Link::Left;
+        }
+        match (is_loop(target.session(), entry.path()), depth < self.query.max_depth) {
+            (true, _) => Link::Loop,
+            (false, true) => Link::Entered,
+            (false, false) => Link::Left,
+        }
+    }
+
+    fn walk_link(
+        &self,
+        target: &Target,
+        entry: &DirEntry,
+        start: &Start<'_>,
+        outputs: &mut Outputs,
+        app: &mut App,
+    ) -> io::Result<Flow> {
+        self.walk(target, &Start { path: entry.path(), depth: start.depth + entry.depth() }, outputs, app)
+    }
+
+    /// Evaluates the expression on an entry, unless it is not deep enough, or the walk below a link
+    /// starts with it.
+    fn visit(
+        &self,
+        entry: &DirEntry,
+        start: &Start<'_>,
+        outputs: &mut Outputs,
+        app: &mut App,
+    ) -> io::Result<Flow> {
+        let depth = start.depth + entry.depth();
+        if depth < self.query.min_depth || entry.depth() == 0 && start.depth > 0 {
+            return Ok(Flow::Descend);
+        }
+        let path = if entry.depth() == 0 { start.path } else { entry.path() };
+        let candidate = Candidate::new(entry, path, depth, self.follows(depth), &self.volume);
         let mut flow = Flow::Descend;
-        eval::eval(&self.query.expr, candidate, &mut flow, &mut |action| action.run(self, candidate, out))?;
+        let mut act = |action: &action::Action| action.run(self, &candidate, outputs, app);
+        eval::eval(&self.query.expr, &candidate, &mut flow, &mut act)?;
+        if let Some(error) = candidate.take_error() {
+            outputs.standard.flush()?;
+            app.error(self.volume.image_path(path), &error);
+        }
         Ok(flow)
     }
 
@@ -166,10 +313,10 @@ impl Search<'_> {
         &self,
         target: &Target,
         error: &extern4::Error,
-        out: &mut Out,
+        outputs: &mut Outputs,
         app: &mut App,
     ) -> io::Result<()> {
-        out.flush()?;
+        outputs.standard.flush()?;
         let path = error.path().unwrap_or(target.path());
         app.error(self.volume.image_path(path), error);
         Ok(())

@@ -1,6 +1,8 @@
 //! `extern4 getfacl`: shows access control lists, as `getfacl` writes them and `setfacl --restore`
 //! reads them.
 
+mod tabular;
+
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -36,6 +38,21 @@ pub(crate) struct Args {
     /// Show numbers instead of the names in the image's /etc/passwd and /etc/group
     #[arg(short, long)]
     numeric: bool,
+    /// Show both ACLs side by side; rights that the mask takes away are capitals
+    #[arg(short, long)]
+    tabular: bool,
+    /// Show what is left by the mask of every entry that it applies to
+    #[arg(short = 'e', long, overrides_with = "no_effective")]
+    all_effective: bool,
+    /// Do not show what the mask leaves
+    #[arg(short = 'E', long)]
+    no_effective: bool,
+    /// Do not follow symbolic links below directories, as without this option
+    #[arg(short = 'P', long)]
+    physical: bool,
+    /// Stay in one volume, as without this option
+    #[arg(long)]
+    one_file_system: bool,
     /// Show paths with the slash they start with
     #[arg(short = 'p', long)]
     absolute_names: bool,
@@ -114,13 +131,18 @@ fn read<'a>(volume: &'a Opened, path: &'a Path) -> extern4::Result<File<'a>> {
 impl File<'_> {
     fn text(&self, args: &Args, shown: Shown) -> Vec<u8> {
         let mut text = Vec::new();
-        if !args.omit_header {
+        if !args.omit_header || args.tabular {
             self.header(args, shown, &mut text);
+        }
+        if args.tabular {
+            self.table(args, &mut text);
+            text.push(b'\n');
+            return text;
         }
         if !args.default || args.access {
             match &self.access {
-                Some(acl) => self.entries(&entries(acl), "", args.numeric, &mut text),
-                None => self.entries(&from_mode(self.metadata.mode()), "", args.numeric, &mut text),
+                Some(acl) => self.entries(&entries(acl), "", args, &mut text),
+                None => self.entries(&from_mode(self.metadata.mode()), "", args, &mut text),
             }
         }
         if let Some(acl) = &self.default
@@ -128,7 +150,7 @@ impl File<'_> {
         {
             // Default entries without access entries need no prefix.
             let prefix = if args.default && !args.access { "" } else { "default:" };
-            self.entries(&entries(acl), prefix, args.numeric, &mut text);
+            self.entries(&entries(acl), prefix, args, &mut text);
         }
         text.push(b'\n');
         text
@@ -141,6 +163,9 @@ impl File<'_> {
         let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
         let name = if args.absolute_names { path } else { relative };
         push_octal(text, name, b"", Backslash::Doubled, shown.terminal);
+        if args.tabular {
+            return text.push(b'\n');
+        }
         let owner = format!(
             "\n# owner: {}\n# group: {}\n",
             self.user(self.metadata.uid(), args.numeric),
@@ -155,7 +180,26 @@ impl File<'_> {
         }
     }
 
-    fn entries(&self, entries: &[(AclTag, u8)], prefix: &str, numeric: bool, text: &mut Vec<u8>) {
+    /// Appends both ACLs side by side.
+    fn table(&self, args: &Args, text: &mut Vec<u8>) {
+        let both = args.access == args.default;
+        let access = self.access.as_ref().map_or_else(|| from_mode(self.metadata.mode()), entries);
+        let default = self.default.as_ref().map(entries).unwrap_or_default();
+        let access = if both || args.access { access } else { Vec::new() };
+        let default = if both || args.default { default } else { Vec::new() };
+        let name = |tag| match tag {
+            AclTag::UserObj => self.user(self.metadata.uid(), args.numeric),
+            AclTag::User(uid) => self.user(uid, args.numeric),
+            AclTag::GroupObj => self.group(self.metadata.gid(), args.numeric),
+            AclTag::Group(gid) => self.group(gid, args.numeric),
+            AclTag::Mask | AclTag::Other => String::new(),
+        };
+        text.extend_from_slice(&tabular::rows(&access, &default, name));
+    }
+
+    fn entries(&self, entries: &[(AclTag, u8)], prefix: &str, args: &Args, text: &mut Vec<u8>) {
+        let numeric = args.numeric;
+        let has_mask = entries.iter().any(|(tag, _)| *tag == AclTag::Mask);
         let mask = entries.iter().find(|(tag, _)| *tag == AclTag::Mask).map_or(7, |(_, perm)| *perm);
         for (tag, perm) in entries {
             let who = match tag {
@@ -168,7 +212,8 @@ impl File<'_> {
             };
             text.extend_from_slice(format!("{prefix}{who}:{}", rights(*perm)).as_bytes());
             let masked = matches!(tag, AclTag::User(_) | AclTag::GroupObj | AclTag::Group(_));
-            if masked && perm & mask != *perm {
+            let is_cut = perm & mask != *perm || args.all_effective && has_mask;
+            if masked && is_cut && !args.no_effective {
                 text.extend_from_slice(format!("\t#effective:{}", rights(perm & mask)).as_bytes());
             }
             text.push(b'\n');

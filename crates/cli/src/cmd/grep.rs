@@ -22,6 +22,7 @@ use search::Search;
 #[derive(clap::Args)]
 #[command(
     disable_help_flag = true,
+    args_override_self = true,
     after_help = "Exit codes: 0 some line was selected; 1 none was; 2 trouble.\n\
         Patterns have no back-references; -o prints the first alternative that matches, not the longest."
 )]
@@ -182,7 +183,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let many = files.len() > 1 || args.recursive;
-    let shown = Shown::with_images();
+    let shown = app.shown();
     let mut search = Search::new(args, regex, args.with_filename || many && !args.no_filename, out());
     for input in inputs(files, app) {
         let done = match &input {

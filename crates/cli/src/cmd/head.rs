@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 
-use crate::app::{App, Shown};
+use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
 use crate::output::{Out, flush, out};
@@ -12,6 +12,7 @@ use crate::text::size;
 
 #[derive(clap::Args)]
 #[command(
+    args_override_self = true,
     after_help = "A number may have a unit: b (512), kB, K, MB, M and so on. -NUM is the same as -n NUM."
 )]
 pub(crate) struct Args {
@@ -76,7 +77,7 @@ impl Form {
         mut copy: impl FnMut(Source, &mut Out) -> Result<(), Failure>,
     ) -> io::Result<()> {
         let headings = self.verbose || files.len() > 1 && !self.quiet;
-        let shown = Shown::with_images();
+        let shown = app.shown();
         let mut out = out();
         let mut begun = false;
         for input in files {

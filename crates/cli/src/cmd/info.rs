@@ -9,7 +9,6 @@ mod groups;
 
 use std::io::{self, Write as _};
 
-pub(crate) use self::facts::type_name;
 use crate::app::{App, Opened};
 use crate::image_path::ImagePath;
 use crate::json;

@@ -1,7 +1,10 @@
 //! `extern4 ls`: lists directories as GNU `ls` does.
 
+mod args;
 mod entry;
 mod long;
+mod name;
+mod order;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -12,78 +15,28 @@ use std::path::{Path, PathBuf};
 use extern4::FileType;
 
 use crate::app::{App, Opened, Shown, Target};
-use crate::color::{Colors, When};
+use crate::color::Colors;
 use crate::exit_status::ExitStatus;
-use crate::image_path::ImagePath;
 use crate::json;
 use crate::output::{Out, flush, out};
-use crate::text::{columns, human, units};
+use crate::text::{columns, commas, human, rows, units};
 
-use entry::Entry;
-
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Args {
-    /// Files and directories to list
-    #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
-    image_paths: Vec<ImagePath>,
-    /// Show type, permissions, links, owner, group, size and time
-    #[arg(short)]
-    long: bool,
-    /// Show names that start with a dot, '.' and '..' too
-    #[arg(short)]
-    all: bool,
-    /// Show names that start with a dot, but not '.' and '..'
-    #[arg(short = 'A')]
-    almost_all: bool,
-    /// List the directories below too
-    #[arg(short = 'R')]
-    recursive: bool,
-    /// Show inode numbers
-    #[arg(short)]
-    inode: bool,
-    /// Show sizes with a unit, such as 1.5K
-    #[arg(short, long)]
-    human_readable: bool,
-    /// Like -l, but with user and group numbers instead of the names in the image's /etc/passwd and
-    /// /etc/group
-    #[arg(short)]
-    numeric: bool,
-    /// One name a line
-    #[arg(short = '1')]
-    one: bool,
-    /// List directories themselves, not what is in them
-    #[arg(short)]
-    directory: bool,
-    /// Sort by time of the last change, newest first
-    #[arg(short)]
-    time: bool,
-    /// Sort by size, largest first
-    #[arg(short = 'S')]
-    size: bool,
-    /// Sort backwards
-    #[arg(short)]
-    reverse: bool,
-    /// Colour names by their type, as LS_COLORS says
-    #[arg(long, value_name = "WHEN", default_value = "auto", default_missing_value = "always",
-        num_args = 0..=1, require_equals = true)]
-    color: When,
-    /// Write one JSON object a line for each entry
-    #[arg(long)]
-    json: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: (),
-}
+pub(crate) use args::Args;
+use args::{Format, Hidden};
+use entry::{Entry, NameStyle, Needs};
+use name::Indicators;
+use order::{Order, Stamp, sort};
 
 /// The form of the listing, from the arguments and the terminal.
 struct Listing<'a> {
     args: &'a Args,
-    colors: Option<Colors>,
     shown: Shown,
-    line_width: usize,
-    /// Whether `-l` is given, or `-n`, which implies it.
-    long_format: bool,
+    hidden: Hidden,
+    form: Format,
+    order: Order,
+    stamp: Stamp,
+    directories_first: bool,
+    name: NameStyle,
     long: long::Style,
     out: Out,
     /// Whether something was printed, so that the next heading needs an empty line before it.
@@ -91,17 +44,7 @@ struct Listing<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.image_paths);
-    let mut listing = Listing {
-        args,
-        colors: if args.json { None } else { Colors::new(args.color) },
-        shown,
-        line_width: line_width(),
-        long_format: args.long || args.numeric,
-        long: long::Style::new(args.numeric, args.human_readable),
-        out: out(),
-        begun: false,
-    };
+    let mut listing = Listing::new(args);
     let mut directories = Vec::new();
     let mut files: Vec<(Target, Entry)> = Vec::new();
     for image_path in &args.image_paths {
@@ -120,31 +63,63 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     flush(&mut listing.out)
 }
 
-fn line_width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    columns.or_else(terminal).filter(|width| *width > 0).unwrap_or(80)
-}
+impl<'a> Listing<'a> {
+    fn new(args: &'a Args) -> Self {
+        let shown = Shown::new(&args.image_paths);
+        let (form, (order, directories_first)) = (args.form(), args.order());
+        let name = NameStyle {
+            colors: Colors::new(args.color()),
+            quoting: args.quoting(shown.terminal),
+            hides_control: args.hides_control(shown.terminal),
+            indicators: args.indicators(),
+            with_targets: form == Format::Long,
+        };
+        Self {
+            args,
+            shown,
+            hidden: args.hidden(),
+            form,
+            order,
+            stamp: args.stamp(),
+            directories_first,
+            name,
+            long: long::Style::new(args),
+            out: out(),
+            begun: false,
+        }
+    }
 
-impl Listing<'_> {
-    /// Returns whether attributes are needed, and not only names, numbers and types.
-    fn needs_metadata(&self) -> bool {
-        self.long_format || self.args.time || self.args.size || self.args.json || self.colors.is_some()
+    /// Returns what has to be known of each file.
+    fn needs(&self) -> Needs {
+        let args = self.args;
+        Needs {
+            metadata: self.form == Format::Long
+                || matches!(self.order, Order::Time | Order::Size)
+                || args.json
+                || args.blocks
+                || self.name.colors.is_some()
+                || self.name.indicators == Indicators::Classify,
+            dereference: args.dereference,
+            link_targets: self.directories_first,
+        }
     }
 
     /// Returns an argument as an entry. A link to a directory stands for the directory, unless the
     /// options ask for links themselves.
     fn argument(&self, target: &Target) -> extern4::Result<Entry> {
         let path = target.path();
-        let session = target.session();
-        let follow = !self.long_format && !self.args.directory;
-        let followed =
-            if follow { session.metadata(path).ok().filter(extern4::Metadata::is_dir) } else { None };
-        let metadata = match followed {
+        let (session, args) = (target.session(), self.args);
+        let follows_all = args.dereference || args.dereference_command_line;
+        let follows_directories = args.dereference_command_line_symlink_to_dir
+            || self.form != Format::Long && !args.directory && self.name.indicators != Indicators::Classify;
+        let followed = if follows_all || follows_directories { session.metadata(path).ok() } else { None };
+        let metadata = match followed.filter(|found| follows_all || found.is_dir()) {
             Some(metadata) => metadata,
             None => session.symlink_metadata(path)?,
         };
-        let name = self.shown.path(&target.image_path.image, path);
+        // The name is escaped later, as all names are.
+        let mut name = self.shown.prefix(&target.image_path.image);
+        name.extend_from_slice(path.as_os_str().as_bytes());
         Ok(Entry::new(OsStr::from_bytes(&name).to_owned(), path.to_owned(), metadata))
     }
 
@@ -190,7 +165,7 @@ impl Listing<'_> {
             if !self.args.json {
                 self.heading(volume, &path, headings)?;
             }
-            if self.long_format && !self.args.json {
+            if (self.form == Format::Long || self.args.blocks) && !self.args.json {
                 self.total(&entries)?;
             }
             self.print(volume, &entries, app)?;
@@ -211,7 +186,9 @@ impl Listing<'_> {
         if self.begun {
             self.out.write_all(b"\n")?;
         }
-        self.out.write_all(&self.shown.path(&volume.image, path))?;
+        let mut name = self.shown.prefix(&volume.image);
+        name.extend_from_slice(path.as_os_str().as_bytes());
+        self.out.write_all(&self.name.quoting.quote(&name, self.name.hides_control))?;
         self.out.write_all(b":\n")
     }
 
@@ -227,21 +204,21 @@ impl Listing<'_> {
     fn read(&self, volume: &Opened, path: &Path) -> extern4::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut listed = volume.reach(path, |session, path| session.read_dir(path))?;
-        if self.needs_metadata() {
+        let needs = self.needs();
+        if needs.metadata {
             listed = listed.with_metadata();
         }
-        for found in listed {
-            let found = found?;
-            if found.file_name().as_bytes().starts_with(b".") && !self.args.all && !self.args.almost_all {
-                continue;
-            }
-            entries.push(Entry::found(&found, path, self.needs_metadata()));
-        }
-        if self.args.all {
+        if self.args.shows_dots() {
             for dots in [".", ".."] {
                 let path = path.join(dots);
                 let metadata = volume.reach(&path, |session, path| session.metadata(path))?;
                 entries.push(Entry::new(dots.into(), path, metadata));
+            }
+        }
+        for found in listed {
+            let found = found?;
+            if !self.hidden.has(found.file_name().as_bytes()) {
+                entries.push(Entry::found(volume, &found, path, needs));
             }
         }
         self.sort(&mut entries);
@@ -249,16 +226,7 @@ impl Listing<'_> {
     }
 
     fn sort(&self, entries: &mut [Entry]) {
-        let key = |entry: &Entry| {
-            let metadata = entry.metadata;
-            let time = metadata.filter(|_| self.args.time).map(|found| found.mtime());
-            let size = metadata.filter(|_| self.args.size).map(|found| found.len());
-            std::cmp::Reverse((size, time))
-        };
-        entries.sort_by(|a, b| {
-            let order = key(a).cmp(&key(b)).then_with(|| a.name.as_bytes().cmp(b.name.as_bytes()));
-            if self.args.reverse { order.reverse() } else { order }
-        });
+        sort(entries, self.order, self.stamp, self.directories_first, self.args.reverse);
     }
 
     fn print(&mut self, volume: &Opened, entries: &[Entry], app: &mut App) -> io::Result<()> {
@@ -271,53 +239,74 @@ impl Listing<'_> {
         if self.args.json {
             return self.print_json(volume, entries);
         }
-        if self.long_format {
-            return self.print_long(volume, entries);
+        let details = self.details(volume, entries);
+        if self.form == Format::Long {
+            return self.print_long(volume, entries, &details);
         }
-        let inode_width = entries.iter().map(|entry| digits(entry.ino)).max().unwrap_or(0);
         let cells: Vec<_> = entries
             .iter()
-            .map(|entry| {
-                let mut text = Vec::new();
-                let mut width = 0;
-                if self.args.inode {
-                    text.extend_from_slice(format!("{:>inode_width$} ", entry.ino).as_bytes());
-                    width += inode_width + 1;
-                }
-                width += self.name(volume, entry, &mut text);
+            .zip(details)
+            .map(|(entry, mut text)| {
+                let width = text.len() + entry.write_name(volume, &self.name, &mut text);
                 (text, width)
             })
             .collect();
-        if self.shown.terminal && !self.args.one {
-            return self.out.write_all(&columns(&cells, self.line_width));
+        match self.form {
+            Format::Columns => self.out.write_all(&columns(&cells, self.args.line_width())),
+            Format::Across => self.out.write_all(&rows(&cells, self.args.line_width())),
+            Format::Commas => self.out.write_all(&commas(&cells, self.args.line_width())),
+            Format::Long | Format::SingleColumn => {
+                for (text, _) in cells {
+                    self.out.write_all(&text)?;
+                    self.out.write_all(&[self.args.end()])?;
+                }
+                Ok(())
+            }
         }
-        for (text, _) in cells {
-            self.out.write_all(&text)?;
-            self.out.write_all(b"\n")?;
-        }
-        Ok(())
     }
 
-    /// Appends a name in its printed form and returns its width.
-    fn name(&self, volume: &Opened, entry: &Entry, text: &mut Vec<u8>) -> usize {
-        entry.write_name(volume, self.colors.as_ref(), self.shown.terminal, text)
+    /// Returns what stands before each name in every form: inode number, space and context.
+    fn details(&self, volume: &Opened, entries: &[Entry]) -> Vec<Vec<u8>> {
+        let args = self.args;
+        let contexts = args.context && self.form != Format::Long;
+        let columns = entries.iter().map(|entry| {
+            let ino = args.inode.then(|| entry.ino.to_string());
+            let blocks = args.blocks.then(|| match &entry.metadata {
+                Some(found) if args.human_readable => human(found.blocks().saturating_mul(512)),
+                Some(found) => units(found.blocks().saturating_mul(512), 1024).to_string(),
+                None => "?".to_owned(),
+            });
+            let context = contexts.then(|| entry.context(volume));
+            [ino, blocks, context]
+        });
+        let columns: Vec<_> = columns.collect();
+        // Names in lines with commas are not aligned.
+        let width = |at: usize| {
+            let widest = columns.iter().filter_map(|row| row[at].as_ref().map(String::len)).max();
+            widest.filter(|_| self.form != Format::Commas).unwrap_or(0)
+        };
+        let widths = [width(0), width(1), width(2)];
+        let line = |row: &[Option<String>; 3]| {
+            let cells = row
+                .iter()
+                .zip(widths)
+                .filter_map(|(cell, width)| Some(format!("{:>width$} ", cell.as_ref()?)));
+            cells.collect::<String>().into_bytes()
+        };
+        columns.iter().map(line).collect()
     }
 
-    fn print_long(&mut self, volume: &Opened, entries: &[Entry]) -> io::Result<()> {
+    fn print_long(&mut self, volume: &Opened, entries: &[Entry], details: &[Vec<u8>]) -> io::Result<()> {
         let rows: Vec<_> = entries.iter().map(|entry| self.long.row(volume, entry)).collect();
         let widths = long::Widths::of(&rows);
-        let inode_width = entries.iter().map(|entry| digits(entry.ino)).max().unwrap_or(0);
-        for (entry, row) in entries.iter().zip(rows) {
-            let mut line = Vec::new();
-            if self.args.inode {
-                line.extend_from_slice(format!("{:>inode_width$} ", entry.ino).as_bytes());
-            }
+        for ((entry, row), details) in entries.iter().zip(rows).zip(details) {
+            let mut line = details.clone();
             row.write(&widths, &mut line);
-            self.name(volume, entry, &mut line);
+            entry.write_name(volume, &self.name, &mut line);
             if entry.kind == FileType::Symlink {
-                entry.write_target(volume, self.shown.terminal, &mut line);
+                entry.write_target(volume, &self.name, &mut line);
             }
-            line.push(b'\n');
+            line.push(self.args.end());
             self.out.write_all(&line)?;
         }
         Ok(())
@@ -331,10 +320,6 @@ impl Listing<'_> {
         }
         Ok(())
     }
-}
-
-fn digits(number: u64) -> usize {
-    number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
 /// Returns the path of the entry `name` of `directory`.

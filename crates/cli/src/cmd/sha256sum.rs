@@ -7,13 +7,14 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::app::{App, Shown};
+use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
 use crate::output::{Out, flush, out};
 use crate::text::counted;
 
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Files to read; '-' is standard input, as is no file. With --check, files of the host too
     #[arg(value_name = "IMAGE:/PATH")]
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         check(args, &mut out, app)?;
         return flush(&mut out);
     }
-    let shown = Shown::with_images();
+    let shown = app.shown();
     for input in inputs(&args.files, app) {
         let Some(source) = input.open(app) else { continue };
         match digest(source) {
@@ -234,7 +235,7 @@ impl Tally {
         if args.status || args.quiet && result == "OK" {
             return Ok(());
         }
-        let shown = input.name(Shown::with_images(), "-");
+        let shown = input.name(app.shown(), "-");
         let is_odd = shown.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
         let shown = if is_odd { [b"\\", &escape_name(&shown)[..]].concat() } else { shown };
         out.write_all(&shown)?;

@@ -14,7 +14,19 @@ use crate::json::{self, Object};
 use crate::output::{flush, out};
 use crate::text::{ModeText, escape, full_time, octal_mode, type_name};
 
+use format::Format;
+
+/// The directives of -t.
+const TERSE: &str = "%n %s %b %f %u %g %D %i %h %t %T %X %Y %Z %W %o";
+const TERSE_FILE_SYSTEM: &str = "%n %i %l %t %s %S %b %f %a %c %d";
+
+/// The format of `-f`.
+const FILE_SYSTEM: &str = "  File: \"%n\"\n    ID: %-8i Namelen: %-7l Type: %T\n\
+    Block size: %-10s Fundamental block size: %S\n\
+    Blocks: Total: %-10b Free: %-10f Available: %a\nInodes: Total: %-10c Free: %d\n";
+
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Files to show
     #[arg(value_name = "IMAGE:/PATH", required = true, value_parser = ImagePath::parser())]
@@ -22,13 +34,38 @@ pub(crate) struct Args {
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// Show this instead, with GNU stat's %-directives: %a %A %b %B %f %F %g %G %h %i %n %N %o %s
-    /// %t %T %u %U and %w %x %y %z (times) and %W %X %Y %Z (in seconds)
+    /// Show the volumes that the files are in
+    #[arg(short, long)]
+    file_system: bool,
+    /// Show this instead, with GNU stat's %-directives: %a %A %b %B %C %f %F %g %G %h %i %m %n %N
+    /// %o %r %R %s %t %T %u %U and %w %x %y %z (times) and %W %X %Y %Z (in seconds); with -f, %a %b
+    /// %c %d %f %i %l %n %s %S %t %T
     #[arg(short = 'c', long, value_name = "FORMAT")]
     format: Option<String>,
+    /// Like --format, with escapes such as \n, and without a line feed at the end
+    #[arg(long, value_name = "FORMAT", conflicts_with = "format")]
+    printf: Option<String>,
+    /// Show everything in one line
+    #[arg(short, long, conflicts_with_all = ["format", "printf"])]
+    terse: bool,
     /// Write one JSON object a line for each file
-    #[arg(long, conflicts_with = "format")]
+    #[arg(long, conflicts_with_all = ["format", "printf", "terse", "file_system"])]
     json: bool,
+}
+
+impl Args {
+    /// Returns the format that the options ask for.
+    fn format(&self) -> Option<Format<'_>> {
+        let plain = |text| Format { text, escapes: false };
+        let terse = if self.file_system { TERSE_FILE_SYSTEM } else { TERSE };
+        let people = self.file_system.then_some(Format { text: FILE_SYSTEM, escapes: true });
+        self.format
+            .as_deref()
+            .map(plain)
+            .or_else(|| self.printf.as_deref().map(|text| Format { text, escapes: true }))
+            .or_else(|| self.terse.then(|| plain(terse)))
+            .or(people)
+    }
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -37,13 +74,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let session = target.session();
-        let found = if args.dereference {
+        let found = if args.dereference || args.file_system {
             session.metadata(target.path())
         } else {
             session.symlink_metadata(target.path())
         };
-        match found {
-            Ok(metadata) => out.write_all(&render(args, &target, shown, &metadata))?,
+        let text = found.and_then(|metadata| match args.file_system {
+            true => file_system(args, &target, shown),
+            false => Ok(render(args, &target, shown, &metadata)),
+        });
+        match text {
+            Ok(text) => out.write_all(&text)?,
             Err(error) => {
                 flush(&mut out)?;
                 app.error(image_path, &error);
@@ -51,6 +92,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     }
     flush(&mut out)
+}
+
+/// Returns what there is to say about the volume of a file.
+fn file_system(args: &Args, target: &Target, shown: Shown) -> extern4::Result<Vec<u8>> {
+    let found = target.volume.volume.stat_fs()?;
+    let name = shown.path(&target.image_path.image, target.path());
+    let format = args.format().unwrap_or(Format { text: FILE_SYSTEM, escapes: true });
+    Ok(format.fill(|_, letter| format::of_file_system(&name, &found, letter)))
 }
 
 fn render(args: &Args, target: &Target, shown: Shown, metadata: &Metadata) -> Vec<u8> {
@@ -61,13 +110,22 @@ fn render(args: &Args, target: &Target, shown: Shown, metadata: &Metadata) -> Ve
     let file = format::File {
         name: shown.path(&target.image_path.image, target.path()),
         link: link_target(&target.volume, target.path(), metadata),
+        image: target.image_path.image.to_string(),
+        context: context(target),
         names: target.volume.names(),
         metadata,
     };
-    match &args.format {
-        Some(format) => file.format(format),
+    match args.format() {
+        Some(format) => format.fill(|part, letter| file.value(part, letter)),
         None => people(&file, target),
     }
+}
+
+/// Returns the security context (SELinux) of a file.
+fn context(target: &Target) -> Option<Vec<u8>> {
+    let context = target.session().lgetxattr(target.path(), "security.selinux").ok()??;
+    let end = context.iter().position(|byte| *byte == 0).unwrap_or(context.len());
+    Some(escape(&context[..end]).into_owned().into_bytes())
 }
 
 fn link_target(volume: &Opened, path: &Path, metadata: &Metadata) -> Option<Vec<u8>> {

@@ -14,6 +14,7 @@ use super::head::{Form, old_form};
 
 #[derive(clap::Args)]
 #[command(
+    args_override_self = true,
     after_help = "A number may have a unit: b (512), kB, K, MB, M and so on. -NUM is the same as -n NUM."
 )]
 pub(crate) struct Args {

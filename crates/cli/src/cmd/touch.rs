@@ -72,6 +72,11 @@ impl Check for Options {
     }
 }
 
+/// Reads a time as `-d` takes it.
+pub(super) fn date(text: &str) -> Result<Timespec, String> {
+    time::parse(text, time::now())
+}
+
 /// The two times that a run sets.
 type Times = (SetTime, SetTime);
 

@@ -1,19 +1,24 @@
 //! `extern4 tune`: changes the settings in the superblock of a volume.
 
+mod settings;
+
 use std::io;
 use std::sync::Arc;
 
 use extern4::Volume;
 use extern4::block::{BlockDevice, FileDevice, FileOptions};
 use extern4_check::{Options, check};
+use extern4_disk::feature::Features;
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
-use extern4_ext4::tune::{Tune, rename_journal_user};
+use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_mkfs::random_uuid;
 
-use crate::app::{App, open, part};
+use crate::app::{App, Opened, open, part};
 use crate::exit_status::ExitStatus;
+use crate::id_names::NameOrId;
 use crate::image_path::{Image, ImagePath};
+use crate::text::quoted;
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
@@ -22,25 +27,54 @@ pub(crate) struct Args {
     #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
     image_path: ImagePath,
     /// The label: 16 bytes at most
-    #[arg(long, value_name = "TEXT", group = "what", value_parser = label)]
+    #[arg(short = 'L', long, value_name = "TEXT", group = "what", value_parser = label)]
     label: Option<String>,
     /// The UUID: its digits, 'random' or 'clear'. A volume with metadata_csum gets the feature
     /// metadata_csum_seed, unless it has it
-    #[arg(long, value_name = "UUID", group = "what", value_parser = uuid)]
+    #[arg(short = 'U', long, value_name = "UUID", group = "what", value_parser = uuid)]
     uuid: Option<Uuid>,
     /// With --uuid, compute all checksums again, for readers that do not know metadata_csum_seed.
     /// The volume is not to be used meanwhile. After an interruption, run the same command again
     #[arg(long, requires = "uuid")]
     rewrite: bool,
     /// Set how a kernel reacts when it finds an error
-    #[arg(long, group = "what")]
+    #[arg(short, long, group = "what")]
     errors: Option<Errors>,
     /// Reserve this many blocks for the superuser only
-    #[arg(long, value_name = "N", group = "what", conflicts_with = "reserved_percent")]
+    #[arg(short, long, value_name = "N", group = "what", conflicts_with = "reserved_percent")]
     reserved_blocks: Option<u64>,
     /// Reserve this percentage of the blocks for the superuser only: 50 at most
-    #[arg(long, value_name = "P", group = "what", value_parser = percent)]
+    #[arg(short = 'm', long, value_name = "P", group = "what", value_parser = percent)]
     reserved_percent: Option<f64>,
+    /// Let this user take reserved blocks, too: a number, or a name of the volume's
+    #[arg(short = 'u', long, value_name = "USER", group = "what", value_parser = NameOrId::parse)]
+    reserved_user: Option<NameOrId>,
+    /// Let this group take reserved blocks, too: a number, or a name of the volume's
+    #[arg(short = 'g', long, value_name = "GROUP", group = "what", value_parser = NameOrId::parse)]
+    reserved_group: Option<NameOrId>,
+    /// Have the volume checked after this many mounts; -1 for never
+    #[arg(short = 'c', long, value_name = "N", group = "what", value_parser = settings::max_mounts, allow_hyphen_values = true)]
+    max_mounts: Option<u16>,
+    /// Set the number of mounts since the last check
+    #[arg(short = 'C', long, value_name = "N", group = "what")]
+    mounts: Option<u16>,
+    /// Have the volume checked after this time: days, or with d, w or m days, weeks or months; 0
+    /// for never
+    #[arg(short = 'i', long, value_name = "TIME", group = "what", value_parser = settings::interval)]
+    check_interval: Option<u32>,
+    /// Set the time of the last check: now, or YYYYMMDD[HH[MM[SS]]]
+    #[arg(short = 'T', long, value_name = "TIME", group = "what", value_parser = settings::checked)]
+    last_checked: Option<u64>,
+    /// Set the directory of the last mount: 63 bytes at most
+    #[arg(short = 'M', long, value_name = "DIRECTORY", group = "what", value_parser = directory)]
+    last_mounted: Option<String>,
+    /// Set default mount options, or with ^ clear them: [^]acl, [^]user_xattr, [^]discard and so on
+    #[arg(short = 'o', long, value_name = "[^]OPTION[,...]", group = "what", value_parser = settings::mount_options)]
+    mount_options: Option<MountOptions>,
+    /// Add features that are a bit in the superblock and nothing else: ea_inode, encrypt,
+    /// large_dir, large_file, huge_file, dir_nlink, stable_inodes, verity
+    #[arg(short = 'O', long, value_name = "FEATURE[,...]", group = "what", value_parser = settings::features, allow_hyphen_values = true)]
+    features: Option<Features>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -78,6 +112,13 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
     match u128::from_str_radix(&digits, 16) {
         Ok(number) if dashes && plain => Ok(Uuid::Exactly(number.to_be_bytes())),
         _ => Err("write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random or clear".to_owned()),
+    }
+}
+
+fn directory(text: &str) -> Result<String, String> {
+    match text.len() {
+        0..=63 => Ok(text.to_owned()),
+        len => Err(format!("it has {len} bytes, and there is room for 63")),
     }
 }
 
@@ -144,6 +185,20 @@ fn rewrite(image: &Image, app: &mut App) -> bool {
     }
 }
 
+/// Returns the numbers of the user and the group that may take reserved blocks. Reports a name that
+/// the volume does not know.
+fn reserved_for(args: &Args, volume: &Opened, app: &mut App) -> Option<(Option<u32>, Option<u32>)> {
+    let uid = args.reserved_user.as_ref().map(|user| user.uid(volume.names())).transpose();
+    let gid = args.reserved_group.as_ref().map(|group| group.gid(volume.names())).transpose();
+    match (uid, gid) {
+        (Ok(uid), Ok(gid)) => Some((uid, gid)),
+        (Err(message), _) | (_, Err(message)) => {
+            app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(&volume.image)));
+            None
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image = &args.image_path.image;
     if args.image_path.path.as_os_str() != "/" {
@@ -159,6 +214,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     app.write_to(image);
     let Some(volume) = app.volume(image) else { return Ok(()) };
+    let Some(reserved_for) = reserved_for(args, &volume, app) else { return Ok(()) };
     let ext4 = volume.volume.ext4();
     let blocks = ext4.superblock().blocks_count();
     let percent = args.reserved_percent.map(|percent| (blocks as f64 * percent / 100.0) as u64);
@@ -175,6 +231,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Errors::Panic => ErrorPolicy::Panic,
         }),
         reserved_blocks: args.reserved_blocks.or(percent),
+        reserved_for,
+        mounts: args.mounts,
+        max_mounts: args.max_mounts,
+        check_interval: args.check_interval,
+        last_checked: args.last_checked,
+        last_mounted: args.last_mounted.as_ref().map(|directory| directory.clone().into_bytes()),
+        mount_options: args.mount_options.unwrap_or_default(),
+        features: args.features.unwrap_or_default(),
     };
     if let Some(wanted) = tune.reserved_blocks.filter(|wanted| *wanted > blocks / 2) {
         let most = blocks / 2;

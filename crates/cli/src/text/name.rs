@@ -164,7 +164,11 @@ impl Quoted {
 
 /// Returns how many columns a printable text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.chars().map(|c| c.width().unwrap_or(0)).sum() }
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        text.len()
+    } else {
+        text.chars().map(|c| c.width().unwrap_or(0)).sum()
+    }
 }
 
 #[cfg(test)]

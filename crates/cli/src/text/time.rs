@@ -11,18 +11,26 @@ const RECENT_SECONDS: i64 = 31_556_952 / 2;
 pub(crate) struct ListTime {
     zone: TimeZone,
     now: i64,
+    old: String,
+    recent: String,
 }
 
 impl ListTime {
     /// Returns a writer for which the present is now.
     pub(crate) fn new() -> Self {
-        Self { zone: TimeZone::system(), now: Timestamp::now().as_second() }
+        Self::with_patterns("%b %e  %Y", "%b %e %H:%M")
+    }
+
+    /// Returns a writer with patterns of strftime(3) for times that are not recent, and that are.
+    pub(crate) fn with_patterns(old: &str, recent: &str) -> Self {
+        let (zone, now) = (TimeZone::system(), Timestamp::now().as_second());
+        Self { zone, now, old: old.to_owned(), recent: recent.to_owned() }
     }
 
     /// Returns the time, with the time of day if it is recent, else with the year.
     pub(crate) fn format(&self, time: Timespec) -> String {
         let recent = time.sec > self.now - RECENT_SECONDS && time.sec <= self.now;
-        format(&self.zone, time, if recent { "%b %e %H:%M" } else { "%b %e  %Y" })
+        format(&self.zone, time, if recent { &self.recent } else { &self.old })
     }
 }
 
@@ -34,6 +42,11 @@ pub(crate) fn full_time(time: Timespec) -> String {
 /// Returns the time to the second, for people: `2024-02-29 12:00:00 +0100`.
 pub(crate) fn iso_time(seconds: i64) -> String {
     format(&TimeZone::system(), Timespec { sec: seconds, nsec: 0 }, "%Y-%m-%d %H:%M:%S %z")
+}
+
+/// Returns the parts of a time that a pattern of strftime(3) asks for.
+pub(crate) fn format_time(time: Timespec, pattern: &str) -> String {
+    format(&TimeZone::system(), time, pattern)
 }
 
 /// Formats a time. A time outside the calendar is written in seconds.
@@ -72,7 +85,7 @@ mod tests {
 
     #[test]
     fn recent_times_have_a_time_of_day() {
-        let list = ListTime { zone: TimeZone::UTC, now: 1_700_000_000 };
+        let list = ListTime { zone: TimeZone::UTC, now: 1_700_000_000, ..ListTime::new() };
         let check = |sec, shown: &str| assert_eq!(list.format(Timespec { sec, nsec: 0 }), shown);
         check(1_700_000_000, "Nov 14 22:13");
         check(1_700_000_001, "Nov 14  2023");

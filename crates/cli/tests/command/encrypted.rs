@@ -46,7 +46,7 @@ fn kept(image: &Image, way: &[&str], file: &str, output: &Output) {
 fn clear_file(image: &Image) -> String {
     let place = format!("disk.img:/{CLEAR_DIRECTORY}");
     let found = ok(extern4(image, ["find", &place, "-type", "f", "-size", "+0"]));
-    String::from_utf8(found).expect("text").trim().trim_start_matches('/').to_owned()
+    String::from_utf8(found).expect("text").trim().trim_start_matches("disk.img:/").to_owned()
 }
 
 #[test]

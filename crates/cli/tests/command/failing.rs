@@ -66,7 +66,7 @@ fn a_caller_sees_what_he_may() {
     assert_eq!(errors, "extern4: cat: 'disk.img:/home/ann/notes.txt': Permission denied\n");
     let output = as_ann(&["find", "disk.img:/root"]);
     assert_eq!(failed(&output, 1), "extern4: find: 'disk.img:/root': Permission denied\n");
-    assert_eq!(output.stdout, b"/root\n");
+    assert_eq!(output.stdout, b"disk.img:/root\n");
 }
 
 #[test]

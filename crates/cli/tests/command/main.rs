@@ -42,6 +42,7 @@ mod measuring;
 mod messages;
 mod mount_options;
 mod mounting;
+mod option_differences;
 mod option_tables;
 mod overlay;
 mod partitions;

@@ -72,7 +72,16 @@ fn options_of_help(help: &str) -> BTreeSet<String> {
 /// Returns the messages of the command about an option with a file that is not there.
 fn said(name: &str, option: &str) -> String {
     let mut command = command();
-    command.args([name, option, "gone.img:/x"]).stdin(Stdio::null());
+    match (name, option) {
+        // Its options stand behind the places, but for some.
+        ("find", "-H" | "-L" | "-P" | "--help") => command.args([name, option, "gone.img:/x"]),
+        ("find", "-a" | "-and" | "-o" | "-or") => {
+            command.args([name, "gone.img:/x", "-true", option, "-true"])
+        }
+        ("find", _) => command.args([name, "gone.img:/x", option, "/dev/null", "/dev/null"]),
+        _ => command.args([name, option, "gone.img:/x"]),
+    };
+    command.stdin(Stdio::null());
     let output = command.output().expect("the command runs");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -107,8 +116,15 @@ fn the_tables_are_true_of_the_command() {
         for row in rows(&fs::read_to_string(&page).expect("a page")) {
             for option in &row.options {
                 let said = said(&row.command, option);
-                let signs = ["unexpected argument", &format!(": {option}: "), &format!("value {option:?}")];
-                let is_refused = signs.iter().any(|sign| said.contains(sign));
+                let signs = match &*row.command {
+                    "find" => ["known", "there", "expected"].map(|end| format!("{option} is not {end}")),
+                    _ => [
+                        "unexpected argument".to_owned(),
+                        format!(": {option}: "),
+                        format!("value {option:?}"),
+                    ],
+                };
+                let is_refused = signs.iter().any(|sign| said.contains(&**sign));
                 let is_right = match &*row.here {
                     "yes" => !is_refused,
                     "no" => is_refused && !row.note.is_empty(),

@@ -36,6 +36,31 @@ pub struct Tune {
     pub errors: Option<ErrorPolicy>,
     /// How many blocks only the superuser may take: half of all at most.
     pub reserved_blocks: Option<u64>,
+    /// The user and the group that may take reserved blocks, too.
+    pub reserved_for: (Option<u32>, Option<u32>),
+    /// Mounts since the last check.
+    pub mounts: Option<u16>,
+    /// Mounts between checks; `u16::MAX` for no limit.
+    pub max_mounts: Option<u16>,
+    /// Seconds between checks; 0 for no limit.
+    pub check_interval: Option<u32>,
+    /// The time of the last check, in seconds since 1970.
+    pub last_checked: Option<u64>,
+    /// The directory of the last mount: 63 bytes at most.
+    pub last_mounted: Option<Vec<u8>>,
+    /// Changes of the default mount options.
+    pub mount_options: MountOptions,
+    /// Features to add. They have to be bits of the superblock only, on which nothing else depends.
+    pub features: Features,
+}
+
+/// Changes of the default mount options, as bits of `s_default_mount_opts`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// The bits to clear first.
+    pub clear: u32,
+    /// The bits to set.
+    pub set: u32,
 }
 
 /// Backups that one transaction changes.
@@ -60,6 +85,43 @@ impl Tune {
             let [a, b, c, d, e, f, g, h] = blocks.to_le_bytes();
             raw.s_r_blocks_count_lo.set(u32::from_le_bytes([a, b, c, d]));
             raw.s_r_blocks_count_hi.set(u32::from_le_bytes([e, f, g, h]));
+        }
+        self.apply_checks(raw);
+        let (uid, gid) = self.reserved_for;
+        if let Some([a, b, c, d]) = uid.map(u32::to_le_bytes) {
+            raw.s_def_resuid.set(u16::from_le_bytes([a, b]));
+            raw.s_def_resuid_hi.set(u16::from_le_bytes([c, d]));
+        }
+        if let Some([a, b, c, d]) = gid.map(u32::to_le_bytes) {
+            raw.s_def_resgid.set(u16::from_le_bytes([a, b]));
+            raw.s_def_resgid_hi.set(u16::from_le_bytes([c, d]));
+        }
+        if let Some(directory) = &self.last_mounted {
+            raw.s_last_mounted = [0; 64];
+            raw.s_last_mounted[..directory.len()].copy_from_slice(directory);
+        }
+        let options = raw.s_default_mount_opts.get() & !self.mount_options.clear;
+        raw.s_default_mount_opts.set(options | self.mount_options.set);
+        let Features { compat, incompat, ro_compat } = self.features;
+        raw.s_feature_compat.set(raw.s_feature_compat.get() | compat.bits());
+        raw.s_feature_incompat.set(raw.s_feature_incompat.get() | incompat.bits());
+        raw.s_feature_ro_compat.set(raw.s_feature_ro_compat.get() | ro_compat.bits());
+    }
+
+    /// Changes when the volume is to be checked.
+    fn apply_checks(&self, raw: &mut RawSuperblock) {
+        if let Some(mounts) = self.mounts {
+            raw.s_mnt_count.set(mounts);
+        }
+        if let Some(mounts) = self.max_mounts {
+            raw.s_max_mnt_count.set(mounts);
+        }
+        if let Some(seconds) = self.check_interval {
+            raw.s_checkinterval.set(seconds);
+        }
+        if let Some([a, b, c, d, e, ..]) = self.last_checked.map(u64::to_le_bytes) {
+            raw.s_lastcheck.set(u32::from_le_bytes([a, b, c, d]));
+            raw.s_lastcheck_hi = e;
         }
     }
 }
@@ -139,6 +201,10 @@ impl Ext4 {
             return Err(Errno::EINVAL.into());
         }
         if tune.reserved_blocks.is_some_and(|blocks| blocks > sb.blocks_count() / 2) {
+            return Err(Errno::EINVAL.into());
+        }
+        if tune.last_mounted.as_ref().is_some_and(|directory| directory.len() > 63 || directory.contains(&0))
+        {
             return Err(Errno::EINVAL.into());
         }
         let is_new = tune.uuid.is_some_and(|uuid| uuid != self.current_superblock().uuid());

@@ -1,46 +1,138 @@
 //! The actions on entries that match.
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use extern4::{FileType, Metadata};
 
+use crate::app::{App, host_reason};
+use crate::exit_status::ExitStatus;
 use crate::json;
 use crate::output::Out;
 use crate::text::{ListTime, ModeText, escape_bytes};
 
 use super::Search;
-use super::eval::Candidate;
+use super::candidate::Candidate;
+use super::exec::Exec;
+use super::printf::Format;
 
 /// An action on an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Action {
-    /// Prints the path and a line feed.
-    Print,
-    /// Prints the path and a NUL.
-    Print0,
+    /// Prints the path and this byte.
+    Print { end: u8, to: Output },
     /// Prints the entry as `ls -dils` would.
-    Ls,
+    Ls(Output),
+    /// Prints what a format says.
+    Printf(Rc<Format>, Output),
+    /// Removes the file.
+    Delete,
+    /// Runs a command.
+    Exec(Rc<Exec>),
+}
+
+/// Where an action prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    Standard,
+    /// The file of the command line with this number.
+    File(usize),
+}
+
+/// The outputs of a search.
+pub(super) struct Outputs {
+    pub(super) standard: Out,
+    files: Vec<(PathBuf, BufWriter<File>)>,
+}
+
+impl Outputs {
+    /// Makes the files that the search writes. The error names the one that could not be made.
+    pub(super) fn open<'a>(standard: Out, files: &'a [PathBuf]) -> Result<Self, (&'a Path, io::Error)> {
+        let make = |path: &'a PathBuf| match File::create(path) {
+            Ok(file) => Ok((path.clone(), BufWriter::new(file))),
+            Err(error) => Err((path.as_path(), error)),
+        };
+        Ok(Self { standard, files: files.iter().map(make).collect::<Result<_, _>>()? })
+    }
+
+    fn get(&mut self, output: Output) -> &mut dyn Write {
+        match output {
+            Output::Standard => &mut self.standard,
+            Output::File(number) => &mut self.files[number].1,
+        }
+    }
+
+    /// Writes what is buffered. Reports a file that cannot be written.
+    pub(super) fn close(mut self, app: &mut App) -> io::Result<()> {
+        for (path, file) in &mut self.files {
+            if let Err(error) = file.flush() {
+                app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
+            }
+        }
+        self.standard.flush()
+    }
 }
 
 impl Action {
-    pub(super) fn run(self, search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> io::Result<()> {
-        let path = candidate.path().as_os_str().as_bytes();
+    /// Returns whether the action needs attributes.
+    pub(super) fn reads_attributes(&self) -> bool {
         match self {
-            Self::Print if search.json => print_json(search, candidate, out),
-            Self::Print if search.terminal => {
-                let shown = [&search.prefix, path].concat();
-                out.write_all(&escape_bytes(&shown, true))?;
-                out.write_all(b"\n")
-            }
-            Self::Print | Self::Print0 => {
-                out.write_all(&search.prefix)?;
-                out.write_all(path)?;
-                out.write_all(if self == Self::Print { b"\n" } else { b"\0" })
-            }
-            Self::Ls => print_long(search, candidate, out),
+            Self::Ls(_) => true,
+            Self::Printf(format, _) => format.reads_attributes(),
+            Self::Print { .. } | Self::Delete | Self::Exec(_) => false,
         }
     }
+
+    /// Does the action. Returns whether it succeeded.
+    pub(super) fn run(
+        &self,
+        search: &Search<'_>,
+        candidate: &Candidate<'_>,
+        outputs: &mut Outputs,
+        app: &mut App,
+    ) -> io::Result<bool> {
+        match self {
+            Self::Print { end: b'\n', to: Output::Standard } if search.json => {
+                print_json(search, candidate, &mut outputs.standard)?;
+            }
+            Self::Print { end, to } => {
+                let path = candidate.path().as_os_str().as_bytes();
+                let shown = [&search.prefix, path].concat();
+                let escaped = search.terminal && *end == b'\n' && *to == Output::Standard;
+                let out = outputs.get(*to);
+                out.write_all(&escape_bytes(&shown, escaped))?;
+                out.write_all(&[*end])?;
+            }
+            Self::Ls(to) => print_long(search, candidate, outputs.get(*to))?,
+            Self::Printf(format, to) => {
+                let escaped = search.terminal && *to == Output::Standard;
+                if let Some(text) = format.text(search, candidate, escaped) {
+                    outputs.get(*to).write_all(&text)?;
+                }
+            }
+            Self::Delete => return Ok(delete(candidate)),
+            Self::Exec(exec) => {
+                outputs.standard.flush()?;
+                return exec.run(search, candidate, app);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Removes the file of an entry. The root stays, as GNU `find` leaves the directory that it is in.
+fn delete(candidate: &Candidate<'_>) -> bool {
+    let (parent, name) = (candidate.entry.parent(), candidate.entry.file_name());
+    let is_root = name.as_bytes().iter().all(|byte| *byte == b'/');
+    if is_root {
+        return true;
+    }
+    let is_directory = candidate.entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
+    let removed = if is_directory { parent.remove_dir(name) } else { parent.remove_file(name) };
+    candidate.kept(removed).is_some()
 }
 
 fn print_json(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> io::Result<()> {
@@ -51,7 +143,7 @@ fn print_json(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> 
     out.write_all(line.as_bytes())
 }
 
-fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> io::Result<()> {
+fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Some(metadata) = candidate.metadata() else { return Ok(()) };
     let names = search.volume.names();
     write!(

@@ -1,16 +1,13 @@
 //! Evaluates an expression on an entry.
 
-use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use extern4::{DirEntry, FileType, Metadata, Timespec};
-
-use crate::app::Opened;
+use extern4::Timespec;
 
 use super::action::Action;
+use super::candidate::Candidate;
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
 
 /// A second in nanoseconds.
@@ -28,87 +25,12 @@ pub(super) enum Flow {
     Quit,
 }
 
-/// An entry under test. A test reads attributes when it first needs them. An attribute that cannot
-/// be read makes the test false and is reported.
-pub(super) struct Candidate<'a> {
-    pub(super) entry: &'a DirEntry,
-    pub(super) volume: &'a Opened,
-    metadata: OnceCell<Option<Metadata>>,
-    error: Cell<Option<extern4::Error>>,
-}
-
-impl<'a> Candidate<'a> {
-    pub(super) fn new(entry: &'a DirEntry, volume: &'a Opened) -> Self {
-        Self { entry, volume, metadata: OnceCell::new(), error: Cell::new(None) }
-    }
-
-    /// Takes the error that a test met.
-    pub(super) fn take_error(&self) -> Option<extern4::Error> {
-        self.error.take()
-    }
-
-    /// Returns the value; on an error, keeps the error and returns `None`.
-    fn kept<T>(&self, result: extern4::Result<T>) -> Option<T> {
-        result.map_err(|error| self.error.set(Some(error))).ok()
-    }
-
-    /// Returns the entry's attributes.
-    pub(super) fn metadata(&self) -> Option<&Metadata> {
-        self.metadata.get_or_init(|| self.kept(self.entry.metadata())).as_ref()
-    }
-
-    /// Returns the entry's path.
-    pub(super) fn path(&self) -> &Path {
-        self.entry.path()
-    }
-
-    fn kind(&self) -> Option<FileType> {
-        self.kept(self.entry.file_type())
-    }
-
-    fn link(&self) -> Option<std::path::PathBuf> {
-        if self.kind()? != FileType::Symlink {
-            return None;
-        }
-        self.kept(self.entry.parent().read_link(self.entry.file_name()))
-    }
-
-    fn is_empty(&self) -> Option<bool> {
-        Some(match self.kind()? {
-            FileType::Regular => self.metadata()?.len() == 0,
-            FileType::Directory => {
-                match self.kept(self.entry.parent().read_dir(self.entry.file_name()))?.next() {
-                    None => true,
-                    Some(entry) => {
-                        self.kept(entry)?;
-                        false
-                    }
-                }
-            }
-            _ => false,
-        })
-    }
-
-    fn time(&self, time: Time) -> Option<Timespec> {
-        let metadata = self.metadata()?;
-        Some(match time {
-            Time::Access => metadata.atime(),
-            Time::Modify => metadata.mtime(),
-            Time::Change => metadata.ctime(),
-        })
-    }
-
-    fn has_xattr(&self, name: &std::ffi::OsStr) -> Option<bool> {
-        Some(self.kept(self.entry.parent().lgetxattr(self.entry.file_name(), name))?.is_some())
-    }
-}
-
 /// Evaluates an expression; `act` runs its actions.
 pub(super) fn eval(
     expr: &Expr,
     candidate: &Candidate<'_>,
     flow: &mut Flow,
-    act: &mut dyn FnMut(Action) -> io::Result<()>,
+    act: &mut dyn FnMut(&Action) -> io::Result<bool>,
 ) -> io::Result<bool> {
     if *flow == Flow::Quit {
         return Ok(false);
@@ -139,7 +61,7 @@ pub(super) fn eval(
         }
         Expr::Not(part) => Ok(!eval(part, candidate, flow, act)?),
         Expr::Test(test) => Ok(holds(test, candidate).unwrap_or(false)),
-        Expr::Action(action) => act(*action).map(|()| true),
+        Expr::Action(action) => act(action),
         Expr::Prune => {
             *flow = Flow::Prune;
             Ok(true)
@@ -157,15 +79,17 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
     Some(match test {
         Test::True => true,
         Test::False => false,
-        Test::Name(glob) => glob.matches(name(candidate.entry)),
+        Test::Name(glob) => glob.matches(name(candidate)),
         Test::Path(glob) => glob.matches(candidate.path().as_os_str().as_bytes()),
         Test::LinkName(glob) => glob.matches(candidate.link()?.as_os_str().as_bytes()),
         Test::Regex(regex) => regex.is_match(candidate.path().as_os_str().as_bytes()),
         Test::Type(types) => types.contains(&candidate.kind()?),
+        Test::OtherType(types) => types.contains(&candidate.other_kind()?),
+        Test::May(access) => candidate.may(*access),
         Test::Size { count, unit } => count.matches(metadata()?.len().div_ceil(*unit)),
         Test::Empty => candidate.is_empty()?,
         Test::Links(count) => count.matches(u64::from(metadata()?.nlink())),
-        Test::Inode(count) => count.matches(candidate.entry.ino()),
+        Test::Inode(count) => count.matches(candidate.ino()?),
         Test::User(Who::Id(uid)) => metadata()?.uid() == *uid,
         Test::Group(Who::Id(gid)) => metadata()?.gid() == *gid,
         Test::Uid(count) => count.matches(u64::from(metadata()?.uid())),
@@ -173,23 +97,36 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
         Test::NoUser => !candidate.volume.names().has_user(metadata()?.uid()),
         Test::NoGroup => !candidate.volume.names().has_group(metadata()?.gid()),
         Test::Perm(perm) => perm.matches(metadata()?.mode()),
-        Test::Newer { time, than: Reference::Time(than) } => candidate.time(*time)? > *than,
-        Test::Age { time, count, unit } => is_aged(age(candidate.time(*time)?), *count, *unit),
+        Test::Newer { time, than: Reference::Time(than), .. } => time_of(candidate, *time)? > *than,
+        Test::Age { time, count, unit } => is_aged(age(time_of(candidate, *time)?), *count, *unit),
         Test::Xattr(name) => candidate.has_xattr(name)?,
-        Test::SameFile(Reference::Inode(ino)) => *ino == Some(candidate.entry.ino()),
+        Test::SameFile(Reference::Inode(ino)) => *ino == candidate.ino(),
         // Names are bound to a volume before any evaluation.
-        Test::User(Who::Name(_)) | Test::Group(Who::Name(_)) | Test::Newer { .. } | Test::SameFile(_) => {
-            false
-        }
+        Test::User(Who::Name(_))
+        | Test::Group(Who::Name(_))
+        | Test::Newer { .. }
+        | Test::SameFile(_)
+        | Test::FsType(_) => false,
+    })
+}
+
+/// Returns a time of the entry.
+fn time_of(candidate: &Candidate<'_>, time: Time) -> Option<Timespec> {
+    let metadata = candidate.metadata()?;
+    Some(match time {
+        Time::Access => metadata.atime(),
+        Time::Modify => metadata.mtime(),
+        Time::Change => metadata.ctime(),
+        Time::Birth => metadata.btime()?,
     })
 }
 
 /// Returns the name that `-name` tests: the last name of the starting point, a slash for the root.
-fn name(entry: &DirEntry) -> &[u8] {
-    let name = entry.file_name().as_bytes();
-    if entry.depth() > 0 {
-        return name;
+fn name<'a>(candidate: &'a Candidate<'_>) -> &'a [u8] {
+    if candidate.depth > 0 {
+        return candidate.entry.file_name().as_bytes();
     }
+    let name = candidate.path.as_os_str().as_bytes();
     let Some(last) = name.iter().rposition(|byte| *byte != b'/') else { return b"/" };
     name[..=last].rsplit(|byte| *byte == b'/').next().unwrap_or(name)
 }

@@ -1,10 +1,13 @@
 //! The expressions that `find` evaluates.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io;
 
-use extern4::{FileType, Timespec};
+use extern4::{Access, FileType, Timespec};
 use extern4_tree::Glob;
 use regex::bytes::Regex;
+
+use crate::app::App;
 
 use super::action::Action;
 use super::perm::Perm;
@@ -40,6 +43,9 @@ pub(super) enum Test {
     LinkName(Glob),
     Regex(Regex),
     Type(Vec<FileType>),
+    OtherType(Vec<FileType>),
+    May(Access),
+    FsType(String),
     Size { count: Count, unit: u64 },
     Empty,
     Links(Count),
@@ -51,7 +57,7 @@ pub(super) enum Test {
     NoUser,
     NoGroup,
     Perm(Perm),
-    Newer { time: Time, than: Reference },
+    Newer { time: Time, than: Reference, of: Time },
     Age { time: Time, count: Count, unit: Unit },
     Xattr(OsString),
     SameFile(Reference),
@@ -78,6 +84,9 @@ impl Test {
             | Self::LinkName(_)
             | Self::Regex(_)
             | Self::Type(_)
+            | Self::OtherType(_)
+            | Self::May(_)
+            | Self::FsType(_)
             | Self::Empty
             | Self::Inode(_)
             | Self::Xattr(_)
@@ -92,6 +101,7 @@ pub(super) enum Time {
     Access,
     Modify,
     Change,
+    Birth,
 }
 
 /// A unit of age.
@@ -157,9 +167,56 @@ impl Expr {
             Self::Or(parts) | Self::List(parts) => parts.iter().any(Self::reads_attributes),
             Self::Not(part) => part.reads_attributes(),
             Self::Test(test) => test.reads_attributes(),
-            Self::Action(action) => *action == Action::Ls,
+            Self::Action(action) => action.reads_attributes(),
             Self::Prune | Self::Quit => false,
         }
+    }
+
+    /// Calls `look` with every action.
+    fn actions(&self, look: &mut dyn FnMut(&Action)) {
+        match self {
+            Self::And(parts) | Self::Or(parts) | Self::List(parts) => {
+                parts.iter().for_each(|part| part.actions(look));
+            }
+            Self::Not(part) => part.actions(look),
+            Self::Action(action) => look(action),
+            Self::Test(_) | Self::Prune | Self::Quit => {}
+        }
+    }
+
+    /// Returns whether the search may change the volume.
+    pub(super) fn writes(&self) -> bool {
+        let mut writes = false;
+        self.actions(&mut |action| {
+            writes |= match action {
+                Action::Delete => true,
+                Action::Exec(exec) => exec.writes(),
+                _ => false,
+            };
+        });
+        writes
+    }
+
+    /// Returns the subcommand of extern4's that a command names and that is not there.
+    pub(super) fn unknown_subcommand(&self, app: &App) -> Option<OsString> {
+        let mut unknown = None;
+        self.actions(&mut |action| {
+            let Action::Exec(exec) = action else { return };
+            let name = exec.subcommand().filter(|name| !app.knows_command(name));
+            unknown = unknown.take().or(name.map(OsStr::to_owned));
+        });
+        unknown
+    }
+
+    /// Runs the commands that still wait for more files.
+    pub(super) fn finish(&self, app: &mut App) -> io::Result<()> {
+        let mut done = Ok(());
+        self.actions(&mut |action| {
+            if let (Action::Exec(exec), true) = (action, done.is_ok()) {
+                done = exec.finish(app);
+            }
+        });
+        done
     }
 
     /// Returns the expression with every test replaced by the result of `change`.
@@ -172,7 +229,7 @@ impl Expr {
             Self::List(parts) => Self::List(all(parts)?),
             Self::Not(part) => Self::Not(Box::new(part.try_map(change)?)),
             Self::Test(test) => Self::Test(change(test)?),
-            Self::Action(action) => Self::Action(*action),
+            Self::Action(action) => Self::Action(action.clone()),
             Self::Prune => Self::Prune,
             Self::Quit => Self::Quit,
         })

@@ -9,8 +9,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::rc::Rc;
 
-use extern4::FileType;
+use extern4::{Access, FileType};
 use extern4_tree::Glob;
 use regex::bytes::RegexBuilder;
 
@@ -18,9 +20,12 @@ use crate::app::{App, Target};
 use crate::image_path::ImagePath;
 use crate::posix_regex::{Syntax, translate};
 
-use super::action::Action;
+use super::action::{Action, Output};
+use super::exec::{Exec, How};
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
+use super::links::Follow;
 use super::perm::Perm;
+use super::printf::Format;
 
 /// The deepest nesting of parentheses and negations.
 const MAX_NESTING: usize = 200;
@@ -36,6 +41,12 @@ pub(super) struct Query {
     pub(super) min_depth: usize,
     /// Entries below this depth are not visited.
     pub(super) max_depth: usize,
+    /// A directory is visited after its entries.
+    pub(super) depth_first: bool,
+    /// The symbolic links that are followed.
+    pub(super) follow: Follow,
+    /// The files of the host that actions write.
+    pub(super) files: Vec<PathBuf>,
     /// `--json` stood among the words.
     pub(super) json: bool,
 }
@@ -48,26 +59,65 @@ pub(crate) fn starts_expression(word: &OsStr) -> bool {
 
 /// Reads the words after the options; an error describes their fault.
 pub(super) fn parse(words: &[OsString], image_path: &dyn Fn(&OsStr) -> ImagePath) -> Result<Query, String> {
+    let (follow, words) = links(words);
     let places_end = words.iter().position(|word| starts_expression(word)).unwrap_or(words.len());
     let (image_paths, expression) = words.split_at(places_end);
     if image_paths.is_empty() {
         return Err("name a directory to search, such as disk.img:/".to_owned());
     }
     let image_paths = image_paths.iter().map(|word| image_path(word)).collect();
-    let mut parser =
-        Parser { words: expression, min_depth: 0, max_depth: usize::MAX, json: false, nesting: 0 };
+    let mut parser = Parser {
+        words: expression,
+        query: Query::new(image_paths, follow),
+        syntax: Syntax::Emacs,
+        extracts: false,
+        nesting: 0,
+    };
+    parser.extracts = expression.iter().any(|word| word == "-extract" || word == "--extract");
     let mut expr = if expression.is_empty() { Expr::Test(Test::True) } else { parser.list()? };
     if let Some(word) = parser.words.first() {
         return Err(format!("{} is not expected here", word.display()));
     }
     if !expr.has_action() {
-        expr = Expr::And(vec![expr, Expr::Action(Action::Print)]);
+        expr = Expr::And(vec![expr, Expr::Action(Action::Print { end: b'\n', to: Output::Standard })]);
     }
-    let Parser { min_depth, max_depth, json, .. } = parser;
-    Ok(Query { image_paths, expr, min_depth, max_depth, json })
+    Ok(Query { expr, ..parser.query })
+}
+
+/// Reads the options about symbolic links that stand before the paths.
+fn links(mut words: &[OsString]) -> (Follow, &[OsString]) {
+    let mut follow = Follow::Never;
+    while let Some((word, rest)) = words.split_first() {
+        follow = match word.to_str() {
+            Some("-P") => Follow::Never,
+            Some("-H") => Follow::Arguments,
+            Some("-L") => Follow::Always,
+            _ => break,
+        };
+        words = rest;
+    }
+    (follow, words)
 }
 
 impl Query {
+    fn new(image_paths: Vec<ImagePath>, follow: Follow) -> Self {
+        Self {
+            image_paths,
+            expr: Expr::Test(Test::True),
+            min_depth: 0,
+            max_depth: usize::MAX,
+            depth_first: false,
+            follow,
+            files: Vec::new(),
+            json: false,
+        }
+    }
+
+    /// Returns whether the search may change the volumes.
+    pub(super) fn writes(&self) -> bool {
+        self.expr.writes()
+    }
+
     /// Returns the query with names of users and files looked up in the searched volume. The error
     /// is a fault of the query. It is `None` if a file's attributes could not be read, which is
     /// already reported.
@@ -92,10 +142,20 @@ fn bind(test: &Test, target: &Target, app: &mut App) -> Result<Test, Option<Stri
                 .ok_or_else(|| format!("-group: {name} is not a group of {}", target.image_path.image))?;
             Test::Group(Who::Id(gid))
         }
-        Test::Newer { time, than: Reference::Name(name) } => {
+        Test::Newer { time, than: Reference::Name(name), of } => {
             let (_, found) = look(name, target, app)?;
-            Test::Newer { time: *time, than: Reference::Time(found.mtime()) }
+            let than = match of {
+                Time::Access => found.atime(),
+                Time::Modify => found.mtime(),
+                Time::Change => found.ctime(),
+                Time::Birth => {
+                    found.btime().ok_or_else(|| format!("{} has no birth time", name.display()))?
+                }
+            };
+            Test::Newer { time: *time, than: Reference::Time(than), of: *of }
         }
+        Test::FsType(name) if *name == target.volume.type_name() => Test::True,
+        Test::FsType(_) => Test::False,
         Test::SameFile(Reference::Name(name)) => {
             let (here, found) = look(name, target, app)?;
             Test::SameFile(Reference::Inode(here.then(|| found.ino())))
@@ -123,9 +183,12 @@ fn look(
 
 struct Parser<'a> {
     words: &'a [OsString],
-    min_depth: usize,
-    max_depth: usize,
-    json: bool,
+    /// The query without its expression.
+    query: Query,
+    /// The syntax of the regular expressions that follow.
+    syntax: Syntax,
+    /// Whether programs get copies of files.
+    extracts: bool,
     nesting: usize,
 }
 
@@ -221,23 +284,91 @@ impl<'a> Parser<'a> {
         let Some(name) = word.to_str() else { return Err(format!("{} is not known", word.display())) };
         self.words = rest;
         match name {
-            "-print" => Ok(Expr::Action(Action::Print)),
-            "-print0" => Ok(Expr::Action(Action::Print0)),
-            "-ls" => Ok(Expr::Action(Action::Ls)),
             "-prune" => Ok(Expr::Prune),
             "-quit" => Ok(Expr::Quit),
-            _ => self.option_or_test(name),
+            _ => match self.action(name)? {
+                Some(action) => Ok(Expr::Action(action)),
+                None => self.option_or_test(name),
+            },
         }
+    }
+
+    fn action(&mut self, name: &str) -> Result<Option<Action>, String> {
+        let standard = Output::Standard;
+        Ok(Some(match name {
+            "-print" => Action::Print { end: b'\n', to: standard },
+            "-print0" => Action::Print { end: 0, to: standard },
+            "-ls" => Action::Ls(standard),
+            "-printf" => Action::Printf(Rc::new(Format::parse(self.text(name)?)?), standard),
+            "-fprint" => Action::Print { end: b'\n', to: self.file(name)? },
+            "-fprint0" => Action::Print { end: 0, to: self.file(name)? },
+            "-fls" => Action::Ls(self.file(name)?),
+            "-fprintf" => {
+                let to = self.file(name)?;
+                Action::Printf(Rc::new(Format::parse(self.text(name)?)?), to)
+            }
+            "-delete" => {
+                // A directory has to be empty first.
+                self.query.depth_first = true;
+                Action::Delete
+            }
+            "-exec" | "-exec-in" => Action::Exec(Rc::new(self.exec(name)?)),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Reads the name of a file to write.
+    fn file(&mut self, of: &str) -> Result<Output, String> {
+        let path = PathBuf::from(self.operand(of)?);
+        let known = self.query.files.iter().position(|file| *file == path);
+        Ok(Output::File(known.unwrap_or_else(|| {
+            self.query.files.push(path);
+            self.query.files.len() - 1
+        })))
+    }
+
+    /// Reads the command of `-exec` up to its `;`, or to `{} +`.
+    fn exec(&mut self, name: &str) -> Result<Exec, String> {
+        let is_end = |at: &usize| {
+            let is_batch = *at > 0 && self.words[*at] == "+" && self.words[*at - 1] == "{}";
+            self.words[*at] == ";" || is_batch
+        };
+        let end = (0..self.words.len()).find(is_end).ok_or_else(|| format!("{name} lacks its ';'"))?;
+        let is_batch = self.words[end] == "+";
+        let how = match (name, is_batch) {
+            ("-exec-in", true) => return Err("-exec-in takes one file at a time: end it with ';'".to_owned()),
+            (_, true) if self.extracts => {
+                return Err("-extract takes one file at a time: end -exec with ';'".to_owned());
+            }
+            ("-exec-in", false) => How::Input,
+            (_, true) => How::Batch,
+            (_, false) if self.extracts => How::Copy,
+            (_, false) => How::Each,
+        };
+        let words = &self.words[..end - usize::from(is_batch)];
+        self.words = &self.words[end + 1..];
+        Exec::new(words, how)
     }
 
     /// Parses an option or a test. Options apply to the whole search wherever they stand, and are
     /// true.
     fn option_or_test(&mut self, name: &str) -> Result<Expr, String> {
         match name {
-            "-maxdepth" => self.max_depth = self.depth(name)?,
-            "-mindepth" => self.min_depth = self.depth(name)?,
-            "-xdev" | "-mount" | "-noleaf" => {}
-            "--json" => self.json = true,
+            "-maxdepth" => self.query.max_depth = self.depth(name)?,
+            "-mindepth" => self.query.min_depth = self.depth(name)?,
+            "-depth" | "-d" => self.query.depth_first = true,
+            "-follow" => self.query.follow = Follow::Always,
+            "-regextype" => self.syntax = syntax(self.text(name)?)?,
+            "-xdev"
+            | "-mount"
+            | "-noleaf"
+            | "-warn"
+            | "-nowarn"
+            | "-ignore_readdir_race"
+            | "-noignore_readdir_race"
+            | "-extract"
+            | "--extract" => {}
+            "--json" => self.query.json = true,
             "--as" => return Err("--as has to stand before the paths".to_owned()),
             _ => return Ok(Expr::Test(self.test(name)?)),
         }
@@ -256,7 +387,12 @@ impl<'a> Parser<'a> {
             "-ilname" => Test::LinkName(self.glob(name, true)?),
             "-regex" => self.regex(name, false)?,
             "-iregex" => self.regex(name, true)?,
-            "-type" => Test::Type(types(self.text(name)?)?),
+            "-type" => Test::Type(types(name, self.text(name)?)?),
+            "-xtype" => Test::OtherType(types(name, self.text(name)?)?),
+            "-readable" => Test::May(Access::READ),
+            "-writable" => Test::May(Access::WRITE),
+            "-executable" => Test::May(Access::EXEC),
+            "-fstype" => Test::FsType(self.text(name)?.to_owned()),
             "-size" => size(self.text(name)?)?,
             "-empty" => Test::Empty,
             "-links" => Test::Links(self.count(name)?),
@@ -279,9 +415,11 @@ impl<'a> Parser<'a> {
 
     fn regex(&mut self, of: &str, fold: bool) -> Result<Test, String> {
         let text = self.text(of)?;
-        let whole = translate(text, Syntax::Emacs).map(|inner| format!("^(?:{inner})$"));
+        let dot_matches_all = self.syntax != Syntax::Emacs;
+        let whole = translate(text, self.syntax).map(|inner| format!("^(?:{inner})$"));
         let whole = whole.map_err(|error| format!("{of}: {error}"))?;
-        let regex = RegexBuilder::new(&whole).case_insensitive(fold).build();
+        let regex =
+            RegexBuilder::new(&whole).case_insensitive(fold).dot_matches_new_line(dot_matches_all).build();
         regex.map(Test::Regex).map_err(|_| format!("{of}: {text} is not a regular expression"))
     }
 
@@ -296,15 +434,66 @@ impl<'a> Parser<'a> {
             "-mmin" => (Time::Modify, Some(Unit::Minutes)),
             "-amin" => (Time::Access, Some(Unit::Minutes)),
             "-cmin" => (Time::Change, Some(Unit::Minutes)),
-            "-exec" | "-execdir" | "-ok" | "-okdir" | "-delete" => {
-                return Err(format!("{name} is not there: files in a volume are not files of this system"));
-            }
-            _ => return Err(format!("{name} is not known")),
+            _ => match name.strip_prefix("-newer") {
+                Some(letters) if !letters.is_empty() => return self.newer(name, letters),
+                _ => return Err(unknown(name)),
+            },
         };
         Ok(match unit {
             Some(unit) => Test::Age { time, count: self.count(name)?, unit },
-            None => Test::Newer { time, than: Reference::Name(self.operand(name)?.to_owned()) },
+            None => {
+                let than = Reference::Name(self.operand(name)?.to_owned());
+                Test::Newer { time, than, of: Time::Modify }
+            }
         })
+    }
+
+    /// Reads `-newerXY`.
+    fn newer(&mut self, name: &str, letters: &str) -> Result<Test, String> {
+        let time = |letter: char| match letter {
+            'a' => Some(Time::Access),
+            'B' => Some(Time::Birth),
+            'c' => Some(Time::Change),
+            'm' => Some(Time::Modify),
+            _ => None,
+        };
+        let mut letters = letters.chars();
+        let (of, than) = (letters.next().and_then(time), letters.next());
+        let (Some(of), Some(than), None) = (of, than, letters.next()) else { return Err(unknown(name)) };
+        if than == 't' {
+            let text = self.text(name)?;
+            let than = super::super::touch::date(text).map_err(|error| format!("{name}: {text}: {error}"))?;
+            return Ok(Test::Newer { time: of, than: Reference::Time(than), of: Time::Modify });
+        }
+        let than = time(than).ok_or_else(|| unknown(name))?;
+        Ok(Test::Newer { time: of, than: Reference::Name(self.operand(name)?.to_owned()), of: than })
+    }
+}
+
+/// Returns why a word is no part of an expression.
+fn unknown(name: &str) -> String {
+    let reason = match name {
+        "-execdir" | "-okdir" => "a directory in a volume is no working directory of the host",
+        "-ok" => "a search asks no questions; look at its result, then use -exec",
+        "-daystart" => "ages count from now; -newermt takes a time of day",
+        "-used" => "times of access are rarely kept; use -atime",
+        "-context" => "use -exec extern4 getfattr -n security.selinux",
+        "-files0-from" => "use xargs -0",
+        "--version" | "-version" => "extern4 --version shows the version",
+        "-help" => "extern4 find --help shows the help",
+        "-D" | "-O" | "-O1" | "-O2" | "-O3" => "there are no levels of optimisation",
+        _ => return format!("{name} is not known"),
+    };
+    format!("{name} is not there: {reason}")
+}
+
+/// Returns the syntax that `-regextype` names.
+fn syntax(text: &str) -> Result<Syntax, String> {
+    match text {
+        "emacs" | "findutils-default" => Ok(Syntax::Emacs),
+        "posix-basic" | "grep" | "ed" | "sed" => Ok(Syntax::Basic),
+        "posix-extended" | "egrep" | "posix-egrep" => Ok(Syntax::Extended),
+        _ => Err(format!("-regextype: {text} is not there; use emacs, posix-basic or posix-extended")),
     }
 }
 
@@ -340,7 +529,7 @@ fn size(text: &str) -> Result<Test, String> {
     Ok(Test::Size { count, unit: if unit == 0 { 512 } else { unit } })
 }
 
-fn types(text: &str) -> Result<Vec<FileType>, String> {
+fn types(of: &str, text: &str) -> Result<Vec<FileType>, String> {
     let letter = |letter: &str| {
         Some(match letter {
             "f" => FileType::Regular,
@@ -353,7 +542,7 @@ fn types(text: &str) -> Result<Vec<FileType>, String> {
             _ => return None,
         })
     };
-    text.split(',').map(|part| letter(part).ok_or_else(|| format!("-type: {part} is not a type"))).collect()
+    text.split(',').map(|part| letter(part).ok_or_else(|| format!("{of}: {part} is not a type"))).collect()
 }
 
 fn who(text: &str) -> Who {
@@ -423,6 +612,16 @@ mod tests {
             "a.img -perm 9",
             "a.img -bogus",
             "a.img -exec ls",
+            "a.img -exec",
+            "a.img -exec ;",
+            "a.img -exec extern4 ;",
+            "a.img -exec-in cat {} +",
+            "a.img -extract -exec cat {} +",
+            "a.img -newerxy b",
+            "a.img -newermt nonsense",
+            "a.img -regextype perl",
+            "a.img -printf %Z",
+            "a.img -okdir ls ;",
             "a.img -true b.img",
             "a.img -true -a",
             "a.img -maxdepth -1",

@@ -30,7 +30,7 @@ impl Disk {
         let volumes = table.partitions.iter().map(|partition| {
             let volume = Volume::options().partition(partition.number).open(&image.file).ok()?;
             let superblock = volume.ext4().superblock();
-            Some((super::facts::type_name(superblock.features()), escape(superblock.label()).into_owned()))
+            Some((crate::fs_type::type_name(superblock.features()), escape(superblock.label()).into_owned()))
         });
         let volumes = volumes.collect();
         Some(Self { image: image.clone(), table, volumes })

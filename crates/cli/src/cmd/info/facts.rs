@@ -1,10 +1,11 @@
 //! The facts about a volume that `info` shows.
 
-use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::quota::Kind;
 use extern4_disk::superblock::{CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock};
 
 use crate::app::Opened;
+use crate::fs_type::type_name;
 use crate::json::Object;
 use crate::text::{escape, human, iso_time, uuid};
 
@@ -65,19 +66,6 @@ impl Facts {
 
     fn time(&mut self, key: &'static str, name: &'static str, seconds: u64) {
         self.add(key, name, Value::Time(seconds));
-    }
-}
-
-/// Returns the oldest file system type that knows all of these features.
-pub(crate) fn type_name(features: Features) -> &'static str {
-    let ext3_incompat = Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV;
-    let ext3_ro_compat = RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE | RoCompat::BTREE_DIR;
-    if !ext3_incompat.contains(features.incompat) || !ext3_ro_compat.contains(features.ro_compat) {
-        "ext4"
-    } else if features.compat.contains(Compat::HAS_JOURNAL) {
-        "ext3"
-    } else {
-        "ext2"
     }
 }
 

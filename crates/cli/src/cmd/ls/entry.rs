@@ -8,7 +8,9 @@ use extern4::{DirEntry, FileType, Metadata};
 
 use crate::app::Opened;
 use crate::color::{Colors, Look};
-use crate::text::{escape_bytes, shell_quote, width};
+use crate::text::width;
+
+use super::name::{Indicators, Quoting};
 
 /// A name in a listing, with everything that is known of it.
 pub(super) struct Entry {
@@ -22,38 +24,81 @@ pub(super) struct Entry {
     pub(super) kind: FileType,
     /// The attributes, where they were requested and could be read.
     pub(super) metadata: Option<Metadata>,
+    /// Whether it is a directory, or a link to one where links are looked at.
+    pub(super) leads_to_directory: bool,
     /// The error, where they could not be read.
     pub(super) error: Option<extern4::Error>,
+}
+
+/// The facts that a listing needs of each file.
+#[derive(Clone, Copy)]
+pub(super) struct Needs {
+    /// Attributes, and not only names, numbers and types.
+    pub(super) metadata: bool,
+    /// Symbolic links stand for what they lead to.
+    pub(super) dereference: bool,
+    /// Whether links lead to directories.
+    pub(super) link_targets: bool,
+}
+
+/// How names are written.
+pub(super) struct NameStyle {
+    pub(super) colors: Option<Colors>,
+    pub(super) quoting: Quoting,
+    pub(super) hides_control: bool,
+    pub(super) indicators: Indicators,
+    /// The indicator of a link is that of its target, which is shown as well.
+    pub(super) with_targets: bool,
 }
 
 impl Entry {
     /// Returns an entry for a file whose attributes are known.
     pub(super) fn new(name: OsString, path: PathBuf, metadata: Metadata) -> Self {
         let (ino, kind) = (metadata.ino(), metadata.file_type());
-        Self { name, path, ino, kind, metadata: Some(metadata), error: None }
+        let leads_to_directory = kind == FileType::Directory;
+        Self { name, path, ino, kind, metadata: Some(metadata), leads_to_directory, error: None }
     }
 
     /// Returns an entry of `directory`.
-    pub(super) fn found(entry: &DirEntry, directory: &Path, with_metadata: bool) -> Self {
+    pub(super) fn found(volume: &Opened, entry: &DirEntry, directory: &Path, needs: Needs) -> Self {
         let mut found = Self {
             name: entry.file_name().to_owned(),
             path: super::join(directory, entry.file_name()),
             ino: entry.ino(),
             kind: FileType::Regular,
             metadata: None,
+            leads_to_directory: false,
             error: None,
         };
         match entry.file_type() {
             Ok(kind) => found.kind = kind,
             Err(error) => found.error = Some(error),
         }
-        if with_metadata && found.error.is_none() {
+        if found.kind == FileType::Symlink && needs.dereference {
+            match found.target(volume) {
+                Ok(target) => return Self::new(found.name, found.path, target),
+                Err(error) => found.error = Some(error),
+            }
+        }
+        if needs.metadata && found.error.is_none() {
             match entry.metadata() {
                 Ok(metadata) => found.metadata = Some(metadata),
                 Err(error) => found.error = Some(error),
             }
         }
+        found.leads_to_directory = match found.kind {
+            FileType::Directory => true,
+            FileType::Symlink if needs.link_targets => {
+                found.target(volume).is_ok_and(|target| target.is_dir())
+            }
+            _ => false,
+        };
         found
+    }
+
+    /// Returns the attributes of what the path leads to.
+    fn target(&self, volume: &Opened) -> extern4::Result<Metadata> {
+        volume.reach(&self.path, |session, path| session.metadata(path))
     }
 
     /// Returns whether `-R` goes into it.
@@ -61,29 +106,26 @@ impl Entry {
         self.kind == FileType::Directory && self.name != "." && self.name != ".."
     }
 
-    /// Appends the name, quoted for a terminal and coloured, and returns its width.
-    pub(super) fn write_name(
-        &self,
-        volume: &Opened,
-        colors: Option<&Colors>,
-        terminal: bool,
-        out: &mut Vec<u8>,
-    ) -> usize {
+    /// Appends the name in its form, and returns its width.
+    pub(super) fn write_name(&self, volume: &Opened, style: &NameStyle, out: &mut Vec<u8>) -> usize {
         let name = self.name.as_bytes();
-        let look = colors.and_then(|colors| Some((colors, self.look(volume, colors)?)));
-        let Some((colors, look)) = look else {
-            if terminal {
-                let quoted = shell_quote(name);
-                out.extend_from_slice(quoted.as_bytes());
-                return width(&quoted);
-            }
-            out.extend_from_slice(name);
-            return name.len();
-        };
+        let look = style.colors.as_ref().and_then(|colors| Some((colors, self.look(volume, colors)?)));
         // Without a terminal, colours are for a later reader of the output.
-        let quoted = shell_quote(name);
-        colors.paint(out, &quoted, name, look);
-        width(&quoted)
+        let quoting = if look.is_some() { Quoting::ShellEscape } else { style.quoting };
+        let quoted = quoting.quote(name, style.hides_control);
+        match look {
+            Some((colors, look)) => colors.paint(out, &String::from_utf8_lossy(&quoted), name, look),
+            None => out.extend_from_slice(&quoted),
+        }
+        let parts = quoted.utf8_chunks().map(|chunk| width(chunk.valid()) + chunk.invalid().len());
+        let mut columns: usize = parts.sum();
+        if !(style.with_targets && self.kind == FileType::Symlink)
+            && let Some(mark) = style.indicators.of(self.kind, self.metadata.as_ref().map(Metadata::mode))
+        {
+            out.push(mark);
+            columns += 1;
+        }
+        columns
     }
 
     fn look(&self, volume: &Opened, colors: &Colors) -> Option<Look> {
@@ -92,7 +134,7 @@ impl Entry {
         if self.kind != FileType::Symlink || !colors.follows_links() {
             return Some(look);
         }
-        Some(match volume.reach(&self.path, |session, path| session.metadata(path)) {
+        Some(match self.target(volume) {
             Ok(target) if colors.link_is_target() => {
                 Look { kind: target.file_type(), mode: target.mode(), orphan: false }
             }
@@ -102,10 +144,25 @@ impl Entry {
     }
 
     /// Appends the target of a symbolic link.
-    pub(super) fn write_target(&self, volume: &Opened, terminal: bool, out: &mut Vec<u8>) {
-        if let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) {
-            out.extend_from_slice(b" -> ");
-            out.extend_from_slice(&escape_bytes(target.as_os_str().as_bytes(), terminal));
+    pub(super) fn write_target(&self, volume: &Opened, style: &NameStyle, out: &mut Vec<u8>) {
+        let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) else { return };
+        out.extend_from_slice(b" -> ");
+        out.extend_from_slice(&style.quoting.quote(target.as_os_str().as_bytes(), style.hides_control));
+        if !matches!(style.indicators, Indicators::None | Indicators::Slash)
+            && let Ok(target) = self.target(volume)
+        {
+            out.extend(style.indicators.of(target.file_type(), Some(target.mode())));
         }
+    }
+
+    /// Returns the security context (SELinux), or a question mark.
+    pub(super) fn context(&self, volume: &Opened) -> String {
+        let read = |session: &extern4::Session, path: &Path| session.lgetxattr(path, "security.selinux");
+        let context = volume.reach(&self.path, read).ok().flatten();
+        let context = context.map(|context| {
+            let end = context.iter().position(|byte| *byte == 0).unwrap_or(context.len());
+            crate::text::escape(&context[..end]).into_owned()
+        });
+        context.unwrap_or_else(|| "?".to_owned())
     }
 }

@@ -5,12 +5,62 @@ use extern4::{AclKind, FileType};
 use crate::app::Opened;
 use crate::text::{ListTime, ModeText, human};
 
+use super::args::Args;
 use super::entry::Entry;
+use super::order::Stamp;
+
+/// The form of times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TimeStyle {
+    FullIso,
+    LongIso,
+    Iso,
+    Locale,
+    /// Patterns of strftime(3) for times that are not recent, and for those that are.
+    Custom {
+        old: String,
+        recent: String,
+    },
+}
+
+impl TimeStyle {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        // It means the same without a locale.
+        let text = text.strip_prefix("posix-").unwrap_or(text);
+        match text {
+            "full-iso" => Ok(Self::FullIso),
+            "long-iso" => Ok(Self::LongIso),
+            "iso" => Ok(Self::Iso),
+            "locale" => Ok(Self::Locale),
+            _ => {
+                let pattern =
+                    text.strip_prefix('+').ok_or("it is full-iso, long-iso, iso, locale or +FORMAT")?;
+                let (old, recent) = pattern.split_once('\n').unwrap_or((pattern, pattern));
+                Ok(Self::Custom { old: old.to_owned(), recent: recent.to_owned() })
+            }
+        }
+    }
+
+    fn list_time(self) -> ListTime {
+        let always = |pattern: &str| ListTime::with_patterns(pattern, pattern);
+        match self {
+            Self::FullIso => always("%Y-%m-%d %H:%M:%S.%9f %z"),
+            Self::LongIso => always("%Y-%m-%d %H:%M"),
+            Self::Iso => ListTime::with_patterns("%Y-%m-%d ", "%m-%d %H:%M"),
+            Self::Locale => ListTime::new(),
+            Self::Custom { old, recent } => ListTime::with_patterns(&old, &recent),
+        }
+    }
+}
 
 /// The style of the columns.
 pub(super) struct Style {
     numeric: bool,
     human: bool,
+    owner: bool,
+    group: bool,
+    context: bool,
+    stamp: Stamp,
     time: ListTime,
 }
 
@@ -18,8 +68,9 @@ pub(super) struct Style {
 pub(super) struct Row {
     mode: String,
     links: String,
-    user: String,
-    group: String,
+    user: Option<String>,
+    group: Option<String>,
+    context: Option<String>,
     size: Size,
     time: String,
 }
@@ -39,6 +90,7 @@ pub(super) struct Widths {
     links: usize,
     user: usize,
     group: usize,
+    context: usize,
     size: usize,
     major: usize,
     minor: usize,
@@ -46,19 +98,29 @@ pub(super) struct Widths {
 }
 
 impl Style {
-    pub(super) fn new(numeric: bool, human: bool) -> Self {
-        Self { numeric, human, time: ListTime::new() }
+    pub(super) fn new(args: &Args) -> Self {
+        Self {
+            numeric: args.is_numeric(),
+            human: args.human_readable,
+            owner: args.shows_owner(),
+            group: args.shows_group(),
+            context: args.context,
+            stamp: args.stamp(),
+            time: args.time_style().list_time(),
+        }
     }
 
     /// Returns the columns of an entry, with question marks where its attributes could not be read.
     pub(super) fn row(&self, volume: &Opened, entry: &Entry) -> Row {
+        let context = self.context.then(|| entry.context(volume));
         let Some(metadata) = &entry.metadata else {
             let unknown = || "?".to_owned();
             return Row {
                 mode: "??????????".to_owned(),
                 links: unknown(),
-                user: unknown(),
-                group: unknown(),
+                user: self.owner.then(unknown),
+                group: self.group.then(unknown),
+                context,
                 size: Size::Bytes(unknown()),
                 time: unknown(),
             };
@@ -84,8 +146,9 @@ impl Style {
             _ if self.human => Size::Bytes(human(metadata.len())),
             _ => Size::Bytes(metadata.len().to_string()),
         };
-        let time = self.time.format(metadata.mtime());
-        Row { mode, links: metadata.nlink().to_string(), user, group, size, time }
+        let time = self.stamp.of(metadata).map_or_else(|| "-".to_owned(), |time| self.time.format(time));
+        let (user, group) = (self.owner.then_some(user), self.group.then_some(group));
+        Row { mode, links: metadata.nlink().to_string(), user, group, context, size, time }
     }
 }
 
@@ -111,6 +174,7 @@ fn has_context(volume: &Opened, entry: &Entry) -> bool {
 
 impl Widths {
     pub(super) fn of(rows: &[Row]) -> Self {
+        let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let mut widths = rows.iter().fold(Self::default(), |widest, row| {
             let (size, major, minor) = match &row.size {
                 Size::Bytes(size) => (size.len(), 0, 0),
@@ -119,8 +183,9 @@ impl Widths {
             Self {
                 mode: widest.mode.max(row.mode.len()),
                 links: widest.links.max(row.links.len()),
-                user: widest.user.max(row.user.len()),
-                group: widest.group.max(row.group.len()),
+                user: widest.user.max(len(&row.user)),
+                group: widest.group.max(len(&row.group)),
+                context: widest.context.max(len(&row.context)),
                 size: widest.size.max(size),
                 major: widest.major.max(major),
                 minor: widest.minor.max(minor),
@@ -142,16 +207,18 @@ impl Row {
             Size::Device { major, minor } => format!("{major}, {minor:>width$}", width = widths.minor),
         };
         // Names are aligned to the left, numbers to the right.
-        let owner = |text: &str, width: usize| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => format!("{text:>width$}"),
-            false => format!("{text:width$}"),
+        let column = |text: &Option<String>, width: usize| match text {
+            None => String::new(),
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => format!("{text:>width$} "),
+            Some(text) => format!("{text:width$} "),
         };
         let line = format!(
-            "{:mode$} {:>links$} {} {} {size:>size_width$} {:>time$} ",
+            "{:mode$} {:>links$} {}{}{}{size:>size_width$} {:>time$} ",
             self.mode,
             self.links,
-            owner(&self.user, widths.user),
-            owner(&self.group, widths.group),
+            column(&self.user, widths.user),
+            column(&self.group, widths.group),
+            column(&self.context, widths.context),
             self.time,
             mode = widths.mode,
             links = widths.links,

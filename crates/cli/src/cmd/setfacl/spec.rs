@@ -149,15 +149,29 @@ pub(super) fn complete(entries: &mut Vec<AclEntry>, access: &Acl) {
     }
 }
 
-/// Removes and sets the entries that are for this ACL. Then it recomputes the mask, unless one of
-/// the entries is the mask.
-pub(super) fn edit(
-    entries: &mut Vec<AclEntry>,
-    remove: &[Bound],
-    modify: &[Bound],
-    default: bool,
-    executable: bool,
-) {
+/// When the mask of an ACL is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MaskRule {
+    /// Unless one of the changed entries is the mask.
+    Usual,
+    Always,
+    /// Never; a mask that is missing takes the rights of the group.
+    Never,
+}
+
+/// The ACL that a change is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Which {
+    pub(super) default: bool,
+    /// Whether `X` grants the right to execute.
+    pub(super) executable: bool,
+    pub(super) mask: MaskRule,
+}
+
+/// Removes and sets the entries that are for this ACL. Then it recomputes the mask, as the rule
+/// says.
+pub(super) fn edit(entries: &mut Vec<AclEntry>, remove: &[Bound], modify: &[Bound], which: Which) {
+    let Which { default, executable, mask } = which;
     let (mut edited, mut masked) = (false, false);
     for spec in remove.iter().filter(|spec| spec.default == default) {
         entries.retain(|entry| entry.tag != spec.tag);
@@ -174,7 +188,19 @@ pub(super) fn edit(
         |entry: &&AclEntry| matches!(entry.tag, AclTag::User(_) | AclTag::GroupObj | AclTag::Group(_));
     let needs_mask =
         entries.iter().any(|entry| matches!(entry.tag, AclTag::User(_) | AclTag::Group(_) | AclTag::Mask));
-    if edited && !masked && needs_mask {
+    let computed = match mask {
+        MaskRule::Usual => !masked,
+        MaskRule::Always => true,
+        MaskRule::Never => {
+            let group = entries.iter().find(|entry| entry.tag == AclTag::GroupObj).map(|entry| entry.perm);
+            let has_mask = entries.iter().any(|entry| entry.tag == AclTag::Mask);
+            if let Some(perm) = group.filter(|_| needs_mask && !has_mask) {
+                entries.push(AclEntry { tag: AclTag::Mask, perm });
+            }
+            false
+        }
+    };
+    if edited && computed && needs_mask {
         let perm = entries.iter().filter(group_class).fold(0, |perm, entry| perm | entry.perm);
         entries.retain(|entry| entry.tag != AclTag::Mask);
         entries.push(AclEntry { tag: AclTag::Mask, perm });
@@ -183,7 +209,7 @@ pub(super) fn edit(
 
 #[cfg(test)]
 mod tests {
-    use super::{Bound, Rights, Spec, Tag, complete, edit, remove_extended};
+    use super::{Bound, MaskRule, Rights, Spec, Tag, Which, complete, edit, remove_extended};
     use crate::id_names::{IdNames, NameOrId};
     use extern4::{Acl, AclEntry, AclTag};
 
@@ -225,7 +251,8 @@ mod tests {
     fn masks_are_computed_as_setfacl_does() {
         let check = |before: &str, remove: &str, modify: &str, after: &str| {
             let mut entries = acl(before);
-            edit(&mut entries, &bound(remove, false), &bound(modify, true), false, false);
+            let which = Which { default: false, executable: false, mask: MaskRule::Usual };
+            edit(&mut entries, &bound(remove, false), &bound(modify, true), which);
             entries.sort_by_key(|entry| entry.tag);
             assert_eq!(entries, acl(after), "{before} -x {remove} -m {modify}");
         };

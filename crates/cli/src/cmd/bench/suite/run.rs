@@ -21,7 +21,6 @@ use super::subjects::Subjects;
 use super::{Args, Failure, Result};
 use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
-use crate::cmd::info;
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, Part};
 use crate::text::{counted, human};
@@ -326,7 +325,7 @@ fn facts(volume: &Volume, subjects: &Subjects) -> Facts {
         path.map_or(Vec::new(), |path| path.as_os_str().as_bytes().to_vec())
     };
     Facts {
-        kind: info::type_name(superblock.features()),
+        kind: crate::fs_type::type_name(superblock.features()),
         bytes,
         block_size: superblock.block_size(),
         features: superblock.features().iter().map(|feature| feature.to_string()).collect(),

@@ -1,0 +1,220 @@
+//! `-exec`: runs commands about the files that match.
+//!
+//! A command that starts with `extern4` runs in this process: it sees the volume as the search
+//! does, and may change it meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::process::{Command, Stdio};
+
+use crate::app::{App, host_reason};
+use crate::exit_status::ExitStatus;
+use crate::image_path::ImagePath;
+
+use super::Search;
+use super::candidate::Candidate;
+
+/// The limit for the bytes of the paths in one command of `-exec ... +`.
+const MAX_BATCH_BYTES: usize = 96 << 10;
+
+/// Bytes of a file copied at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// A command, and how it gets the files.
+#[derive(Debug)]
+pub(super) struct Exec {
+    words: Vec<OsString>,
+    pub(super) how: How,
+    /// The paths that wait for the next command of `-exec ... +`.
+    batch: RefCell<Vec<OsString>>,
+    batch_bytes: Cell<usize>,
+}
+
+/// How a command gets the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// One command a file, `{}` is its path.
+    Each,
+    /// One command for many files.
+    Batch,
+    /// One command a file, with its contents on standard input.
+    Input,
+    /// One command a file, `{}` is a copy on the host.
+    Copy,
+}
+
+impl Exec {
+    /// Returns the command of these words. The error describes their fault.
+    pub(super) fn new(words: &[OsString], how: How) -> Result<Self, String> {
+        let exec =
+            Self { words: words.to_vec(), how, batch: RefCell::default(), batch_bytes: Cell::default() };
+        match words {
+            [] => Err("-exec needs a command".to_owned()),
+            [_] if exec.is_own() => Err("-exec extern4 needs a subcommand".to_owned()),
+            _ if exec.is_own() && matches!(how, How::Input | How::Copy) => {
+                Err("extern4 reads volumes itself: use -exec without -extract".to_owned())
+            }
+            _ => Ok(exec),
+        }
+    }
+
+    /// Returns the name of the subcommand, if the command is one of extern4's own.
+    pub(super) fn subcommand(&self) -> Option<&OsStr> {
+        self.words.get(1).filter(|_| self.is_own()).map(OsString::as_os_str)
+    }
+
+    /// Returns whether the command is one of extern4's own.
+    fn is_own(&self) -> bool {
+        self.words.first().is_some_and(|word| word == "extern4")
+    }
+
+    /// Returns whether the command may change volumes.
+    pub(super) fn writes(&self) -> bool {
+        const READERS: [&str; 18] = [
+            "info",
+            "check",
+            "ls",
+            "tree",
+            "stat",
+            "cat",
+            "get",
+            "head",
+            "tail",
+            "grep",
+            "cmp",
+            "sha256sum",
+            "du",
+            "df",
+            "getfacl",
+            "getfattr",
+            "inode",
+            "diff",
+        ];
+        let [_, name, .., last] = &self.words[..] else { return false };
+        match name.to_str() {
+            Some("cp") => ImagePath::is_one(last),
+            Some(name) => self.is_own() && !READERS.contains(&name),
+            None => false,
+        }
+    }
+
+    /// Runs the command for an entry, or notes the entry for a later one. Returns whether it
+    /// succeeded.
+    pub(super) fn run(
+        &self,
+        search: &Search<'_>,
+        candidate: &Candidate<'_>,
+        app: &mut App,
+    ) -> io::Result<bool> {
+        let path = [&search.prefix, candidate.path().as_os_str().as_bytes()].concat();
+        let path = OsString::from_vec(path);
+        match self.how {
+            How::Each => self.command(&self.with(&path), Stdio::inherit(), app),
+            How::Batch => {
+                self.batch_bytes.set(self.batch_bytes.get() + path.len() + 1);
+                self.batch.borrow_mut().push(path);
+                if self.batch_bytes.get() > MAX_BATCH_BYTES {
+                    self.finish(app)?;
+                }
+                Ok(true)
+            }
+            How::Input => self.with_contents(&path, candidate, app),
+            How::Copy => self.with_copy(candidate, app),
+        }
+    }
+
+    /// Runs the command for the entries that wait.
+    pub(super) fn finish(&self, app: &mut App) -> io::Result<()> {
+        let batch = self.batch.take();
+        self.batch_bytes.set(0);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let words = self.words.iter().cloned().chain(batch).collect::<Vec<_>>();
+        if !self.command(&words, Stdio::inherit(), app)? {
+            app.found(ExitStatus::Failed);
+        }
+        Ok(())
+    }
+
+    /// Returns the words with each `{}` replaced.
+    fn with(&self, path: &OsStr) -> Vec<OsString> {
+        self.words.iter().map(|word| replace(word, path)).collect()
+    }
+
+    fn command(&self, words: &[OsString], input: Stdio, app: &mut App) -> io::Result<bool> {
+        if self.is_own() {
+            return app.run_line(words);
+        }
+        match Command::new(&words[0]).args(&words[1..]).stdin(input).status() {
+            Ok(status) => Ok(status.success()),
+            Err(error) => {
+                app.fail_at(ExitStatus::Failed, words[0].display(), host_reason(&error));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Runs the command with the contents of the file on its standard input.
+    fn with_contents(&self, path: &OsStr, candidate: &Candidate<'_>, app: &mut App) -> io::Result<bool> {
+        let opened = candidate.entry.parent().open(candidate.entry.file_name());
+        let Some(mut file) = candidate.kept(opened) else { return Ok(false) };
+        let words = self.with(path);
+        let mut child = match Command::new(&words[0]).args(&words[1..]).stdin(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                app.fail_at(ExitStatus::Failed, words[0].display(), host_reason(&error));
+                return Ok(false);
+            }
+        };
+        if let Some(mut input) = child.stdin.take() {
+            // A command need not read all of it.
+            let copied = copy(&mut file, &mut input);
+            candidate.kept(copied);
+        }
+        Ok(child.wait()?.success())
+    }
+
+    /// Runs the command with a copy of the file in a temporary directory, under the file's name.
+    fn with_copy(&self, candidate: &Candidate<'_>, app: &mut App) -> io::Result<bool> {
+        let opened = candidate.entry.parent().open(candidate.entry.file_name());
+        let Some(mut file) = candidate.kept(opened) else { return Ok(false) };
+        let directory = tempfile::tempdir()?;
+        let name = candidate.path().file_name().unwrap_or(OsStr::new("file"));
+        let path = directory.path().join(name);
+        let mut output = File::create_new(&path)?;
+        if candidate.kept(copy(&mut file, &mut output)).is_none() {
+            return Ok(false);
+        }
+        drop(output);
+        self.command(&self.with(path.as_os_str()), Stdio::inherit(), app)
+    }
+}
+
+/// Copies contents until their end, or until the other side takes no more.
+fn copy(file: &mut extern4::File, to: &mut impl io::Write) -> extern4::Result<()> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    loop {
+        let len = file.read_at(&mut buffer, at)?;
+        if len == 0 || to.write_all(&buffer[..len]).is_err() {
+            return Ok(());
+        }
+        at += len as u64;
+    }
+}
+
+fn replace(word: &OsStr, path: &OsStr) -> OsString {
+    let mut replaced = Vec::with_capacity(word.len() + path.len());
+    let mut rest = word.as_bytes();
+    while let Some(at) = rest.windows(2).position(|pair| pair == b"{}") {
+        replaced.extend_from_slice(&rest[..at]);
+        replaced.extend_from_slice(path.as_bytes());
+        rest = &rest[at + 2..];
+    }
+    replaced.extend_from_slice(rest);
+    OsString::from_vec(replaced)
+}
