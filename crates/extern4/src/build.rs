@@ -3,7 +3,7 @@
 //! A [`Builder`] takes sources one after the other, each over those before, plans the volume, and
 //! writes it. [`source`] opens whatever is at a path of the host; [`OciSource`] reads images of
 //! containers, [`VolumeSource`] a directory of a volume, and [`Entries`] entries of the caller's
-//! own.
+//! own. [`TreeWalk`] visits a directory of a volume for other purposes.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -35,6 +35,7 @@
 //! }
 //! ```
 
+mod tree_walk;
 mod volume_layout;
 mod volume_source;
 
@@ -52,6 +53,7 @@ pub use extern4_tree::{
     Kind, Manifest, OciSource, Opened, Piece, Platform, ReadAt, Rule, Sink, Source, TarSource, Time,
     Unwanted, split_reference,
 };
+pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable, is_step};
 pub use volume_layout::layout_of;
 pub use volume_source::VolumeSource;
 

@@ -11,13 +11,14 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use extern4::build::Unreadable;
 use extern4_build::NewFile;
 use extern4_tree::{LayerCompression, Platform, TarWriter};
 
 use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::volume_tree::{Unreadable, path_below};
+use crate::volume_tree::{path_below, report_unreadable};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -136,7 +137,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 app.note_at(image_path, format_args!("{reason}; left out"));
             }
         }
-        Err(Failure::Volume(unreadable)) => unreadable.report(&target, app),
+        Err(Failure::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),
         Err(Failure::Output(reason)) => {
             app.fail_at(ExitStatus::Failed, args.output.path().display(), reason);
         }

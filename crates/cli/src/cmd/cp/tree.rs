@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
 use extern4::Timespec;
+use extern4::build::is_step;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
 use crate::backup::Backup;
-use crate::volume_tree::is_step;
 
 /// Directories that stay open.
 const MAX_OPEN: usize = 64;

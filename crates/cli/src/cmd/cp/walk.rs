@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::source::{Directory, Fault, Found, Id, Node, Wants, Xattrs};
-use crate::volume_tree::is_step;
+use extern4::build::is_step;
 
 /// Directories that stay open, not counting the outermost one.
 const MAX_OPEN: usize = 64;

@@ -18,7 +18,7 @@ use super::operand::{Root, Tree};
 use super::{Args, Both};
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
-use crate::volume_tree::{LOST_FOUND, at};
+use crate::volume_tree::{at, report_unreadable};
 
 /// A path at which the trees differ.
 pub(super) struct Difference {
@@ -103,7 +103,7 @@ fn report(listing: &Listing, tree: &Tree, app: &mut App) -> bool {
         app.note(format_args!("warning: {warning}"));
     }
     if let Root::Volume(target) = &tree.root {
-        listing.unreadable.iter().for_each(|file| file.report(target, app));
+        listing.unreadable.iter().for_each(|file| report_unreadable(file, target, app));
     }
     if let Some(failure) = &listing.failure {
         app.fail(ExitStatus::Failed, failure);
@@ -161,13 +161,13 @@ impl<'t> Merge<'t> {
             let is_in_both = match files {
                 (Some((_, old)), Some((_, new))) => self.pair(key, Both { old, new }),
                 (Some((_, old)), None) => {
-                    if !self.listings.new.may_lack(key) && !is_own(key, old, self.trees) {
+                    if !self.listings.new.may_lack(key) && !is_own(old, self.trees) {
                         self.only(key, Finding::OnlyInOld(Arc::clone(&old.entry)));
                     }
                     false
                 }
                 (None, Some((_, new))) => {
-                    if !self.listings.old.may_lack(key) && !is_own(key, new, self.trees) {
+                    if !self.listings.old.may_lack(key) && !is_own(new, self.trees) {
                         self.only(key, Finding::OnlyInNew(Arc::clone(&new.entry)));
                     }
                     false
@@ -245,14 +245,9 @@ impl<'t> Merge<'t> {
 
 /// Returns whether a file is the directory that every volume has of its own, while the other tree
 /// is no volume.
-fn is_own(key: &[u8], file: &Listed, trees: &Both<Tree>) -> bool {
-    let is_volume = trees.as_ref().map(|tree| match &tree.root {
-        Root::Volume(target) => Some(target.path() == Path::new("/")),
-        _ => None,
-    });
-    let is_root =
-        matches!(is_volume, Both { old: Some(true), new: None } | Both { old: None, new: Some(true) });
-    key == LOST_FOUND && file.is_empty_directory && is_root
+fn is_own(file: &Listed, trees: &Both<Tree>) -> bool {
+    let are_volumes = matches!((&trees.old.root, &trees.new.root), (Root::Volume(_), Root::Volume(_)));
+    file.is_lost_found && !are_volumes
 }
 
 fn contents_of(entry: &Entry) -> Option<&Contents> {

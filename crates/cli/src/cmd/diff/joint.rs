@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
+use extern4::build::{TreeReader, is_step};
 use extern4::{FileType, Session};
 
 use super::Both;
 use super::inodes::ChangedInodes;
 use super::listing::Listing;
-use crate::volume_tree::{TreeReader, at, is_step, joined};
+use crate::volume_tree::at;
 
 /// The error where there are no such lists: something cannot be read, or the volumes are not two
 /// copies of one. The lists of the whole trees then show the reason.
@@ -154,6 +155,11 @@ impl Side {
         self.listing.insert(entry, false);
         Ok(())
     }
+}
+
+/// Returns the path of a name in a directory below the top.
+fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }
 
 /// Returns the names in a directory.

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use extern4::Session;
+use extern4::build::Unreadable;
 use extern4_tree::{Entry, Error, Kind, Result, Sink, Source, Time};
 
-use crate::volume_tree::{TreeWalk, Unreadable};
+use crate::volume_tree::walk;
 
 /// The files of a tree.
 #[derive(Default)]
@@ -29,8 +30,8 @@ pub(super) struct Listed {
     pub(super) entry: Arc<Entry>,
     /// Whether the tree has the path of a directory, and nothing else about it.
     pub(super) is_implied: bool,
-    /// Whether it is a directory without entries, as far as the source says so.
-    pub(super) is_empty_directory: bool,
+    /// Whether it is the empty lost+found that every volume has.
+    pub(super) is_lost_found: bool,
 }
 
 impl Listed {
@@ -38,7 +39,7 @@ impl Listed {
     fn implied(path: &[u8]) -> Self {
         let (path, kind, mtime, xattrs) = (path.to_vec(), Kind::Directory, Time::default(), Vec::new());
         let entry = Arc::new(Entry { path, kind, mode: 0, uid: 0, gid: 0, mtime, xattrs });
-        Self { entry, is_implied: true, is_empty_directory: false }
+        Self { entry, is_implied: true, is_lost_found: false }
     }
 
     fn is_directory(&self) -> bool {
@@ -61,9 +62,9 @@ impl Listing {
     /// Lists a directory of a volume and everything below it.
     pub(super) fn of_volume(session: &Session, top: &Path) -> Self {
         let mut listing = Self::default();
-        match TreeWalk::new(session, top) {
+        match walk(session, top) {
             Ok(walk) => walk.for_each(|file| match file {
-                Ok(file) => listing.insert(file.entry, file.is_empty_directory),
+                Ok(file) => listing.insert(file.entry, file.is_lost_found),
                 Err(unreadable) => listing.unreadable.push(unreadable),
             }),
             Err(unreadable) => listing.unreadable.push(unreadable),
@@ -81,17 +82,14 @@ impl Listing {
 
     /// Adds an entry. A name of a file that is not listed stays a hard link: the file could not be
     /// read, and the list says so already.
-    pub(super) fn insert(&mut self, entry: Entry, is_empty_directory: bool) {
+    pub(super) fn insert(&mut self, entry: Entry, is_lost_found: bool) {
         let key = key(&entry.path);
         let target = match &entry.kind {
             Kind::HardLink(target) => self.files.get(&self::key(target)).cloned(),
             _ => None,
         };
-        let listed = target.unwrap_or_else(|| Listed {
-            entry: Arc::new(entry),
-            is_implied: false,
-            is_empty_directory,
-        });
+        let listed =
+            target.unwrap_or_else(|| Listed { entry: Arc::new(entry), is_implied: false, is_lost_found });
         self.files.insert(key, listed);
     }
 

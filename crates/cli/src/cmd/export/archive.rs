@@ -1,14 +1,14 @@
 //! The members of an archive, from a tree of a volume.
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use extern4::File;
+use extern4::build::{TreeFile, Unreadable};
 use extern4_tree::{Entry, Kind, LayerWriter, ReadContents, TarWriter};
 
 use super::{Failure, LeftOut};
 use crate::app::Target;
-use crate::volume_tree::{LOST_FOUND, TreeFile, TreeWalk, Unreadable, mapped};
+use crate::volume_tree::walk;
 
 /// Bytes that go to the output by one call.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -49,9 +49,9 @@ impl<W: Write> Archive for LayerWriter<W> {
 /// Writes everything below a directory, and the directory itself. Returns what is left out.
 pub(super) fn append(target: &Target, archive: &mut impl Archive) -> Result<LeftOut, Failure> {
     let mut left_out = LeftOut::new();
-    for file in TreeWalk::new(target.session(), target.path())? {
+    for file in walk(target.session(), target.path())? {
         let file = file?;
-        if is_own(target, &file) {
+        if file.is_lost_found {
             continue;
         }
         if let Some(reason) = member(&file, archive)? {
@@ -61,18 +61,13 @@ pub(super) fn append(target: &Target, archive: &mut impl Archive) -> Result<Left
     Ok(left_out)
 }
 
-/// Returns whether a file is the directory that every volume has of its own.
-fn is_own(target: &Target, file: &TreeFile) -> bool {
-    file.entry.path == LOST_FOUND && file.is_empty_directory && target.path() == Path::new("/")
-}
-
 fn member(file: &TreeFile, archive: &mut impl Archive) -> Result<Option<&'static str>, Failure> {
-    let unreadable = |error| Failure::Volume(Unreadable::new(file.entry.path.clone(), error));
-    let Kind::File(contents) = &file.entry.kind else {
+    let unreadable = |error| Failure::Volume(Unreadable { path: file.entry.path.clone(), error });
+    let Kind::File(_) = &file.entry.kind else {
         return appended(archive.append(&file.entry, &mut |_, _| Ok(())));
     };
     let opened = file.open().map_err(unreadable)?;
-    let kind = Kind::File(mapped(&opened, contents.size).map_err(unreadable)?);
+    let kind = Kind::File(file.contents(&opened).map_err(unreadable)?);
     let entry = Entry { kind, ..file.entry.clone() };
     let mut failed = None;
     let mut read = |offset: u64, buf: &mut [u8]| {

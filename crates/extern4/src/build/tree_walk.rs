@@ -1,0 +1,281 @@
+//! Walks over trees of volumes, whose files come as entries: the form that archives and directories
+//! of the host have, too.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use extern4_tree::{Contents, Data, Entry, Kind, Piece, Time, Unwanted};
+use extern4_vfs::FileType;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::File;
+use crate::metadata::Metadata;
+use crate::session::Session;
+
+/// The inode of a volume's root directory.
+const ROOT_INO: u64 = 2;
+/// The directory for files that a check finds without a name.
+const LOST_FOUND: &[u8] = b"lost+found";
+
+/// A walk over a directory of a volume and everything below it, in the order of the names' bytes, a
+/// directory before its entries.
+///
+/// A file with several names is a hard link to its first name at all others. A file that the walk
+/// cannot read is an error in its place; the walk then goes on.
+pub struct TreeWalk {
+    levels: Vec<Level>,
+    /// The results of the next calls.
+    ready: VecDeque<std::result::Result<TreeFile, Unreadable>>,
+    reader: TreeReader,
+    /// Directories entered. A sound volume never leads to one twice, so this set ends a walk over
+    /// an unsound one.
+    entered: HashSet<u64>,
+    /// Directories that are not entered.
+    unwanted: Option<Unwanted>,
+    /// Whether the walk starts at the root of the volume.
+    is_whole: bool,
+}
+
+/// Reads the files of a tree as entries.
+#[derive(Default)]
+pub struct TreeReader {
+    /// The first path of each file with several names, by its inode number.
+    first_paths: HashMap<u64, Vec<u8>>,
+}
+
+/// A directory whose names are being visited.
+struct Level {
+    session: Session,
+    /// The directory's path below the top.
+    path: Vec<u8>,
+    /// The names left to visit, the next one last.
+    names: Vec<Box<[u8]>>,
+}
+
+/// A file that a [`TreeWalk`] found.
+pub struct TreeFile {
+    /// The file, as [`TreeReader::file`] reads it.
+    pub entry: Entry,
+    /// The attributes of its inode.
+    pub metadata: Metadata,
+    /// Whether it is the empty `lost+found` in a volume's root directory. Every volume has its own.
+    pub is_lost_found: bool,
+    /// A session in the file's directory.
+    session: Session,
+    name: Box<[u8]>,
+}
+
+/// A file of a volume that cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The path below the top of the walk.
+    pub path: Vec<u8>,
+    /// The reason.
+    pub error: Error,
+}
+
+impl TreeWalk {
+    /// Starts a walk over the directory in which the session stands.
+    ///
+    /// # Errors
+    /// That directory cannot be read.
+    pub fn new(session: &Session) -> std::result::Result<Self, Unreadable> {
+        let mut walk = Self {
+            levels: Vec::new(),
+            ready: VecDeque::new(),
+            reader: TreeReader::default(),
+            entered: HashSet::new(),
+            unwanted: None,
+            is_whole: false,
+        };
+        let visited = walk.visit(session, b".", Vec::new());
+        visited.map_err(|error| Unreadable { path: Vec::new(), error })?;
+        if let Some(Ok(top)) = walk.ready.front() {
+            walk.is_whole = top.metadata.ino() == ROOT_INO;
+        }
+        Ok(walk)
+    }
+
+    /// Enters no directory below the top whose path is unwanted. Its own entry comes all the same.
+    pub fn without(mut self, unwanted: Option<Unwanted>) -> Self {
+        self.unwanted = unwanted;
+        self
+    }
+
+    /// Finds a file, and lists it if it is a directory.
+    fn visit(&mut self, session: &Session, name: &[u8], path: Vec<u8>) -> Result<()> {
+        let (entry, metadata) = self.reader.file(session, name, path)?;
+        let path = entry.path.clone();
+        let is_entered =
+            entry.kind == Kind::Directory && !self.unwanted.as_ref().is_some_and(|unwanted| unwanted(&path));
+        let level = is_entered.then(|| self.list(session, name, &path, metadata.ino()));
+        let is_empty = matches!(&level, Some(Ok(level)) if level.names.is_empty());
+        let is_lost_found = is_empty && self.is_whole && path == LOST_FOUND;
+        let (session, name) = (session.clone(), Box::from(name));
+        let file = TreeFile { entry, metadata, is_lost_found, session, name };
+        self.ready.push_back(Ok(file));
+        match level {
+            Some(Ok(level)) => self.levels.push(level),
+            Some(Err(error)) => self.ready.push_back(Err(Unreadable { path, error })),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, session: &Session, name: &[u8], path: &[u8], ino: u64) -> Result<Level> {
+        if !self.entered.insert(ino) {
+            let cause = "the directory has more than one name, or is inside itself";
+            return Err(Error::new(ErrorKind::Corrupt, "read").because(cause));
+        }
+        let session = session.at(OsStr::from_bytes(name))?;
+        let names = session.read_dir(".")?.map(|entry| Ok(Box::from(entry?.file_name().as_bytes())));
+        let mut names = names.collect::<Result<Vec<Box<[u8]>>>>()?;
+        names.sort_unstable_by(|left, right| right.cmp(left));
+        Ok(Level { session, path: path.to_vec(), names })
+    }
+}
+
+impl Iterator for TreeWalk {
+    type Item = std::result::Result<TreeFile, Unreadable>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(ready);
+            }
+            let level = self.levels.last_mut()?;
+            let Some(name) = level.names.pop() else {
+                self.levels.pop();
+                continue;
+            };
+            let path = match &*level.path {
+                b"" => name.to_vec(),
+                directory => [directory, b"/", &name].concat(),
+            };
+            if !is_step(OsStr::from_bytes(&name)) {
+                let error = Error::new(ErrorKind::Corrupt, "read").because("not a file name");
+                return Some(Err(Unreadable { path, error }));
+            }
+            let session = level.session.clone();
+            if let Err(error) = self.visit(&session, &name, path.clone()) {
+                return Some(Err(Unreadable { path, error }));
+            }
+        }
+    }
+}
+
+impl TreeReader {
+    /// Reads the file `name` in the session's directory. `path` is its path below the top. The
+    /// contents of a regular file are [`Data::Stored`] as a whole.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn file(&mut self, session: &Session, name: &[u8], path: Vec<u8>) -> Result<(Entry, Metadata)> {
+        let metadata = session.symlink_metadata(OsStr::from_bytes(name))?;
+        let kind = self.kind(session, name, &path, &metadata)?;
+        let xattrs = match kind {
+            Kind::HardLink(_) => Vec::new(),
+            _ => xattrs(session, OsStr::from_bytes(name))?,
+        };
+        let mtime = metadata.mtime();
+        let entry = Entry {
+            path,
+            kind,
+            mode: (metadata.mode() & 0o7777) as u16,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            mtime: Time { secs: mtime.sec, nanos: mtime.nsec },
+            xattrs,
+        };
+        Ok((entry, metadata))
+    }
+
+    fn kind(&mut self, session: &Session, name: &[u8], path: &[u8], metadata: &Metadata) -> Result<Kind> {
+        if !metadata.is_dir() && metadata.nlink() > 1 {
+            if let Some(first) = self.first_paths.get(&metadata.ino()) {
+                return Ok(Kind::HardLink(first.clone()));
+            }
+            self.first_paths.insert(metadata.ino(), path.to_vec());
+        }
+        let (major, minor) = (metadata.rdev().major, metadata.rdev().minor);
+        Ok(match metadata.file_type() {
+            FileType::Directory => Kind::Directory,
+            FileType::Regular => {
+                Kind::File(Contents { size: metadata.len(), data: Data::Stored { position: 0 } })
+            }
+            FileType::Symlink => {
+                Kind::Symlink(session.read_link(OsStr::from_bytes(name))?.into_os_string().into_vec())
+            }
+            FileType::CharDevice => Kind::CharDevice { major, minor },
+            FileType::BlockDevice => Kind::BlockDevice { major, minor },
+            FileType::Fifo => Kind::Fifo,
+            FileType::Socket => Kind::Socket,
+        })
+    }
+}
+
+impl TreeFile {
+    /// Opens the contents of a regular file.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(&self) -> Result<File> {
+        self.session.open(OsStr::from_bytes(&self.name))
+    }
+
+    /// Finds where the file, which is open, has data. Positions are offsets in it.
+    ///
+    /// # Errors
+    /// The file's map cannot be read.
+    pub fn contents(&self, opened: &File) -> Result<Contents> {
+        let size = self.metadata.len();
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        while at < size
+            && let Some(offset) = opened.seek_data(at)?
+        {
+            at = opened.seek_hole(offset)?.unwrap_or(size).min(size);
+            pieces.push(Piece { offset, len: at - offset, position: offset });
+        }
+        let is_whole = match pieces[..] {
+            [] => size == 0,
+            [piece] => piece.offset == 0 && piece.len == size,
+            _ => false,
+        };
+        let data = if is_whole { Data::Stored { position: 0 } } else { Data::Pieces(pieces.into()) };
+        Ok(Contents { size, data })
+    }
+}
+
+/// Returns whether `name` is one step down. Names in volumes may be something else.
+pub fn is_step(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+fn xattrs(session: &Session, name: &OsStr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for attribute in session.llistxattr(name)? {
+        if let Some(value) = session.lgetxattr(name, &attribute)? {
+            found.push((attribute.into_vec(), value));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_step;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn only_plain_names_are_steps() {
+        for name in ["", ".", "..", "a/b", "/", "a\0b"] {
+            assert!(!is_step(OsStr::from_bytes(name.as_bytes())), "{name:?}");
+        }
+        assert!(is_step(OsStr::new("...")));
+        assert!(is_step(OsStr::from_bytes(b"\xff\n")));
+    }
+}
