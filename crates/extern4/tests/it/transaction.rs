@@ -93,7 +93,7 @@ fn keeps(kind: usize, event: usize, sector: u64) -> bool {
         kind => {
             let number = (kind as u64) << 48 | (event as u64) << 32 | sector;
             let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            if kind % 2 == 0 { hash % 2 == 0 } else { hash % 8 != 0 }
+            if kind % 2 == 0 { hash.is_multiple_of(2) } else { !hash.is_multiple_of(8) }
         }
     }
 }
