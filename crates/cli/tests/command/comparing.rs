@@ -374,6 +374,16 @@ fn files_whose_blocks_are_the_same_need_no_reading() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), only[0]);
 }
 
+/// The blocks of two copies are the same, whatever the caller may read.
+#[test]
+fn a_caller_learns_nothing_of_what_is_closed() {
+    let image = machine();
+    changed_copy(&image, &[]);
+    let output = extern4(&image, ["diff", "--as", "1000:1000", "disk.img:/root", "copy.img:/root"]);
+    assert!(failed(&output, 2).contains("Permission denied"), "{output:?}");
+    ok(extern4(&image, ["diff", "disk.img:/root", "copy.img:/root"]));
+}
+
 #[test]
 fn trouble_ends_with_2() {
     let image = machine();

@@ -36,7 +36,8 @@ pub(super) enum Finding {
 /// Compares two trees. Reports what cannot be compared.
 pub(super) fn trees(args: &Args, trees: &Both<Tree>, app: &mut App) -> Vec<Difference> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let changed = changed_blocks(trees, threads);
+    // Blocks show no rights, so only the superuser may compare by them.
+    let changed = app.is_superuser().then(|| changed_blocks(trees, threads)).flatten();
     if changed.as_ref().is_some_and(ChangedBlocks::is_empty) && tops(trees).is_some_and(is_same) {
         return Vec::new();
     }
