@@ -311,7 +311,6 @@ mod tests {
             "put x",
             "script",
             "find -nonsense",
-            "cat",
             "commit",
             "abort",
             "cd a b",

@@ -37,7 +37,10 @@ impl Page {
         // be repeated; clap_mangen would leave out its quotes and move the rest of the footer.
         writeln!(page, "'\\\" t\n.TH {} {} \"\" \"{SOURCE}\" \"extern4 manual\"", self.name, self.section)?;
         man.render_name_section(&mut page)?;
+        // Its long words cannot be spread over a line.
+        writeln!(page, ".ad l")?;
         man.render_synopsis_section(&mut page)?;
+        writeln!(page, ".ad")?;
         man.render_description_section(&mut page)?;
         man.render_options_section(&mut page)?;
         if self.command.get_subcommands().any(|subcommand| !subcommand.is_hide_set()) {
