@@ -183,10 +183,9 @@ fn top_shows_what_happens_and_ends_with_the_mount() {
     // The mount changes until the command has ended.
     let done = std::thread::scope(|scope| {
         let output = scope.spawn(|| top.wait_with_output().expect("it ends"));
-        let mut at = 0;
         while !output.is_finished() {
-            fs::create_dir(served.path(&format!("dir{at}"))).expect("a directory");
-            at += 1;
+            fs::create_dir(served.path("dir")).expect("a directory");
+            fs::remove_dir(served.path("dir")).expect("it is there");
         }
         ok(output.join().expect("no panic"))
     });
