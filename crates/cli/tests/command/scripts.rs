@@ -11,6 +11,16 @@ fn the_help_of_script_says_when_it_ends() {
     assert!(help.contains("The first line that fails ends the script"), "{help}");
 }
 
+/// A copy to the host clears the umask only while it works.
+#[test]
+fn a_copy_leaves_the_umask_to_later_commands() {
+    let image = machine();
+    let script = b"!umask >before\ncp /etc/hostname host:copy\n!umask >after\n";
+    assert!(ok(fed(&image, &["script", "disk.img"], script)).is_empty());
+    let read = |name| std::fs::read_to_string(image.scratch().join(name)).expect("a umask");
+    assert_eq!(read("after"), read("before"));
+}
+
 #[test]
 fn a_script_does_it_all() {
     let image = machine();

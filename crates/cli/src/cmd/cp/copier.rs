@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::OnceLock;
 
 use extern4::{AclKind, DirEntry, FileType, Metadata, Timespec};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fgetxattr, linkat, mknodat, openat, symlinkat, unlinkat};
@@ -93,7 +92,7 @@ pub(super) struct Copier<'a> {
     args: &'a Args,
     /// Whether the copy leaves out what every volume has of its own, and what only root can make.
     exports: bool,
-    umask: u32,
+    umask: ClearedUmask,
     /// The owner that copies get.
     owner: OwnerIds,
     lost: Lost,
@@ -131,12 +130,30 @@ struct Pending {
     made: bool,
 }
 
+/// Clears the umask of the process until it is dropped. New files get their modes in full
+/// meanwhile, so that a file never has more rights than it ends with.
+struct ClearedUmask(Mode);
+
+impl ClearedUmask {
+    fn new() -> Self {
+        Self(rustix::process::umask(Mode::empty()))
+    }
+
+    /// Returns the umask from before.
+    fn bits(&self) -> u32 {
+        self.0.as_raw_mode()
+    }
+}
+
+impl Drop for ClearedUmask {
+    fn drop(&mut self) {
+        rustix::process::umask(self.0);
+    }
+}
+
 impl<'a> Copier<'a> {
     pub(super) fn new(args: &'a Args, owner: OwnerIds, stop: Stop) -> Self {
-        // New files get their modes in full, so that a file never has more rights than it ends
-        // with. A script runs several copies, and the first one reads the umask.
-        static UMASK: OnceLock<u32> = OnceLock::new();
-        let umask = *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode());
+        let umask = ClearedUmask::new();
         let progress = Progress::new(args.quiet);
         let (lost, buffer, sources, links) = (Lost::default(), Vec::new(), Vec::new(), Links::new());
         Self { args, exports: false, umask, owner, lost, progress, stop, buffer, sources, links }
@@ -230,7 +247,7 @@ impl<'a> Copier<'a> {
         if to.is_dir() {
             return Ok(None);
         }
-        let mode = self.args.kept.first_mode(metadata.mode(), true, self.umask) | 0o700;
+        let mode = self.args.kept.first_mode(metadata.mode(), true, self.umask.bits()) | 0o700;
         rustix::fs::mkdirat(CWD, &to, Mode::from_raw_mode(mode)).map_err(io::Error::from)?;
         if self.args.verbose {
             let from = target.volume.image_path(above);
@@ -276,7 +293,7 @@ impl<'a> Copier<'a> {
 
     /// Returns the mode that a new file starts with.
     fn first_mode(&self, mode: u32, is_directory: bool) -> Mode {
-        Mode::from_raw_mode(self.args.kept.first_mode(mode, is_directory, self.umask))
+        Mode::from_raw_mode(self.args.kept.first_mode(mode, is_directory, self.umask.bits()))
     }
 
     fn write_existing(
