@@ -1,5 +1,8 @@
 //! The buffer cache: blocks of one volume, kept in memory.
 //!
+//! `ext4` has one for each volume and reads and changes all metadata through it; `jbd2` pins the
+//! changed blocks and writes them. File contents do not go through it.
+//!
 //! # Invariants
 //! 1. A block has at most one live buffer. Lookups find that buffer for as long as any thread holds
 //!    it.

@@ -1,4 +1,9 @@
-//! Writing many blocks to a device in few requests.
+//! Writing many blocks to a device in few requests, past any cache.
+//!
+//! `jbd2` writes the log, checkpoints and recovered blocks with it. Blocks that follow one another
+//! go out in one request. All blocks are written when [`BlockWriter::finish`] returns, and durable
+//! after the device's next flush. If the writer is dropped before, the blocks that it still has are
+//! lost.
 
 use std::fmt;
 

@@ -3,6 +3,9 @@
 //! Names, layouts and values are those of the interface header `linux/fuse.h`, which may be used
 //! under BSD-2-Clause. Numbers are in the machine's own byte order. The module has only the parts
 //! that this server uses.
+//!
+//! The parser of requests, the handlers and the transports use these types. The compiler checks
+//! that each has no padding, so that no byte of the server's memory goes to the kernel by accident.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

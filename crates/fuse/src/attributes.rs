@@ -1,4 +1,8 @@
 //! Conversion of attributes between the protocol and the VFS.
+//!
+//! The handlers of `ops` call these functions for every answer with attributes and every request
+//! that sets some. The conversion loses nothing that the protocol can carry. Times before 1970 keep
+//! their sign, and device numbers keep all bits of Linux's `dev_t`.
 
 use std::time::Duration;
 

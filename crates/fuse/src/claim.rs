@@ -8,6 +8,9 @@
 //!
 //! Where an earlier mount of the device is just ending, the kernel waits until that mount has let
 //! go of it.
+//!
+//! The command's `mount` takes a [`Claim`] before it opens the volume. While it lives, no other
+//! program can open the device exclusively. A claim that is dropped releases the device.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

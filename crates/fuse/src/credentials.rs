@@ -7,6 +7,10 @@
 //!
 //! The server itself checks inode flags, which no capability overrides, and reserved space. A
 //! session has the capability for reserved space only if the caller has it.
+//!
+//! `Server` owns them, and the handlers of `ops` take a session from here for each request. A
+//! session is for one caller, and its rights never exceed those that the kernel has checked or
+//! `/proc` confirms.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};

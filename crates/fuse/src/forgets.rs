@@ -7,6 +7,8 @@
 //!    it has forgotten the nodes.
 //! 2. [`drain`](Forgets::drain) reads waiting FORGETs itself, and then takes the lock exclusively.
 //!    So it returns when each FORGET that any thread read before is handled.
+//!
+//! `Server` and its handlers call it for requests that need free space, for example after `ENOSPC`.
 
 use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock};
 use extern4_sync::primitive::OnceLock;

@@ -1,5 +1,9 @@
 //! Mounting without privilege: the privileged program `fusermount3` mounts for the server and hands
 //! the device over.
+//!
+//! `mount` calls it for users other than root. The helper decides whether the user may mount there,
+//! and prints the reason if not; the caller then gets an error without a mount. If the helper is
+//! not installed, that is the error.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;

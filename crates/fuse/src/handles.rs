@@ -1,4 +1,9 @@
 //! Open files and directories, under the numbers by which the kernel names them.
+//!
+//! The handlers of `ops` insert a file at OPEN and find it for the requests on it, until RELEASE. A
+//! number belongs to one open file until its release; an unknown one is `EBADF`. A file is closed
+//! when it was removed here and the last request on it is done. Shards keep threads from contending
+//! for one lock.
 
 use std::sync::Arc;
 

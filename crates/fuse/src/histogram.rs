@@ -4,6 +4,10 @@
 //! quarter apart at most. [`BUCKETS`] numbers reach from nanoseconds to minutes. Histograms are
 //! added and subtracted bucket by bucket. So the counts of several threads form one histogram, and
 //! so does the difference of two readings.
+//!
+//! `meter` counts each request's duration in one; the command's reports and metrics read quantiles
+//! from it. A quantile is the upper bound of its bucket, so it is never too low and at most a
+//! quarter too high.
 
 use std::time::Duration;
 

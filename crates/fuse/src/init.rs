@@ -1,4 +1,9 @@
-//! INIT: the features that kernel and server agree on.
+//! INIT: the features on which kernel and server agree.
+//!
+//! It is the kernel's first request, and `Server` calls the handler for it. The answer holds only
+//! features that both sides have and that the server's options allow. A kernel of another major
+//! version, or older than Linux 5.13, gets an error, and the mount ends. `protocol` keeps the
+//! result.
 
 use extern4_vfs::{Errno, Result};
 use zerocopy::FromBytes as _;

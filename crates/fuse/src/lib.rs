@@ -16,6 +16,9 @@
 //!
 //! Only the kernel changes a served volume, so it may remember names, attributes and contents for
 //! as long as it likes.
+//!
+//! The command's `mount` calls this crate. If a request meets a fault in the program, it fails with
+//! `EIO`, and the server changes nothing from then on.
 
 #![deny(unsafe_code)]
 

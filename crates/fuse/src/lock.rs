@@ -1,5 +1,8 @@
-//! Locks whose holder may have panicked. Their data changes in single steps, and so is whole then,
-//! too.
+//! Locks that a panic does not poison.
+//!
+//! All modules of this crate lock through it. A panic in the answer to one request must not make
+//! all later requests panic. That is sound here because the data under these locks changes in
+//! single steps, and so is whole even after a panic.
 
 use extern4_sync::primitive::{Mutex, MutexGuard};
 

@@ -2,6 +2,9 @@
 //!
 //! No data is read or written through it. It ends with its last user, which is the mount. Source:
 //! loop(4).
+//!
+//! `mount` attaches one for an image that is to appear as a block device. The caller must be root.
+//! A device that no mount uses goes away when the caller closes it.
 
 #![allow(unsafe_code)]
 

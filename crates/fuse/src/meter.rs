@@ -1,5 +1,8 @@
 //! Counters of requests by type: how often each occurs, and how long its answers take.
 //!
+//! `Server` counts every request here, and the command's reports and metrics read the sums. A count
+//! is never lost. Sums taken one after the other never go down.
+//!
 //! Each thread counts for itself: a count is a load and a store to memory that no other thread
 //! writes. A reader adds up the counts of all threads; of a request that is being counted at that
 //! moment it may see only a part. Threads without a slot of their own

@@ -1,4 +1,9 @@
-//! Making a mount and taking it away.
+//! Making a mount and taking it away: the calls of `mount(2)` and `umount2(2)` and what goes with
+//! them.
+//!
+//! The command calls it. Root mounts directly, other users through `fusermount`. If [`mount`]
+//! fails, nothing is mounted. [`unmount`] returns only after the process that serves the mount has
+//! ended, so the volume is then complete and closed.
 
 use std::ffi::{CString, OsString};
 use std::fmt::Write as _;

@@ -4,6 +4,10 @@
 //! file as long as there is one. Only the root's is fixed by the protocol: the root swaps numbers
 //! with the inode that has this one. As long as the kernel knows a node, its inode stays in use,
 //! and so its number cannot become another file's.
+//!
+//! `Server` owns the table. The handlers of `ops` find the file of each request here and count each
+//! lookup that they report; FORGETs and the end of the mount take those counts back. If the kernel
+//! knows more nodes than the limit, the table asks for the oldest to be forgotten (`prune`).
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

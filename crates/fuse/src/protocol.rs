@@ -1,4 +1,8 @@
-//! The agreement of kernel and server on a version of the protocol and its features, made by INIT.
+//! The version and the features on which kernel and server have agreed.
+//!
+//! INIT sets them once, before the kernel sends another request, and they never change. The
+//! handlers and the session maker read them without a lock to learn which form of a request or an
+//! answer applies.
 
 use extern4_sync::primitive::OnceLock;
 

@@ -8,6 +8,9 @@
 //!
 //! The second thread does nothing else: to forget a file, the kernel may first write its changed
 //! data, and wait for that.
+//!
+//! `nodes` pushes, and the thread that `transport` starts takes the batches. The limit is a target:
+//! in use, the kernel may know more nodes than it.
 
 use extern4_sync::primitive::{Condvar, Mutex};
 

@@ -1,4 +1,9 @@
-//! Replies: building the bytes to send back.
+//! Replies: the bytes that go back to the kernel.
+//!
+//! A handler appends to a [`Body`], in the buffer of the transport, and `Server` puts the header in
+//! front. A reply never exceeds the space that the kernel offers: an append that would fails with
+//! `EIO`. Large contents may go through an [`Outlet`] without a copy. A reply is sent whole, or the
+//! kernel gets an error in its place.
 
 use extern4_vfs::{Errno, Lent, Result, Take};
 use zerocopy::{Immutable, IntoBytes};

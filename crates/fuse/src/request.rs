@@ -2,6 +2,8 @@
 //!
 //! A request may come from a kernel with a fault, or from a fuzzer. So the parser checks every
 //! length, and refuses a request that does not fit with `EINVAL`.
+//!
+//! The transports parse each request here, and the handlers split the arguments off.
 
 use extern4_vfs::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, KnownLayout};

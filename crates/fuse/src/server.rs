@@ -1,4 +1,9 @@
-//! The server: answers requests by calls of the VFS.
+//! The server: answers the kernel's requests by calls of the VFS.
+//!
+//! A transport calls it with each request, from many threads at once, and sends its answer. Each
+//! request gets exactly one answer, FORGETs excepted. If a handler panics, its request fails with
+//! `EIO`, the file system stops changes, and every later request that changes something fails. At
+//! the end of the mount the server drops all files that the kernel knew.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,8 @@
-//! Requests answered from a file system in memory, with no kernel in between.
+//! Tests of the server: requests answered from a file system in memory, with no kernel in between.
+//!
+//! They build requests byte by byte, as the kernel would, and check the bytes of the answers. So
+//! they also cover requests that no kernel sends: short ones, unknown ones, and one that makes the
+//! file system panic.
 
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;

@@ -8,6 +8,9 @@
 //! The list drops a block that a committed transaction has revoked. The block may belong to a file
 //! by now, and a write would destroy that file's data. Until the revoking transaction is committed,
 //! the older snapshot still has to be written. After a crash the block would be metadata again.
+//!
+//! Only the committer (`commit`) calls it. A block leaves the log only after its newest committed
+//! snapshot, or a later one, is durable in place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! The thread that commits and checkpoints.
 //!
+//! `Transactions` starts this thread, and `journal_state` gives it its jobs. A commit is durable
+//! when the thread reports it. After an I/O error it writes nothing more, and every later change
+//! fails.
+//!
 //! Only this thread touches the log and the blocks to be written in place, so these have no lock.
 //! The same thread calls the observer. So it never writes a block in place after the observer has
 //! learned that the block's revocation is durable.

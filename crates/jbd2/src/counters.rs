@@ -1,4 +1,8 @@
 //! Counters of the work that the transactions of a volume have done.
+//!
+//! The committer, the log and the checkpoint add to them, and `ext4` shows them through
+//! `Transactions::stats`. Each counter is exact, but a reader may see two of them at different
+//! moments.
 
 use extern4_sync::primitive::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,8 @@
 //! The errors of a journal.
+//!
+//! Opening, recovery and transactions return them, and `ext4` turns them into its own. An error
+//! names the I/O that failed or the bytes that break the format. After a commit has failed, each
+//! later change returns the reason of that failure.
 
 use std::sync::Arc;
 

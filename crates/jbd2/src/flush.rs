@@ -1,5 +1,8 @@
 //! Flushes of a volume that make file contents durable and close no transaction.
 //!
+//! `Transactions` calls it for `fdatasync` of contents written over existing blocks; the committer
+//! notes its own flushes here.
+//!
 //! Contents written over blocks that a file already had are durable once the device has been
 //! flushed. A caller that needs this asks for the first [flush](Flush) that covers its writes. A
 //! caller that finds no flush under way makes one, for all waiting callers. Commits flush the

@@ -1,4 +1,9 @@
-//! A handle: the right to change metadata.
+//! A handle: the right to change metadata as part of the running transaction.
+//!
+//! `Transactions::start` opens it, the operations of `ext4` change blocks through it, and dropping
+//! it ends its part. All changes through one handle become durable together or not at all. The
+//! caller changes no more blocks than it has credits for. If it does, the transaction may outgrow
+//! the log, and its commit fails.
 
 use std::cell::Cell;
 use std::mem;

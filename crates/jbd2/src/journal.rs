@@ -1,4 +1,8 @@
 //! An open journal: its superblock, and a way to read its blocks.
+//!
+//! `ext4` opens it at the mount, in a file of the volume or on a device of its own. Opening checks
+//! the superblock, and that the map covers the whole ring; it writes nothing. `recovery` and `log`
+//! read through it. Its few writing methods are durable when they return.
 
 use extern4_block::{BlockDevice, BlockWriter};
 use extern4_disk::journal::{ChecksumVersion, JournalSuperblock, Tid};

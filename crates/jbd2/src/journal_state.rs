@@ -2,6 +2,10 @@
 //!
 //! It says which transaction is running, which threads wait for which event, and how far commits
 //! have come.
+//!
+//! `Transactions`, handles and the committer call it, each from its own threads. Its lock orders
+//! them: see the list of locks in `transaction`. Each waiting thread is woken by the event that it
+//! waits for, by an error, or by the end of the committer. So none waits for ever.
 
 use std::cell::Cell;
 use std::mem;

@@ -1,5 +1,8 @@
 //! The log on the device: a ring of blocks that transactions are appended to.
 //!
+//! The committer owns the log and appends to it. When `append` returns, the transaction is durable.
+//! After a crash at any other moment, recovery finds the transaction whole or not at all.
+//!
 //! ```text
 //!        tail (oldest transaction that is still needed)         head (next block to be written)
 //!          │                                                      │

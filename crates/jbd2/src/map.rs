@@ -1,4 +1,7 @@
 //! The map from the blocks of a journal to those of its device.
+//!
+//! `ext4` makes it from the journal inode's extents, and `Journal` looks each block up here. Runs
+//! ascend and do not overlap. A journal whose ring has holes is refused when it is opened.
 
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 

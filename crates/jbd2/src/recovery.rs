@@ -1,5 +1,9 @@
 //! Recovery: reading the log after a crash.
 //!
+//! `ext4` recovers each volume whose journal is dirty, when it opens it. Reading the log changes
+//! nothing. A damaged log gives an error or reported damage, and never blocks of an incomplete
+//! transaction.
+//!
 //! Recovery reads the log once, from where the superblock says that it starts. It goes on as long
 //! as each block carries the number of the transaction that is due. The contents of a transaction
 //! count once its commit block is found:

@@ -1,5 +1,8 @@
 //! The blocks that belong to the running transaction.
 //!
+//! `journal_state` owns one and reuses it for each transaction. For each block it has one entry:
+//! changed or revoked.
+//!
 //! They are spread over many locks by number, so that handles that change different blocks seldom
 //! meet. A handle adds a block, or the observer does so when no handle is open any more; the
 //! committer then takes all of them out at once. A block that is part of the transaction has the

@@ -1,5 +1,9 @@
 //! Transactions and the handles that change metadata in them.
 //!
+//! `ext4` makes one [`Transactions`] when it opens a volume for writing. After a crash the volume
+//! is as after some commit, not before the last one that a caller waited for. After an error,
+//! changes fail and no later commit succeeds.
+//!
 //! An operation opens a [`Handle`], changes blocks through it, and drops it. Many handles at once
 //! belong to the running transaction, and their changes stay in memory. A commit waits until they
 //! are dropped, takes a snapshot of the blocks, and lets new handles start in the next transaction.

@@ -1,5 +1,8 @@
 //! The ACLs of an inode, as far as they are known.
 //!
+//! `Inode` holds the slots of its two ACLs, and `permission` and the attribute calls read and set
+//! them. A caller that finds no answer here asks the file system and fills the slot.
+//!
 //! The permission cache of an inode has the state of its access ACL (none, unknown, present). It
 //! also says whether the inode is known to have no default ACL. A check loads it for the mode in
 //! any case. The same load may show that there is no ACL, or that the ACL refuses the wanted rights

@@ -1,4 +1,9 @@
-//! The lock that two of the lab's search checks take to learn whether an inode has an ACL.
+//! The ACL lock of an inode, which the lab measures the permission cache against.
+//!
+//! Two of the lab's search checks (`permission::lab`) take it to learn whether an inode has an ACL.
+//! One counts the user of the ACL, as a check that holds a reference would. It exists in the lab's
+//! build only, and production never takes it. It only makes the checks cost more: the answers come
+//! from the permission cache.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,8 @@
 //! Attributes of inodes and totals of file systems, as `stat` and `statfs` return them.
+//!
+//! These are plain values that a caller gets as copies of one moment. A file system fills an `Attr`
+//! when it reads an inode; `Session::stat`, `OpenFile::stat` and `statfs` return them. Types and
+//! flags have Linux's numbers, and bits that Linux does not know never turn into a file type.
 
 use std::time::{Duration, SystemTime};
 

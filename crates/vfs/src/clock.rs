@@ -1,4 +1,9 @@
-//! The time that changes are stamped with.
+//! The clock that changes of files are stamped with.
+//!
+//! Creation, writing, renames, links and changes of attributes read the time here, once a call, and
+//! pass it to the file system. So all files that one call changes get the same time. The time may
+//! be as old as the kernel's last tick, as with Linux. It goes backwards when the system's clock
+//! does.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,4 +1,10 @@
 //! Making files: open with `O_CREAT`, `mkdir`, `mknod`, `symlink`, `O_TMPFILE`.
+//!
+//! These methods of `Session` check the name, the rights of the caller and the state of the mount,
+//! and then call the file system. A name is made under its lock. So of two threads that create it,
+//! one makes the file, and the other gets `EEXIST` or opens that file. If the file system fails,
+//! the name stays unbound. The FUSE server and the `extern4` crate call them; `rename` uses
+//! `InodeInit` for whiteouts.
 
 use std::sync::Arc;
 

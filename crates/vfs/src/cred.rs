@@ -1,4 +1,9 @@
 //! Credentials of a caller: ids, groups and capabilities.
+//!
+//! Every permission check of this crate takes its rights from a [`Cred`] and never from the
+//! process. A `Cred` does not change: `Session::with_cred` makes a session with another. The FUSE
+//! server makes one for each request; an embedding program makes one for each user that it acts
+//! for.
 
 bitflags::bitflags! {
     /// Capabilities, those that file systems ask for; bit numbers are Linux's (`capabilities(7)`).

@@ -1,5 +1,8 @@
 //! Directory entry cache of one file system.
 //!
+//! The two walks (`lookup`) find names here. Calls that create, link, remove or rename lock names
+//! here, and the superblock asks the file system for names that the cache lacks.
+//!
 //! Dentries are found by parent and name, without a lock. The name that counts is the directory's
 //! canonical form of it, so that a case-folding directory has one dentry for all spellings.
 //!

@@ -1,5 +1,7 @@
 //! Directory entries in memory.
 //!
+//! `dcache` makes and binds dentries, the walks step along them, and a `Location` holds one in use.
+//!
 //! A dentry binds a name in a directory to an inode, or to nothing: a negative dentry remembers
 //! that the name is not there. This inode never changes; another dentry takes its place in the
 //! cache instead. A rename changes parent and name together: the place of a dentry is one RCU

@@ -1,4 +1,9 @@
 //! A batch of directory entries, which one call of a listing returns.
+//!
+//! `OpenFile::read_dir` fills it from the file system's listing for its caller: the FUSE server, or
+//! a listing of the `extern4` crate. One buffer holds the names of a batch, so a listing allocates
+//! nothing for each entry. Entries keep the file system's order. Each carries the cookie with which
+//! a listing goes on after it.
 
 use extern4_sync::rcu_arc::RcuArc;
 

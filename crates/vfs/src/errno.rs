@@ -1,4 +1,8 @@
 //! Errors of the VFS: the Linux error numbers, and the error that carries one with its cause.
+//!
+//! All calls of the VFS fail with an [`Error`]. It compares by its number, so a caller can match on
+//! that. A cause, such as a corrupt structure, is for messages only and changes no behaviour. File
+//! systems make errors here; the FUSE server sends the number, and `extern4::Error` shows both.
 
 use std::error::Error as StdError;
 use std::fmt;

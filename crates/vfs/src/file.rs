@@ -1,5 +1,11 @@
 //! Open files.
 //!
+//! `Session::open` makes an [`OpenFile`], and dropping it closes the file. The FUSE server and the
+//! `extern4` crate read, write, list, allocate and sync through it. It checks how the file was
+//! opened, inode flags, and that the mount is writable, and only then calls the file system. Two
+//! writes to one file never mix within bytes that both write. A read concurrent with a write may
+//! see a part of it.
+//!
 //! Data is read with no lock held here. A change of a file's data holds its inode's `rwsem`
 //! exclusive. A write that only overwrites existing contents holds it shared (`range_lock`), and so
 //! does a listing of a directory.

@@ -1,6 +1,9 @@
 //! File handles: they find the file with an inode number and a generation, without a name
 //! (`open_by_handle_at(2)`).
 //!
+//! `Namespace::locate_inode` fails with `ESTALE` if the number is free or belongs to a later file.
+//! The FUSE server calls it for requests that name a node which the server does not hold.
+//!
 //! Creation and removal of files assume that inodes are found by names only. An inode that is being
 //! made is not in the cache yet, and one that loses its only name may be freed at once. So a lookup
 //! by number pauses all changes.

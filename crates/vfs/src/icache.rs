@@ -1,6 +1,8 @@
 //! Inode cache of one file system: at most one inode in use for each number, read once however many
 //! threads ask for it.
 //!
+//! `SuperBlock` owns the cache. Lookups get inodes from it, and creation inserts new ones.
+//!
 //! Inodes are found without a lock. There are two kinds of locks. A thread holds a bucket's lock
 //! only for a change of the table. It holds the stripe of a number while it reads that inode from
 //! the file system. Order: stripe, then bucket. A thread drops an inode, which calls the file

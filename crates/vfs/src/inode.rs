@@ -1,5 +1,9 @@
 //! Inodes in memory.
 //!
+//! Dentries and open files hold inodes in use. All calls of the VFS work on them, and most methods
+//! of the file system get one. A number has at most one live inode. When its last reference goes,
+//! the file system is told, and it frees the file if the file has no links.
+//!
 //! An inode's permission cache answers most search checks alone; its attributes are copied whole;
 //! its two ACLs are read once and kept. The file system owns the truth: it changes an inode in
 //! memory through [`Inode::update`] when it has changed it in its own structures.

@@ -1,5 +1,8 @@
 //! The attributes of an inode, copied whole without a lock.
 //!
+//! `Inode` holds one and calls it for `stat` and permission checks; only `Inode::update` changes
+//! it. A copy is of one moment: it never has fields of two changes.
+//!
 //! The words are atomics under a sequence count (see `extern4_sync::seqcount` for the protocol): a
 //! reader copies them and checks that no writer stored meanwhile. It takes the writers' lock only
 //! if writers have interrupted it again and again. Number, type and generation of an inode never

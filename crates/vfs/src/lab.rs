@@ -1,5 +1,8 @@
-//! Search checks and registries of open files that the lab measures. They replace production's in
-//! production's walk, open and close.
+//! The parts of the VFS that the lab can replace: the search check and the registry of open files.
+//!
+//! Production's walk, open and close call the replacement, so the lab measures one part in an
+//! otherwise unchanged VFS. Each replacement gives the same answers as production. The module
+//! exists in the lab's build only. The `lab` crate and the benchmark of searches call it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
 //! Adding and removing names: `link`, `unlink`, `rmdir`.
+//!
+//! These methods of `Session` check the caller's rights and call the file system under the name's
+//! lock. A name that a call has removed is found by no later lookup; on an error it stays as it
+//! was. A removed file that is still open keeps its inode until its last user closes it. The FUSE
+//! server and the `extern4` crate call them; `rename` shares the rule for deletion.
 
 use std::ptr;
 

@@ -1,5 +1,7 @@
 //! Locks without poison, and locks chosen by hash.
 //!
+//! All modules of this crate take their locks through these functions.
+//!
 //! A panic in a file system must not make every later call panic, too. The data that these locks
 //! protect is consistent whenever a thread calls a file system.
 //!

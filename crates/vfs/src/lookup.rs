@@ -1,5 +1,9 @@
 //! Path lookup: from a path to the file that it names.
 //!
+//! `Session` makes a `Lookup` for each call that has a path. A result was true at some moment of
+//! the call, and so was each step before it; the whole path need not have existed at one moment.
+//! Errors are those of Linux, in Linux's order.
+//!
 //! A lookup goes component by component, as `path_resolution(7)` describes. At each step it stands
 //! on a directory that the caller may search, takes the next name, and steps to the file behind it.
 //! For `..` it goes up. At a mount point it steps onto the root of the mounted file system. For a

@@ -1,5 +1,7 @@
 //! A file system in memory, with everything the VFS knows.
 //!
+//! Tests of the VFS and of the FUSE server use it, and so does the lab.
+//!
 //! It is the test double for the VFS, the worked example of its traits, and a scratch volume.
 //! Inodes are `Node`s in a table; a node keeps the attributes, so that the VFS may forget an inode
 //! and read it again. The VFS's `rwsem` orders changes of one inode; the locks here only keep each

@@ -1,5 +1,8 @@
 //! Mounts: the file systems that are attached to a tree, and their places in it.
 //!
+//! Hosts mount file systems here, walks cross mount points, and each call that changes files takes
+//! a `WriteGuard` first. While that lives, neither the mount nor its file system becomes read-only.
+//!
 //! A [`Namespace`] is a tree of mounts that sessions share. A [`Location`] is a place in it: a
 //! dentry, and the mount it was reached through. A dentry that something is mounted on says so
 //! itself, so that a path walk looks into the mount table only there.

@@ -1,4 +1,9 @@
-//! File names: bytes, held in place while they are short, and their hash.
+//! File names: bytes, stored in place while they are short, and their hash.
+//!
+//! Walks scan names out of paths, and dentries keep them. A hash depends on a random seed for each
+//! cache, so a volume's names cannot be chosen to collide. Two names are equal only if their bytes
+//! are; file systems with case folding compare canonical forms instead. A name may hold any bytes
+//! but `/` and zero, and need not be UTF-8.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};

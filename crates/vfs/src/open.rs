@@ -1,4 +1,9 @@
-//! Opening files.
+//! Opening files: `openat2(2)`.
+//!
+//! These methods of `Session` check flags, type, rights and the state of the mount in Linux's
+//! order, and return an `OpenFile`. If one of these checks fails, no file is open and none has been
+//! truncated. `create` handles `O_CREAT` and `O_TMPFILE`. The FUSE server and the `extern4` crate
+//! call them.
 
 use extern4_sync::rcu::pin;
 

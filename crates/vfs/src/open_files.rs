@@ -2,6 +2,10 @@
 //!
 //! Each open file has a record (`slab_registry`). A record holds no reference to its file, so a
 //! listing keeps no file open.
+//!
+//! `OpenFile` enters itself here and leaves when it is dropped. `Volume` of the `extern4` crate
+//! lists the open files and their counters from here. A listing shows each file that is open
+//! throughout it, and perhaps some of those that are opened or closed meanwhile.
 
 #[cfg(feature = "lab")]
 pub(crate) mod lab;

@@ -1,4 +1,8 @@
-//! Flags of `open(2)`.
+//! Flags of `open(2)`, with Linux's values.
+//!
+//! A caller passes them to `Session::open`, which refuses combinations that Linux refuses; an
+//! `OpenFile` keeps them and checks each later call against them. The FUSE server takes them from
+//! requests.
 
 bitflags::bitflags! {
     /// How to open (`open(2)`).

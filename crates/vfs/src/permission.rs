@@ -1,5 +1,9 @@
 //! Permission checks on inodes, by Linux's rules.
 //!
+//! All calls that look up, open or change files ask a `Checker`, which `SuperBlock` owns. An error
+//! of the file system, for example an ACL that cannot be read, refuses access. A host adds checks
+//! of its own by a [`SecurityHook`]; those can refuse more and never allow more.
+//!
 //! The order of the checks is Linux's, since it decides which error a caller sees. Each step of a
 //! path checks search permission on a directory. The permission cache alone answers where every
 //! user may search: see `Checker::search`.

@@ -1,5 +1,8 @@
 //! The permission cache: all that a directory search check needs, in one load.
 //!
+//! `Inode` has one. Walks and permission checks load it; changes of mode, flags and ACLs publish a
+//! new value under the attributes' lock.
+//!
 //! ```text
 //! bit  0..16   mode, type bits included
 //! bit 16..18   state of the access ACL: none, unknown, present

@@ -1,5 +1,8 @@
 //! Range locks: they exclude writes over the same part of a file.
 //!
+//! `OpenFile` takes them for such a write. Of two writes that overlap, each byte that both write
+//! ends as the same one of them wrote it.
+//!
 //! A write over existing contents that changes no attribute holds the `rwsem` shared
 //! ([`file`](crate::file)), so that several threads write over one file at once. If the file system
 //! cannot write in one step, it takes the latches of the *chunks* of the file that the write

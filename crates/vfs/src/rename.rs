@@ -1,4 +1,10 @@
-//! Renames (`renameat2(2)`).
+//! Renames (`renameat2(2)`): plain ones, exchanges, and those that leave a whiteout.
+//!
+//! A rename is one step for all other threads: no lookup finds the file under both names or
+//! neither. A replaced file loses its name in the same step. No rename puts a directory below
+//! itself. If the file system fails, both names stay as they were. The FUSE server and the
+//! `extern4` crate call these methods of `Session`. `superblock` has the order of the locks that
+//! they take.
 
 use std::ptr;
 

@@ -1,5 +1,9 @@
 //! Sessions: the callers of the VFS.
 //!
+//! The FUSE server keeps sessions for the callers of requests, and `extern4::Session` is one with
+//! paths and errors added. A session has only the rights of its credentials, whatever the process
+//! may do.
+//!
 //! A [`Session`] is what a process is to the kernel: credentials, a root, a working directory, a
 //! umask. Its methods are the system calls. It is cheap to clone, and a change of one clone leaves
 //! the others as they are. So each thread may have its own, and all may act at the same time.

@@ -1,5 +1,10 @@
 //! Changing attributes: `chmod`, `chown`, `utimensat`, `truncate`, inode flags, extended attributes
 //! and ACLs.
+//!
+//! These methods of `Session` check ownership, capabilities, inode flags and the state of the mount
+//! by Linux's rules. They then call the file system, which changes its own structures first.
+//! Several attributes set by one call change in one step. If the file system fails, the inode in
+//! memory stays as it was. The FUSE server and the `extern4` crate call them.
 
 use std::time::SystemTime;
 

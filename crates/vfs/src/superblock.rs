@@ -1,5 +1,8 @@
 //! A mounted file system: its caches, its open files and its locks.
 //!
+//! A host makes one for each file system and mounts it in a namespace. All calls of the VFS reach
+//! caches, locks and the file system through it, and remounts, syncs and shutdowns are its methods.
+//!
 //! Lock order, within one superblock and outermost first:
 //!
 //! 1. `rename_mutex`, for a rename between two directories, and for one that has to lock two

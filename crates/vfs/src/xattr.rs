@@ -1,5 +1,8 @@
 //! Extended attributes: permission to read, list and set them (`xattr(7)`).
 //!
+//! The calls of `setattr` and `Session` that get, list, set and remove attributes ask this module
+//! before they reach the file system. A list omits the names that the caller may not read.
+//!
 //! [`XattrNamespace`] says which callers each namespace is for; this module checks it.
 
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Blocks in memory, and the handles that keep one there: [`Buffer`] and [`Pin`].
+//!
+//! The cache hands them out, and `ext4` and `jbd2` hold them. While one lives, its block is not
+//! evicted. The bytes of a [`Buffer`] never change; a [`Pin`] reaches the newest contents. Both
+//! have bits and a tag for their user, which live as long as the block is in memory.
 
 use std::fmt;
 use std::ops::{Deref, Range};

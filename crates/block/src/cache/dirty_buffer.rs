@@ -1,5 +1,9 @@
-//! The contents of a changed block, under a lock of their own. Buffers and pins hold snapshots of
-//! them, and threads that read them often find a published one without the lock.
+//! The contents of a changed block, under a lock of their own.
+//!
+//! `Block` (`buffer`) makes one at the first change after the block was read, and it stays until
+//! the block is evicted. Buffers and pins hold snapshots of it, which later changes leave as they
+//! are. Threads that read it often find a published snapshot, and need no lock. Work that changes
+//! put off, such as a checksum, is done before a snapshot of the block is written.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock, PoisonError};

@@ -1,5 +1,8 @@
 //! A buffer split into parts, each under a lock of its own.
 //!
+//! `dirty_buffer` splits a block by itself; `ext4` only says which bytes are a part. No change is
+//! lost, and a thread that needs the whole block sees all of them.
+//!
 //! Some blocks are tables of independent records, such as inode tables. Threads that change
 //! different records of one block would wait for each other, and write cache lines that the others
 //! need. So when threads alternate in changing such a block, its parts are taken *out*. The newest

@@ -1,4 +1,8 @@
 //! A device that counts the bytes written to it.
+//!
+//! `ext4` wraps each volume's device in one, for the lifetime counter of writes in the superblock.
+//! The count includes requests that fail later, and may lag behind a request that is under way. It
+//! costs a writer no access to memory that threads share.
 
 use std::ops::Range;
 use std::sync::Arc;

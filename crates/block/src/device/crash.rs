@@ -1,5 +1,8 @@
 //! A device that can lose power at any moment, for tests of what survives a crash.
 //!
+//! Tests of `jbd2`, `ext4` and `extern4` write to one, and then open what each possible crash
+//! leaves.
+//!
 //! It remembers every write and flush since it was made. A *moment* is a number of those requests.
 //! A crash at a moment leaves each sector (512 bytes, the unit that a disk writes whole) in one of
 //! several states. A sector holds its contents at the last flush, or any version written since. So

@@ -1,5 +1,8 @@
 //! A device in a file: an image, or a block special file, or a window of one.
 //!
+//! `extern4` opens volumes and makes images with it. Any thread may use it; the operating system's
+//! page cache holds the bytes, and a flush makes them durable (`flush`).
+//!
 //! The file is opened read-only unless the caller asks for writing. A writer holds the advisory
 //! locks of its part of the file alone, and readers share them (`lock`). So no reader sees the
 //! writes of another program unless it sets [`FileOptions::shared`]. A file that the kernel has in

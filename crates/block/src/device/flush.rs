@@ -4,6 +4,8 @@
 //! flush. It then counts the bytes as written (`fsync(2)`). So a caller whose flush has succeeded
 //! first waits for the flushes that were under way at the same time. One of them may have got the
 //! error for this caller's bytes. Once a flush has failed, no later flush succeeds.
+//!
+//! `FileDevice` and `FaultDevice` flush through it.
 
 use extern4_sync::primitive::{Condvar, Mutex, MutexGuard};
 

@@ -1,4 +1,8 @@
-//! Finds the process that has a file open, for messages to users. The system does not always tell.
+//! Finds the process that has a file open, for messages to users.
+//!
+//! `FileDevice` calls it after another program's lock was in the way. The answer is a hint: it
+//! comes from `/proc`, may be out of date, and without a known process is `another program`.
+//! Nothing depends on it.
 
 use std::fs::{File, Metadata, read, read_dir, read_to_string};
 use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,9 @@
 //! The advisory locks of a file that is a device.
 //!
+//! `FileDevice` takes the locks when it opens a file. While a writer has its window, no other
+//! program that takes either lock reads or writes there. Programs that take no locks are not
+//! stopped.
+//!
 //! A program that opens an image locks it in one of two ways, which do not see each other. It locks
 //! the whole file (`flock(2)`), or bytes of it by a lock of the open file description
 //! (`F_OFD_SETLK` in `fcntl(2)`), as virtual machines do. This module takes both locks.

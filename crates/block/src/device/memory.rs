@@ -2,6 +2,9 @@
 //!
 //! One lock guards the bytes: readers share it, and a writer excludes them. Tests use this device,
 //! and so do small volumes made in memory. It is not a cache.
+//!
+//! Requests outside of it fail, as on any device. A flush does nothing, since nothing here is
+//! durable.
 
 use std::ffi::OsStr;
 use std::fmt;

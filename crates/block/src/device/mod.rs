@@ -1,5 +1,7 @@
 //! The device trait and the devices.
 //!
+//! The buffer cache, the journal, `ext4` and the builders call devices through [`BlockDevice`].
+//!
 //! Offsets and lengths are bytes. Every operation takes `&self`, and any thread may call it.
 //! Operations on ranges that do not overlap never disturb each other. A device refuses a range that
 //! does not lie inside it before it reads or changes anything.

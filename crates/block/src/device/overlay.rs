@@ -3,6 +3,9 @@
 //! Reads see the device below with the changes laid over it. Nothing is ever written below. Journal
 //! recovery uses this on a volume that is open for reading only. The device keeps changes block by
 //! block, in as much memory as the written blocks need.
+//!
+//! Fuzzing and the rewrite of checksums use it too: it shows the result of changes before any is
+//! made.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

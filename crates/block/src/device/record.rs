@@ -1,4 +1,8 @@
 //! A device that logs its requests, for tests and benchmarks that count I/O.
+//!
+//! They wrap a device in one, run an operation, and compare the log with the requests that they
+//! expect. Every request is in the log, also one that failed, in the order in which they began. The
+//! device below behaves as without it.
 
 use std::mem;
 use std::ops::Range;

@@ -1,5 +1,7 @@
 //! A window of another device, such as a partition.
 //!
+//! `extern4` opens a partition through it. No request reaches bytes outside of the window.
+//!
 //! Errors hold offsets in the window. The exceptions are errors of the operating system, which come
 //! from the device below with its offsets.
 

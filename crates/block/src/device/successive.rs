@@ -1,4 +1,8 @@
 //! A device that another one can replace while it is in use.
+//!
+//! `ext4` opens a volume for reading on one, so that a remount can make the volume writable later.
+//! The replacement happens once. A request goes to the first device or to the second as a whole.
+//! The caller ensures that both have the same bytes.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,9 @@
 //! Devices that pass requests on to another device.
+//!
+//! A device of this crate that only observes, counts or refuses requests implements
+//! [`DeviceWrapper`] and says what it adds. Each call goes through, also one that a later version
+//! of [`BlockDevice`] adds; so no wrapper loses a feature of the device below. A request that the
+//! hook refuses reaches nothing.
 
 use std::ffi::OsStr;
 use std::fmt;

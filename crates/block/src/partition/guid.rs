@@ -1,4 +1,8 @@
 //! Globally unique identifiers, in the mixed byte order that GPTs store.
+//!
+//! The readers and writers of GPTs use them, and listings of partitions print them. A [`Guid`]
+//! holds the bytes as the disk has them; its text form is that of `sfdisk`, so it compares with a
+//! UUID's text.
 
 use std::fmt;
 

@@ -1,6 +1,9 @@
 //! The master boot record, and the chain of extended boot records that holds the logical
 //! partitions.
 //!
+//! `partition` calls it. Each sector number is checked against the device. A chain of extended
+//! records that loops or grows too long ends with a fault, so no image makes it hang.
+//!
 //! A record is the first 512 bytes of a sector. It has four entries of 16 bytes from byte 446 on,
 //! and the signature 55 AA at byte 510. An entry is: boot flag, first CHS (3 bytes), type, last CHS
 //! (3 bytes), first sector, number of sectors. The reader ignores the CHS values.

@@ -1,5 +1,7 @@
 //! Partition tables, which say where on a disk the volumes are.
 //!
+//! `extern4` reads the table of a disk to find the volume that a user names.
+//!
 //! Reads the MBR with its chain of logical partitions, and the GPT. The reader uses what a damaged
 //! table still says, and reports what it passed over in [`Table::faults`]. Only a GPT without a
 //! valid copy is an error. Partitions have Linux's numbers: primary ones by their slot, logical

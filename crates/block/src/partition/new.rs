@@ -1,4 +1,8 @@
 //! New disks with a GPT and one partition.
+//!
+//! The builder writes its volume into such a disk when it is asked for one. The table has both
+//! copies and a protective MBR, and is the same for the same sizes and identifiers. Where the
+//! device holds zeroes, only the table's sectors are written.
 
 use super::Guid;
 use super::gpt::{ENTRY_BYTES, HEADER_BYTES, crc32};

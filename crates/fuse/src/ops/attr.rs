@@ -1,4 +1,8 @@
 //! Attributes: GETATTR, STATX, SETATTR, ACCESS, READLINK.
+//!
+//! `Server` calls these handlers, one for each request. The kernel has checked permissions; the
+//! session of the caller checks inode flags. A SETATTR sets the size first and then all other
+//! attributes in one step. The answer has the attributes after the change.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,8 @@
 //! Directories: OPENDIR, READDIR, READDIRPLUS.
+//!
+//! `Server` calls these handlers. Where the kernel opens directories without the server, each
+//! request opens its directory by itself. A listing shows each name that is there throughout
+//! exactly once; its cookies stay valid across requests and opens.
 
 use std::sync::Arc;
 

@@ -1,4 +1,8 @@
 //! IOCTL: inode flags and other operations without a request of their own.
+//!
+//! `Server` calls the handler. It serves inode flags, projects, generations, the volume's label,
+//! trim and shutdown. Any other number is `ENOTTY`, as on Linux. The kernel checks no rights for
+//! these, so the handler does, with the caller's capabilities from `/proc`.
 
 use extern4_sync::primitive::Ordering;
 use extern4_vfs::{Caps, Errno, FileFlags, Location, LookupFlags, Result, Shutdown, SuperBlock};

@@ -1,4 +1,8 @@
 //! Names: LOOKUP, FORGET, and every request that makes or removes a name.
+//!
+//! `Server` calls these handlers. Each answer that names a node counts one lookup, and the kernel's
+//! FORGETs give the counts back. So the server never drops a node that the kernel may still name.
+//! The kernel has checked permissions, and the VFS orders requests that change the same name.
 
 use std::time::Duration;
 

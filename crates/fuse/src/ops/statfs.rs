@@ -1,4 +1,7 @@
 //! STATFS: the space and the limits of the file system.
+//!
+//! `Server` calls the handler. It first handles waiting FORGETs, so the answer counts the space of
+//! removed files as free.
 
 use extern4_vfs::Result;
 

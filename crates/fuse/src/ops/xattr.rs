@@ -1,4 +1,7 @@
 //! Extended attributes, ACLs included.
+//!
+//! `Server` calls these handlers, and the caller's session checks rights by namespace. After an ACL
+//! has changed the permission bits, they invalidate the attributes that the kernel may remember.
 
 use extern4_vfs::{AclKind, Caps, Errno, LookupFlags, Result, XattrFlags, XattrNamespace};
 

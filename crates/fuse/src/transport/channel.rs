@@ -3,6 +3,9 @@
 //! One thread a CPU serves, each with a channel of its own (`FUSE_DEV_IOC_CLONE`), so that answers
 //! do not meet at one lock in the kernel. Requests that wait for the device, such as `fsync`, go to
 //! further threads, so that other requests do not wait for them.
+//!
+//! `transport` starts these threads, and `pollers` decides which of them wait in the kernel. They
+//! end when the mount ends. Every request that a thread has read is answered first.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -1,4 +1,8 @@
-//! One more channel to a mount.
+//! One more channel to a mount (`FUSE_DEV_IOC_CLONE`), for a thread of `channel`.
+//!
+//! Requests of the mount come through any of its channels. The answer must go back through the
+//! channel that brought the request. It fails only if the mount is gone or the process may open no
+//! more files.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,8 @@
 //! The CPUs that the threads of a mount run on.
+//!
+//! The transports read them when they start, and bind threads with them. Only CPUs that the process
+//! may use are chosen. Binding is for speed: where the system refuses it, the thread runs on any
+//! CPU.
 
 use std::io;
 

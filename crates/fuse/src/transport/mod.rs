@@ -1,4 +1,9 @@
 //! Transports: they take requests from the kernel and return the answers.
+//!
+//! The command calls [`serve`], which chooses the transport: rings (`ring`) where kernel and
+//! options allow them, otherwise `/dev/fuse` (`channel`). It starts the threads, and returns when
+//! the mount has ended and every request that was taken is answered. If a thread cannot be started,
+//! none serves and `serve` fails.
 
 mod blocking_pool;
 mod channel;

@@ -10,6 +10,9 @@
 //! The second step reads the bytes in the pipe when it copies them, so the lender waits for that.
 //! The thread discards a pipe that may still hold bytes: so no answer has bytes of another one in
 //! it.
+//!
+//! Each thread of `channel` has one, for READs whose contents the file system can lend. Where
+//! splicing fails or the pipe has no room, the server answers with a copy.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

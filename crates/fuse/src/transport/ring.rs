@@ -1,5 +1,8 @@
 //! FUSE over `io_uring`: a queue a CPU, served by a thread on that CPU.
 //!
+//! `transport` starts these threads where the kernel offers rings (Linux 6.14 and later, if
+//! enabled). FORGETs do not come through rings, so one thread reads them from `/dev/fuse`.
+//!
 //! The kernel puts a request into memory that the server has given it, and reports it as a
 //! completion. The server puts the answer in the same place. One system call hands the answer over
 //! and waits for the next request. A caller sleeps on the CPU that makes its answer, so no thread

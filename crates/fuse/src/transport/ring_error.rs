@@ -1,4 +1,8 @@
 //! Finds the reason why requests cannot come through rings, for a user that asks for them.
+//!
+//! `transport` calls it where the user has asked for rings and there are none. It reads the
+//! settings of the system and changes nothing. If none explains the failure, the message is that of
+//! the system call.
 
 use std::fs::read_to_string;
 use std::io;

@@ -1,4 +1,8 @@
-//! Limits on lookups, and the ways to take a path.
+//! The flags and limits of a lookup, as `openat2(2)` has them.
+//!
+//! A caller of the VFS passes [`LookupFlags`] with a path, and both walks obey them. Both also use
+//! the limits on the length of a path and on symbolic links. A path that these refuse fails before
+//! the walk leaves its first directory; too many links fail with `ELOOP`.
 
 /// The longest path in bytes: Linux's `PATH_MAX` without its terminating zero byte.
 pub const PATH_MAX: usize = 4095;

@@ -1,5 +1,10 @@
 //! The types that both walks share: references to a place in the tree, and the last component of a
 //! path.
+//!
+//! A [`PathRef`] or [`InodeRef`] keeps its inode in use while it lives. Where a walk ends in its
+//! starting directory, it borrows the caller's reference and counts nothing. Creation, links,
+//! renames and changes of attributes work on these types; so no such call sees which walk found its
+//! file.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

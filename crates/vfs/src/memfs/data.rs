@@ -1,5 +1,8 @@
 //! Contents of a regular file: blocks where something was written, holes elsewhere.
 //!
+//! `MemFs` keeps one in each regular file. A write that finds too little space writes a part and
+//! returns its length. Holes take no space, and read as zeroes.
+//!
 //! A thread that adds or removes blocks or changes the length holds the file's lock exclusive.
 //! Reads, and writes over existing blocks, hold it shared, and the lock of each block while they
 //! copy it.

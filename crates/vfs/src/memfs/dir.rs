@@ -1,5 +1,8 @@
 //! Names of a directory.
 //!
+//! `MemFs` keeps one in each directory. The caller holds the node's lock; the VFS has checked that
+//! a name to insert does not exist.
+//!
 //! Each name gets a number when it comes, greater than all before; the numbers are the cookies of
 //! `readdir`. So a listing shows every name that is there throughout exactly once, whatever comes
 //! and goes meanwhile.

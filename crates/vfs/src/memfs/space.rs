@@ -1,4 +1,8 @@
 //! The space of a file system in memory: its limits, and how much is used.
+//!
+//! `MemFs` takes each block and inode here before it uses it. So a volume never holds more than
+//! [`MemLimits`] allows, and a call that would exceed them fails with `ENOSPC` and takes nothing.
+//! The counts are atomic; threads take and return space without a lock.
 
 use extern4_sync::primitive::{AtomicU64, Ordering};
 

@@ -1,4 +1,8 @@
-//! A registry that the lab supplies.
+//! A registry that the lab supplies in the place of production's.
+//!
+//! The lab measures the slab registry against others, in production's open and close. [`InUse`]
+//! holds either registry, and [`LabRegistry`] is [`Registry`] as an object behind a pointer, with
+//! the same guarantees. This module exists in the lab's build only, where `open_files` uses it.
 
 use std::sync::Arc;
 

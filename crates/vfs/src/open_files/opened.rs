@@ -1,5 +1,8 @@
 //! The record of an open file in the registry.
 //!
+//! A registry keeps these records: it fills one when a file is opened and empties it when the file
+//! is closed.
+//!
 //! Its fields are atomics. So a listing can read it while one thread closes the file and another
 //! opens a file in its place. The registry finds out whether the values that were read belong to
 //! one file.

@@ -1,5 +1,9 @@
 //! The interface of a registry of open files. Production has one,
 //! [`SlabRegistry`](super::slab_registry::SlabRegistry); the lab has others to measure it against.
+//!
+//! `open_files` inserts a record at each open, removes it at each close and lists them on request.
+//! All methods may be called by any threads at once. A list has each record that is there
+//! throughout the call. It never has a mixture of two records.
 
 /// A registry of records, which many threads insert and remove all the time, and which is listed
 /// now and then.

@@ -1,5 +1,8 @@
 //! The registry in production: places in slabs, one slab a thread.
 //!
+//! `open_files` calls it for each open and close. Both take no lock and write no line that other
+//! threads write, unless a thread closes a file that another has opened.
+//!
 //! A thread enters records in places of its own slab and keeps a list of the free ones. This takes
 //! plain stores to lines that no other thread writes. A place is a record and a generation, which
 //! is odd while the place is taken. A listing takes no lock, writes nothing and keeps no thread

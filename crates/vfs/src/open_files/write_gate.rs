@@ -1,6 +1,10 @@
 //! The write gate: it admits changes to a file system, as Linux's `mnt_want_write` does, and counts
 //! them.
 //!
+//! `SuperBlock` owns the gate. Each call that changes files passes it, through a `WriteGuard` of
+//! its mount; remounts and shutdowns close it. After a successful close no change is under way, no
+//! file is open for writing, and none begins until it is opened again.
+//!
 //! Two counts ([`ThreadRefcount`]) cover the files that are open for writing and the changes under
 //! way. A thread increments a count by a store to its own line, and then reads the state. A remount
 //! or a shutdown sets the state, and then reads the counts. So either it finds the change, or the

@@ -1,8 +1,9 @@
-//! Search checks to measure the one in production against, in production's walk, and the checks
-//! alone.
+//! Other search checks, against which the lab measures the permission cache.
 //!
-//! They all give the same answers by different means. ACLs and modes are production's, so that
-//! there is one copy of each.
+//! All give the same answers by different means: a bit computed beforehand, no stored result, or a
+//! lock for each ACL. ACLs and modes are production's, so there is one copy of each. [`Checker`]
+//! calls the selected check in production's walk, and the lab calls them alone. In the lab's build
+//! this module takes the place of `no_lab`.
 
 use extern4_sync::rcu::Guard;
 

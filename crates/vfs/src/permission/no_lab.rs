@@ -1,5 +1,7 @@
-//! Production's one search check, the permission cache, in the place of the checks that the lab
-//! compares it with.
+//! Production's one search check, the permission cache, where the lab's build has several.
+//!
+//! It has the functions of `permission::lab`, and each is a constant that the compiler removes. So
+//! `Checker` has one text for both builds, and production has no code for other checks.
 
 use std::convert::Infallible;
 

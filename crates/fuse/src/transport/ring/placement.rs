@@ -3,6 +3,8 @@
 //! A caller that waits is answered soonest on its own CPU. The reader of a long file does not wait,
 //! for the kernel reads ahead. If another CPU copies the next part meanwhile, the reader has its
 //! own CPU for itself.
+//!
+//! The thread of a queue asks it after each request. A wrong choice costs time only.
 
 use rustix::fs::OFlags;
 

@@ -1,8 +1,9 @@
-//! A place for one request and its answer, in memory that kernel and server use alternately.
+//! A slot for one request and its answer, in memory that kernel and server use alternately.
 //!
-//! The memory is reached through pointers, and the kernel writes to it whenever it has the slot. So
-//! the code here does not look at it then (`is_away`). A slot that is dropped while the kernel has
-//! it leaves its memory to the kernel for good.
+//! The thread of a queue (`ring`) owns its slots. The memory is reached through pointers, and the
+//! kernel writes to it whenever it has the slot. So the code here does not look at it then
+//! (`is_away`). A slot that is dropped while the kernel has it leaves its memory to the kernel for
+//! good. So the kernel never writes to memory that the server uses for something else.
 
 #![allow(unsafe_code)]
 
