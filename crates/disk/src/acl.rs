@@ -8,6 +8,9 @@
 //! ```
 //!
 //! Format: the kernel's ext4 documentation, "POSIX ACLs". The list itself is [`extern4_acl::Acl`].
+//!
+//! `ext4`, the builder and the checker decode and encode here. Bytes that break the format, or
+//! entries that are no valid ACL, are a [`Corrupt`].
 
 use extern4_acl::{Acl, AclEntry, AclError, AclTag};
 use zerocopy::byteorder::little_endian::{U16, U32};

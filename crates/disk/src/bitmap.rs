@@ -1,5 +1,8 @@
 //! Block and inode bitmaps: a bit for each cluster and each inode of a group, set if in use.
 //!
+//! `ext4` allocates by these bitmaps, `mkfs` makes them, and the checker compares them with the
+//! files.
+//!
 //! Bits stand in the order of their bytes, the lowest bit of a byte first. A bitmap fills a block
 //! of its own; the bits that a group has no clusters or inodes for are set. With `metadata_csum`
 //! its checksum is in the group descriptor.

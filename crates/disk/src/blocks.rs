@@ -4,6 +4,9 @@
 //! number must not name the superblock or the group descriptors after it, nor a block past the end
 //! of the volume. The superblock gives both ends of the range; decoders take them as one
 //! [`Blocks`].
+//!
+//! The decoders of extents, indirect blocks and attributes call `check`, so no later layer sees a
+//! number outside of the range.
 
 use crate::geometry::Geometry;
 use crate::{Corrupt, CorruptKind, Place};

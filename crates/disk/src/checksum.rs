@@ -10,6 +10,9 @@
 //!
 //! Each structure's own documentation says which bytes its checksum covers. The table is in the
 //! kernel's `Documentation/filesystems/ext4/checksums.rst`.
+//!
+//! The decoders verify with it and the encoders store with it. A wrong checksum becomes a
+//! [`Corrupt`] with both values.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -2,6 +2,8 @@
 //!
 //! Every decoder of this crate returns [`Corrupt`] for bytes that break the format. It is plain
 //! data: tests compare the exact kind, and the layers above print it or turn it into `EUCLEAN`.
+//!
+//! A place names as much of inode, group, block and byte as the decoder knew.
 
 use core::fmt;
 

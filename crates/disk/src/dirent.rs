@@ -1,5 +1,7 @@
 //! Directory entries, and the blocks that hold them.
 //!
+//! `ext4`, the builder and the checker read and change directory blocks with it.
+//!
 //! A directory block is a chain of records that fills it exactly: each gives the distance to the
 //! next. A record with inode 0 is free space. On a volume with `metadata_csum` the last 12 bytes
 //! look like such a record and hold the block's checksum.

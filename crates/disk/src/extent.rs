@@ -1,5 +1,7 @@
 //! Extent trees: how an inode maps its blocks to blocks of the volume.
 //!
+//! `ext4`, the builder and the checker read nodes with it and write the new ones.
+//!
 //! A node is a header and an array of 12-byte entries, sorted by logical block. In a leaf (depth 0)
 //! an entry is an extent, a run of blocks. Above the leaves it is an index entry, which names the
 //! block of a child node. The root is the inode's 60-byte `i_block`. Every other node fills a

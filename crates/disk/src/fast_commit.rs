@@ -1,5 +1,8 @@
 //! Fast commits: small changes, logged by their result.
 //!
+//! `jbd2` collects the valid commits at recovery, and `ext4` applies their records. The [`Scanner`]
+//! stops at the first commit that is stale, incomplete or has a wrong checksum.
+//!
 //! The last blocks of a journal with the `fast_commit` feature hold the fast commits made since the
 //! last full one, in their order. Each is a list of tag-length-value [`Record`]s that ends with a
 //! [`Record::Tail`], whose checksum makes it valid. The first begins with a [`Record::Head`]. Every

@@ -1,6 +1,9 @@
 //! The features of a volume: three sets of bits in the superblock, by the names that `mke2fs -O`
 //! and `dumpe2fs` use.
 //!
+//! `ext4` decides by them whether it can read or write a volume; `mkfs`, `tune` and listings name
+//! them.
+//!
 //! The set of a bit decides how an implementation treats the bit if it does not know it. It may
 //! ignore a [`Compat`] bit. A [`RoCompat`] bit forbids writing, and an [`Incompat`] bit forbids
 //! even reading. Bits that no tool has named are kept as they are, and print as `FEATURE_I17`, as

@@ -1,5 +1,7 @@
 //! The geometry of a volume: the division of blocks, clusters, inodes and descriptors into groups.
 //!
+//! `ext4`, `mkfs`, the builder and the checker find every structure of a volume through it.
+//!
 //! ```text
 //! | boot | super | descriptors | reserved | bitmaps, inode table | data |
 //! |<----------------------------- group 0 ----------------------------->|

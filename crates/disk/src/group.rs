@@ -1,5 +1,7 @@
 //! Group descriptors: where a group's bitmaps and inode table are, and how much of it is free.
 //!
+//! `ext4`, `mkfs`, the builder and the checker read and write them.
+//!
 //! A descriptor has 32 bytes, or 64 and more on `64bit` volumes. There the second half holds the
 //! high halves of the numbers of the first. Its checksum is a crc16 (`uninit_bg`) or half a crc32c
 //! (`metadata_csum`).

@@ -1,5 +1,8 @@
 //! Hash trees: the index of a large directory.
 //!
+//! `ext4` looks names up and inserts them through these nodes, and the builder writes new trees. A
+//! decoded node has its entries in order and inside of the directory.
+//!
 //! The tree occupies the directory's own blocks. It is disguised as directory entries, so that code
 //! without support for it sees free space. Logical block 0 is the root: the records of `.` and
 //! `..`, then the tree's parameters, then entries. An interior node starts with one unused record

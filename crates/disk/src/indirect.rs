@@ -1,5 +1,8 @@
 //! Indirect block maps: how inodes without extents map their blocks.
 //!
+//! `ext4` and the command's `block` and `inode` follow the paths. A number in an indirect block is
+//! checked before it is returned; the arithmetic cannot overflow.
+//!
 //! The inode's `i_block` holds 15 block numbers. The first 12 name data blocks. The next three name
 //! the roots of trees with one, two and three levels of blocks full of numbers. A number of zero is
 //! a hole, at any level.

@@ -1,5 +1,8 @@
 //! Inline data: small files and directories stored inside their inode.
 //!
+//! `ext4` reads and changes inline data with it; the builder and the command read it. Decoding
+//! fails if the two places hold fewer bytes than the size says.
+//!
 //! With the `inline_data` feature the first 60 bytes of a file's contents take the place of the
 //! inode's block map. The rest, if any, is the value of the attribute `system.data` in the inode.
 //! The inode's size says how many bytes of the two count.

@@ -1,5 +1,8 @@
 //! Inodes: all metadata of a file but its name.
 //!
+//! `ext4`, the builder and the checker decode and encode records here. Decoding checks the checksum
+//! and the fields that later arithmetic depends on.
+//!
 //! A record has the 128 bytes of ext2, and more on volumes with larger records. `i_extra_isize`
 //! gives the number of bytes of further fields, and the rest of the record holds extended
 //! attributes.

@@ -1,5 +1,7 @@
 //! The journal (jbd2): its superblock and the blocks of its log.
 //!
+//! `jbd2` reads and writes these blocks, and `mkfs` makes empty journals.
+//!
 //! A journal is a ring of blocks. Block 0 is the [`JournalSuperblock`]; in an external journal it
 //! is the block after the device's own superblock. The rest is a log of transactions. Each consists
 //! of blocks that begin with the same twelve bytes ([`BlockHeader`]), and of verbatim copies of

@@ -1,5 +1,8 @@
 //! The multiple mount protection block, which records the node that has the volume open.
 //!
+//! `ext4` holds a volume through it, `mkfs` makes it, and the checker checks it. This module only
+//! decodes and encodes; `ext4` does the waiting.
+//!
 //! A node that opens a volume with `mmp` for writing writes a sequence number here and keeps
 //! changing it. A node that finds a number other than [`MmpState::Clean`] waits for twice the
 //! interval. If the number has changed by then, another node has the volume open.

@@ -1,5 +1,8 @@
 //! Quota files: the usage and the limits of users, groups and projects on the volume.
 //!
+//! `ext4` keeps the files up to date. Decoding checks each number that leads to another block of
+//! the file.
+//!
 //! A volume with the feature `quota` has a hidden file for each [`Kind`] of quota. The file
 //! consists of blocks of 1 KiB, whatever the volume's block size is. Block 0 is a header
 //! ([`Info`]). Block 1 is the root of a radix tree over the four bytes of an id, the highest first

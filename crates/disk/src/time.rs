@@ -1,5 +1,8 @@
 //! Timestamps of inodes.
 //!
+//! `Inode` decodes and encodes its times with it. A time that does not fit becomes the nearest one
+//! that does.
+//!
 //! An inode has 32 bits of seconds, signed, for each of its times. Inodes with room for them have
 //! 32 more bits: two extend the seconds upwards, to the year 2446, and 30 are nanoseconds. Times
 //! before 1970 exist only with both upper bits clear, so the range is asymmetric: 1901 to 2446.

@@ -1,5 +1,8 @@
 //! Extended attributes: in the inode, in a block of their own, and in EA inodes.
 //!
+//! `ext4`, the builder and the checker read attributes here. No value or name of an [`Attrs`]
+//! reaches beyond its bytes.
+//!
 //! The space after the inode's fields and the block that `i_file_acl` names have the same layout
 //! after different headers. Entries grow from the front and end in four zero bytes; values grow
 //! from the back.

@@ -1,5 +1,8 @@
 //! A reader-writer lock whose readers write no shared line while no thread writes.
 //!
+//! The VFS has one in each inode (`rwsem`), and `ext4` two in each inode of its own. It excludes as
+//! any reader-writer lock does; the bias changes only the cost.
+//!
 //! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache
 //! line between their CPUs. Here a lock that is read often becomes *biased*. From then on a reader
 //! only stores the lock's address in a [slot](VisibleReaders) of its own thread. A writer takes the

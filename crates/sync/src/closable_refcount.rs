@@ -1,6 +1,9 @@
 //! A reference count that can be closed: one word decides between the last user that leaves and the
 //! next one that joins.
 //!
+//! `ext4` counts the inodes that share a block of extended attributes with it; `block` keeps one
+//! with each buffer.
+//!
 //! ```text
 //!          set (as counted on disk)            try_get, put
 //! unknown ──────────────────────────▶ open: 0 ... n ────────┐

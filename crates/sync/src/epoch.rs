@@ -1,6 +1,9 @@
 //! Epoch-based reclamation: finds out when no thread can see an unlinked value any more, and runs
 //! its destructor then.
 //!
+//! [`rcu`](crate::rcu) is the one user. A destructor runs once, and never while a thread that was
+//! pinned at the unlinking is still pinned.
+//!
 //! The epoch is a number that only grows. A thread that enters a read section (a *pin*) stores the
 //! current epoch in a record of its own, and zero when it leaves. Destructors of unlinked values
 //! are gathered in bags. A full bag is *sealed*: it is stamped with the epoch, and the epoch is

@@ -5,6 +5,9 @@
 //! rising rank only. Then no circle of threads can form in which each waits for the next. Where a
 //! thread may hold two locks of a rank, the code that takes them documents which comes first. Leaf
 //! locks need no rank. Release builds check nothing.
+//!
+//! The VFS and `ext4` take their ranked locks through it. In debug builds, a thread that would take
+//! a lock out of order panics before it waits.
 
 #[cfg(all(debug_assertions, not(feature = "loom")))]
 use std::cell::RefCell;

@@ -4,6 +4,9 @@
 //! that the memory model lets a load return. Shuttle runs many threads in random schedules.
 //!
 //! `LOOM_MAX_PREEMPTIONS` sets the bound, `SHUTTLE_ITERATIONS` the number of schedules.
+//!
+//! The tests of this crate, `vfs`, `block`, `jbd2` and `ext4` call it. A model that finds a wrong
+//! result, a data race, a deadlock or a leak fails the test.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 //!
 //! A child of `fork(2)` has copies of all memory, but only the thread that forked. It must not
 //! write, unlock or wait for the things that its parent opened.
+//!
+//! Devices, journals, file systems and superblocks remember their opener, and do none of this in a
+//! child.
 
 /// The id of the process that opened something.
 #[derive(Clone, Copy, Debug)]

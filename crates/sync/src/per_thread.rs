@@ -6,6 +6,9 @@
 //! ending, have no value.
 //!
 //! Unlike a thread local, it belongs to an object, and its values are dropped with the object.
+//!
+//! The journal keeps the credits of a thread's handles in one, `ext4` its group hints, and the FUSE
+//! server its sessions and counters.
 
 #[cfg(not(feature = "loom"))]
 pub use real::PerThread;

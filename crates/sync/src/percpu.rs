@@ -2,6 +2,9 @@
 //!
 //! [`cpu`] returns the CPU that the thread runs on. The thread may move before it uses the result,
 //! so two threads may use one copy at the same time.
+//!
+//! So values are atomics or locks, and the copies only make contention rare. Caches count in them,
+//! and [`Padded`] keeps words of different threads on different lines throughout the workspace.
 
 use std::ops::Deref;
 use std::sync::OnceLock;

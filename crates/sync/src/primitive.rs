@@ -4,6 +4,8 @@
 //! All protocols of this workspace import these names from here, so that models explore the code
 //! that runs. Loom's constructors are not `const`, hence statics hold no atomics. The threads of a
 //! model run in turn on one thread of the system, hence their thread locals are the scheduler's.
+//!
+//! With no feature set, they are the types of the standard library and cost nothing more.
 
 #[cfg(not(any(feature = "loom", feature = "audit")))]
 pub use std::sync::{Condvar, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,6 +1,9 @@
 //! Read-copy-update: pointers that readers follow without a lock, a reference count or a shared
 //! store.
 //!
+//! The hash maps, reference counts and snapshots of this crate are built on it, and the VFS,
+//! `block` and `ext4` pin around their lookups.
+//!
 //! A reader pins ([`pin`]) and follows pointers. The values that it sees stay allocated until it
 //! drops its [`Guard`]. A writer publishes a new value, and the old one is freed when every reader
 //! that was pinned at that time has unpinned.

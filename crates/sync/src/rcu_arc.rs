@@ -1,5 +1,7 @@
 //! Reference counts for values that RCU readers also see.
 //!
+//! The VFS counts inodes, dentries and mounts so, and `block` its buffers.
+//!
 //! An [`RcuArc`] is counted like a [`std::sync::Arc`]. When the last one is dropped, two things
 //! happen. The value is *released* at once ([`Release::release`]): it gives up what it keeps in
 //! use. Its memory is freed later, when no RCU reader is left. A reader that finds the value under

@@ -1,5 +1,7 @@
 //! A copy of data that is changed under a lock, for readers that do not take the lock.
 //!
+//! `block` has one for each changed buffer, and `ext4` one for the metadata of each inode.
+//!
 //! A reader first tries [`RcuSnapshot::get`]. If there is no copy, it takes the lock, reads, and
 //! calls [`RcuSnapshot::count_read`]. After 16 such reads without a change in between, that call
 //! publishes a copy. From then on readers follow one pointer under an RCU guard and write nothing.

@@ -1,5 +1,8 @@
 //! Sequence counts: consistent copies of several words without a lock.
 //!
+//! The attributes of an inode in the VFS are under one, and the registry of open files follows its
+//! protocol.
+//!
 //! A writer makes the count odd, changes the payload, and makes the count even again. A reader
 //! loads an even count, copies the payload, and discards the copy if the count has changed. Readers
 //! write nothing and never wait. After [`TRIES`] attempts they take the writers' lock instead.

@@ -1,5 +1,9 @@
 //! A slab cache: memory for values that are allocated and freed often.
 //!
+//! RCU values, entries of hash maps, inodes and the bytes of buffers come from it. Memory that it
+//! returns is as long and as aligned as the layout asks for. It keeps a bounded number of free
+//! objects.
+//!
 //! Values that RCU readers see are allocated one by one and freed in bursts, when no reader is
 //! left. The system's allocator is slow for layouts that are aligned to cache lines. So each thread
 //! keeps some of the objects that it frees, still warm in its CPU's cache, for its next

@@ -1,5 +1,7 @@
 //! Counted references that each thread takes and drops without writing lines of other threads.
 //!
+//! The VFS counts mounts so, which every call takes and drops.
+//!
 //! A [`ThreadArcOwner`] is counted like a [`std::sync::Arc`]. While an owner exists, threads may
 //! have any number of [`ThreadArc`]s, which each thread counts for itself ([`ThreadRefcount`]). A
 //! clone or a drop costs stores to the thread's own lines. When the last owner is dropped, the

@@ -3,6 +3,9 @@
 //! A new thread takes the smallest number that is free, so all numbers are below the most threads
 //! that lived at one time. A lock hands each number on: the next owner sees all that the last one
 //! stored.
+//!
+//! `thread_slots` calls it. Two living threads never have the same number; a thread that is ending
+//! has none.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,6 +1,8 @@
 //! Counts of users that enter and exit often: files open for writing, changes in progress, inodes
 //! in use.
 //!
+//! The VFS gates changes by it, `jbd2` its handles, and `thread_arc` is built on it.
+//!
 //! A user [enters](ThreadRefcount::enter) and [exits](ThreadRefcount::exit) by a plain store to a
 //! line of its thread. It may exit on another thread than it entered on. The rare caller of
 //! [`count`](ThreadRefcount::count) executes a barrier on every thread of the process

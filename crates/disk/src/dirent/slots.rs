@@ -1,5 +1,9 @@
-//! The records of a directory block. One walk checks each record; faster ones follow only the
-//! lengths, in search of a name or of room.
+//! The records of a directory block, used or free.
+//!
+//! `Entries` and the checker walk with [`Slots`], which checks each record before it returns it.
+//! Lookups and insertions of `ext4` use the faster searches. These check the record that they
+//! return. Of the others they check only that each leads to the next. No walk leaves the block or
+//! goes on for ever.
 
 use core::iter::FusedIterator;
 

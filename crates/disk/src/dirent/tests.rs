@@ -1,3 +1,5 @@
+//! Tests of directory blocks: records are read, refused and found as the format says.
+
 use super::*;
 use crate::Structure;
 use proptest::prelude::*;

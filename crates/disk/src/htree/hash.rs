@@ -1,5 +1,8 @@
 //! The hashes of names in hashed directories.
 //!
+//! `ext4` hashes the names that it looks up, inserts and lists; the builder sorts names by their
+//! hashes.
+//!
 //! A name hashes to two 32-bit numbers. The tree is sorted by `major`; `minor` only distinguishes
 //! names whose majors collide. The tree's root says which function computes them.
 //!

@@ -1,4 +1,7 @@
 //! Setters for an inode's fields. [`Inode::encode`] writes the new values to the volume.
+//!
+//! `ext4`, `mkfs` and the builder call them. A setter whose value does not fit the record or the
+//! volume's features returns false, or stores the nearest value, as its own documentation says.
 
 use zerocopy::FromZeros;
 

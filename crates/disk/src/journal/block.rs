@@ -1,4 +1,8 @@
-//! The twelve bytes at the start of every block of the log, except the copies.
+//! The header of twelve bytes at the start of every block of the log, except the copies.
+//!
+//! The other blocks of this module begin with it, and `jbd2` tells by it what a block of the log
+//! is. A block without a valid header is no error: there the log ends. A [`Tid`] compares correctly
+//! across the overflow of its 32 bits.
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

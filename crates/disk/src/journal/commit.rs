@@ -1,4 +1,8 @@
-//! Commit blocks: the end of a transaction.
+//! Commit blocks: the end of a transaction, without which it does not count.
+//!
+//! `jbd2` writes one after all other blocks of a transaction, and recovery looks for it. Decoding
+//! checks the layout; the caller verifies the checksum separately, because a wrong one may be a
+//! crash or damage.
 
 use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};

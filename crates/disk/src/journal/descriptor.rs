@@ -1,4 +1,8 @@
 //! Descriptor blocks: the file system blocks that the copies after them belong to.
+//!
+//! `jbd2` encodes them when it commits and decodes them at recovery. Decoding never reads past the
+//! block. A copy that begins with the journal's magic number is escaped, so that no copy can be
+//! taken for a block of the log.
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,4 +1,8 @@
 //! The layout and the checksums of a journal's log, as its features define them.
+//!
+//! `JournalSuperblock` derives it once, and the other blocks of this module take it as an argument.
+//! So no other code looks at the features of a journal to find a size or a checksum. Features that
+//! contradict each other are refused when the superblock is decoded.
 
 use zerocopy::IntoBytes;
 

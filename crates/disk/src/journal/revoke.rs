@@ -4,6 +4,9 @@
 //! data is not journaled. Replaying the old copy would destroy that data, so the transaction that
 //! frees the block revokes it. Recovery then skips copies of the block in this and in earlier
 //! transactions; it replays those of later ones.
+//!
+//! `jbd2` encodes the list at a commit and decodes it at recovery. A length that does not fit the
+//! block is refused.
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,4 +1,9 @@
 //! The journal's superblock: the ring's geometry, its features, and where the log begins.
+//!
+//! `jbd2` decodes it when it opens a journal, and writes it when the log's start changes; `mkfs`
+//! and `tune` make new ones. Decoding checks that the numbers agree with each other, so that every
+//! block of the ring has a valid number. Bytes without a meaning here stay as they are when it is
+//! encoded again.
 
 use core::fmt;
 use core::ops::Range;

@@ -3,6 +3,8 @@
 //! [`Superblock::decode`] refuses the values that reading depends on. This module lists others.
 //! They were found by setting each field to odd values, and checking the volume with `e2fsck -fn`
 //! and with a mount by Linux 6.18.
+//!
+//! The checker reports them. A volume without any may still have other faults.
 
 use super::{CreatorOs, HASH_VERSION_LAST, Superblock};
 use crate::corrupt::{Corrupt, CorruptKind, Place};

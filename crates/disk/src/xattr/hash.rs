@@ -1,5 +1,8 @@
 //! The hashes of extended attributes.
 //!
+//! `ext4` and the builder store them with new attributes, and verify them where an EA inode is
+//! read.
+//!
 //! An entry's hash covers its name and value. A block's hash covers its entries' hashes and finds
 //! blocks with equal contents to share. Both rotate and exclusive-or; they take words of a value in
 //! little-endian order.

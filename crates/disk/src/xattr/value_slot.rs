@@ -1,4 +1,8 @@
 //! In-place changes of an attribute's value in its inode.
+//!
+//! `ext4` sets a value of the same length through it, without laying the inode's attributes out
+//! again. The caller checks [`ValueSlot::fits`] first; then no other byte of the inode changes. An
+//! attribute whose value is elsewhere is not found.
 
 use zerocopy::FromBytes;
 

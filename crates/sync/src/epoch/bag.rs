@@ -1,4 +1,8 @@
-//! Deferred destructors, many to a bag.
+//! Bags: deferred destructors, many to one.
+//!
+//! A thread of [`epoch`](super) pushes a destructor for each value that it retires, and a full bag
+//! is sealed and run as a whole. So the cost of a barrier is shared by all destructors of a bag.
+//! Each runs once; one that is dropped unrun leaks its value, and never frees it early.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;

@@ -1,6 +1,9 @@
 //! The epochs that [`crate::rcu`] uses: one collector for the process, and each thread's record in
 //! a thread local.
 //!
+//! `rcu` calls it for each pin, retirement and flush. A pin takes no lock and stores only to the
+//! record of its thread, except the first pin of a thread.
+//!
 //! A thread takes a record when it pins for the first time, and gives it back when its thread
 //! locals are destroyed. Other locals' destructors may still pin after that; then a record is taken
 //! for as long as a guard lasts. Guards that live in thread locals may also outlast [`End`]; then

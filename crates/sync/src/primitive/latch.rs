@@ -1,5 +1,8 @@
 //! A mutex for short critical sections, whose release executes no locked instruction.
 //!
+//! Hash maps, buffers, and the attributes of inodes are under latches. A thread holds one for some
+//! instructions only, and never while it waits for a device.
+//!
 //! A thread that releases a mutex has to learn whether another thread sleeps. Most mutexes learn it
 //! from an exchange of the word that they release. Here the holder stores the word and then loads
 //! the number of waiters. A thread that is about to sleep adds itself to that number and then loads

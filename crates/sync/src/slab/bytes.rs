@@ -1,4 +1,8 @@
 //! Byte buffers in cached memory: the contents of blocks.
+//!
+//! `block` takes one for each block that it reads or copies. Each byte is set when a buffer is
+//! made, so no bytes of its last user show. Its memory returns to the slab cache when it is
+//! dropped.
 
 use std::alloc::Layout;
 use std::fmt;

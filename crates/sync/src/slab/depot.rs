@@ -1,4 +1,8 @@
-//! Full magazines that threads had too many of.
+//! Depots: full magazines that threads had too many of.
+//!
+//! [`magazine`](super::magazine) puts full ones here and takes them. There is one depot for each
+//! layout, under a lock, and it holds at most [`MAGAZINES`]. One that it refuses is freed by the
+//! thread that offered it.
 
 use std::alloc::Layout;
 use std::mem;

@@ -1,4 +1,8 @@
-//! The magazines of each thread.
+//! The magazines of each thread: the free objects that it keeps, by layout.
+//!
+//! [`slab`](super) takes and returns objects here. Only the owning thread touches its magazines, so
+//! they have no lock. A thread that ends frees its objects. For layouts beyond the first
+//! [`CLASSES`], and while a thread ends, the global allocator serves.
 
 use std::alloc::{Layout, dealloc};
 use std::cell::RefCell;

@@ -1,6 +1,9 @@
 //! Shuttle tests: eight threads on one collector, in random schedules. Shuttle's memory is
 //! sequentially consistent, so the loom tests check the barriers. These tests cover the other
 //! conditions of a free.
+//!
+//! They fail if a value is freed while a thread that may see it is pinned, or if one is never
+//! freed.
 
 use std::sync::Arc;
 
