@@ -7,6 +7,9 @@
 //!
 //! [`namespace`] has the one table of attribute names: their prefixes, and the numbers of the
 //! prefixes on ext4 volumes.
+//!
+//! The crate does no I/O and knows no volume. The VFS checks access with it; the on-disk and
+//! archive forms and the command's `getfacl` and `setfacl` convert to and from its lists.
 #![forbid(unsafe_code)]
 
 mod list;

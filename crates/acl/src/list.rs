@@ -1,4 +1,9 @@
 //! Access control lists, their entries, and the access check.
+//!
+//! An [`Acl`] is always valid: every constructor checks the rules of `acl(5)`, or fails with an
+//! [`AclError`] that names the broken rule. So the checks and conversions cannot fail. The VFS
+//! checks callers with it and computes modes and inherited lists; `text`, `xattr` and `disk` read
+//! and write it.
 
 /// The subject of an [`AclEntry`]. The order is that of the entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,8 +23,8 @@ pub enum AclTag {
 }
 
 impl AclTag {
-    /// The number that both of Linux's byte forms store (`linux/posix_acl.h`), and the id of a
-    /// named user or group.
+    /// Returns the number that both of Linux's byte forms store (`linux/posix_acl.h`), and the id
+    /// of a named user or group.
     pub const fn to_raw(self) -> (u16, Option<u32>) {
         match self {
             Self::UserObj => (0x01, None),
@@ -31,8 +36,8 @@ impl AclTag {
         }
     }
 
-    /// The tag with this number; `id` counts for a named user or group only. `None` for an unknown
-    /// number.
+    /// Returns the tag with this number; `id` counts for a named user or group only. `None` for an
+    /// unknown number.
     pub const fn from_raw(raw: u16, id: u32) -> Option<Self> {
         match raw {
             0x01 => Some(Self::UserObj),
@@ -45,12 +50,12 @@ impl AclTag {
         }
     }
 
-    /// Whether this names one user or one group by id.
+    /// Returns whether this names one user or one group by id.
     pub const fn is_named(self) -> bool {
         matches!(self, Self::User(_) | Self::Group(_))
     }
 
-    /// The place of entries of this kind in a list.
+    /// Returns the place of entries of this kind in a list.
     const fn rank(self) -> u8 {
         match self {
             Self::UserObj => 0,
@@ -73,7 +78,8 @@ pub struct AclEntry {
 }
 
 impl AclEntry {
-    /// The whole entry as one number, for hashing. Different entries have different numbers.
+    /// Returns the whole entry as one number, for hashing. Different entries have different
+    /// numbers.
     pub fn word(&self) -> u64 {
         let (raw, id) = self.tag.to_raw();
         u64::from(id.unwrap_or(0)) << 32 | u64::from(raw) << 8 | u64::from(self.perm)
@@ -117,7 +123,7 @@ pub enum AclError {
 }
 
 impl Acl {
-    /// The list of these entries.
+    /// Returns the list of these entries.
     ///
     /// # Errors
     /// The rule of the type that the entries break.
@@ -146,7 +152,7 @@ impl Acl {
         }
     }
 
-    /// The list that grants the same rights as the nine permission bits of `mode`.
+    /// Returns the list that grants the same rights as the nine permission bits of `mode`.
     pub fn from_mode(mode: u32) -> Self {
         let entry = |tag, shift| AclEntry { tag, perm: rights(mode, shift) };
         Self {
@@ -154,13 +160,13 @@ impl Acl {
         }
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> &[AclEntry] {
         &self.entries
     }
 
-    /// The nine permission bits of a file with this ACL, and whether the bits alone grant the same
-    /// rights.
+    /// Returns the nine permission bits of a file with this ACL, and whether the bits alone grant
+    /// the same rights.
     ///
     /// The group bits are the mask where there is one.
     pub fn equiv_mode(&self) -> (u32, bool) {
@@ -183,13 +189,13 @@ impl Acl {
         (mode, whole)
     }
 
-    /// The rights that every entry grants: the access check never refuses them.
+    /// Returns the rights that every entry grants: the access check never refuses them.
     pub fn granted_by_all(&self) -> u8 {
         self.entries.iter().fold(7, |all, entry| all & entry.perm)
     }
 
-    /// The list after `chmod` to `mode`. The entries of owner and others take the bits of the mode,
-    /// and so does the mask or, without a mask, the group's entry.
+    /// Returns the list after `chmod` to `mode`. The entries of owner and others take the bits of
+    /// the mode, and so does the mask or, without a mask, the group's entry.
     pub fn with_mode(&self, mode: u32) -> Self {
         let mut acl = self.clone();
         let has_mask = acl.entries.iter().any(|entry| entry.tag == AclTag::Mask);
@@ -205,9 +211,9 @@ impl Acl {
         acl
     }
 
-    /// The access ACL and the mode of a new file that is made with `mode` in a directory with this
-    /// default ACL. There is no ACL if the mode alone grants the same rights. The umask plays no
-    /// part.
+    /// Returns the access ACL and the mode of a new file that is made with `mode` in a directory
+    /// with this default ACL. There is no ACL if the mode alone grants the same rights. The umask
+    /// plays no part.
     pub fn for_new_file(&self, mode: u32) -> (Option<Self>, u32) {
         let mut acl = self.clone();
         let has_mask = acl.entries.iter().any(|entry| entry.tag == AclTag::Mask);
@@ -224,8 +230,8 @@ impl Acl {
         ((!whole).then_some(acl), (mode & !0o777) | bits)
     }
 
-    /// Whether a caller that is not the owner gets all rights of `want` on a file of group `gid`.
-    /// The caller is user `uid`, and `in_group` says whether it belongs to a group.
+    /// Returns whether a caller that is not the owner gets all rights of `want` on a file of group
+    /// `gid`. The caller is user `uid`, and `in_group` says whether it belongs to a group.
     ///
     /// The algorithm of `acl(5)`, "Access check algorithm".
     #[inline]
@@ -244,8 +250,8 @@ impl Acl {
         has_all(other.perm)
     }
 
-    /// The second half of [`allows`](Self::allows), for a user that no entry names. `entries` are
-    /// those of the groups, and the mask.
+    /// Returns the second half of [`allows`](Self::allows), for a user that no entry names.
+    /// `entries` are those of the groups, and the mask.
     fn allows_group(
         &self,
         entries: &[AclEntry],
@@ -272,7 +278,7 @@ impl Acl {
         !in_some_group && has_all(others)
     }
 
-    /// The rights that the mask lets through: all of them where there is no mask.
+    /// Returns the rights that the mask lets through: all of them where there is no mask.
     fn mask(&self) -> u8 {
         match &*self.entries {
             // The order of entries makes it the last but one.

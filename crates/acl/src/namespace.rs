@@ -1,4 +1,8 @@
-//! The namespaces of extended attributes (`xattr(7)`).
+//! The namespaces of extended attributes (`xattr(7)`), and the table of their prefixes.
+//!
+//! The VFS takes the rule of access from it, and `disk` the numbers of prefixes on volumes.
+//! Directories of the host take from it which attributes a user may read. A name belongs to one
+//! namespace at most. A name that no row matches has none, and system calls refuse it.
 
 /// A namespace that system calls know. Each has its own rule of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +39,7 @@ impl Prefix {
         Self { text, is_whole: true, namespace: Some(XattrNamespace::System), ext4_index }
     }
 
-    /// The rest of `name` behind this prefix; `None` if the name does not match.
+    /// Returns the rest of `name` behind this prefix; `None` if the name does not match.
     pub fn strip<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         name.strip_prefix(self.text.as_bytes()).filter(|rest| rest.is_empty() || !self.is_whole)
     }
@@ -56,14 +60,15 @@ pub const PREFIXES: [Prefix; 8] = [
     Prefix::start("gnu.", 10, None),
 ];
 
-/// The row of `name` and the rest of the name behind the prefix; `None` if no prefix matches.
+/// Returns the row of `name` and the rest of the name behind the prefix; `None` if no prefix
+/// matches.
 pub fn split(name: &[u8]) -> Option<(&'static Prefix, &[u8])> {
     static ROWS: [Prefix; 8] = PREFIXES;
     ROWS.iter().find_map(|prefix| Some((prefix, prefix.strip(name)?)))
 }
 
 impl XattrNamespace {
-    /// The namespace of `name`; `None` if system calls do not know the name.
+    /// Returns the namespace of `name`; `None` if system calls do not know the name.
     pub fn of(name: &[u8]) -> Option<Self> {
         split(name)?.0.namespace
     }

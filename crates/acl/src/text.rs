@@ -1,4 +1,7 @@
-//! The text form of `getfacl(1)` and `setfacl(1)`.
+//! The text form of ACLs, as `getfacl(1)` prints and `setfacl(1)` reads it.
+//!
+//! The command, manifests and archives use it, with names of users or with numbers. Each list that
+//! is printed is read back as the same list. A text that is no valid ACL is an error.
 
 use std::fmt;
 use std::str::FromStr;

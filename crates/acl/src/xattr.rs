@@ -5,6 +5,9 @@
 //! ```
 //!
 //! Format: `linux/posix_acl_xattr.h`.
+//!
+//! The VFS converts the values that callers get and set, and archives and directories of the host
+//! carry this form. A value that breaks the format or is no valid ACL is an error, as on Linux.
 
 use crate::{Acl, AclEntry, AclError, AclTag};
 
@@ -25,7 +28,7 @@ pub enum AclKind {
 }
 
 impl AclKind {
-    /// The name of the extended attribute that holds the ACL.
+    /// Returns the name of the extended attribute that holds the ACL.
     pub const fn xattr_name(self) -> &'static str {
         match self {
             Self::Access => "system.posix_acl_access",
@@ -33,14 +36,14 @@ impl AclKind {
         }
     }
 
-    /// The kind of ACL that the extended attribute `name` holds; `None` if it holds none.
+    /// Returns the kind of ACL that the extended attribute `name` holds; `None` if it holds none.
     pub fn from_xattr_name(name: &[u8]) -> Option<Self> {
         [Self::Access, Self::Default].into_iter().find(|kind| kind.xattr_name().as_bytes() == name)
     }
 }
 
 impl Acl {
-    /// The value of the attribute.
+    /// Returns the value of the attribute.
     pub fn to_xattr(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.entries().len() * ENTRY_BYTES);
         bytes.extend_from_slice(&VERSION.to_le_bytes());

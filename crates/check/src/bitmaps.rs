@@ -1,4 +1,7 @@
-//! Bitmaps and counts, compared with what was found.
+//! Bitmaps and counts, compared with the blocks and inodes that earlier passes found in use.
+//!
+//! `check` runs it after all inodes and directories. It reports each bit and each count that
+//! differs, for every group and the superblock.
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -4,6 +4,9 @@
 //! something in it is claimed. Threads claim in parallel. A bit that was set before means that a
 //! cluster has two owners. The claiming thread then sets it in a second map, from which a later
 //! pass finds the owners.
+//!
+//! The passes over fixed metadata and inodes claim blocks here, and `bitmaps` and `owners` read the
+//! map.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,7 +68,7 @@ impl ClusterMap {
         first
     }
 
-    /// Whether any cluster of the range is set.
+    /// Returns whether any cluster of the range is set.
     pub(crate) fn touches(&self, start: u64, len: u64) -> bool {
         let mut found = false;
         self.each_span(start, len, |span| {
@@ -75,7 +78,7 @@ impl ClusterMap {
         found
     }
 
-    /// Whether no cluster is set.
+    /// Returns whether no cluster is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.iter().all(|group| group.get().is_none())
     }

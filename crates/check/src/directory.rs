@@ -4,6 +4,9 @@
 //! of each in runs. An entry must name an inode that is in use and be of its type; each counts as a
 //! link of that inode. For `links`, the check keeps which directory names a directory, and where
 //! its own `..` leads.
+//!
+//! `check` runs it after all inodes. A block that cannot be read or parsed is reported, and the
+//! rest of the directory is still checked.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -3,6 +3,9 @@
 //! A table of the names of one block. Each thread keeps one, and empties it by raising its stamp: a
 //! cell of an earlier block has an earlier stamp. A cell holds part of the name's hash and where
 //! the entry stands, so names are compared only if they are likely to be equal.
+//!
+//! Every name that a block holds twice is found; equal hashes of different names cause no report.
+//! The pass over directories calls it.
 
 /// The most bytes of a block, and the fewest of an entry, of which half the cells can be in use.
 const CELLS: usize = (65536_usize / 12 * 2).next_power_of_two();

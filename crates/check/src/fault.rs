@@ -1,4 +1,8 @@
 //! A fault that a check finds, and its place.
+//!
+//! Every pass makes faults, `report` sorts them, and the caller of [`check`](crate::check) gets
+//! them: the command prints them as text or JSON. A fault is plain data; its text names the
+//! structure, its place and the broken rule.
 
 use std::fmt;
 

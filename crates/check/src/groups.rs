@@ -2,6 +2,8 @@
 //!
 //! Backups are written when a volume is made or resized, and not since. So only fields that never
 //! change in between must agree: the geometry, the identity, and the places of bitmaps and tables.
+//!
+//! `check` runs it first, since later passes need the places that it checks and claims.
 
 use extern4_disk::bitmap::initial_block_bitmap;
 use extern4_disk::feature::{Incompat, RoCompat};
@@ -34,8 +36,8 @@ impl Fixed {
     }
 }
 
-/// Whether `block` was set aside for a backup that was never written, as genext2fs leaves all of
-/// them.
+/// Returns whether `block` was set aside for a backup that was never written, as genext2fs leaves
+/// all of them.
 fn was_never_written(block: &[u8]) -> bool {
     block.iter().all(|&byte| byte == 0)
 }
@@ -108,7 +110,7 @@ impl Checker<'_> {
         Some(descriptor)
     }
 
-    /// Whether groups may have parts that are not initialized: descriptors have checksums.
+    /// Returns whether groups may have parts that are not initialized: descriptors have checksums.
     pub(crate) fn has_uninit(&self) -> bool {
         let features = self.sb.features();
         features.metadata_csum() || features.ro_compat.contains(RoCompat::GDT_CSUM)
@@ -239,8 +241,8 @@ impl Checker<'_> {
         next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
     }
 
-    /// Whether inode `ino` may name `block`, though that is claimed already. The blocks reserved
-    /// for the descriptors to grow are in the map of the resize inode.
+    /// Returns whether inode `ino` may name `block`, though that is claimed already. The blocks
+    /// reserved for the descriptors to grow are in the map of the resize inode.
     pub(crate) fn is_kept_for_resizing(&self, ino: u32, block: u64) -> bool {
         ino == RESIZE_INO && self.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
     }

@@ -3,6 +3,9 @@
 //! Inode tables are read in long runs, up to the last inode that a group has ever used. The check
 //! keeps eight bytes of each inode for later passes. Of a directory it also keeps where the blocks
 //! are, so that it walks each map only once.
+//!
+//! `check` runs it after `groups`, on all cores. It follows each block of a map once, so a map that
+//! loops ends with a fault.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -393,7 +396,7 @@ impl<'a> Scan<'a> {
         claimer.mapped
     }
 
-    /// Whether a symbolic link's target stands in place of the map.
+    /// Returns whether a symbolic link's target stands in place of the map.
     fn is_fast(&self, inode: &Inode) -> bool {
         // Its count of blocks does not tell, because it includes large values of attributes.
         inode.size() < MAP_SIZE as u64 && !inode.flags().contains(InodeFlags::EXTENTS)

@@ -1,5 +1,7 @@
 //! The checker of ext2, ext3 and ext4 volumes, which changes nothing.
 //!
+//! The command's `check` and `fsck` call it, and `tune` does before it changes a feature.
+//!
 //! [`check`] looks at every structure of a volume and reports each that breaks the format or
 //! disagrees with another, with its place. It goes on after every fault.
 //!
@@ -218,14 +220,15 @@ impl<'a> Checker<'a> {
         dirs.binary_search_by_key(&ino, |dir| dir.ino).ok().map(|at| &dirs[at])
     }
 
-    /// Whether files may share blocks (`shared_blocks`): Android's images store equal blocks once.
-    /// Fixed metadata is still no file's; Linux refuses to read such a file.
+    /// Returns whether files may share blocks (`shared_blocks`): Android's images store equal
+    /// blocks once. Fixed metadata is still no file's; Linux refuses to read such a file.
     fn may_share(&self) -> bool {
         self.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS)
     }
 
-    /// Whether to go on below a block of a map that another file has, too. All files together do so
-    /// at most once for each block of the volume: a hostile volume costs no more than a large one.
+    /// Returns whether to go on below a block of a map that another file has, too. All files
+    /// together do so at most once for each block of the volume: a hostile volume costs no more
+    /// than a large one.
     fn may_follow_again(&self) -> bool {
         // Relaxed: the count only bounds the work, and guards nothing.
         self.may_share() && self.nodes_again.fetch_add(1, Relaxed) < self.geometry.blocks_count()

@@ -1,4 +1,8 @@
 //! Link counts, and the path from the root to every directory.
+//!
+//! `check` runs it after all directories. It reports each inode whose stored count of links differs
+//! from the names that were found. It also reports inodes without a name that are no orphans, and
+//! directories that no path from the root reaches.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,6 +2,9 @@
 //!
 //! Claiming a block tells that it has a second owner, but does not name the first. If there are any
 //! such blocks, the check walks all maps once more and keeps every owner that names one of them.
+//!
+//! `check` runs it after all inodes, and it does nothing on a volume without such blocks. It names
+//! every owner, and fixed metadata among them.
 
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::inode::{BAD_BLOCKS_INO, FileKind, Inode, InodeFlags};

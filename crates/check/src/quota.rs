@@ -3,6 +3,8 @@
 //! The check adds up the blocks and inodes of each owner while it looks at inodes. Memory grows
 //! with the number of owners and with the blocks of a quota file: the check follows no block of its
 //! tree twice.
+//!
+//! `check` runs the comparison last.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -80,13 +82,13 @@ impl Owners {
 }
 
 impl Checker<'_> {
-    /// Whether what owners have is to be counted.
+    /// Returns whether what owners have is to be counted.
     pub(crate) fn has_quotas(&self) -> bool {
         Kind::ALL.into_iter().any(|kind| self.sb.quota_inode(kind).is_some())
     }
 
-    /// Whether an inode is counted for its owners: the volume's own are not, nor those of values by
-    /// themselves.
+    /// Returns whether an inode is counted for its owners: the volume's own are not, nor those of
+    /// values by themselves.
     pub(crate) fn counts_for_owners(&self, inode: &Inode) -> bool {
         inode.kind() != FileKind::None
             && !self.sb.is_hidden(inode.ino())

@@ -4,6 +4,9 @@
 //! caller's thread, which alone calls the caller's function. The report sorts the faults of a pass
 //! by place before it hands them out, up to [`HELD`] of them. The volume decides how many there
 //! are, so the report bounds the memory for them.
+//!
+//! All passes use it. So the report of a volume is the same on any number of cores, as long as a
+//! pass has no more faults than that.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,4 +1,7 @@
-//! Where the contents of one of the volume's own small files are.
+//! The blocks of one of the volume's own small files, such as the orphan file or a quota file.
+//!
+//! `special` and `quota` read these files through it. It reports no fault of the map, since the
+//! pass over inodes does that; it returns the runs that can be read.
 
 use extern4_disk::Place;
 use extern4_disk::inode::Inode;

@@ -1,4 +1,7 @@
-//! Journal, orphans and multiple mount protection.
+//! Journal, orphans and multiple mount protection: the structures that a volume has one of.
+//!
+//! `check` runs it with the groups, before the inodes, so that later passes know which inodes are
+//! orphans and may have no name. It reads these structures and changes none of them.
 
 use extern4_disk::feature::{Compat, RoCompat};
 use extern4_disk::inode::{FileKind, GROUP_QUOTA_INO, Inode, JOURNAL_INO, USER_QUOTA_INO};

@@ -2,6 +2,9 @@
 //!
 //! The tree is walked once from the root. Each block of the directory gets its part in it, and a
 //! block that has one already is not followed again.
+//!
+//! The pass over directories calls it for each indexed directory, and then checks that the names of
+//! each block have hashes in its part.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::htree::{self, Expect, Hash, HtreeNode, Root};

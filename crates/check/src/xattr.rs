@@ -1,5 +1,8 @@
 //! Extended attributes, the blocks that inodes share for them, and the inodes that hold large
 //! values.
+//!
+//! The pass over inodes calls it for each inode, and `check` compares the stored counts after that.
+//! A shared block is read once, however many inodes name it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -193,8 +196,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether inode `ino` holds the value of an attribute of `owner` in the old form, without a
-    /// hash and a count. Its owner does not have it counted.
+    /// Returns whether inode `ino` holds the value of an attribute of `owner` in the old form,
+    /// without a hash and a count. Its owner does not have it counted.
     fn is_old_value(&self, attr: &Attr<'_>, ino: u32, owner: &Inode) -> bool {
         let place = Place::new(Structure::Xattr).ino(owner.ino());
         self.inode(ino).is_ok_and(|value| {

@@ -1,5 +1,10 @@
 //! Changes to a volume through a session.
 //!
+//! Programs call these methods of [`Session`], and so do the command's subcommands. They check the
+//! rights of the session's caller. A call that fails has changed nothing, except where its
+//! documentation says otherwise: [`Session::remove_dir_all`] and `create_dir_all` work step by
+//! step.
+//!
 //! Every call fails with `EROFS` on a volume that is not open for
 //! [writing](crate::VolumeOptions::write). A change is durable after
 //! [`Volume::sync`](crate::Volume::sync) or [`File::sync_all`], or once the journal commits by

@@ -1,4 +1,9 @@
 //! Directories: their entries, and walks over whole trees.
+//!
+//! [`Session::read_dir`](crate::Session::read_dir) and [`walk`](crate::Session::walk) return these
+//! iterators to programs and to the command. A listing has each name that is there throughout
+//! exactly once, and perhaps names that come or go meanwhile. A walk does not follow symbolic
+//! links. An error of one directory is an item, and the walk goes on after it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

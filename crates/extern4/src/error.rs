@@ -1,4 +1,7 @@
 //! Errors of the library: the operation, its path, and the reason for the failure.
+//!
+//! Every call of the library returns it. A program decides by [`ErrorKind`] or by the error number;
+//! the command maps the kind to its exit code. The text is for people and may change.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,8 @@
-//! An open file.
+//! An open file of a volume, with the traits and methods of `std::fs::File`.
+//!
+//! [`Session`](crate::Session) opens it for programs and for the command. Dropping it closes the
+//! file and makes nothing durable; [`File::sync_all`] does that. Any thread may read and write at
+//! offsets. The rights of a file are those with which it was opened.
 
 use std::ffi::OsString;
 use std::fmt;

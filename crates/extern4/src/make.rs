@@ -1,4 +1,7 @@
-//! Making volumes.
+//! Making volumes: [`Volume::create_new`].
+//!
+//! Programs call it; the command's `mkfs` has more options and calls `mkfs` itself. It never
+//! overwrites a file that exists. If it fails, no half-made image is left.
 
 use std::fs::{self, File};
 use std::io;

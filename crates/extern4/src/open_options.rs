@@ -1,4 +1,6 @@
 //! How to open a file, with the names and rules of `std::fs::OpenOptions`.
+//!
+//! Options that make no sense together fail with `EINVAL` before anything is opened or made.
 
 use extern4_vfs::OpenFlags;
 

@@ -1,4 +1,8 @@
 //! A view of a volume with the rights of one caller.
+//!
+//! A program gets one from [`Volume::session`](crate::Volume::session) and reads through it;
+//! `change` has its methods that write. Each call is checked as Linux checks that caller, whatever
+//! rights the process has. Sessions are cheap to clone, and any thread may use them at once.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

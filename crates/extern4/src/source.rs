@@ -1,4 +1,8 @@
 //! The files that a volume was opened from, and how to reopen them for writing.
+//!
+//! `Volume` keeps one, for a remount from reading to writing and for releasing the locks early. A
+//! writer has the same files as the reader had, whatever their names mean by now. If another
+//! program has one of them open, reopening fails and the volume stays as it was.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,9 @@
-//! Changes that become durable together.
+//! Changes that become durable together, or not at all.
+//!
+//! A program begins one with [`Volume::transaction`](crate::Volume::transaction), and so do the
+//! command's scripts. After a crash, the volume has all changes of a committed transaction and none
+//! of another. If it is dropped without a commit, the volume refuses further changes and none of it
+//! becomes durable.
 
 use extern4_ext4 as ext4;
 use extern4_vfs::Errno;

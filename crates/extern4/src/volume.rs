@@ -6,7 +6,8 @@
 //! explains why a volume does not open.
 //!
 //! A volume opened for reading is never written. One opened for writing is locked against other
-//! programs, and [`Volume::close`] or the last drop writes every change.
+//! programs, and [`Volume::close`] or the last drop writes every change. The command and the `fuse`
+//! mount open volumes through it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
