@@ -232,8 +232,8 @@ pub fn record<R>(act: impl FnOnce() -> R) -> (R, Footprint) {
     (result, Footprint::of(SO_FAR.take(), FULL_FENCES.get()))
 }
 
-/// Records that a lock which is not of this crate is taken: a locked instruction on the lock's
-/// line.
+/// Records that the thread takes a lock that is not of this crate: a locked instruction on the
+/// lock's line.
 #[track_caller]
 pub fn note_lock<T: ?Sized>(lock: &T) {
     note(lock, Kind::Rmw);

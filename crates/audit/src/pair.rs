@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 
 use super::{Footprint, record};
 
-/// The number of calls before the recorded one: they do what a thread does only once, and warm
-/// everything up.
+/// The number of calls before the recorded one. They do the work that a thread does only once, and
+/// fill the caches.
 const WARM_UP: usize = 3;
 
 /// Returns the footprints of two operations, each on a thread of its own, with both threads alive

@@ -29,7 +29,7 @@ mod x86 {
     use std::sync::Once;
 
     thread_local! {
-        // Constant and without a destructor, so that the handler may use it.
+        // A constant initial value without a destructor, so that the signal handler may use it.
         static LOCKED: Cell<u64> = const { Cell::new(0) };
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::process::Command;
 
-/// Whether there is a callgrind.
+/// Returns whether there is a callgrind.
 pub fn is_there() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok()
 }
@@ -30,7 +30,7 @@ pub fn functions(args: &[&str], only: &str) -> Result<HashMap<String, f64>, Stri
     let file = std::env::temp_dir().join(format!("callgrind.{}", std::process::id()));
     let counted = count(args, Some(only), &file.to_string_lossy());
     let text = std::fs::read_to_string(&file).map_err(|e| e.to_string());
-    // It is of no use any more, if it was made.
+    // The file is read already; it is missing if callgrind has failed.
     let _ = std::fs::remove_file(&file);
     counted?;
     Ok(by_function(&text?))
@@ -50,7 +50,7 @@ fn count(args: &[&str], only: Option<&str>, file: &str) -> Result<(f64, String),
     Ok((figure, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Costs by function in a file of callgrind's.
+/// Returns the cost of each function in an output file of callgrind.
 ///
 /// `fn=(ID) NAME` begins a function; NAME is there the first time only, also in `cfn=`. A line of
 /// numbers is a place and its cost. The line after `calls=` is the cost of a call, which is not the

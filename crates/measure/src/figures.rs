@@ -5,51 +5,51 @@
 pub struct Figures(pub Vec<f64>);
 
 impl Figures {
-    /// The median, or `None` without a figure.
+    /// Returns the median, or `None` without a figure.
     pub fn median(&self) -> Option<f64> {
         self.quantile(0.5)
     }
 
-    /// The lower and the upper quartile.
+    /// Returns the lower and the upper quartile.
     pub fn quartiles(&self) -> Option<(f64, f64)> {
         self.quantile(0.25).zip(self.quantile(0.75))
     }
 
-    /// The least and the greatest figure.
+    /// Returns the least and the greatest figure.
     pub fn range(&self) -> Option<(f64, f64)> {
         self.quantile(0.0).zip(self.quantile(1.0))
     }
 
-    /// Half the distance of the quartiles, as a share of the median. `None` with fewer than two
-    /// figures.
+    /// Returns half the distance of the quartiles, as a share of the median. `None` with fewer than
+    /// two figures.
     pub fn spread(&self) -> Option<f64> {
         let (low, high) = self.quartiles().filter(|_| self.0.len() > 1)?;
         Some((high - low) / 2.0 / self.median()?)
     }
 
-    /// The arithmetic mean, as some patches report it.
+    /// Returns the arithmetic mean, as some patches report it.
     pub fn mean(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
     }
 
-    /// The ratio to `other`: the median over the rounds, since a disturbance of one round meets
-    /// both.
+    /// Returns the ratio to `other`: the median over the rounds, since a disturbance of one round
+    /// meets both.
     pub fn ratio(&self, other: &Self) -> Option<f64> {
         Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).median()
     }
 
-    /// Whether this is more than `other` beyond noise: the quartiles do not overlap.
+    /// Returns whether this is more than `other` beyond noise: the quartiles do not overlap.
     pub fn exceeds(&self, other: &Self) -> bool {
         self.quartiles().zip(other.quartiles()).is_some_and(|((low, _), (_, high))| low > high)
     }
 
-    /// The figure that this share of all is below, interpolated between two.
+    /// Returns the figure that this share of all is below, interpolated between two.
     fn quantile(&self, share: f64) -> Option<f64> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let place = share * sorted.len().checked_sub(1)? as f64;
         let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-        // Not interpolated where both are one: infinite figures have no difference.
+        // Equal figures are not interpolated: infinite figures have no difference.
         Some(if below == above { below } else { below + (above - below) * place.fract() })
     }
 }

@@ -13,7 +13,7 @@ pub struct Object<'a> {
     empty: bool,
 }
 
-/// One object as a line of its own.
+/// Returns one object as a line of its own.
 pub fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
     let mut out = String::new();
     object(&mut out, fill);
@@ -36,13 +36,13 @@ impl Object<'_> {
         self.out.push(':');
     }
 
-    /// A number, `true`, `false` or anything else that is JSON as it displays itself.
+    /// Adds a number, `true`, `false` or another value whose `Display` is JSON.
     pub fn raw(&mut self, key: &str, value: impl Display) {
         self.key(key);
         write!(self.out, "{value}").expect("a string takes everything");
     }
 
-    /// A number, or `null`.
+    /// Adds a number, or `null`.
     pub fn maybe(&mut self, key: &str, value: Option<impl Display>) {
         match value {
             Some(value) => self.raw(key, value),
@@ -50,18 +50,18 @@ impl Object<'_> {
         }
     }
 
-    /// A measured number, or `null` where it is none.
+    /// Adds a measured number, or `null` for one that is not finite.
     pub fn number(&mut self, key: &str, value: f64) {
         self.maybe(key, value.is_finite().then_some(value));
     }
 
-    /// Text.
+    /// Adds text.
     pub fn text(&mut self, key: &str, value: &str) {
         self.key(key);
         string(self.out, value);
     }
 
-    /// Text, or `null`.
+    /// Adds text, or `null`.
     pub fn text_or_null(&mut self, key: &str, value: Option<&str>) {
         match value {
             Some(value) => self.text(key, value),
@@ -69,7 +69,7 @@ impl Object<'_> {
         }
     }
 
-    /// Bytes that are text as a rule, such as a name.
+    /// Adds bytes that are text as a rule, such as a name.
     pub fn bytes(&mut self, key: &str, value: &[u8]) {
         self.text(key, &String::from_utf8_lossy(value));
         if std::str::from_utf8(value).is_err() {
@@ -77,7 +77,7 @@ impl Object<'_> {
         }
     }
 
-    /// Bytes in hexadecimal.
+    /// Adds bytes in hexadecimal.
     pub fn hex(&mut self, key: &str, value: &[u8]) {
         self.key(key);
         self.out.push('"');
@@ -85,23 +85,23 @@ impl Object<'_> {
         self.out.push('"');
     }
 
-    /// An object.
+    /// Adds an object, which `fill` fills.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
         self.key(key);
         object(self.out, fill);
     }
 
-    /// An array of text.
+    /// Adds an array of text.
     pub fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
         self.array(key, values, |value, out| string(out, value.as_ref()));
     }
 
-    /// An array of numbers.
+    /// Adds an array of numbers.
     pub fn numbers(&mut self, key: &str, values: impl IntoIterator<Item = impl Display>) {
         self.array(key, values, |value, out| write!(out, "{value}").expect("a string takes everything"));
     }
 
-    /// An array of objects.
+    /// Adds an array of objects.
     pub fn objects<T>(
         &mut self,
         key: &str,
@@ -129,8 +129,8 @@ impl Object<'_> {
     }
 }
 
-/// Whether a character may reach a terminal: no control characters, none that change the direction
-/// of the text or stay invisible.
+/// Returns whether a character may reach a terminal: no control characters, none that change the
+/// direction of the text or stay invisible.
 pub fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
@@ -147,8 +147,8 @@ fn string(out: &mut String, value: &str) {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             c if is_printable(c) => out.push(c),
-            // A terminal obeys it, or does not show it. Beyond the first plane it takes two units
-            // of UTF-16.
+            // The terminal would obey this character or not show it. A character beyond the first
+            // plane takes two units of UTF-16.
             c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                 write!(out, "\\u{unit:04x}").expect("a string takes everything");
             }),

@@ -28,32 +28,32 @@ pub struct Done {
 }
 
 impl Done {
-    /// Nanoseconds of the clock for an operation of any thread.
+    /// Returns the nanoseconds of the clock for an operation of any thread.
     pub fn nanos(&self) -> f64 {
         self.per_op(self.wall.as_nanos() as f64)
     }
 
-    /// Nanoseconds of a CPU for an operation.
+    /// Returns the nanoseconds of CPU time for an operation.
     pub fn cpu_nanos(&self) -> f64 {
         self.per_op(self.cpu.as_nanos() as f64)
     }
 
-    /// Allocations for an operation.
+    /// Returns the number of allocations for an operation.
     pub fn allocations_per_op(&self) -> f64 {
         self.per_op(self.allocations as f64)
     }
 
-    /// Operations a second.
+    /// Returns the number of operations a second.
     pub fn per_second(&self) -> f64 {
         self.ops as f64 / self.wall.as_secs_f64()
     }
 
-    /// So much of something for an operation.
+    /// Returns the share of `of` that falls to one operation.
     pub fn per_op(&self, of: f64) -> f64 {
         of / self.ops as f64
     }
 
-    /// With what another thread did; the clock is left alone.
+    /// Adds the work of another thread, but not its time on the clock.
     fn with(self, other: &Self) -> Self {
         Self {
             ops: self.ops + other.ops,
@@ -65,22 +65,22 @@ impl Done {
 }
 
 impl Load {
-    /// A load of `threads` threads, whose allocations are not counted.
+    /// Returns a load of `threads` threads, whose allocations are not counted.
     pub fn of(threads: usize) -> Self {
         Self { threads, allocations: || 0 }
     }
 
-    /// A load of `threads` threads. `allocations` returns the number of allocations that the
-    /// calling thread has made so far.
+    /// Returns a load of `threads` threads. `allocations` returns the number of allocations that
+    /// the calling thread has made so far.
     pub fn counting(threads: usize, allocations: fn() -> u64) -> Self {
         Self { threads, allocations }
     }
 
-    /// Has each thread make its own state with `begin`, which gets the thread's number. When all
-    /// are ready, each calls `work` with its state, which returns the number of operations that it
-    /// did. Runs `meanwhile` on this thread as soon as they work.
+    /// Runs the load. Each thread makes a state of its own with `begin`, which gets the thread's
+    /// number. When all are ready, each calls `work` with its state; `work` returns the number of
+    /// its operations. `meanwhile` runs on this thread as soon as they work.
     ///
-    /// Each thread reads its own clocks: this thread may be late.
+    /// Each thread reads its own clocks, because this thread may start late.
     ///
     /// # Errors
     ///
@@ -148,7 +148,8 @@ impl Load {
         self.repeat_until(|done| done >= batches, || {}, begin, batch)
     }
 
-    /// Until `is_over` says so, which is told how many batches the thread has done.
+    /// Has each thread do batches until `is_over` returns true. `is_over` gets the number of
+    /// batches that the thread has done.
     fn repeat_until<S>(
         self,
         is_over: impl Fn(u64) -> bool + Sync,
@@ -207,7 +208,7 @@ fn counted_batch<S>(batch: impl Fn(&mut S) -> u64, state: &mut S) -> u64 {
     batch(state)
 }
 
-/// CPU time that this thread has used.
+/// Returns the CPU time that this thread has used.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // OK: neither is negative.

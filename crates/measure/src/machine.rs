@@ -20,11 +20,11 @@ pub struct Machine {
     pub load: Vec<f64>,
 }
 
-/// More threads than this for each CPU that want to run disturb a measurement.
+/// The load for each CPU above which other threads disturb a measurement.
 const MOST_BUSY: f64 = 0.5;
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub fn this() -> Self {
         let about = rustix::system::uname();
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -43,13 +43,13 @@ impl Machine {
         self.load.extend(load());
     }
 
-    /// A sentence about a machine that was busy before the measurement.
+    /// Returns a sentence about a machine that was busy before the measurement.
     pub fn was_busy(&self) -> Option<String> {
         let load = self.load.first().filter(|load| **load > MOST_BUSY * f64::from(self.cpus))?;
         Some(format!("the machine was busy already: its load was {load} on {} CPUs", self.cpus))
     }
 
-    /// Processor, CPUs, kernel and load, in a line.
+    /// Returns processor, CPUs, kernel and load, in a line.
     pub fn line(&self) -> String {
         let cpu = self.cpu.as_ref().map_or(String::new(), |cpu| format!(" ({cpu})"));
         let cpus = if self.cpus == 1 { "CPU" } else { "CPUs" };
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// CPUs that this process may use.
+/// Returns the number of CPUs that this process may use.
 pub fn cpu_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get().try_into().unwrap_or(u32::MAX))
 }

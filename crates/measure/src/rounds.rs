@@ -1,7 +1,7 @@
 //! The sides of a comparison, measured in turn.
 
-/// Has each of `sides` sides take a figure in each of `rounds` rounds, so that a disturbance of the
-/// machine meets all of them. Each round begins with another side. A first round is thrown away: it
+/// Takes a figure of each of `sides` sides in each of `rounds` rounds, so that a disturbance of the
+/// machine meets all sides. Each round begins with another side. A first round is thrown away: it
 /// warms caches.
 pub fn interleave<T, E>(
     rounds: usize,
@@ -20,7 +20,7 @@ pub fn interleave<T, E>(
     Ok(taken)
 }
 
-/// The order of the sides in a round.
+/// Returns the order of the sides in a round.
 pub fn order(round: usize, sides: usize) -> impl Iterator<Item = usize> {
     (0..sides).map(move |turn| (round + turn) % sides)
 }

@@ -27,7 +27,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The sample of a load.
+    /// Returns the sample of a load.
     pub fn of(done: &Done) -> Self {
         let counters = vec![(CPU, done.cpu_nanos()), ("allocations/op", done.allocations_per_op())];
         Self { nanos: done.nanos(), counters }
@@ -70,16 +70,17 @@ pub struct Comparison {
     pub slower: bool,
 }
 
-/// Two runs may differ by so much of their instructions in how they begin and end.
+/// The factor by which the instructions of two runs may differ because of how the runs begin and
+/// end.
 const INSTRUCTIONS_EXPLAINED: f64 = 1.01;
 
 impl<S: Side> Row<S> {
-    /// A row of these samples.
+    /// Returns a row of these samples.
     pub fn new(workload: &'static str, threads: usize, sides: Vec<(S, Vec<Sample>)>) -> Self {
         Self { workload, threads, sides }
     }
 
-    /// The workload and the number of threads, for a sentence.
+    /// Returns the workload and the number of threads, for a sentence.
     pub fn title(&self) -> String {
         match self.threads {
             1 => self.workload.to_owned(),
@@ -87,32 +88,32 @@ impl<S: Side> Row<S> {
         }
     }
 
-    /// The sides, in the order of the table.
+    /// Returns the sides, in the order of the table.
     pub fn sides(&self) -> impl Iterator<Item = S> + '_ {
         self.sides.iter().map(|(side, _)| *side)
     }
 
-    /// All repetitions of a side; none if it was not measured.
+    /// Returns all repetitions of a side; none if it was not measured.
     pub fn samples(&self, side: S) -> &[Sample] {
         self.sides.iter().find(|(known, _)| *known == side).map_or(&[], |(_, samples)| samples)
     }
 
-    /// Nanoseconds of the clock.
+    /// Returns the nanoseconds of the clock.
     pub fn nanos(&self, side: S) -> Figures {
         self.samples(side).iter().map(|sample| sample.nanos).collect()
     }
 
-    /// A counter in all repetitions of a side.
+    /// Returns a counter in all repetitions of a side.
     pub fn figures(&self, side: S, counter: &str) -> Figures {
         self.samples(side).iter().filter_map(|sample| sample.counter(counter)).collect()
     }
 
-    /// The median of a counter, if a side has it.
+    /// Returns the median of a counter, if a side has it.
     pub fn counter(&self, side: S, name: &str) -> Option<f64> {
         self.figures(side, name).median()
     }
 
-    /// The counters of any side, in the order in which they were noted.
+    /// Returns the counters of any side, in the order in which they were noted.
     pub fn counter_names(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         for (name, _) in
@@ -150,18 +151,19 @@ impl<S: Side> Row<S> {
         })
     }
 
-    /// How many times as fast one side is as another; not a number if one of them was not measured.
+    /// Returns how many times as fast one side is as another; not a number if one of them was not
+    /// measured.
     pub fn ratio(&self, side: S, rival: S) -> f64 {
         self.compare(side, rival).map_or(f64::NAN, |comparison| comparison.times)
     }
 
-    /// Whether time tells which of two sides is faster.
+    /// Returns whether time tells which of two sides is faster.
     pub fn is_decided(&self, side: S, rival: S) -> bool {
         let (_, own, other) = self.steadier(side, rival);
         own.exceeds(&other) || other.exceeds(&own)
     }
 
-    /// The figures by which two sides are compared.
+    /// Returns the figures by which two sides are compared.
     fn steadier(&self, side: S, rival: S) -> (By, Figures, Figures) {
         let clock = (self.nanos(side), self.nanos(rival));
         let cpu = (self.figures(side, CPU), self.figures(rival, CPU));
@@ -174,7 +176,7 @@ impl<S: Side> Row<S> {
 }
 
 impl By {
-    /// A remark on a figure that the clock does not decide.
+    /// Returns a remark on a figure that the clock does not decide.
     pub fn remark(self) -> &'static str {
         match self {
             Self::Clock => "",

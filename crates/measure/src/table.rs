@@ -11,8 +11,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these titles. The first `texts` are of columns with text; the others have
-    /// figures.
+    /// Returns a table with these titles. The first `texts` are of columns with text; the others
+    /// have figures.
     pub fn new(texts: usize, titles: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { lines: vec![titles.into_iter().map(Into::into).collect()], texts }
     }
@@ -22,12 +22,13 @@ impl Table {
         self.lines.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Whether there is nothing below the titles.
+    /// Returns whether there is nothing below the titles.
     pub fn is_empty(&self) -> bool {
         self.lines.len() == 1
     }
 
-    /// For a terminal: columns as wide as their longest cell, two spaces between them.
+    /// Returns the table for a terminal: columns as wide as their longest cell, two spaces between
+    /// them.
     pub fn text(&self) -> String {
         let width = |column: usize| {
             self.lines.iter().filter_map(|line| line.get(column)).map(|c| c.chars().count()).max()
@@ -49,7 +50,7 @@ impl Table {
         text
     }
 
-    /// In Markdown.
+    /// Returns the table in Markdown.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (number, line) in self.lines.iter().enumerate() {
@@ -63,7 +64,7 @@ impl Table {
     }
 }
 
-/// A figure with as many digits as a reader wants.
+/// Returns a figure with as many digits as a reader wants.
 pub fn figure(n: f64) -> String {
     match n.abs() {
         _ if !n.is_finite() => "-".to_owned(),
@@ -75,7 +76,7 @@ pub fn figure(n: f64) -> String {
     }
 }
 
-/// A figure that may be missing.
+/// Returns a figure that may be missing.
 pub fn maybe(n: Option<f64>) -> String {
     figure(n.unwrap_or(f64::NAN))
 }

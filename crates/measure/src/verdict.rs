@@ -14,7 +14,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Whether a figure reaches it.
+    /// Returns whether a figure reaches it.
     pub fn is_met(self, figure: f64) -> bool {
         match self {
             Self::AtLeast(bound) => figure >= bound,
@@ -44,7 +44,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A side is at least `times` as fast as another in a row, if there is one.
+    /// Judges whether a side is at least `times` as fast as another in a row, if there is one.
     pub fn faster<S: Side>(side: S, rival: S, what: &str, times: f64, row: Option<&Row<S>>) -> Self {
         let comparison = row.and_then(|row| row.compare(side, rival));
         Self {
@@ -54,8 +54,8 @@ impl Verdict {
         }
     }
 
-    /// A side is at least `times` as fast as another in each of these rows: the least ratio
-    /// decides.
+    /// Judges whether a side is at least `times` as fast as another in each of these rows: the
+    /// least ratio decides.
     pub fn faster_in_all<'r, S: Side>(
         side: S,
         rival: S,
@@ -71,7 +71,7 @@ impl Verdict {
         verdict
     }
 
-    /// A figure is within its goal.
+    /// Judges whether a figure is within its goal.
     pub fn of_figure(what: &str, goal: Goal, figure: Option<f64>) -> Self {
         let bound = match goal {
             Goal::AtLeast(bound) => format!("at least {bound}"),
@@ -84,8 +84,8 @@ impl Verdict {
         }
     }
 
-    /// A side is nowhere slower than its rivals, beyond noise, in `rows`, which `what` describes.
-    /// Rows that `covers` refuses are left out, and named.
+    /// Judges whether a side is nowhere slower than its rivals, beyond noise, in `rows`, which
+    /// `what` describes. Rows that `covers` refuses are left out, and named.
     pub fn nowhere_slower<'r, S: Side>(
         what: &str,
         side: S,
@@ -118,7 +118,7 @@ impl Verdict {
         Self { goal, found, met: (compared > 0).then_some(slower.is_empty()) }
     }
 
-    /// The outcome in a word.
+    /// Returns the outcome in a word.
     pub fn word(&self) -> &'static str {
         match self.met {
             Some(true) => "met",

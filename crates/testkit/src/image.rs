@@ -71,7 +71,8 @@ pub struct ImageSpec {
 }
 
 impl ImageSpec {
-    /// An image of `size` bytes, made by `mke2fs` with these arguments and not filled.
+    /// Returns the spec of an image of `size` bytes, made by `mke2fs` with these arguments and not
+    /// filled.
     pub const fn new(name: &'static str, size: u64, mke2fs: &'static [&'static str]) -> ImageSpec {
         ImageSpec { name, size, mke2fs, fill: Fill::Nothing, steps: &[], oracle: Oracle::Kernel, needs: &[] }
     }

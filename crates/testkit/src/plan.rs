@@ -44,7 +44,7 @@ pub const TREE: &[Plan] = &[
     deep,
 ];
 
-/// Bytes that differ from block to block and file to file.
+/// Returns bytes that differ from block to block and file to file.
 pub fn pattern(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let word = |at: u64| (at ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) | 1;
     let first = offset / 8;
@@ -54,7 +54,7 @@ pub fn pattern(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     bytes[skip..skip + len].to_vec()
 }
 
-/// A new file of `len` patterned bytes.
+/// Makes a new file of `len` patterned bytes.
 pub fn file(path: &Path, len: usize) -> io::Result<()> {
     std::fs::write(path, pattern(seed_of(path), 0, len))
 }
@@ -64,20 +64,20 @@ fn write_at(file: &File, seed: u64, offset: u64, len: usize) -> io::Result<()> {
     file.write_all_at(&pattern(seed, offset, len), offset)
 }
 
-/// A seed from the last name of a path.
+/// Returns a seed made from the last name of a path.
 fn seed_of(path: &Path) -> u64 {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A new directory inside `root`.
+/// Makes a new directory inside `root`.
 fn directory(root: &Path, name: &str) -> io::Result<std::path::PathBuf> {
     let dir = root.join(name);
     std::fs::create_dir(&dir)?;
     Ok(dir)
 }
 
-/// The block size of the file system that holds `path`.
+/// Returns the block size of the file system that holds `path`.
 fn block_size(path: &Path) -> io::Result<u64> {
     Ok(rustix::fs::statvfs(path)?.f_bsize)
 }

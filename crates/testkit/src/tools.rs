@@ -120,7 +120,7 @@ pub fn try_unmount(point: &Path) -> Result<(), String> {
     }
 }
 
-/// A new temporary directory, gone when dropped.
+/// Makes a temporary directory, which is removed when it is dropped.
 ///
 /// Images are written, synced and thrown away, so memory serves them best. The directory is in
 /// `/dev/shm`, if that has room and keeps user attributes (Linux 6.6), else in the usual place
@@ -246,7 +246,7 @@ pub fn e2fsck_complaints(path: &Path) -> Vec<String> {
     // The question often has a line of its own, or is the first line.
     let lines: Vec<&str> = std::iter::once("").chain(text.lines()).collect();
     let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
-    // Times of the far future are a guess of its own.
+    // That e2fsck finds times of the far future wrong is only its guess.
     let guesses = |line: &str| line.starts_with("Timestamp(s) on inode");
     let mut said: Vec<String> =
         lines.windows(2).filter(|two| asks(two[1]) && !guesses(two[0])).map(|two| two.join(" ")).collect();

@@ -89,7 +89,7 @@ fn mark(image: &Image) {
     for name in ["bad-policy", "bad-policy-link"] {
         write_context(image, name, |context| context[0] = 9);
     }
-    // No magic; and a depth above the most that Linux takes.
+    // One map without its magic number, and one deeper than Linux accepts.
     image.debugfs("set_inode_field /no-map block[0] 0\nset_inode_field /deep-map block[1] 0x60004\n");
 }
 

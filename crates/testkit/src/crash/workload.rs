@@ -10,7 +10,8 @@ use rustix::fs::{FallocateFlags, XattrFlags, fallocate, lsetxattr};
 use crate::acl::{Ace, encode};
 use crate::plan::{self, pattern};
 
-/// Commits the journal and leaves the blocks themselves where they are, in the log and in memory.
+/// Commits the journal and leaves the blocks themselves where they are, in the log and in
+/// memory.
 fn commit(root: &Path) -> io::Result<()> {
     // syncfs(2) would also write every block to its place. An attribute is nothing a fast commit
     // could carry.
@@ -25,7 +26,7 @@ fn write(path: &Path, len: usize) -> io::Result<()> {
     plan::file(path, len)
 }
 
-/// Every kind of change to names and inodes, in several transactions.
+/// Makes every kind of change to names and inodes, in several transactions.
 pub(super) fn churn(root: &Path) -> io::Result<Vec<File>> {
     let dir = root.join("churn");
     std::fs::create_dir(&dir)?;
@@ -64,8 +65,8 @@ pub(super) fn churn(root: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// File data in the journal that starts with the journal's own magic number, and must be escaped
-/// there.
+/// Makes file data in the journal that starts with the journal's own magic number, and must be
+/// escaped there.
 pub(super) fn escapes(root: &Path) -> io::Result<Vec<File>> {
     const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
     for at in 0..10_u64 {
@@ -82,7 +83,7 @@ pub(super) fn escapes(root: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// Metadata blocks in the journal that were freed and hold file data when the crash comes.
+/// Makes metadata blocks in the journal that were freed and hold file data when the crash comes.
 pub(super) fn revokes(root: &Path) -> io::Result<Vec<File>> {
     for round in 0..4 {
         let dir = root.join(format!("round-{round}"));
@@ -102,7 +103,7 @@ pub(super) fn revokes(root: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// More transactions than the journal has room for.
+/// Makes more transactions than the journal has room for.
 pub(super) fn wrap(root: &Path) -> io::Result<Vec<File>> {
     for at in 0..400 {
         let path = root.join(format!("file-{at}"));
@@ -116,7 +117,7 @@ pub(super) fn wrap(root: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// Files that were unlinked or cut while open.
+/// Makes files that were unlinked or cut while open.
 pub(super) fn orphans(root: &Path) -> io::Result<Vec<File>> {
     let dir = root.join("orphans");
     std::fs::create_dir(&dir)?;
@@ -138,7 +139,7 @@ pub(super) fn orphans(root: &Path) -> io::Result<Vec<File>> {
     Ok(open)
 }
 
-/// One small change an fsync, each of a kind that a fast commit can carry.
+/// Makes one small change an fsync, each of a kind that a fast commit can carry.
 pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     let dir = root.join("fast");
     std::fs::create_dir(&dir)?;
@@ -190,7 +191,8 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     // hole.
     open("inner/file")?.set_len(9000)?;
     sync("inner/file")?;
-    // The inodes of these files may be, too, and these have no fast commit for their holes.
+    // The inodes of these files may also be those of deleted files, and no fast commit has their
+    // holes.
     for at in 14..17 {
         std::fs::remove_file(dir.join(format!("old-{at}")))?;
     }
@@ -199,8 +201,8 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
         open(&format!("reborn-{at}"))?.write_all_at(b"behind a hole", 9000)?;
         sync(&format!("reborn-{at}"))?;
     }
-    // Not another file, though its generation says so. Where inodes have checksums, it cannot be
-    // changed.
+    // This is the same file, although its generation changes. Where inodes have checksums, chattr
+    // cannot change it.
     let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "77".as_ref(), dir.join("old-17").as_os_str()]);
     open("old-17")?.write_all_at(&pattern(17, 0, 20_000), 30_000)?;
     std::fs::hard_link(dir.join("old-17"), dir.join("linked-17"))?;
@@ -208,7 +210,8 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "78".as_ref(), dir.join("old-17").as_os_str()]);
     std::fs::rename(dir.join("old-17"), dir.join("renamed-17"))?;
     sync("renamed-17")?;
-    // Nor is one that loses a name and gets another, as a new file does that had none before.
+    // This, too, is the same file: it loses a name and gets another, as a new file without a name
+    // does.
     std::fs::remove_file(dir.join("linked-17"))?;
     sync("renamed-17")?;
     let _ =
@@ -232,7 +235,7 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     Ok(Vec::new())
 }
 
-/// fallocate(2), where the format of the file can do it.
+/// Calls fallocate(2), where the format of the file can do it.
 fn allocate(file: &File, how: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
     match fallocate(file, how, offset, len) {
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),

@@ -25,7 +25,7 @@ fn fill_with_links(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::
     (PIPES..count).try_for_each(|at| std::fs::hard_link(&pipes[(at % PIPES) as usize], dir.join(name(at))))
 }
 
-/// Directories that outgrow a block, some of them by long names.
+/// Makes directories that outgrow a block, some of them by long names.
 pub fn crowd(root: &Path) -> io::Result<()> {
     let dir = directory(root, "crowd")?;
     fill(&directory(&dir, "of-300")?, 300, |at| format!("name-{at}"))?;
@@ -33,19 +33,19 @@ pub fn crowd(root: &Path) -> io::Result<()> {
     fill(&directory(&dir, "of-long-names")?, 600, |at| format!("{at:04}{}", "x".repeat(251)))
 }
 
-/// Directories that outgrow a block, like [`crowd`], for images that are filled slowly.
+/// Makes directories that outgrow a block, like [`crowd`], for images that are filled slowly.
 pub fn small_crowd(root: &Path) -> io::Result<()> {
     let dir = directory(root, "crowd")?;
     fill(&directory(&dir, "of-300")?, 300, |at| format!("name-{at}"))?;
     fill(&directory(&dir, "of-long-names")?, 300, |at| format!("{at:04}{}", "x".repeat(251)))
 }
 
-/// A directory of 200,000 names.
+/// Makes a directory of 200,000 names.
 pub fn crowd_200k(root: &Path) -> io::Result<()> {
     fill_with_links(&directory(root, "crowd")?, 200_000, |at| format!("file-number-{at}"))
 }
 
-/// Directories that lost names: at the front, in the middle, whole blocks, all of them.
+/// Makes directories that lost names: at the front, in the middle, whole blocks, all of them.
 pub fn gaps(root: &Path) -> io::Result<()> {
     let dir = directory(root, "gaps")?;
     let one = |name: &str, keep: fn(u32) -> bool| -> io::Result<()> {
@@ -61,7 +61,7 @@ pub fn gaps(root: &Path) -> io::Result<()> {
     one("all-gone", |_| false)
 }
 
-/// A chain of 200 directories with a file in each.
+/// Makes a chain of 200 directories with a file in each.
 pub fn deep(root: &Path) -> io::Result<()> {
     let mut dir: PathBuf = directory(root, "deep")?;
     for level in 0..200 {
@@ -72,7 +72,7 @@ pub fn deep(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One file with many names, over several directories.
+/// Makes one file with many names, over several directories.
 pub fn many_links(root: &Path) -> io::Result<()> {
     let dir = directory(root, "hard-links")?;
     let first = dir.join("first");
@@ -84,14 +84,14 @@ pub fn many_links(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// More subdirectories than a link count can say (the feature `dir_nlink`).
+/// Makes more subdirectories than a link count can say (the feature `dir_nlink`).
 pub fn subdirectories(root: &Path) -> io::Result<()> {
     let dir = directory(root, "subdirectories")?;
     let mode = Mode::from_raw_mode(0o755);
     (0..65_100).try_for_each(|at| Ok(rustix::fs::mkdirat(CWD, dir.join(format!("{at}")), mode)?))
 }
 
-/// Names of bytes beyond ASCII, which signed and unsigned hashes tell apart.
+/// Makes names of bytes beyond ASCII, which signed and unsigned hashes tell apart.
 pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
     let dir = directory(root, "crowd-of-bytes")?;
     let mode = Mode::from_raw_mode(0o644);
@@ -105,14 +105,15 @@ pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A directory whose index has three levels with blocks of 1024 bytes (the feature `large_dir`).
+/// Makes a directory whose index has three levels with blocks of 1024 bytes (the feature
+/// `large_dir`).
 pub fn crowd_three_levels(root: &Path) -> io::Result<()> {
     // Three names a leaf: 120 entries of the root times 120 of a node are too few for 60,000 of
     // them.
     fill_with_links(&directory(root, "crowd")?, 60_000, |at| format!("{at:06}{}", "w".repeat(244)))
 }
 
-/// Directories of 0 to 40 names, and directories that shrank from there. With the feature
+/// Makes directories of 0 to 40 names, and directories that shrank from there. With the feature
 /// `inline_data` they are in the inode, partly in its attributes, or have just moved to a block.
 pub fn small_directories(root: &Path) -> io::Result<()> {
     let dir = directory(root, "small-directories")?;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{block_size, directory, file, seed_of, write_at};
 
-/// Files of sizes around the limits of an inode, of a block, and of the twelve direct blocks.
+/// Makes files of sizes around the limits of an inode, of a block, and of the twelve direct blocks.
 pub fn small_files(root: &Path) -> io::Result<()> {
     let dir = directory(root, "files")?;
     let block = block_size(root)? as usize;
@@ -21,7 +21,7 @@ pub fn small_files(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files with holes at the start, in the middle and at the end.
+/// Makes files with holes at the start, in the middle and at the end.
 pub fn holes(root: &Path) -> io::Result<()> {
     let dir = directory(root, "holes")?;
     let block = block_size(root)?;
@@ -40,7 +40,8 @@ pub fn holes(root: &Path) -> io::Result<()> {
     one("far-apart", &[3, 300, 3000], 3001 * block - 3)
 }
 
-/// Space that is allocated and reads as zeroes, before, between and behind written blocks.
+/// Makes files with space that is allocated and reads as zeroes, before, between and behind written
+/// blocks.
 pub fn unwritten(root: &Path) -> io::Result<()> {
     let dir = directory(root, "unwritten")?;
     let block = block_size(root)?;
@@ -57,7 +58,7 @@ pub fn unwritten(root: &Path) -> io::Result<()> {
     one("empty-with-space", FallocateFlags::KEEP_SIZE, &[])
 }
 
-/// A file in pieces of one block, so that its map is a tree of several levels.
+/// Makes a file in pieces of one block, so that its map is a tree of several levels.
 pub fn fragmented(root: &Path) -> io::Result<()> {
     let dir = directory(root, "fragmented")?;
     let block = block_size(root)?;
@@ -85,7 +86,8 @@ fn every_other(file: &File, seed: u64, pieces: u64, block: u64) -> io::Result<()
     (0..pieces).try_for_each(|piece| write_at(file, seed, 2 * piece * block, block as usize))
 }
 
-/// A block on each side of every boundary of direct, indirect, double and triple indirect maps.
+/// Makes files with a block on each side of every boundary of direct, indirect, double and triple
+/// indirect maps.
 pub fn indirect(root: &Path) -> io::Result<()> {
     let dir = directory(root, "indirect")?;
     let block = block_size(root)?;
@@ -102,7 +104,7 @@ pub fn indirect(root: &Path) -> io::Result<()> {
     write_at(&file, seed_of(&path), end * block, 77)
 }
 
-/// A file of a terabyte with little in it.
+/// Makes a file of a terabyte with little in it.
 pub fn terabyte(root: &Path) -> io::Result<()> {
     let path = directory(root, "terabyte")?.join("sparse");
     let file = File::create_new(&path)?;
@@ -112,7 +114,7 @@ pub fn terabyte(root: &Path) -> io::Result<()> {
     file.set_len(1 << 40)
 }
 
-/// A file of enough pieces for an extent tree of four levels with blocks of 1024 bytes.
+/// Makes a file of enough pieces for an extent tree of four levels with blocks of 1024 bytes.
 pub fn shattered(root: &Path) -> io::Result<()> {
     let dir = directory(root, "shattered")?;
     let block = block_size(root)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{block_size, directory};
 
-/// Names of every length and of bytes that are no text.
+/// Makes files with names of every length and of bytes that are no text.
 pub fn odd_names(root: &Path) -> io::Result<()> {
     let dir = directory(root, "names")?;
     let create = |name: &[u8]| std::fs::write(dir.join(OsStr::from_bytes(name)), name);
@@ -36,7 +36,8 @@ pub fn odd_names(root: &Path) -> io::Result<()> {
     create(&long)
 }
 
-/// Symbolic links of lengths around the room in the inode, up to the longest that a block can hold.
+/// Makes symbolic links of lengths around the room in the inode, up to the longest that a block can
+/// hold.
 pub fn symlinks(root: &Path) -> io::Result<()> {
     let dir = directory(root, "links")?;
     let longest = (block_size(root)? - 1).min(4095) as usize;

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
 use super::{directory, file};
 
-/// Every special bit, and ids on both sides of 16 bits.
+/// Makes files with every special bit, and ids on both sides of 16 bits.
 pub fn modes_and_owners(root: &Path) -> io::Result<()> {
     let dir = directory(root, "modes")?;
     for mode in [0o0, 0o1, 0o20, 0o400, 0o644, 0o777, 0o1777, 0o2755, 0o4755, 0o6711, 0o7777] {
@@ -27,7 +27,7 @@ pub fn modes_and_owners(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Times before 1970, beyond 2038 and at the ends of the four epochs of ext4.
+/// Makes files with times before 1970, beyond 2038 and at the ends of the four epochs of ext4.
 pub fn times(root: &Path) -> io::Result<()> {
     let dir = directory(root, "times")?;
     let moments = [

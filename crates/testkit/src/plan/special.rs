@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, IFlags, Mode, makedev, mknodat};
 use super::{directory, file};
 use crate::tools;
 
-/// Device numbers of the old and the new encoding, pipes and sockets.
+/// Makes devices with numbers of the old and the new encoding, pipes and sockets.
 pub fn devices(root: &Path) -> io::Result<()> {
     let dir = directory(root, "devices")?;
     let mode = Mode::from_raw_mode(0o640);
@@ -24,7 +24,7 @@ pub fn devices(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files and directories with each flag a user can set.
+/// Makes files and directories with each flag a user can set.
 pub fn inode_flags(root: &Path) -> io::Result<()> {
     let dir = directory(root, "flags")?;
     let flags = [
@@ -60,7 +60,7 @@ fn set_flags(path: &Path, flags: IFlags) -> io::Result<()> {
     Ok(rustix::fs::ioctl_setflags(&file, before | flags)?)
 }
 
-/// A directory with an encryption policy, with each kind of file in it.
+/// Makes a directory with an encryption policy, with each kind of file in it.
 pub fn encrypted(root: &Path) -> io::Result<()> {
     let dir = directory(root, "secret")?;
     // FS_IOC_ADD_ENCRYPTION_KEY with a raw key, then FS_IOC_SET_ENCRYPTION_POLICY of version 2 with

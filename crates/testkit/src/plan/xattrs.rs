@@ -13,8 +13,8 @@ fn set(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
         .map_err(|e| io::Error::new(io::Error::from(e).kind(), format!("{name} of {}: {e}", path.display())))
 }
 
-/// Attributes of every name space, on every kind of object, from empty values to values that fill a
-/// block.
+/// Sets attributes of every name space, on every kind of object, from empty values to values that
+/// fill a block.
 pub fn xattrs(root: &Path) -> io::Result<()> {
     let dir = directory(root, "xattrs")?;
     for len in [0, 1, 3, 4, 5, 20, 40, 41, 60, 80, 100, 200, 500, 850] {
@@ -46,7 +46,7 @@ pub fn xattrs(root: &Path) -> io::Result<()> {
         .or_else(|e| if e.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(e) })
 }
 
-/// Values beyond a block, which need inodes of their own (the feature `ea_inode`).
+/// Sets values beyond a block, which need inodes of their own (the feature `ea_inode`).
 pub fn big_xattrs(root: &Path) -> io::Result<()> {
     let dir = directory(root, "big-xattrs")?;
     for len in [1000, 4000, 5000, 10_000, 30_000, 65_535, 65_536] {
@@ -63,7 +63,7 @@ pub fn big_xattrs(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Attribute blocks that many inodes share.
+/// Makes attribute blocks that many inodes share.
 pub fn shared_xattrs(root: &Path) -> io::Result<()> {
     let dir = directory(root, "shared-xattrs")?;
     for at in 0..40 {
@@ -74,7 +74,7 @@ pub fn shared_xattrs(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Access control lists of many shapes.
+/// Sets access control lists of many shapes.
 pub fn access_lists(root: &Path) -> io::Result<()> {
     let dir = directory(root, "acls")?;
     let many: Vec<Ace> = [Ace::Owner(7)]

@@ -85,7 +85,7 @@ fn agree<T: PartialEq>(our: &Option<T>, their: &Option<T>) -> bool {
     our.is_none() || their.is_none() || our == their
 }
 
-/// Bytes as text, escaped where they are not, and cut in the middle when long.
+/// Returns bytes as text, escaped where they are none, and cut in the middle when long.
 fn show(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     match text.len() {

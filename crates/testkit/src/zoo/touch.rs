@@ -33,7 +33,7 @@ pub(super) const TIMES_AND_FLAGS: &str = "\
     sif /files atime 0xfffffffe\n\
     sif /files atime_extra 0xee6b27fc\n";
 
-/// A directory that folds case, with enough names for an index, and one inside.
+/// Makes a directory that folds case, with enough names for an index, and one inside.
 pub(super) fn folded_names(root: &Path) -> io::Result<()> {
     let dir = root.join("folded");
     std::fs::create_dir_all(dir.join("Inner"))?;
@@ -52,7 +52,7 @@ pub(super) fn folded_names(root: &Path) -> io::Result<()> {
 /// Sets the casefold flag on those directories; `e2fsck -D` then sorts them by folded names.
 pub(super) const FOLD: &str = "sif /folded flags 0x40080000\nsif /folded/Inner flags 0x40080000\n";
 
-/// Files to be marked as fs-verity's.
+/// Makes files to be marked as fs-verity's.
 pub(super) fn sealed(root: &Path) -> io::Result<()> {
     plan::file(&root.join("sealed"), 100_000)?;
     plan::file(&root.join("open"), 100)
@@ -62,15 +62,15 @@ pub(super) fn sealed(root: &Path) -> io::Result<()> {
 /// and are not part of the file.
 pub(super) const SEAL: &str = "sif /sealed flags 0x180000\nsif /sealed size 30000\n";
 
-/// A file whose space is counted in file system blocks, as it is for those beyond 2 TiB.
+/// Makes a file whose space is counted in file system blocks, as it is for those beyond 2 TiB.
 pub(super) fn huge_file(image: &Image) {
     let text = image.debugfs("stat /files/4096-bytes\n");
     assert!(text.contains("Blockcount: 8"), "a file of one block takes 8 sectors: {text}");
     image.debugfs("sif /files/4096-bytes flags 0xc0000\nsif /files/4096-bytes blocks 1\n");
 }
 
-/// A volume that was cut off while unlinked files were open and has no journal: an orphan list of
-/// two.
+/// Makes a volume that was cut off while unlinked files were open and has no journal: an orphan
+/// list of two.
 pub(super) fn orphans(image: &Image) {
     let ino = |path: &str| -> u64 {
         let text = image.debugfs(&format!("stat {path}\n"));
@@ -85,7 +85,7 @@ pub(super) fn orphans(image: &Image) {
     ));
 }
 
-/// A journal on a device of its own.
+/// Makes a journal on a device of its own.
 pub(super) fn external_journal(image: &Image) {
     let journal = image.scratch().join("journal.img");
     let file = std::fs::File::create_new(&journal).expect("a journal file");
