@@ -1,4 +1,9 @@
-//! Errors below the VFS, and the one translation to its error numbers.
+//! The errors of this crate, and their one translation to the error numbers of the VFS.
+//!
+//! Functions of this crate return [`Error`], which keeps the broken rule and its place, or the
+//! device's error. At the VFS traits it becomes an [`extern4_vfs::Error`]: the errno that Linux
+//! would return, with this error as its cause. Programs that open volumes print the text of an
+//! `Error`, so it says what the user can do where something can be done.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +15,7 @@ use extern4_vfs::Errno;
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reasons why the file system could not do what it was asked.
+/// The reasons why an operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -55,10 +60,11 @@ pub enum Error {
     /// Another node or program has the volume, as its multiple mount protection block says.
     #[error("{0}")]
     InUse(InUse),
-    /// Nothing can be changed any more, for a reason that was met before.
+    /// The volume takes no more changes, because of an earlier error.
     #[error("{0}")]
     Stopped(Arc<str>),
-    /// A plain answer that needs no words, such as `ENODATA`.
+    /// An errno that explains itself, such as `ENODATA`. An operation returns it before it has
+    /// changed anything.
     #[error("{0}")]
     Answer(Errno),
 }
@@ -132,13 +138,13 @@ impl std::error::Error for Unsupported {}
 /// The holder of a volume, as the volume itself names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InUse {
-    /// A file system check has it, if it has not died.
+    /// The holder is a file system check, running or crashed.
     pub checking: bool,
     /// The host.
     pub host: String,
-    /// The host's name for the device.
+    /// The device's name on that host.
     pub device: String,
-    /// How many seconds ago that was written, if the clocks agree.
+    /// How many seconds ago the holder wrote the block, if the clocks agree.
     pub seconds_ago: u64,
 }
 
@@ -183,13 +189,13 @@ impl Error {
         }
     }
 
-    /// Returns the error as one of a part that the volume has for itself, such as `the journal`. An
-    /// inode that is not in use is damage there: the volume names it, and not the caller.
+    /// Returns the error as one of an internal file of the volume, such as `the journal`. There an
+    /// inode that is not in use is damage, because the volume named it, not the caller.
     pub(crate) fn in_part(self, part: &'static str) -> Self {
         let place = Place::new(Structure::Inode).of(part);
         match self {
             Self::Corrupt(Corrupt { place, kind }) => match place.structure {
-                // They say so themselves.
+                // Their messages name the part already.
                 Structure::JournalSuperblock
                 | Structure::JournalBlock
                 | Structure::FastCommit
@@ -212,8 +218,8 @@ impl Error {
         match self {
             Self::NotExt(_) => Errno::EINVAL,
             Self::Corrupt(_) => Errno::EUCLEAN,
-            // A block outside of the volume is refused before it is read: the pointer was bad, not
-            // the device.
+            // The cache refuses a block outside of the volume before it reads. So the pointer was
+            // bad, not the device.
             Self::Io(extern4_block::Error::BlockOutOfRange { .. }) => Errno::EUCLEAN,
             Self::Io(_) => Errno::EIO,
             Self::Unsupported(_) => Errno::EOPNOTSUPP,

@@ -1,4 +1,9 @@
-//! Structures as they are read, for experts: maps and hash trees.
+//! Block maps and hash trees as they are on the volume, for tools that show them.
+//!
+//! [`Ext4::map_block`] and [`Ext4::htree`] only read, verify checksums and bounds as every other
+//! reader does, and take no locks of inodes. On a volume that other threads change, an answer can
+//! be out of date or an error. The library `extern4` shows them to the expert commands, and tests
+//! compare them with `debugfs`.
 
 use crate::dir::htree::read::{HtreeEntry, Tree};
 use crate::error::Result;
@@ -6,9 +11,8 @@ use crate::fs::Ext4;
 use crate::map::run::Run;
 
 impl Ext4 {
-    /// Returns the run at block `logical` of inode `ino`, and for how many blocks it goes on from
-    /// there. The inode must have a map: its contents or its target must not stand in the map's
-    /// place.
+    /// Returns the run that maps block `logical` of inode `ino`, from that block on. The inode must
+    /// have a map: an inode with inline data or a fast symbolic link has none.
     ///
     /// # Errors
     /// An inode or a map that is corrupt, or a device that fails.
@@ -16,8 +20,8 @@ impl Ext4 {
         self.load_inode(ino)?.map(self, logical)
     }
 
-    /// Calls `each` with the entries of the hash tree of directory `ino`, each node's before those
-    /// of the nodes it names. Makes no call if the directory has no tree.
+    /// Calls `each` with the entries of the hash tree of directory `ino`, parents before children.
+    /// Makes no call if the directory has no tree.
     ///
     /// # Errors
     /// A tree that is corrupt, or a device that fails.

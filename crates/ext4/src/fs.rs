@@ -1,4 +1,9 @@
-//! An open file system: the volume, what its changes share, and how it was opened.
+//! [`Ext4`]: an open file system.
+//!
+//! It holds the [`Volume`], which readers use, the [`Writer`] once the volume is open for writing,
+//! and the options that it was opened with. `mount` makes it. `ops` implements the VFS traits for
+//! it, and most functions of this crate take it as their first argument. Without a `Writer` nothing
+//! on the volume can change: [`Ext4::writer`] returns `EROFS`, and every change starts there.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -30,28 +35,28 @@ pub struct Ext4 {
     pub(crate) unannounced: bool,
     /// None while the volume is only read.
     pub(crate) writer: OnceLock<Writer>,
-    /// Times that are not stored at once, if that was asked for.
+    /// Times that are stored later (`lazytime`); unset without that option.
     pub(crate) lazy_times: OnceLock<LazyTimes>,
-    /// How a change reacts to damage that it meets.
+    /// How a change reacts when it finds damage (`errors=`).
     pub(crate) error_policy: ErrorPolicy,
-    /// New files take the group of their directory.
+    /// New files get the group of their directory (`bsdgroups`).
     pub(crate) bsd_groups: bool,
-    /// Own structures are counted as blocks that files could have.
+    /// `statfs` counts the volume's own structures as blocks that files could have (`minixdf`).
     pub(crate) minix_df: bool,
-    /// The user and the group who may use the blocks that are kept back.
+    /// The user and the group that may use the reserved blocks, besides root (`resuid`, `resgid`).
     pub(crate) reserved_for: (u32, u32),
     pub(crate) block_reserve: BlockReserve,
-    /// Users, groups and projects are held to their quotas.
+    /// Changes beyond a quota's limit fail. Usage is counted in any case.
     pub(crate) enforces_limits: bool,
-    /// ACLs count.
+    /// ACLs are honoured (`acl`).
     pub(crate) has_acls: bool,
-    /// Users may have attributes.
+    /// Attributes of the namespace `user` can be used (`user_xattr`).
     pub(crate) has_user_attributes: bool,
-    /// The largest size of a directory, if it is limited, in blocks.
+    /// The largest size of a directory in blocks, if it is limited (`max_dir_size_kb`).
     pub(crate) max_dir_blocks: Option<u64>,
-    /// Contents that cannot be written end all changes.
+    /// A failed write of file data aborts the journal (`data_err=abort`).
     pub(crate) aborts_on_data_error: bool,
-    /// Keeps other hosts from it.
+    /// Keeps other hosts from using the volume, if it has multiple mount protection.
     pub(crate) guard: OnceLock<MmpGuard>,
     pub(crate) warnings: OnceLock<Vec<String>>,
     /// How a volume that was opened for reading can be made writable; `None` for one that was
@@ -81,17 +86,17 @@ impl Ext4 {
     }
 
     /// Returns faults that were found when the volume was opened for writing, or made writable, and
-    /// did not keep it from that.
+    /// that did not prevent it.
     pub fn warnings(&self) -> &[String] {
         self.warnings.get().map_or(&[], |warnings| warnings)
     }
 
-    /// Returns the superblock as it stands now.
+    /// Returns the current superblock.
     pub fn current_superblock(&self) -> Superblock {
         self.writer.get().map_or_else(|| self.superblock().clone(), |writer| writer.superblock().clone())
     }
 
-    /// Returns the label as it stands now.
+    /// Returns the current label.
     pub(crate) fn current_label(&self) -> Vec<u8> {
         match self.writer.get() {
             Some(writer) => writer.superblock().label().to_vec(),
@@ -99,12 +104,12 @@ impl Ext4 {
         }
     }
 
-    /// Returns the cost of transactions so far; `None` if the volume is not open for writing.
+    /// Returns statistics of transactions so far; `None` if the volume is not open for writing.
     pub fn journal_stats(&self) -> Option<extern4_jbd2::Stats> {
         self.writer.get().map(|writer| writer.transactions.stats())
     }
 
-    /// Returns how much sharing attributes have done so far; `None` if the volume is not open for
+    /// Returns statistics of shared attributes so far; `None` if the volume is not open for
     /// writing.
     pub fn sharing_stats(&self) -> Option<SharingStats> {
         self.writer.get().map(|writer| writer.sharing.stats())

@@ -15,7 +15,7 @@
 //! | `fscrypt` | what encrypted inodes show without a key |
 //! | `alloc` | free blocks and inodes, preallocation, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | read by all: geometry, group descriptors, buffers; and the transaction handle |
+//! | `volume` | geometry, group descriptors and buffers, which all others read; the transaction handle |
 //! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
 //! | `mount` | opening a volume, its options and its journal |
 //! | `tune` | changes of the superblock |
@@ -25,9 +25,9 @@
 //! functions that take it, or a handle, as their first argument. Questions about one inode are
 //! methods of `InodeInfo`.
 //!
-//! Each structure's reading and its changing are in one folder. An operation that changes the
-//! volume reserves the blocks that it may need and opens a handle (`volume::handle`). It does all
-//! its work in that one transaction.
+//! The code that reads a structure and the code that changes it are in one folder. An operation
+//! that changes the volume reserves the blocks that it may need and opens a handle
+//! (`volume::handle`). It does all its work in that one transaction.
 //!
 //! Invariants: a volume opened for reading is never written. Every number from the volume is
 //! checked before it is used, and an error names the broken structure and its place. No walk over a

@@ -1,4 +1,10 @@
-//! Taking free blocks for a file, and giving them back.
+//! Allocates blocks for files and metadata, and frees them.
+//!
+//! [`BlockAllocator::allocate`] returns blocks that were free, belong to no structure of the volume
+//! and are covered by the handle's reservation. A freed block cannot be allocated again before the
+//! transaction is durable. A bitmap that contradicts its group descriptor is an error. The block
+//! maps, directories and attribute blocks call it with a handle open and no group locked. A call
+//! locks one group at a time.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -17,25 +23,25 @@ use crate::error::Result;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// The terms of one search through all groups.
+/// The conditions of one pass over all groups.
 #[derive(Clone, Copy)]
 struct Search<'g> {
     want: u32,
-    /// The growing file whose window is to begin behind the blocks that are taken.
+    /// The growing file that gets a window after the allocated blocks.
     growth: Option<&'g Growth<'g>>,
-    /// Blocks of that window.
+    /// The length of that window in blocks.
     ahead: u32,
-    /// A shorter run is left alone, unless it is at the goal.
+    /// The shortest run that is accepted, except at the goal.
     least: u32,
-    /// Takes blocks out of windows, too, after breaking them.
+    /// Ends the windows of each group first, so that their blocks can be allocated.
     breaks_windows: bool,
 }
 
 impl<'g> Search<'g> {
-    /// Returns the searches in their order: first where there is room for all, then for a good
-    /// part, then wherever there is room, windows included. Other threads may take blocks ahead of
-    /// the search and free blocks behind it. One look is therefore not enough to know that there is
-    /// none.
+    /// Returns the passes in their order. The first accepts only runs with room for everything, the
+    /// second an eighth of that, and the others any run, those of windows included. The last pass
+    /// is repeated: other threads may allocate blocks in groups ahead of a pass and free blocks in
+    /// groups that it has left. So one pass without a find does not prove that the volume is full.
     fn all(want: u32, growth: Option<&'g Growth<'g>>, most: u32) -> [Self; 5] {
         let ahead = growth.map_or(0, |growth| growth.ahead.min(most - want));
         let whole = Self { want, growth, ahead, least: want + ahead, breaks_windows: false };
@@ -44,7 +50,7 @@ impl<'g> Search<'g> {
         [whole, part, any, any, any]
     }
 
-    /// Returns the longest run that is of use.
+    /// Returns the length of the longest run that can be used.
     fn blocks(&self) -> u32 {
         self.want + self.ahead
     }
@@ -64,17 +70,17 @@ impl BlockAllocator {
 }
 
 impl BlockAllocator {
-    /// Takes up to `want` free blocks that stand together, near block `goal`; at least one.
+    /// Allocates a run of 1 to `want` blocks near block `goal`.
     ///
     /// # Errors
-    /// `ENOSPC`; a corrupt bitmap. A bitmap counts as corrupt, too, if it has fewer free blocks
-    /// than its group says, so that blocks set aside cannot be found.
+    /// `ENOSPC`; a corrupt bitmap. A bitmap also counts as corrupt if it has fewer free blocks than
+    /// its descriptor says, so that reserved blocks cannot be found.
     pub(crate) fn allocate(&self, handle: &Handle<'_>, goal: u64, want: u32) -> Result<Range<u64>> {
         self.allocate_growing(handle, goal, want, None)
     }
 
-    /// Takes blocks as [`allocate`](Self::allocate) does, for a file that grows. They come out of
-    /// its window, or from where there is room for a new one behind them.
+    /// Allocates blocks as [`allocate`](Self::allocate) does, for a growing file: from its window,
+    /// or from a run that leaves room for a new window after them.
     pub(crate) fn allocate_growing(
         &self,
         handle: &Handle<'_>,
@@ -107,8 +113,8 @@ impl BlockAllocator {
         Err(bad_bitmap(BitmapKind::Blocks, goal_group))
     }
 
-    /// Takes blocks out of the file's window, if it has `want` blocks and begins at the goal.
-    /// Otherwise the window is of no use any more, and ends.
+    /// Allocates blocks from the file's window, if it begins at the goal and has `want` blocks.
+    /// Ends the window otherwise.
     fn allocate_in_window(
         &self,
         handle: &Handle<'_>,
@@ -141,7 +147,7 @@ impl BlockAllocator {
         if search.breaks_windows {
             group.free.break_windows();
         }
-        // A free goal is taken however short its run is.
+        // A run at the goal is accepted, however short it is.
         if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(search.least) {
             return Ok(None);
         }
@@ -162,7 +168,7 @@ impl BlockAllocator {
         Ok(Some(blocks))
     }
 
-    /// Takes blocks of a group, all of which are free. Locks: the group's, held.
+    /// Allocates blocks of a group, all of which are free. Locks: the group's, held.
     fn take(
         &self,
         handle: &Handle<'_>,
@@ -177,7 +183,7 @@ impl BlockAllocator {
         handle.writer.zones.check(&blocks)?;
         let taken = bits.end - bits.start;
         handle.reserved.take(u64::from(taken))?;
-        group.free.go_on_at(bits.end);
+        group.free.start_at(bits.end);
         let free = group.descriptor.free_clusters().checked_sub(taken);
         group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?);
         self.add(Counts { blocks: u64::from(taken).wrapping_neg(), inodes: 0, freed: 0 });
@@ -185,11 +191,11 @@ impl BlockAllocator {
         Ok(blocks)
     }
 
-    /// Gives blocks back; `metadata` if they may have been logged. No thread can take them before
-    /// the transaction is durable.
+    /// Frees blocks. `metadata` says that the journal may have copies of them. No thread can
+    /// allocate them before the transaction is durable.
     ///
     /// # Errors
-    /// A block that is free already, or is the volume's own.
+    /// A block that is free already, or that belongs to a structure of the volume.
     pub(crate) fn free(&self, handle: &Handle<'_>, blocks: Range<u64>, metadata: bool) -> Result<()> {
         let allowed = handle.fs.blocks();
         if blocks.is_empty() || blocks.start < allowed.first || blocks.end > allowed.end {
@@ -211,7 +217,7 @@ impl BlockAllocator {
         Ok(())
     }
 
-    /// Returns the block bitmap of a group, and makes it if the group has none yet.
+    /// Returns the block bitmap of a group. Initializes it if the group is `BLOCK_UNINIT`.
     fn block_bitmap(&self, handle: &Handle<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.block_bitmap();
         let sb = handle.fs.superblock();
@@ -228,8 +234,8 @@ impl BlockAllocator {
         Ok(buffer)
     }
 
-    /// Sets or clears bits of a group's bitmap, all of which must be the other way. The group's
-    /// descriptor is stored later. Locks: the group's, held.
+    /// Sets `bits` of a group's bitmap to `value`. All of them must have the other value. The
+    /// group's descriptor is stored when the transaction closes. Locks: the group's, held.
     pub(crate) fn set_bits(
         &self,
         handle: &Handle<'_>,
@@ -245,8 +251,8 @@ impl BlockAllocator {
         self.note_changed(handle, number, group, which, buffer)
     }
 
-    /// Notes that a bitmap has been changed, so that it gets its checksum.
-    /// Locks: the group's, held.
+    /// Notes that a bitmap has been changed, so that its checksum is stored when the transaction
+    /// closes. Locks: the group's, held.
     pub(crate) fn note_changed(
         &self,
         handle: &Handle<'_>,
@@ -259,8 +265,8 @@ impl BlockAllocator {
             let geometry = handle.fs.superblock().geometry();
             let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(which, number))?;
             let mut descriptors = handle.fs.cache.read(at.block)?;
-            // Part of the transaction from now on, so that it is counted, and still there when it
-            // is changed.
+            // Adds the block to the transaction now, so that this handle's credits pay for it and
+            // it stays in memory until the transaction closes.
             handle.edit(&mut descriptors, |_| ());
             let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
             group.unstored = Some(Unstored { descriptors, offset, blocks: None, inodes: None });
@@ -276,7 +282,7 @@ impl BlockAllocator {
         Ok(())
     }
 
-    /// Whether descriptors record which part of a group has never been used.
+    /// Whether descriptors record how many inodes of a group have never been used.
     pub(crate) fn tracks_unused(&self, handle: &Handle<'_>) -> bool {
         let features = handle.fs.superblock().features().ro_compat;
         features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM)

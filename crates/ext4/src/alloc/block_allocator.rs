@@ -1,19 +1,22 @@
-//! Blocks: which are free, taking some, and giving them back.
+//! The allocation state of each group, and the counters of free blocks and inodes.
 //!
 //! Each group has a bitmap, and counts in its descriptor. A thread that changes them holds the
 //! group's lock. The descriptor, which also has the checksums of the group's bitmaps, is stored
-//! once a transaction, when it closes. A freed block stays out of use until the transaction that
-//! freed it is durable. After a crash before that, it would still belong to its old file, and hold
-//! another's contents.
+//! once a transaction, when the transaction closes. A freed block is held until the transaction
+//! that freed it is durable. If it were reused earlier, a crash could leave it with its old file
+//! and with another file's contents.
+//!
+//! `mount::writer` makes the one [`BlockAllocator`] of a volume and calls it when a transaction
+//! closes and when it is durable. `volume::handle` reserves blocks; `balloc` and `ialloc` allocate.
 //!
 //! # Locks
-//! A group's lock is innermost but for those of buffers. Its holder waits for nothing but the read
-//! of a bitmap. A thread locks only one group at a time.
+//! A group's lock is the innermost one, except for those of buffers. Its holder waits for nothing
+//! but the read of a bitmap. A thread locks only one group at a time.
 //!
-//! # What threads share
+//! # Shared memory
 //! Threads that work in different groups write one word in common: the number of blocks that no
-//! operation has reserved ([`BlockAllocator::reserve`]). Each thread counts free blocks and blocks
-//! that wait to be free for itself, and readers add the counts up.
+//! operation has reserved ([`BlockAllocator::reserve`]). Each thread has its own counters of free
+//! blocks, free inodes and freed blocks, and readers sum them.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -37,54 +40,54 @@ use crate::error::Result;
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
 
-/// The free blocks and inodes of a volume that can be changed.
+/// The free blocks and inodes of a volume that is open for writing.
 pub(crate) struct BlockAllocator {
     groups: Box<[Slot]>,
     blocks_per_group: u32,
     first_data_block: u64,
     /// Changed only while a handle is open.
     counts: ThreadCounter<3>,
-    /// Free blocks that may be taken and that no operation has reserved. On a line of its own,
-    /// since each operation writes it.
+    /// Free blocks that can be allocated and that no operation has reserved. On a cache line of its
+    /// own, since each operation writes it.
     unreserved: Padded<AtomicU64>,
     block_reserve: BlockReserve,
-    /// Blocks that have been freed since the volume was opened and are free for good. Written once
-    /// a commit.
-    settled: AtomicU64,
+    /// Blocks freed since the volume was opened by transactions that are durable. Written once a
+    /// commit.
+    released: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks:
     /// innermost.
     pub(super) unstored: Mutex<Vec<u32>>,
     hints: PerThread<Cell<GroupHint>>,
-    /// The offset for the next thread that meets another.
+    /// The offset for the next thread that finds its group locked.
     next_offset: AtomicU32,
 }
 
-/// The group in which a thread makes files.
+/// Where a thread allocates inodes, relative to the group of the directory.
 #[derive(Clone, Copy, Default)]
 struct GroupHint {
-    /// How many groups behind that of the directory: 0 until it has met another thread there.
+    /// How many groups after that of the directory; 0 until the thread finds that group locked.
     offset: u32,
-    /// How often it has met another.
+    /// How often the thread has found its group locked.
     met: u32,
 }
 
-/// The state of a group, once it is needed. Each is on cache lines of its own, since other threads
-/// use its neighbours.
+/// The state of a group, made when it is first needed. Each has cache lines of its own, since
+/// different threads use neighbouring groups.
 type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
 
-/// Free blocks that not every change may take.
+/// Free blocks that not every change may allocate.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockReserve {
     /// For changes that must not fail on a full volume, such as splitting an unwritten extent that
     /// is written to.
     pub(crate) for_metadata: u64,
-    /// Those, and the ones that only the superuser may take.
+    /// The sum of those and the blocks that only privileged users may allocate.
     pub(crate) in_all: u64,
 }
 
 impl BlockReserve {
-    /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if it may
-    /// not take them.
+    /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if the
+    /// reserve forbids it.
     fn rest(self, free: u64, blocks: u64, reserve: ReserveUse) -> Option<u64> {
         free.checked_sub(blocks).filter(|&rest| rest >= self.to_leave(reserve))
     }
@@ -99,7 +102,7 @@ impl BlockReserve {
     }
 }
 
-/// Which of the blocks that are kept back a change may use.
+/// Which reserved blocks a change may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveUse {
     /// None of them.
@@ -117,7 +120,7 @@ impl From<SpaceRights> for ReserveUse {
     }
 }
 
-/// The free blocks that a change sets aside.
+/// The blocks that a change reserves before it starts.
 #[derive(Clone, Copy)]
 pub(crate) struct Demand {
     pub(crate) blocks: u32,
@@ -130,38 +133,39 @@ impl Demand {
     }
 }
 
-/// Of a change by the file system itself, which may use what is reserved for root.
+/// The demand of a change by the file system itself, which may use root's reserve.
 impl From<u32> for Demand {
     fn from(blocks: u32) -> Self {
         Self::new(blocks, ReserveUse::Root)
     }
 }
 
-/// The sums that [`BlockAllocator`] counts. They are free blocks and inodes, as the descriptors of
-/// the groups have them, and blocks freed since the volume was opened. Numbers wrap, and so may go
-/// down.
+/// The counters of [`BlockAllocator`]: free blocks and free inodes, as in the group descriptors,
+/// and blocks freed since the volume was opened. They wrap, so adding a wrapped negative number
+/// subtracts.
 pub(super) struct Counts {
     pub(super) blocks: u64,
     pub(super) inodes: u64,
     pub(super) freed: u64,
 }
 
-/// A group as it stands now.
+/// The current state of a group.
 pub(crate) struct Group {
     pub(crate) descriptor: GroupDescriptor,
-    /// Which of its free blocks can be taken.
+    /// Which of its free blocks can be allocated.
     pub(super) free: FreeMap,
     /// No inode before this one is free.
     pub(crate) first_free_inode: u32,
-    /// The generation of the inode that was allocated last. Where it begins is random.
+    /// The generation of the inode that was allocated last; random at first.
     generation: u32,
     pub(super) unstored: Option<Unstored>,
 }
 
-/// The changes that the running transaction has made to a group. Their descriptor is stored when
-/// the transaction closes.
+/// A group that the running transaction has changed. Its descriptor is stored when the transaction
+/// closes.
 pub(super) struct Unstored {
-    /// The block with the descriptor, which is part of the transaction, and where in it.
+    /// The block that holds the descriptor, which is part of the transaction, and the descriptor's
+    /// offset in it.
     pub(super) descriptors: Pin,
     pub(super) offset: usize,
     /// The bitmaps, if they have been changed: their checksums are in the descriptor.
@@ -176,8 +180,8 @@ pub(crate) enum BitmapKind {
     Inodes,
 }
 
-/// Free blocks set aside for an operation. Dropping it gives back those that the operation has not
-/// taken.
+/// Blocks reserved for an operation. Dropping it returns those that the operation has not
+/// allocated.
 pub(crate) struct BlockReservation<'s> {
     allocator: &'s BlockAllocator,
     pub(super) left: Cell<u64>,
@@ -202,7 +206,7 @@ impl BlockAllocator {
             counts: ThreadCounter::new(),
             unreserved: Padded(AtomicU64::new(blocks)),
             block_reserve,
-            settled: AtomicU64::new(0),
+            released: AtomicU64::new(0),
             unstored: Mutex::default(),
             hints: PerThread::new(),
             next_offset: AtomicU32::new(1),
@@ -211,7 +215,7 @@ impl BlockAllocator {
         Ok(allocator)
     }
 
-    /// Sets free blocks aside; `ENOSPC` if there are too few of those that the change may use.
+    /// Reserves free blocks; `ENOSPC` if there are too few that the change may use.
     pub(crate) fn reserve(&self, Demand { blocks, reserve }: Demand) -> Result<BlockReservation<'_>> {
         let blocks = u64::from(blocks);
         // Relaxed, here and where blocks are given back: the number orders no other memory.
@@ -222,23 +226,24 @@ impl BlockAllocator {
         Ok(BlockReservation { allocator: self, left: Cell::new(blocks) })
     }
 
-    /// Whether there would be `blocks` free blocks if all freed blocks were free for good.
+    /// Whether the demand could be met after a commit, which releases all blocks freed so far.
     pub(crate) fn commit_helps(&self, Demand { blocks, reserve }: Demand) -> bool {
-        // In this order, so that no block that is settled meanwhile is missed. Acquire: pairs with
-        // the Release in `settle`, so that settled blocks are among the freed ones.
-        let settled = self.settled.load(Ordering::Acquire);
-        let pending = self.counted().freed.wrapping_sub(settled);
+        // The loads are in this order, so that no block released meanwhile is missed. Acquire:
+        // pairs with the Release in `release_freed`, so the sum of freed blocks includes the
+        // released ones.
+        let released = self.released.load(Ordering::Acquire);
+        let pending = self.counted().freed.wrapping_sub(released);
         let unreserved = self.unreserved.load(Ordering::Relaxed);
         self.block_reserve.rest(unreserved.saturating_add(pending), u64::from(blocks), reserve).is_some()
     }
 
-    /// Returns the number of free blocks. It includes blocks that operations under way have set
-    /// aside, and those that become free with the transaction.
+    /// Returns the number of free blocks, including those that operations have reserved and those
+    /// that are held until a commit.
     pub(crate) fn free_blocks(&self) -> u64 {
         non_negative(self.counted().blocks)
     }
 
-    /// Free inodes.
+    /// Returns the number of free inodes.
     pub(crate) fn free_inodes(&self) -> u64 {
         non_negative(self.counted().inodes)
     }
@@ -252,12 +257,12 @@ impl BlockAllocator {
         Counts { blocks, inodes, freed }
     }
 
-    /// Counts an inode that has been taken.
+    /// Counts an inode that has been allocated.
     pub(crate) fn count_inode_taken(&self) {
         self.add(Counts { blocks: 0, inodes: 1_u64.wrapping_neg(), freed: 0 });
     }
 
-    /// Counts an inode that has been given back.
+    /// Counts an inode that has been freed.
     pub(crate) fn count_inode_freed(&self) {
         self.add(Counts { blocks: 0, inodes: 1, freed: 0 });
     }
@@ -270,12 +275,11 @@ impl BlockAllocator {
     /// Locks the group where this thread places new objects that belong near group `home`, and
     /// returns its number too.
     ///
-    /// That is `home` itself, until the thread finds it locked by another. From then on it is
-    /// another group of the same flexible group, whose bitmaps and inodes lie next to those of
-    /// `home`. So threads that work in one directory, or in several that are near each other,
-    /// change different blocks. A thread that meets another there, too, goes on to the next group.
-    /// It moves at its first, second, fourth, eighth meeting and so on, so that threads settle even
-    /// where they outnumber the groups.
+    /// This is `home` itself, until the thread finds it locked. From then on it is another group of
+    /// the same flexible group, whose bitmaps and inodes lie next to those of `home`. So threads
+    /// that work in one directory, or in several near each other, change different blocks. A thread
+    /// that finds that group locked, too, moves on. It moves at its first, second, fourth, eighth
+    /// conflict and so on, so that threads stop moving even where they outnumber the groups.
     pub(crate) fn lock_near(&self, volume: &Volume, home: u32) -> Result<(u32, LatchGuard<'_, Group>)> {
         let mut hint = self.hints.with(Cell::get).unwrap_or_default();
         let near = neighbour_group(volume, home, hint.offset);
@@ -284,8 +288,7 @@ impl BlockAllocator {
         }
         hint.met = hint.met.wrapping_add(1);
         if hint.met.is_power_of_two() {
-            // Relaxed: nothing follows from it, but that two threads that meet do not go to the
-            // same place.
+            // Relaxed: the number only sends two threads in conflict to different groups.
             hint.offset = self.next_offset.fetch_add(1, Ordering::Relaxed);
         }
         self.hints.with(|own| own.set(hint));
@@ -312,15 +315,14 @@ impl BlockAllocator {
         }
     }
 
-    /// Locks a group, unless it has never been needed.
+    /// Locks a group if its state has been made.
     fn lock_known(&self, group: u32) -> Option<LatchGuard<'_, Group>> {
         let known = self.groups[to_usize(group)].get()?;
         Some(known.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Returns the group that stands `offset` groups behind `home` in its flexible group, counted
-/// round.
+/// Returns the group `offset` groups after `home` in its flexible group, modulo the latter's size.
 fn neighbour_group(volume: &Volume, home: u32, offset: u32) -> u32 {
     let geometry = volume.superblock().geometry();
     let per_flex = geometry.groups_per_flex();
@@ -330,8 +332,8 @@ fn neighbour_group(volume: &Volume, home: u32, offset: u32) -> u32 {
 }
 
 impl BlockReservation<'_> {
-    /// Takes some of the blocks set aside. A caller that has set too few aside may find the volume
-    /// full half way. Free blocks beyond those are taken while there are some.
+    /// Uses up some of the reserved blocks. A caller that has reserved too few gets further free
+    /// blocks while there are any, and otherwise finds the volume full half way.
     pub(crate) fn take(&self, blocks: u64) -> Result<()> {
         match self.left.get().checked_sub(blocks) {
             Some(left) => self.left.set(left),
@@ -354,26 +356,26 @@ impl Drop for BlockReservation<'_> {
 }
 
 impl BlockAllocator {
-    /// Lets blocks be used again, once the transaction that freed them is durable.
-    pub(crate) fn settle(&self, freed: &[Range<u64>]) {
+    /// Releases blocks for allocation, once the transaction that freed them is durable.
+    pub(crate) fn release_freed(&self, freed: &[Range<u64>]) {
         for blocks in freed {
             for (group, bits) in self.split(blocks.clone()) {
                 if let Some(mut group) = self.lock_known(group) {
-                    group.free.settle(bits);
+                    group.free.release(bits);
                 }
             }
         }
-        let settled = freed.iter().map(|blocks| blocks.end - blocks.start).sum();
-        if settled == 0 {
+        let released = freed.iter().map(|blocks| blocks.end - blocks.start).sum();
+        if released == 0 {
             return;
         }
-        self.unreserved.fetch_add(settled, Ordering::Relaxed);
+        self.unreserved.fetch_add(released, Ordering::Relaxed);
         // Release: pairs with the Acquire in `commit_helps`.
-        self.settled.fetch_add(settled, Ordering::Release);
+        self.released.fetch_add(released, Ordering::Release);
     }
 
-    /// Stores the descriptors of the groups that a transaction has changed, with the checksums of
-    /// their bitmaps: once, however often it has changed them.
+    /// Stores the descriptors of the groups that the closing transaction has changed, with the
+    /// checksums of their bitmaps.
     pub(crate) fn store_groups(&self, sb: &Superblock, closing: &Closing<'_>) {
         let groups = std::mem::take(&mut *self.unstored.lock().unwrap_or_else(PoisonError::into_inner));
         for number in groups {
@@ -406,8 +408,8 @@ impl Group {
         Self { descriptor, free: FreeMap::default(), first_free_inode: 0, generation, unstored: None }
     }
 
-    /// Returns a generation that no inode of the group has been given since the volume was opened,
-    /// but for one of four billion.
+    /// Returns a generation that no inode of the group has got since the volume was opened, except
+    /// after 2^32 calls.
     pub(crate) fn next_generation(&mut self) -> u32 {
         // An odd step goes through all numbers, and generations do not grow by one from inode to
         // inode.
@@ -442,9 +444,9 @@ impl Volume {
         })
     }
 
-    /// Returns the first free run of a group from block `from` on, up to `want` blocks and none
-    /// from `end` on; `None` if there is none. Blocks that the running transaction has freed are
-    /// not free yet, and windows are left alone. Locks: the group's, held.
+    /// Returns the first run of a group that can be allocated, between blocks `from` and `end` and
+    /// at most `want` blocks long; `None` if there is none. Held blocks and windows are not part of
+    /// it. Locks: the group's, held.
     pub(crate) fn free_run(
         &self,
         number: u32,
@@ -466,8 +468,8 @@ impl Volume {
     }
 }
 
-/// Returns a sum of the threads' counts, or 0 if it is negative, as a sum that missed some of them
-/// may be.
+/// Returns a sum of the threads' counters, or 0 if it is negative. A sum that missed a thread's
+/// addition may be.
 fn non_negative(sum: u64) -> u64 {
     u64::try_from(sum.cast_signed()).unwrap_or(0)
 }

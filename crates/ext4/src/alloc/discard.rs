@@ -1,14 +1,10 @@
-//! Telling the device which blocks are free: all of them on request (`FITRIM`, `fstrim(8)`), or
-//! freed ones as soon as that is durable (`discard`).
+//! Discards the blocks that transactions free, as soon as they are durable (mount option
+//! `discard`).
 //!
-//! A request looks for free blocks. It holds a group's lock from finding a free run until the
-//! device has been told of it. So no thread takes a block of the run in between and writes to it. A
-//! freed block that still belongs to a file after a crash is not free to a search for runs
-//! (`balloc`).
-//!
-//! Blocks that a transaction has freed belong to no file once the transaction is durable, and
-//! cannot be taken until they are settled (`BlockAllocator::settle`). In between the committing
-//! thread tells the device, without a lock.
+//! The committing thread calls [`Discards::issue`] after the transaction is durable and before the
+//! allocator releases the blocks (`BlockAllocator::release_freed`). In between the blocks belong to
+//! no file and cannot be allocated, so no lock is needed and no discard hits new contents. A device
+//! that fails a discard gets no more of them. Discards on request are in `trim`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,17 +16,17 @@ use extern4_sync::primitive::Ordering::Relaxed;
 
 use crate::volume::Volume;
 
-/// Tells the device of blocks as they become free.
+/// Sends discards for blocks as they become free.
 pub(crate) struct Discards {
     device: Arc<dyn BlockDevice>,
     block_size: u64,
-    /// The device has failed once. An untold block is no loss, and a device that fails at each
-    /// commit would only hold commits up.
+    /// The device has failed a discard. A missing discard loses nothing, and a device that fails at
+    /// each commit would only delay commits.
     has_failed: AtomicBool,
 }
 
 impl Discards {
-    /// Returns the discards for this volume, if the caller asks for them, or else if its superblock
+    /// Returns the discards for this volume if `asked` says so, or by default if its superblock
     /// does.
     pub(crate) fn chosen(volume: &Volume, asked: Option<bool>) -> Option<Self> {
         let superblock = volume.superblock();
@@ -42,8 +38,8 @@ impl Discards {
         })
     }
 
-    /// No file owns these blocks, and none takes them until this returns.
-    pub(crate) fn tell(&self, freed: &[Range<u64>]) {
+    /// Discards `freed` blocks. No file owns them, and none can get them before this returns.
+    pub(crate) fn issue(&self, freed: &[Range<u64>]) {
         let mut freed = freed.to_vec();
         freed.sort_unstable_by_key(|blocks| blocks.start);
         for run in freed.chunk_by(|one, next| one.end == next.start) {
@@ -52,8 +48,8 @@ impl Discards {
             if self.has_failed.load(Relaxed) {
                 return;
             }
-            let told = self.device.discard(first.start * self.block_size..last.end * self.block_size);
-            self.has_failed.store(told.is_err(), Relaxed);
+            let done = self.device.discard(first.start * self.block_size..last.end * self.block_size);
+            self.has_failed.store(done.is_err(), Relaxed);
         }
     }
 }

@@ -1,13 +1,15 @@
-//! Which blocks of a group can be taken, and the search for a run of them.
+//! Which blocks of a group can be allocated, and the search for a run of them.
 //!
-//! A block can be taken if the group's bitmap says that it is free and nothing holds it. The
+//! A block can be allocated if the group's bitmap says that it is free and nothing holds it. The
 //! transaction that has freed a block holds it until the transaction is durable. A growing file
-//! holds those of its [window](crate::alloc::preallocation) until it takes them or others need
-//! them. Held blocks are a bitmap, too, and a search goes through both word by word. So the number
-//! of pieces makes no difference.
+//! holds the blocks of its [window](crate::alloc::preallocation) until it takes them or other files
+//! need them. Held blocks are a bitmap, too, and a search reads both bitmaps word by word, so the
+//! number of fragments makes no difference.
+//!
+//! `block_allocator` has one [`FreeMap`] a group; `balloc` and `trim` search it.
 //!
 //! # Locks
-//! The group's lock guards all of this, as it does the bitmap.
+//! The group's lock guards the map and the bitmap.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,20 +18,20 @@ use extern4_disk::bitmap::{Bitmap, Union};
 
 use crate::volume::group::to_usize;
 
-/// The knowledge about a group's blocks besides its bitmap.
+/// The state of a group's free blocks that its bitmap does not have.
 pub(crate) struct FreeMap {
     held: HeldBlocks,
-    /// Runs of held blocks: the windows of files, by the numbers of their inodes. None is empty.
+    /// The windows of files by inode number: runs of held blocks, none empty.
     windows: BTreeMap<u32, Range<u32>>,
-    /// No run that can be taken is longer.
+    /// No run that can be allocated is longer.
     longest: u32,
-    /// Where the search goes on if the caller gives no goal.
-    hand: u32,
-    /// No block before this one can be taken.
-    full: u32,
+    /// Where a search without a goal starts.
+    cursor: u32,
+    /// No block before this one can be allocated.
+    lowest_free: u32,
 }
 
-/// Bits that are clear in the bitmap and must not be taken. Takes memory only while there are any.
+/// Free blocks that must not be allocated. Uses memory only while there are any.
 #[derive(Default)]
 struct HeldBlocks {
     bytes: Vec<u8>,
@@ -56,7 +58,7 @@ impl HeldBlocks {
         }
     }
 
-    /// Returns all blocks that cannot be taken.
+    /// Returns all blocks that cannot be allocated.
     fn and<'a>(&'a self, bitmap: &Bitmap<'a>) -> Union<'a> {
         // OK: far fewer than 2^32 bits, which a group has at most.
         let held = Bitmap::new(&self.bytes, (self.bytes.len() * 8) as u32).unwrap_or(*bitmap);
@@ -66,7 +68,13 @@ impl HeldBlocks {
 
 impl Default for FreeMap {
     fn default() -> Self {
-        Self { held: HeldBlocks::default(), windows: BTreeMap::new(), longest: u32::MAX, hand: 0, full: 0 }
+        Self {
+            held: HeldBlocks::default(),
+            windows: BTreeMap::new(),
+            longest: u32::MAX,
+            cursor: 0,
+            lowest_free: 0,
+        }
     }
 }
 
@@ -76,15 +84,15 @@ impl FreeMap {
         self.held.add(bits);
     }
 
-    /// Releases held blocks: they can be taken now.
-    pub(crate) fn settle(&mut self, bits: Range<u32>) {
+    /// Releases held blocks: they can be allocated now.
+    pub(crate) fn release(&mut self, bits: Range<u32>) {
         self.longest = u32::MAX;
-        self.hand = self.hand.min(bits.start);
-        self.full = self.full.min(bits.start);
+        self.cursor = self.cursor.min(bits.start);
+        self.lowest_free = self.lowest_free.min(bits.start);
         self.held.remove(bits);
     }
 
-    /// Opens the window of a file: blocks that could be taken until now.
+    /// Makes `bits`, which could be allocated until now, the window of a file.
     pub(crate) fn open_window(&mut self, ino: u32, bits: Range<u32>) {
         self.end_window(ino);
         self.held.add(bits.clone());
@@ -99,7 +107,8 @@ impl FreeMap {
         fits.then(|| goal..goal + want)
     }
 
-    /// Releases the first blocks of a file's window, up to `end`, since the file has taken them.
+    /// Removes the first blocks of a file's window, up to `end`, because the file has allocated
+    /// them.
     pub(crate) fn cut_window(&mut self, ino: u32, end: u32) {
         let Some(window) = self.windows.get_mut(&ino) else { return };
         self.held.remove(window.start..end);
@@ -109,17 +118,17 @@ impl FreeMap {
         }
     }
 
-    /// Ends the window of a file: others may take its blocks.
+    /// Ends the window of a file: other files can allocate its blocks.
     pub(crate) fn end_window(&mut self, ino: u32) {
         if let Some(bits) = self.windows.remove(&ino) {
-            self.settle(bits);
+            self.release(bits);
         }
     }
 
     /// Ends all windows.
     pub(crate) fn break_windows(&mut self) {
         while let Some((_, bits)) = self.windows.pop_first() {
-            self.settle(bits);
+            self.release(bits);
         }
     }
 
@@ -128,9 +137,9 @@ impl FreeMap {
         self.longest >= blocks
     }
 
-    /// Makes a search without a goal go on at `bit`.
-    pub(crate) fn go_on_at(&mut self, bit: u32) {
-        self.hand = bit;
+    /// Makes the next search without a goal start at `bit`.
+    pub(crate) fn start_at(&mut self, bit: u32) {
+        self.cursor = bit;
     }
 
     /// Returns the first run from `from` on, at most `want` blocks long; `want` is not 0.
@@ -138,9 +147,9 @@ impl FreeMap {
         run_at(&self.held.and(bitmap), from, want)
     }
 
-    /// Returns the best run for `want` blocks, and no longer. That is the one at `goal` if that can
-    /// be taken. Else it is the first that is long enough, behind the goal or then before it; else
-    /// the longest.
+    /// Returns the best run for `want` blocks, cut to `want`. A run at `goal` is best. Then comes
+    /// the first run that is long enough, searched after the goal and then before it; then the
+    /// longest.
     pub(crate) fn best_run(
         &mut self,
         bitmap: &Bitmap<'_>,
@@ -153,13 +162,13 @@ impl FreeMap {
         {
             return run_at(&taken, goal, want);
         }
-        let first = goal.unwrap_or(self.hand).max(self.full);
+        let first = goal.unwrap_or(self.cursor).max(self.lowest_free);
         let mut longest: Option<Range<u32>> = None;
-        for (from, to) in [(first, bitmap.len()), (self.full, first)] {
+        for (from, to) in [(first, bitmap.len()), (self.lowest_free, first)] {
             let mut at = from;
             while let Some(run) = run_at(&taken, at, want).filter(|run| run.start < to) {
-                if at == self.full {
-                    self.full = run.start;
+                if at == self.lowest_free {
+                    self.lowest_free = run.start;
                 }
                 at = run.end;
                 if longest.as_ref().is_none_or(|longest| run.len() > longest.len()) {
@@ -178,12 +187,12 @@ impl FreeMap {
 /// Finds the first run from `from` on, for [`FreeMap::run_at`].
 fn run_at(taken: &Union<'_>, from: u32, want: u32) -> Option<Range<u32>> {
     let start = taken.next_clear(from)?;
-    // The search looks no further than is wanted: a free run may go on for long.
+    // Only `want` blocks are examined: a free run may be very long.
     let wanted = taken.cut(start.saturating_add(want));
     Some(start..wanted.next_set(start).unwrap_or(wanted.len()))
 }
 
-/// Sets or clears bits; false if one of them was so already.
+/// Sets `bits` to `value`. Returns false if one of them had that value already.
 pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
     let mut good = true;
     let mut at = bits.start;
@@ -213,7 +222,13 @@ mod tests {
         /// at the bitmaps alone.
         fn forgetful(&self) -> Self {
             let held = HeldBlocks { bytes: self.held.bytes.clone(), count: self.held.count };
-            Self { held, windows: self.windows.clone(), longest: self.longest, hand: self.hand, full: 0 }
+            Self {
+                held,
+                windows: self.windows.clone(),
+                longest: self.longest,
+                cursor: self.cursor,
+                lowest_free: 0,
+            }
         }
     }
 
@@ -237,7 +252,7 @@ mod tests {
                         let Some(run) = run else { continue };
                         let end = run.end.min(run.start + want.div_ceil(2));
                         flip(&mut bytes, run.start..end, true);
-                        map.go_on_at(end);
+                        map.start_at(end);
                         if end < run.end {
                             map.open_window(at, end..run.end);
                         }
@@ -250,7 +265,7 @@ mod tests {
                         freed.push(bits);
                     }
                     4 if at % 2 == 0 => map.end_window(at / 2),
-                    _ => freed.drain(..).for_each(|bits| map.settle(bits)),
+                    _ => freed.drain(..).for_each(|bits| map.release(bits)),
                 }
             }
         }

@@ -1,9 +1,13 @@
-//! Inodes: taking a free one, and giving one back.
+//! Allocates inodes and frees them.
 //!
-//! Files go into the group of their directory. Directories are spread, as Orlov proposed: those in
-//! the root over groups that have more free than the average. Others go into the group of their
-//! parent. Threads that meet in a group go apart in its flexible group
+//! A file gets an inode in the group of its directory. Directories are spread as Orlov proposed:
+//! one in the root goes to a group with more free inodes and blocks than the average, any other one
+//! into the group of its parent. Threads that find their group locked use other groups of the
+//! flexible group
 //! ([`BlockAllocator::lock_near`](crate::alloc::block_allocator::BlockAllocator::lock_near)).
+//!
+//! `ops::create`, `xattr::ea_inode` and `ops::delete` call it inside a handle. A new inode was free
+//! in a verified bitmap, and its number comes with a new generation. Its record is not cleared.
 
 use extern4_block::Buffer;
 use extern4_disk::bitmap::Bitmap;
@@ -31,7 +35,7 @@ pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
     Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
 }
 
-/// Returns the inode bitmap of a group that has one.
+/// Returns the inode bitmap of a group that is not `INODE_UNINIT`.
 fn verified_inode_bitmap(fs: &Ext4, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
     let block = descriptor.inode_bitmap();
     fs.verified(block, Verified::InodeBitmap, |bytes| {
@@ -41,9 +45,9 @@ fn verified_inode_bitmap(fs: &Ext4, number: u32, descriptor: &GroupDescriptor) -
 }
 
 impl BlockAllocator {
-    /// Takes a free inode for a file in directory `parent`, and counts it as a directory if it is
-    /// to be one. Returns its number and a generation, which tells it from others that have had the
-    /// number. Its record holds what the last owner of the number left there.
+    /// Allocates an inode for a file in directory `parent`, and counts it as a directory if
+    /// `is_dir`. Returns its number and a generation, which distinguishes it from former inodes of
+    /// that number. Its record still holds the fields of the last one.
     ///
     /// # Errors
     /// `ENOSPC`; a corrupt bitmap.
@@ -82,7 +86,7 @@ impl BlockAllocator {
         let groups = handle.fs.superblock().geometry().group_count();
         let inodes = self.free_inodes() / u64::from(groups);
         let blocks = self.free_blocks() / u64::from(groups);
-        // Any place will do; the number of directories there spreads them.
+        // The search can start in any group. A counter makes each start differ from the last.
         let first = handle.writer.next_spread() % groups;
         for step in 0..groups.min(64) {
             let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
@@ -106,12 +110,13 @@ impl BlockAllocator {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
         let sb = handle.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
-        // The reserved inodes are marked as taken, but that is for the bitmap to say.
+        // The search skips the reserved inodes, although the bitmap should mark them as used: a
+        // damaged one may not.
         let reserved = sb.reserved_inodes(number);
         let first = group.first_free_inode.max(reserved);
         let free_bit = |bytes: &[u8]| Bitmap::new(bytes, per_group)?.next_clear(first);
         let taken = match Self::changed_bitmap(group, BitmapKind::Inodes) {
-            // Cheaper than getting a buffer of it.
+            // Cheaper than getting a buffer of the bitmap.
             Some(block) => handle.edit_at(block, |bytes, _| {
                 free_bit(bytes).filter(|&index| flip(bytes, index..index + 1, true))
             })?,
@@ -144,7 +149,7 @@ impl BlockAllocator {
         Ok(Some((ino.ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?, group.next_generation())))
     }
 
-    /// Gives inode `ino` back.
+    /// Frees inode `ino`.
     pub(crate) fn free_inode(&self, handle: &Handle<'_>, ino: u32, is_dir: bool) -> Result<()> {
         let geometry = handle.fs.superblock().geometry();
         let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, 0))?;
@@ -169,7 +174,7 @@ impl BlockAllocator {
         Ok(())
     }
 
-    /// Returns the inode bitmap of a group, and makes it if the group has none yet.
+    /// Returns the inode bitmap of a group. Initializes it if the group is `INODE_UNINIT`.
     fn inode_bitmap(&self, handle: &Handle<'_>, number: u32, group: &mut Group) -> Result<Buffer> {
         let block = group.descriptor.inode_bitmap();
         let sb = handle.fs.superblock();
@@ -178,7 +183,7 @@ impl BlockAllocator {
         }
         let per_group = sb.geometry().inodes_per_group();
         let mut buffer = handle.fresh(block)?;
-        // Bits behind the last inode count as taken.
+        // Bits after the last inode are set, as the format demands.
         handle.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
         handle.fs.note_verified(&buffer, Verified::InodeBitmap);
         group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
@@ -187,8 +192,8 @@ impl BlockAllocator {
         Ok(buffer)
     }
 
-    /// Clears the record of an inode that has just been allocated, so that nothing of its last
-    /// owner shows.
+    /// Clears the record of an inode that has just been allocated, so that no field of a former
+    /// inode remains.
     pub(crate) fn clear_record(&self, handle: &Handle<'_>, ino: u32) -> Result<()> {
         let at = handle.fs.inode_position(ino)?;
         handle.edit_record(ino, at, |record, _| record.fill(0))

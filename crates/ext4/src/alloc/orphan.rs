@@ -1,5 +1,11 @@
-//! Orphans: putting inodes on the list, taking them off, and freeing those that a volume was left
-//! with.
+//! Orphans on the volume: recording them, and freeing those that an earlier use of the volume left.
+//!
+//! `ops` and `file` put an inode on the list before its last name goes or it is truncated, and
+//! remove it afterwards, in their own transactions. Opening a volume for writing calls
+//! [`find_left_over`], which changes nothing, and then [`free_left_over`]. A fault ends the list
+//! but is no error of the open, as with Linux: orphans after the fault stay allocated, and the
+//! fault is reported. Only an orphan file that is no such file is an error. [`Ext4::orphans`] lists
+//! orphans for readers.
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
@@ -16,14 +22,13 @@ use crate::ops::create::NAME_CREDITS;
 use crate::ops::delete::{delete_inode, free_contents};
 use crate::volume::handle::Handle;
 
-/// The inodes that the volume lists to be freed by its next opener for writing.
+/// The orphans of a volume that is being opened for writing.
 pub(crate) struct LeftOver {
     listed: Vec<u32>,
     in_file: Vec<u32>,
-    /// The orphan file, if anything may be in it.
+    /// The orphan file, if it may name orphans.
     file: Option<u32>,
-    /// Faults of the list or the file. Orphans that stand behind a fault are not known, and stay
-    /// allocated.
+    /// Faults of the list or the file. Orphans after a fault are unknown and stay allocated.
     pub(crate) faults: Vec<Corrupt>,
 }
 
@@ -33,21 +38,21 @@ impl LeftOver {
     }
 }
 
-/// Returns the error that a free inode is said to be an orphan.
+/// Returns the error for a free inode that the volume lists as an orphan.
 fn free_orphan_found(ino: u32) -> Error {
     let what = "an inode that is not in use is said to be an orphan";
     Place::new(Structure::Orphan).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
 }
 
 impl Orphans {
-    /// Puts an inode on the list of orphans. The caller stores it.
+    /// Adds an inode to the list of orphans. The caller stores the inode.
     pub(crate) fn orphan_add(&self, _change: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
         self.add(info.ino());
         info.set_orphan(true);
         Ok(())
     }
 
-    /// Takes an inode off the list of orphans. The caller stores it.
+    /// Removes an inode from the list of orphans, if it is there. The caller stores the inode.
     pub(crate) fn orphan_remove(&self, handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
         if !info.is_orphan() {
             return Ok(());
@@ -55,7 +60,7 @@ impl Orphans {
         info.set_orphan(false);
         let Some(neighbours) = self.remove(info.ino()) else { return Ok(()) };
         info.fields_mut().set_dtime(0);
-        // The orphan that led to this one leads to the next now.
+        // The record of the next newer orphan must name the successor of this one.
         if neighbours.newer == 0 {
             Ok(())
         } else {
@@ -63,7 +68,8 @@ impl Orphans {
         }
     }
 
-    /// Writes to the record of an orphan which one is next. The inode may be no orphan any more.
+    /// Stores the successor of orphan `ino` in its record. Does nothing if the inode is no orphan
+    /// any more.
     fn renew_next_orphan(&self, handle: &Handle<'_>, ino: u32) -> Result<()> {
         let at = handle.fs.inode_position(ino)?;
         let sb = handle.fs.superblock();
@@ -97,8 +103,8 @@ impl Ext4 {
     }
 }
 
-/// Finds the inodes to free before the volume is changed. Nothing is changed yet, so an error
-/// leaves the volume as it was.
+/// Finds the inodes to free before the volume is changed. It changes nothing, so an error leaves
+/// the volume as it was.
 ///
 /// An inode that cannot be an orphan is no error. As with Linux, the list ends there, and the
 /// orphan file goes on behind it.
@@ -108,8 +114,8 @@ pub(crate) fn find_left_over(fs: &Ext4) -> Result<LeftOver> {
     let mut left = LeftOver { listed, in_file: Vec::new(), file: None, faults };
     let mut named = Vec::new();
     if let Some(file) = fs.superblock().orphan_file_inode() {
-        // As Linux does, read the file even if it should be empty: a file that is no orphan file
-        // must not be written to later.
+        // Like Linux, read the file even if the features say that it is empty: a file that is no
+        // orphan file must not be written later.
         let read = orphan_file(fs, file, &mut named);
         read.map_err(|error| error.in_part("the orphan file"))?;
     }
@@ -126,13 +132,14 @@ pub(crate) fn find_left_over(fs: &Ext4) -> Result<LeftOver> {
     Ok(left)
 }
 
-/// Frees inodes that were deleted while open, and cuts off those that were being truncated, when
-/// the volume was last in use. Returns the inodes that were cut off, and are still there.
+/// Frees the inodes that were deleted while open, and completes the truncation of the others.
+/// Returns the inodes that were truncated and still have names.
 pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
     let orphans = &fs.writer()?.orphans;
     left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
     if !left.faults.is_empty() {
-        // Without this, perhaps no later change would store where the list begins.
+        // The list now ends before its fault. This stores its head, which perhaps no later change
+        // would do.
         fs.with_handle(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
     }
     let mut kept = Vec::new();
@@ -145,8 +152,8 @@ pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
     Ok(kept)
 }
 
-/// Returns an orphan after checking that it has not become another file. Its number is taken and
-/// that of a file, and its record says what it was.
+/// Loads an orphan after checking that it can be one: its number is that of an ordinary file, and
+/// its group's bitmap has it in use.
 fn check_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     check_orphan_number(fs, ino)?;
     let info = load_orphan(fs, ino)?;
@@ -162,8 +169,8 @@ fn check_orphan_number(fs: &Ext4, ino: u32) -> Result<()> {
     Err(Place::new(Structure::Orphan).ino(ino).corrupt(kind).into())
 }
 
-/// Loads an inode that the volume says is an orphan. If it is not in use, that is damage, not a
-/// stale number of the caller's.
+/// Loads an inode that the volume lists as an orphan. If it is not in use, that is damage, not a
+/// stale number from the caller.
 fn load_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     fs.load_inode(ino).map_err(|error| match error {
         Error::Stale { .. } => free_orphan_found(ino),
@@ -171,7 +178,7 @@ fn load_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     })
 }
 
-/// Frees an orphan, or the blocks behind the end of one that has links; true for such a one.
+/// Frees an orphan without names. Truncates an orphan with names to its size, and returns true.
 fn free_orphan(fs: &Ext4, ino: u32) -> Result<bool> {
     let mut info = load_orphan(fs, ino)?;
     // Orphans in the orphan file are not on the list.
@@ -211,7 +218,7 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
     })
 }
 
-/// Returns the list of orphans as far as it can be followed, and the fault that ends it there.
+/// Returns the list of orphans up to its end or first fault, and that fault.
 fn follow_list(fs: &Ext4) -> Result<(Vec<u32>, Option<Corrupt>)> {
     let mut orphans = Vec::new();
     let mut seen = std::collections::HashSet::new();

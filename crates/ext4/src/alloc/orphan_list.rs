@@ -1,22 +1,23 @@
-//! Orphans: inodes that were deleted while open, or were being truncated, when the volume was last
-//! in use.
+//! The list of orphans in memory: inodes that were deleted while open, or that are being truncated.
 //!
-//! They are kept in a list through the inodes themselves, from the superblock on, or in the blocks
-//! of a hidden file. An opener for writing frees them. A reader leaves them alone, but may want to
-//! know of them.
+//! On the volume the list is linked through the inodes' records, and the superblock names its
+//! newest member. Older orphans may also be in the orphan file, a hidden file. After a crash the
+//! next opener for writing frees all of them (`orphan`). A reader only lists them.
 //!
-//! An inode that becomes an orphan while the volume is in use goes into the list, which is
-//! [`Orphans`] in memory. A listed inode is stored with its successor in place of the time of its
-//! deletion, whatever the inode in memory has there. The inode in memory does say whether it is
-//! listed ([`InodeInfo::is_orphan`]). So storing any other inode asks nothing of the list, which
-//! all threads use.
+//! An inode that becomes an orphan while the volume is in use is added to [`Orphans`]. The record
+//! of a listed inode holds the number of its successor in the field for the time of deletion. The
+//! inode in memory keeps its own time there and a flag that it is listed
+//! ([`InodeInfo::is_orphan`]). So storing any other inode does not touch the list, which all
+//! threads share.
 //!
 //! # Locks
-//! The list's lock is taken inside that of a block, and inside the latch of an inode in use, never
-//! the other way round. A thread that takes an orphan off the list changes the list first, and then
-//! the record that led to it. Every writer of a record stores what the list says under the record's
-//! lock, its block's or its own ([`edit_record`](Handle::edit_record)). So of two writes of a
-//! record, the later one has what the list says then.
+//! 1. The list's lock is taken inside a block's lock and inside the latch of an inode in use, never
+//!    the other way round.
+//! 2. A thread that removes an orphan changes the list first, and then the record that named it.
+//! 3. A thread that writes a record reads the successor from the list under the lock of the record
+//!    or of its block ([`edit_record`](Handle::edit_record)).
+//!
+//! So of two writes of one record, the later one stores the list's state at that time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,12 +28,12 @@ use extern4_sync::primitive::{Mutex, MutexGuard};
 
 use crate::inode::info::InodeInfo;
 
-/// The present list of orphans: the superblock leads to the newest, and each to the one before it.
-/// The superblock gets the newest when a transaction closes (`writer`).
+/// The list of orphans: the superblock names the newest, and each one the next older. The newest is
+/// stored in the superblock when a transaction closes (`mount::writer`).
 #[derive(Default)]
 pub(crate) struct Orphans(Mutex<OrphanList>);
 
-/// The neighbours of inodes by number, 0 for none. Every operation takes a few steps, since every
+/// The neighbours of inodes by number, 0 for none. Each operation takes constant time, since every
 /// unlink needs the lock.
 #[derive(Default)]
 struct OrphanList {
@@ -47,7 +48,7 @@ pub(super) struct Neighbours {
 }
 
 impl OrphanList {
-    /// Puts an inode on the list as the newest, if it is not there.
+    /// Adds an inode to the list as the newest, if it is not there.
     fn add(&mut self, ino: u32) {
         let Entry::Vacant(place) = self.neighbours.entry(ino) else { return };
         place.insert(Neighbours { newer: 0, older: self.newest });
@@ -57,7 +58,7 @@ impl OrphanList {
         }
     }
 
-    /// Takes an inode off the list; `None` if it is not there.
+    /// Removes an inode from the list; `None` if it is not there.
     fn remove(&mut self, ino: u32) -> Option<Neighbours> {
         let neighbours = self.neighbours.remove(&ino)?;
         match self.neighbours.get_mut(&neighbours.newer) {
@@ -71,7 +72,8 @@ impl OrphanList {
     }
 }
 
-/// Spreads numbers over a table. No attacker gains by choosing orphans whose numbers fall together.
+/// A hash of inode numbers. It needs no secret: an attacker gains nothing by orphans whose hashes
+/// collide.
 #[derive(Default)]
 struct InodeHasher(u64);
 
@@ -89,27 +91,27 @@ impl Hasher for InodeHasher {
     }
 }
 
-/// Multiplies by an odd number whose bits look random, and folds the upper half, where every bit
-/// depends on all below, over the lower.
+/// Multiplies by an odd number, the golden ratio in binary, and adds the upper half to the lower by
+/// exclusive or: the upper bits depend on all lower ones.
 fn spread(number: u64) -> u64 {
     let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32
 }
 
 impl Orphans {
-    /// Returns the number that stands in place of an inode's time of deletion; `None` if it is no
-    /// orphan.
+    /// Returns the successor that an inode's record holds in place of the time of deletion; `None`
+    /// if the inode is no orphan.
     #[inline]
     pub(crate) fn next_of(&self, info: &InodeInfo) -> Option<u32> {
         if info.is_orphan() { self.next_of_listed(info.ino()) } else { None }
     }
 
-    /// Returns the same number for an inode that may be on the list.
+    /// Returns the successor of an inode that may be on the list; `None` if it is not.
     pub(super) fn next_of_listed(&self, ino: u32) -> Option<u32> {
         self.list().neighbours.get(&ino).map(|neighbours| neighbours.older)
     }
 
-    /// Returns the orphan that the superblock leads to; 0 if there is none.
+    /// Returns the newest orphan, which the superblock names; 0 if there is none.
     pub(crate) fn newest(&self) -> u32 {
         self.list().newest
     }
@@ -118,12 +120,12 @@ impl Orphans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an inode on the list, if it is not there.
+    /// Adds an inode to the list, if it is not there.
     pub(super) fn add(&self, ino: u32) {
         self.list().add(ino);
     }
 
-    /// Takes an inode off the list, if it is there.
+    /// Removes an inode from the list, if it is there.
     pub(super) fn remove(&self, ino: u32) -> Option<Neighbours> {
         self.list().remove(ino)
     }

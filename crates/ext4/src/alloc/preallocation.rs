@@ -1,27 +1,30 @@
 //! Windows: blocks kept free ahead of files that grow.
 //!
-//! Files that grow alternately would stand in each other's way: each takes the block behind the
-//! other's end. So a file that grows at its end, and not for the first time, gets a longer run of
-//! blocks than it takes now. The rest of the run is its window. Others leave the window alone while
-//! they find blocks elsewhere, and the file grows into it without a search. The first blocks of a
-//! file come without a window, so small files stand tightly next to each other.
+//! Files that grow alternately would fragment each other: each allocates the block after the
+//! other's end. So a file that grows at its end, and not for the first time, gets a run with more
+//! blocks than it needs now. The rest of the run is its window. Other files leave the window alone
+//! while there are blocks elsewhere, and the file grows into it without a search. The first blocks
+//! of a file come without a window, so small files lie densely next to each other.
 //!
-//! A window is in memory only: its blocks are free on the volume and in every count, for `statfs`
-//! and for quotas. When the free blocks outside are too few or in too small pieces, windows are
-//! broken, and the file has to look for blocks again. A window ends when one of the file's writers
-//! closes it, and when the file is cut. If another writer goes on, the next window begins where
-//! this one did.
+//! A window is in memory only: its blocks are free on the volume and in every counter, for `statfs`
+//! and for quotas. When the other free blocks are too few or too fragmented, windows are ended, and
+//! their files search again. A window also ends when one of the file's writers closes it, and when
+//! the file is truncated. If another writer goes on, the next window starts where this one did.
+//!
+//! `file::write` makes a [`Growth`] for `balloc`; `inode::cached` has the [`Window`].
 //!
 //! # Locks
-//! Windows are a part of the [`FreeMap`](crate::alloc::free_map::FreeMap) of their group, by the
-//! number of the inode, under the group's lock. An inode has one window at most. A [`Window`] only
-//! says in which group to look. It changes without a lock, and a thread that finds no window there
-//! takes it that the file has none.
+//! 1. The windows themselves are in the [`FreeMap`](crate::alloc::free_map::FreeMap) of their
+//!    group, by inode number, under the group's lock. An inode has at most one.
+//! 2. A [`Window`] only names the group to look in. It changes without a lock. A thread that finds
+//!    no window in that group assumes that the file has none.
+//! 3. The thread that grows the file holds its `rwsem` exclusively. It sets the group here while it
+//!    holds the group's lock.
+//! 4. A thread that ends the window may run at the same time. It takes the group out of the
+//!    [`Window`] first, and then removes the window from that group.
 //!
-//! The thread that grows the file holds its `rwsem`, and so is alone; it sets the group here while
-//! it has the group locked. A thread that ends the window may come at the same time. It takes the
-//! group out of here, and then the window out of the group. If the window is in another group by
-//! then, it stays. The thread that has just made it has the file open and ends it later.
+//! If a new window has been made in another group meanwhile, step 4 misses it. The thread that made
+//! it has the file open and ends it later.
 
 use extern4_sync::primitive::AtomicU32;
 use extern4_sync::primitive::Ordering::Relaxed;
@@ -29,22 +32,22 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use crate::inode::info::InodeInfo;
 use crate::volume::Volume;
 
-/// The smallest window. Powers of two lead from here to the largest. A window is no larger than the
-/// file, so that no more blocks are kept free than are in use.
+/// The smallest window. Larger ones are powers of two up to [`MOST_BYTES`], and not larger than the
+/// file, so a file keeps no more blocks free than it uses.
 const LEAST_BYTES: u64 = 64 << 10;
-/// The largest window: that much is worth one movement of a disk's head.
+/// The largest window. Reading that much takes a disk far longer than the seek before it.
 const MOST_BYTES: u64 = 8 << 20;
-/// A window is no larger than this part of a group.
+/// A window is at most the `PART_OF_GROUP`th part of a group.
 const PART_OF_GROUP: u32 = 4;
 
-/// Which group a file has its window in: one more than its number, 0 for none.
+/// The group of a file's window: one more than its number, 0 for none.
 #[derive(Default)]
 pub(crate) struct Window(AtomicU32);
 
 impl Window {
     /// Returns the group to look in.
     fn group(&self) -> Option<u32> {
-        // Relaxed: it only says where to look. See the module.
+        // Relaxed: the group's lock orders the window itself; this only says where to look.
         self.0.load(Relaxed).checked_sub(1)
     }
 
@@ -52,9 +55,10 @@ impl Window {
         self.0.store(group + 1, Relaxed);
     }
 
-    /// Forgets the group.
+    /// Returns the group, and forgets it.
     pub(crate) fn take(&self) -> Option<u32> {
-        // Every file that was written comes here, and most have no window.
+        // The load avoids a locked instruction: every file that was written gets here, and most
+        // have no window.
         self.group().and_then(|_| self.0.swap(0, Relaxed).checked_sub(1))
     }
 }
@@ -63,13 +67,13 @@ impl Window {
 pub(crate) struct Growth<'n> {
     window: &'n Window,
     ino: u32,
-    /// Blocks to be kept free behind those that it takes.
+    /// How many blocks to keep free after those that it allocates.
     pub(crate) ahead: u32,
 }
 
 impl<'n> Growth<'n> {
-    /// Returns the growth of a file by blocks from `logical` on; `None` if these are its first, or
-    /// do not stand at its end.
+    /// Returns the growth of a file by blocks from `logical` on; `None` if they are the first
+    /// blocks of the file, or not at its end.
     pub(crate) fn of(volume: &Volume, window: &'n Window, info: &InodeInfo, logical: u32) -> Option<Self> {
         let geometry = volume.superblock().geometry();
         let bits = geometry.block_bits();
@@ -92,7 +96,7 @@ impl<'n> Growth<'n> {
         self.window.group()
     }
 
-    /// Notes that the file has its window in this group now. Locks: the group's, held.
+    /// Notes that the file's window is in this group now. Locks: the group's, held.
     pub(crate) fn opened(&self, group: u32) {
         self.window.set(group);
     }

@@ -1,4 +1,9 @@
-//! Telling the device which blocks are free, on request (`FITRIM`, `fstrim(8)`).
+//! Discards the free blocks of a volume on request (`FITRIM`, `fstrim(8)`).
+//!
+//! [`trim_range`] commits first, then finds free runs group by group. It holds a group's lock from
+//! finding a run until the device has discarded it, so no thread allocates a block of the run in
+//! between and writes to it. Blocks that are held for a transaction, and windows of growing files,
+//! are left out. `FileSystem::trim` in `ops` calls it.
 
 use std::ops::Range;
 
@@ -7,12 +12,12 @@ use extern4_vfs::Errno;
 use crate::error::Result;
 use crate::fs::Ext4;
 
-/// How many blocks the device is told of at a time: other threads wait for the group meanwhile.
+/// The most blocks of one discard. Other threads that need the group wait for it.
 const MAX_BLOCKS: u32 = 4096;
 
-/// Tells the device that the free blocks among these bytes of the volume no longer matter, but for
-/// runs of less than `min_bytes`. Returns the sum of the bytes told. Commits first, so that all
-/// blocks freed by now are free.
+/// Discards the free blocks among these bytes of the volume, except in runs of less than
+/// `min_bytes`. Returns the number of bytes discarded. Commits first, so that all blocks freed by
+/// now are free.
 ///
 /// # Errors
 /// `EINVAL` for a range outside the volume or of less than a block, or a minimum that no group can
@@ -45,12 +50,12 @@ pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result
     Ok(trimmed * block_size)
 }
 
-/// Tells the device of the free blocks among `blocks` of a group, which starts at block `start`;
-/// returns their sum in blocks.
+/// Discards the free blocks among `blocks` of a group, which starts at block `start`. Returns how
+/// many.
 fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks: u32) -> Result<u64> {
     let writer = fs.writer()?;
     let block_size = u64::from(fs.superblock().block_size());
-    let (mut at, mut told_to, mut trimmed) = (blocks.start, None, 0);
+    let (mut at, mut trimmed_to, mut trimmed) = (blocks.start, None, 0);
     loop {
         let group = writer.allocator.lock(fs, number)?;
         if group.descriptor.free_clusters() < min_blocks {
@@ -61,13 +66,13 @@ fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks
             return Ok(trimmed);
         };
         at = run.end;
-        // A run that goes on from one that was long enough belongs to it.
-        if run.end - run.start >= min_blocks || told_to == Some(run.start) {
+        // A run that continues one that was long enough belongs to it.
+        if run.end - run.start >= min_blocks || trimmed_to == Some(run.start) {
             let run = start + u64::from(run.start)..start + u64::from(run.end);
             writer.zones.check(&run)?;
             fs.device.discard(run.start * block_size..run.end * block_size)?;
             trimmed += run.end - run.start;
-            told_to = Some(at);
+            trimmed_to = Some(at);
         }
     }
 }

@@ -282,9 +282,9 @@ impl Observer for CommitObserver {
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
         // While no thread can take them yet.
         if let Some(discards) = &self.discards {
-            discards.tell(freed);
+            discards.issue(freed);
         }
-        self.allocator.settle(freed);
+        self.allocator.release_freed(freed);
     }
 
     fn failed(&self, error: &extern4_jbd2::Error) {

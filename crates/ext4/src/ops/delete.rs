@@ -51,7 +51,7 @@ fn give_back(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> 
     info.fields_mut().set_dtime(now);
     info.fields_mut().set_size(0);
     handle.store(info)?;
-    handle.settle_freed(info)?;
+    handle.count_freed(info)?;
     handle.writer.allocator.free_inode(handle, info.ino(), info.is_directory())
 }
 

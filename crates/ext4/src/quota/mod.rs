@@ -239,7 +239,7 @@ impl Handle<'_> {
 
     /// Counts the difference between an inode's present record and its record `before`, `None` if
     /// the inode is new.
-    pub(crate) fn settle(&self, info: &InodeInfo, before: Option<Counted>) -> Result<()> {
+    pub(crate) fn count_change(&self, info: &InodeInfo, before: Option<Counted>) -> Result<()> {
         let fields = info.fields();
         if self.fs.superblock().is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
             return Ok(());
@@ -259,7 +259,7 @@ impl Handle<'_> {
     }
 
     /// Stops counting an inode that is freed.
-    pub(crate) fn settle_freed(&self, info: &InodeInfo) -> Result<()> {
+    pub(crate) fn count_freed(&self, info: &InodeInfo) -> Result<()> {
         let all = Amount::of(info.fields(), 1);
         self.count_for(Owners::of(info.fields()), Amount::default().minus(all))
     }

@@ -1,11 +1,14 @@
-//! Metadata blocks through the buffer cache, each verified once a load.
+//! Metadata blocks from the buffer cache, verified once after each load.
 //!
-//! A checksum is worth verifying when a block has come from the device, not each time a thread
-//! looks at it. The cache keeps a word of bits with each buffer and clears it when it loads the
-//! block. A bit here says that the block has passed the check of that kind of structure. Two
-//! threads that verify the same block at once waste a little work and agree. A block that has been
-//! changed here and waits for its checksum ([`seal`](crate::volume::deferred_checksum)) is what it
-//! should be.
+//! A checksum needs verifying when a block comes from the device, not at each access. The cache
+//! keeps a word of flags with each buffer and clears it when it loads the block. A flag set here
+//! says that the block has passed the check for that kind of structure. Two threads that verify a
+//! block at once get the same result. A block that this volume has changed, and whose checksum is
+//! still [deferred](crate::volume::deferred_checksum), needs no check.
+//!
+//! Readers of extent trees, directories, attribute blocks and bitmaps call [`Volume::verified`] or
+//! [`Volume::with_verified`]. A block that fails the check is an error, and is checked again next
+//! time.
 
 use extern4_block::Buffer;
 use extern4_disk::Corrupt;
@@ -14,7 +17,7 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use crate::error::Result;
 use crate::volume::{Volume, deferred_checksum};
 
-/// A kind of structure that a loaded block has been verified to be.
+/// The kinds of structure for which a block can have passed the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Verified {
@@ -33,7 +36,8 @@ pub(crate) enum Verified {
 }
 
 impl Volume {
-    /// Returns the buffer of `block`, after `verify` has passed it since it was loaded.
+    /// Returns the buffer of `block`. Calls `verify` first, unless the block has passed it since it
+    /// was loaded.
     pub(crate) fn verified(
         &self,
         block: u64,
@@ -41,8 +45,8 @@ impl Volume {
         verify: impl FnOnce(&[u8]) -> Result<(), Corrupt>,
     ) -> Result<Buffer> {
         let buffer = self.cache.read(block)?;
-        // Relaxed: a buffer's bytes never change, so the bit says nothing about other memory. A
-        // thread that misses it verifies again.
+        // Relaxed: the flag guards no other memory, since a buffer's bytes never change. A thread
+        // that does not see it yet verifies again.
         if buffer.flags().load(Relaxed) & kind as u32 == 0 {
             if !deferred_checksum::is_deferred(buffer.unsealed(), kind) {
                 verify(&buffer)?;
@@ -52,8 +56,9 @@ impl Volume {
         Ok(buffer)
     }
 
-    /// Calls `look` with the bytes of `block`, verified in the same way. That is cheaper, for a
-    /// caller that does not keep them. `look` must not wait for anything, nor change the block.
+    /// Calls `look` with the verified bytes of `block`. This is cheaper than
+    /// [`verified`](Self::verified), for a caller that does not keep the buffer. `look` must not
+    /// block, nor change the block.
     pub(crate) fn with_verified<R>(
         &self,
         block: u64,
@@ -62,7 +67,7 @@ impl Volume {
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R> {
         let seen = self.cache.with_flags(block, |bytes, flags| {
-            // Relaxed: see above.
+            // Relaxed: see `verified`.
             if flags.load(Relaxed) & kind as u32 != 0 { Ok(look(bytes)) } else { Err(look) }
         })?;
         seen.or_else(|look| self.verify_first(block, kind, verify, look))
@@ -80,9 +85,9 @@ impl Volume {
         Ok(look(&self.verified(block, kind, verify)?))
     }
 
-    /// Notes that a block is what it should be, because it has just been made so.
+    /// Notes that a block needs no check, because this thread has just made it.
     pub(crate) fn note_verified(&self, buffer: &Buffer, kind: Verified) {
-        // Relaxed: see above.
+        // Relaxed: see `verified`.
         buffer.flags().fetch_or(kind as u32, Relaxed);
     }
 }

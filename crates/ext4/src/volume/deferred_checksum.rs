@@ -1,18 +1,23 @@
-//! Checksums, and counts, that are put off until a block is written.
+//! Checksums, and reference counts, that are computed when a block is written.
 //!
-//! Blocks of names, of attributes and of inodes' records change many times in a transaction and are
-//! written once. So their checksums are computed once: when the transaction has come to its end,
-//! before it is written ([`seal`]). Until then the buffer says which are missing, and readers do
-//! without them. A reader trusts a block of names or attributes by [`is_deferred`], and a record by
-//! [`lacks_checksum`].
+//! Blocks of directories, attributes and inode records change many times in a transaction and are
+//! written once. So their checksums are computed once, when the transaction has closed and before
+//! it is written ([`seal`]). Until then the buffer's [`Unsealed`] word says which checksums are
+//! missing. A reader asks [`is_deferred`] for a directory or attribute block, and
+//! [`lacks_checksum`] for a record, and then does not verify.
 //!
-//! How many inodes share a block of attributes is put off with its checksum. A word next to the
-//! buffer counts them ([`extern4_sync::closable_refcount`]), so that inodes that join or leave
-//! change nothing of the block.
+//! The reference count of an attribute block is deferred, too. A word next to the buffer counts the
+//! inodes that share the block ([`extern4_sync::closable_refcount`]), so an inode that starts or
+//! stops sharing it does not change the block.
 //!
-//! The numbers of an [`Unsealed`] begin with the kind of block. Then follow, for names, the seed of
-//! their checksum, and for attributes, the number of the block. For records it is the number of the
-//! first inode in the block and a bit for each record.
+//! Operations defer through [`Handle`](crate::volume::handle); `mount::writer` seals.
+//!
+//! # Format of `Unsealed`
+//! | kind | then |
+//! |---|---|
+//! | directory block | the seed of its checksum |
+//! | attribute block | the block number in two halves |
+//! | inode records | the number of the first inode, and a bit for each record in two halves |
 
 use extern4_block::{Pin, Unsealed};
 use extern4_disk::checksum::ChecksumSeed;
@@ -24,22 +29,22 @@ use crate::volume::buffer::Verified;
 const NAMES: u32 = 1;
 const RECORDS: u32 = 2;
 const ATTRIBUTES: u32 = 3;
-/// Records in a block that have a bit each.
+/// How many records of a block have a bit each.
 const MOST_RECORDS: u32 = 64;
 
-/// Puts off the checksum of a block of names.
+/// Defers the checksum of a directory block.
 pub(crate) fn defer_names(unsealed: &mut Unsealed, seed: ChecksumSeed) {
     *unsealed = [NAMES, seed.get(), 0, 0];
 }
 
-/// Puts off the checksum of attribute block `block`, and how many inodes share it.
+/// Defers the checksum and the reference count of attribute block `block`.
 pub(crate) fn defer_attributes(unsealed: &mut Unsealed, block: u64) {
     let [low, high] = words(block);
     *unsealed = [ATTRIBUTES, low, high, 0];
 }
 
-/// Puts off the checksum of record `index` of a block, that of inode `ino`. False if the index is
-/// too high to be noted, so that the checksum has to be computed at once.
+/// Defers the checksum of inode `ino`, which is record `index` of its block. Returns false if the
+/// index has no bit, so the caller has to compute the checksum.
 pub(crate) fn defer_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> bool {
     if index >= MOST_RECORDS {
         return false;
@@ -49,12 +54,12 @@ pub(crate) fn defer_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> boo
     true
 }
 
-/// Whether the checksum of record `index` of a block has been put off.
+/// Whether the checksum of record `index` of a block is deferred.
 pub(crate) fn lacks_checksum(unsealed: Unsealed, index: u32) -> bool {
     index < MOST_RECORDS && bits(unsealed) & 1 << index != 0
 }
 
-/// Whether the checksum over a whole block of this kind has been put off.
+/// Whether the checksum over a whole block of this kind is deferred.
 pub(crate) fn is_deferred(unsealed: Unsealed, kind: Verified) -> bool {
     match kind {
         Verified::DirectoryBlock => unsealed[0] == NAMES,
@@ -63,7 +68,7 @@ pub(crate) fn is_deferred(unsealed: Unsealed, kind: Verified) -> bool {
     }
 }
 
-/// Computes what has been put off of a block that is pinned, and stores it there.
+/// Computes the deferred checksums and count of a pinned block, and stores them in `bytes`.
 pub(crate) fn seal(pin: &Pin, bytes: &mut [u8], unsealed: Unsealed, sb: &Superblock) {
     match unsealed {
         [NAMES, seed, ..] => dirent::store_checksum(bytes, ChecksumSeed::new(seed)),
@@ -85,18 +90,18 @@ pub(crate) fn seal(pin: &Pin, bytes: &mut [u8], unsealed: Unsealed, sb: &Superbl
     }
 }
 
-/// Stores in the header of an attribute block how many inodes share it. No handle is open, so no
-/// inode joins or leaves.
+/// Stores the reference count in the header of an attribute block. No handle is open, so the count
+/// does not change meanwhile.
 fn store_count(pin: &Pin, bytes: &mut [u8]) {
     let sharers = pin.sharers();
-    // The count is closed while the inode that alone has the block is being deleted.
+    // The count is closed while the last inode that has the block is being deleted.
     let alone = sharers.snapshot().is_closed().then_some(1);
     if let Some(count) = sharers.count().or(alone) {
         xattr::store_refcount(bytes, count);
     }
 }
 
-/// Returns which records of a block have no checksum yet, a bit each.
+/// Returns a bit for each record of a block whose checksum is deferred.
 fn bits(unsealed: Unsealed) -> u64 {
     match unsealed {
         [RECORDS, _, low, high] => u64::from(high) << 32 | u64::from(low),
@@ -112,7 +117,7 @@ fn words(bits: u64) -> [u32; 2] {
 
 /// Returns the index in its block of the record at byte `offset`.
 pub(crate) fn index_of(offset: u32, sb: &Superblock) -> u32 {
-    // Records are a power of two long, and dividing takes as long as a lock.
+    // The size of a record is a power of two, and a division takes as long as a lock.
     offset >> sb.inode_size().trailing_zeros()
 }
 

@@ -1,9 +1,12 @@
-//! Group descriptors, read when a caller asks for one.
+//! Group descriptors, read on demand.
 //!
 //! The descriptors of a volume fill consecutive blocks (or one block in each meta group). A block
-//! of them is read and decoded as a whole the first time one of its groups is needed. Its
-//! neighbours come along in the same device read, so opening a volume costs nothing for its groups,
-//! however large it is. A corrupt descriptor fails only the callers that need that group.
+//! of them is read and decoded as a whole when one of its groups is first needed, and read-ahead
+//! fetches the following blocks in the same device read. So the cost of opening a volume does not
+//! grow with its groups. A corrupt descriptor is an error only for callers that need that group.
+//!
+//! [`Volume::group`] returns a descriptor as it was at open. Of a volume open for writing, the
+//! current ones are in `alloc::block_allocator`.
 
 use std::sync::OnceLock;
 
@@ -14,28 +17,28 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// How many blocks of descriptors one device read fetches at most.
+/// The most blocks of descriptors that one device read fetches.
 const READ_AHEAD: u32 = 64;
 
 type Decoded = Box<[Result<GroupDescriptor, Corrupt>]>;
 
-/// How many blocks of descriptors share an entry of the table of decoded descriptors.
+/// How many blocks of descriptors an entry of the outer table covers.
 const CHUNK: u32 = 512;
 
 /// Slots for [`CHUNK`] blocks of descriptors.
 type Chunk = Box<[OnceLock<Decoded>]>;
 
-/// The descriptors of all groups, as far as they have been needed.
+/// The descriptors of all groups that have been needed so far.
 pub(crate) struct Groups {
-    /// A table of tables, so that a volume that claims to have very many groups takes no memory
-    /// before it shows them.
+    /// A table of tables, so that a damaged superblock with a huge number of groups does not make
+    /// the open allocate memory for them.
     chunks: Box<[OnceLock<Chunk>]>,
     /// The group whose copy of the descriptors is read: 0, or that of the backup superblock in use.
     copy_in: u32,
 }
 
 impl Groups {
-    /// No descriptor of the volume yet; they will be read from the copy in group `copy_in`.
+    /// Returns an empty table. Descriptors will be read from the copy in group `copy_in`.
     pub(crate) fn new(superblock: &Superblock, copy_in: u32) -> Self {
         let chunks = superblock.geometry().descriptor_blocks().div_ceil(CHUNK);
         Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), copy_in }
@@ -70,8 +73,9 @@ impl Volume {
         if self.groups.copy_in == 0 {
             return primary;
         }
-        // A copy of the one table follows each copy of the superblock. A meta group keeps copies of
-        // its own block; the copy in its second group does not share the fate of the first.
+        // Without meta groups, a copy of the table follows each copy of the superblock. With them,
+        // each meta group has copies of its own block. The copy in its second group may be intact
+        // where the first is damaged.
         let second = index.checked_mul(geometry.descriptors_per_block()).map(|first| first + 1);
         geometry
             .descriptor_block_in(self.groups.copy_in, index)
@@ -98,7 +102,7 @@ impl Volume {
         Ok(slot.get_or_init(|| decoded))
     }
 
-    /// Fetches the blocks of descriptors that follow block `index` of them on the device.
+    /// Reads ahead the blocks of descriptors that follow block `index` of them on the device.
     fn read_ahead_descriptors(&self, index: u32, block: u64) {
         let last = index.saturating_add(READ_AHEAD).min(self.superblock().geometry().descriptor_blocks());
         let follows = |&at: &u32| self.descriptor_block(at) == Some(block + u64::from(at - index));
@@ -114,7 +118,7 @@ fn no_such_group(group: u32) -> crate::Error {
     Place::new(Structure::GroupDescriptor).group(group).corrupt(kind).into()
 }
 
-/// Returns a `u32` as an index: every machine that extern4 supports has at least 32-bit addresses.
+/// Converts a `u32` to an index. All supported machines have at least 32-bit addresses.
 pub(crate) const fn to_usize(number: u32) -> usize {
     number as usize
 }

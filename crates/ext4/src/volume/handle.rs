@@ -1,10 +1,13 @@
-//! One operation that changes the volume.
+//! [`Handle`]: one operation that changes the volume, inside one transaction.
 //!
-//! A [`Handle`] is open from an operation's first look at what it is going to change until all is
-//! done. Everything that the operation does is part of one transaction. The handle sets aside the
-//! blocks that the operation may need before it begins, so that it does not find the volume full
-//! half way. A failure in the middle of a change is damage or a device, and then nothing more is
-//! made durable ([`Ext4::with_handle`]).
+//! An operation opens its handle before it reads the state that it will change, and keeps it open
+//! until all is done. All its changes are part of one transaction: after a crash all of them are on
+//! the volume or none is. [`Ext4::with_handle`] reserves the blocks that the operation may need
+//! before it runs, so it does not find the volume full half way. If an operation fails half way,
+//! because of damage or the device, no further commit is made.
+//!
+//! Every module that changes metadata gets a `Handle` from its caller in `ops`, `file`, `tune` or
+//! `mount`, and changes blocks only through it.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -30,34 +33,34 @@ use crate::quota::accounts::{Counted, QUOTA_CREDITS, QuotaReservations};
 use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
-/// An operation under way.
+/// A running operation and its reservations.
 pub(crate) struct Handle<'f> {
     pub(crate) fs: &'f Ext4,
     pub(crate) writer: &'f Writer,
     handle: JournalHandle<'f>,
-    /// Blocks that were free and that no other operation may take.
+    /// Free blocks that no other operation can allocate.
     pub(crate) reserved: BlockReservation<'f>,
-    /// The room that quotas have left for it.
+    /// The usage that is reserved for it within quota limits.
     pub(crate) quota_reservations: QuotaReservations<'f>,
-    /// Something has been changed.
+    /// The operation has changed something.
     has_begun: Cell<bool>,
-    /// An inode has been changed whose flags say that its changes are made durable at once.
+    /// The operation has changed an inode with the flag `SYNC` or `DIRSYNC`.
     asks_sync: Cell<bool>,
     _ranked: Ranked,
 }
 
 impl Ext4 {
     /// Runs an operation that changes at most `credits` blocks of metadata and allocates at most
-    /// the blocks of `demand`. `ENOSPC`, and it is not run, if there may be fewer.
+    /// the blocks of `demand`. Returns `ENOSPC` without running it if fewer blocks may be free.
     ///
-    /// An answer such as `ENOENT` is for the caller: `operate` gives it before it has changed
-    /// anything. Any other error, and an answer that comes too late, leaves a change half done, so
-    /// the volume is given up. Nothing since the last commit becomes durable then, and nothing can
-    /// be changed any more. Damage that was found before anything was changed is noted, and the
-    /// volume is given up unless its [`ErrorPolicy`] is to go on.
+    /// `operate` returns an errno such as `ENOENT` ([`Error::Answer`]) only before it has changed
+    /// anything, and the caller gets it. Any other error, or a later errno, may leave a change half
+    /// done, so it aborts the journal: nothing since the last commit becomes durable, and nothing
+    /// can be changed any more. Damage that was found before anything was changed is noted in the
+    /// superblock. It aborts the journal unless the [`ErrorPolicy`] is to continue.
     ///
-    /// A change of an inode whose flags ask for that (`chattr +S`) is durable when this returns,
-    /// and file data written before.
+    /// If the operation changed an inode with the flag `SYNC` (`chattr +S`), the change is durable
+    /// when this returns, and so is file data written before.
     pub(crate) fn with_handle<R>(
         &self,
         credits: u32,
@@ -68,9 +71,10 @@ impl Ext4 {
         self.with_exact_demand(credits, demand, || Ok(((), demand.blocks)), |handle, _| operate(handle))
     }
 
-    /// Runs an operation that seldom needs all of `demand`, and has work to find out its exact
-    /// needs. When there are fewer blocks than that, `exactly` gives the exact demand, and locks
-    /// what it depends on; `operate` is handed that lock. Both run with the handle open.
+    /// Runs an operation that seldom needs all of `demand` and whose exact demand is costly to
+    /// compute. If fewer blocks than `demand` are free, `exactly` computes the exact number and
+    /// returns it with a lock on the state that it depends on. `operate` gets that lock. Both run
+    /// with the handle open.
     pub(crate) fn with_exact_demand<R, L>(
         &self,
         credits: u32,
@@ -79,8 +83,8 @@ impl Ext4 {
         operate: impl FnOnce(&Handle<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
         let writer = self.writer()?;
-        // In a block of its own, at whose end the change ends in place: moving it takes longer than
-        // beginning it.
+        // The handle lives and ends in this block without being moved: a move would take longer
+        // than opening it.
         let (result, asks_sync) = {
             let (handle, locked) = match writer.allocator.reserve(demand) {
                 Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
@@ -122,8 +126,8 @@ impl Ext4 {
         })
     }
 
-    /// Opens a handle and sets aside the blocks that are really needed, after a commit if that
-    /// makes room.
+    /// Opens a handle and reserves the exact number of blocks, after a commit if that releases
+    /// enough.
     fn begin_exactly<'f, L>(
         &'f self,
         writer: &'f Writer,
@@ -152,8 +156,8 @@ impl Ext4 {
 }
 
 impl<'f> Handle<'f> {
-    /// Looks at how the operation has ended, before the change does. Returns the transaction to be
-    /// made durable now, if any.
+    /// Handles the operation's error while the handle is still open. Returns the transaction to
+    /// commit now, if any.
     fn conclude(&self, error: Option<&Error>) -> Option<Tid> {
         if let Some(error) = error {
             let (answers, has_begun) = (matches!(error, Error::Answer(_)), self.has_begun.get());
@@ -165,10 +169,10 @@ impl<'f> Handle<'f> {
         self.asks_sync.get().then(|| self.tid())
     }
 
-    /// Reacts to an error that is more than an answer.
+    /// Reacts to damage, a device error, or an errno that came too late.
     fn fail(&self, error: &Error) {
-        // As Linux does with a policy that it does not know. A library stops no machine: "panic"
-        // turns the volume read-only.
+        // Like Linux, an unknown policy counts as "continue". A library does not stop the machine,
+        // so "panic" makes the volume read-only.
         let policy = self.fs.error_policy;
         let goes_on = matches!(policy, ErrorPolicy::Continue | ErrorPolicy::Unknown(_));
         if let Error::Corrupt(corrupt) = error
@@ -178,11 +182,12 @@ impl<'f> Handle<'f> {
         {
             return;
         }
-        // While the handle is open, so that no commit takes the half-done change.
+        // This happens while the handle is open, so that no commit includes the half-done change.
         match error {
             Error::Corrupt(corrupt) => {
                 self.writer.transactions.give_up(&corrupt.to_string());
-                // After a shutdown nothing is written, nor where another host has taken the volume.
+                // An aborted journal means a shutdown, or that another host has taken the volume.
+                // Then nothing may be written.
                 if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted(_))) {
                     self.writer.note_error(self.fs, corrupt);
                 }
@@ -196,7 +201,7 @@ impl<'f> Handle<'f> {
         self.edit_unsealed(buffer, |bytes, _| edit(bytes))
     }
 
-    /// Changes a block of metadata, and what is put off until it is written.
+    /// Changes a block of metadata and its deferred checksums.
     pub(crate) fn edit_unsealed<R>(
         &self,
         buffer: &mut Buffer,
@@ -206,8 +211,7 @@ impl<'f> Handle<'f> {
         self.handle.change(buffer, edit)
     }
 
-    /// Changes a block by its number, and what is put off until it is written, without a buffer of
-    /// it.
+    /// Changes a block and its deferred checksums by the block's number, without getting a buffer.
     pub(crate) fn edit_at<R>(
         &self,
         block: u64,
@@ -217,8 +221,8 @@ impl<'f> Handle<'f> {
         Ok(self.handle.edit(block, edit)?)
     }
 
-    /// Changes a block that is part of the transaction already. `edit` finds out the change, and
-    /// returns nothing if there is none. `None` for any other block, too.
+    /// Changes a block that is part of the transaction already; returns `None` for any other block.
+    /// `edit` returns `None` if it changes nothing.
     pub(crate) fn edit_again<R>(
         &self,
         block: u64,
@@ -237,7 +241,7 @@ impl<'f> Handle<'f> {
         Ok(self.handle.fresh(block)?)
     }
 
-    /// Notes that something has been changed that is put off until the transaction is closed.
+    /// Notes a change that is only stored when the transaction closes.
     pub(crate) fn note_begun(&self) {
         self.has_begun.set(true);
     }
@@ -248,13 +252,13 @@ impl<'f> Handle<'f> {
         self.handle.has(tag)
     }
 
-    /// Returns the transaction that this is part of.
+    /// Returns the id of the transaction that the operation is part of.
     pub(crate) fn tid(&self) -> Tid {
         self.handle.tid()
     }
 
-    /// Notes that `blocks` are free once the transaction has become durable. If they held
-    /// `metadata`, older copies of them in the journal count no more.
+    /// Notes that `blocks` are free once the transaction is durable. If they held `metadata`,
+    /// revokes older copies of them in the journal.
     pub(crate) fn note_freed(&self, blocks: Range<u64>, metadata: bool) {
         if metadata {
             self.handle.revoke(blocks.clone());
@@ -267,7 +271,7 @@ impl<'f> Handle<'f> {
         self.store_with(info, |_| ())
     }
 
-    /// Stores a new inode, of whose record nothing is left.
+    /// Stores a new inode, whose whole record is overwritten.
     pub(crate) fn store_whole(&self, info: &InodeInfo) -> Result<()> {
         self.encode(info, true, |record, fields| {
             record.fill(0);
@@ -275,8 +279,8 @@ impl<'f> Handle<'f> {
         })
     }
 
-    /// Stores an inode after `edit` has changed the part of the record that is for extended
-    /// attributes, which may be empty.
+    /// Stores an inode. Before that, `edit` changes the record's area for extended attributes,
+    /// which may be empty.
     pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         self.encode(info, false, |record, fields| {
             let from = record.len() - fields.xattr_area(record).len();
@@ -286,18 +290,18 @@ impl<'f> Handle<'f> {
         })
     }
 
-    /// Changes an inode in use in place. `edit` changes no more than permission bits, number of
-    /// links, the time of change, and the part of its record that is for extended attributes. The
-    /// inode is stored, and shown to its users. That takes less than to copy all of it, change,
-    /// [`store`](Self::store) and [`publish`](publish) the copy.
+    /// Changes an inode in use in place, stores it and publishes the new fields. `edit` may change
+    /// only the permission bits, the number of links, the time of change and the record's area for
+    /// extended attributes. This is cheaper than to copy the inode, change and
+    /// [`store`](Self::store) the copy, and [`publish`](publish) it.
     pub(crate) fn touch(&self, inode: &vfs::Inode, edit: impl FnOnce(&mut Inode, &mut [u8])) -> Result<()> {
         let cached = inode.private::<CachedInode>();
         let at = cached.position().ok_or(Errno::EROFS)?;
-        // OK: from such a number.
+        // OK: inode numbers of this file system have 32 bits.
         let ino = inode.ino() as u32;
         let (mode, links, ctime) = self.edit_record(ino, at, |record, _| {
             if let Some(lazy) = self.fs.lazy_times.get() {
-                // The fields have them.
+                // The fields have the new times.
                 lazy.take(ino);
             }
             cached.touch(self.tid(), |info| {
@@ -317,8 +321,8 @@ impl<'f> Handle<'f> {
         Ok(())
     }
 
-    /// Notes whether changes of an inode, and of the names in a directory, are to be durable when
-    /// the operation returns.
+    /// Notes if the flags of an inode demand that its changes, or those of a directory's names, are
+    /// durable when the operation returns.
     pub(crate) fn note_sync(&self, inode: &Inode) {
         let flags = match inode.kind() {
             FileKind::Directory => InodeFlags::SYNC.union(InodeFlags::DIRSYNC),
@@ -340,26 +344,26 @@ impl<'f> Handle<'f> {
         let counts = self.writer.quotas.is_some();
         let mut before = Ok(None);
         let result = self.edit_record(info.ino(), at, |record, has_checksum| {
-            // Asked for under the record's lock: see `orphan`.
+            // Read under the record's lock: see rule 3 of `alloc::orphan_list`.
             let next = self.writer.orphans.next_of(info);
             let orphan = next.map(|next| as_orphan(info.fields(), next));
             if counts && !is_new {
                 before = Counted::in_record(record, info.ino(), self.fs.superblock(), has_checksum);
             }
             if let Some(lazy) = self.fs.lazy_times.get() {
-                // The fields have them.
+                // The fields have the new times.
                 lazy.take(info.ino());
             }
             encode(record, orphan.as_ref().unwrap_or(info.fields()))
         })?;
         if counts {
-            self.settle(info, before?)?;
+            self.count_change(info, before?)?;
         }
         Ok(result)
     }
 
-    /// Changes the record of inode `ino`, which is `at`; `edit` is told whether it has a checksum,
-    /// and need not give it one.
+    /// Changes the record of inode `ino`, which is at `at`. The second argument of `edit` says
+    /// whether the record's checksum is valid. `edit` need not compute it.
     pub(crate) fn edit_record<R>(
         &self,
         ino: u32,
@@ -379,8 +383,8 @@ impl<'f> Handle<'f> {
     }
 }
 
-/// Returns the fields that the record of an orphan holds: the next orphan in the place of the time
-/// of deletion.
+/// Returns the fields that the record of an orphan holds: the next orphan replaces the time of
+/// deletion.
 fn as_orphan(fields: &Inode, next: u32) -> Inode {
     let mut fields = *fields;
     fields.set_dtime(next);
@@ -396,7 +400,7 @@ impl Handle<'_> {
         self.edit_at(block, |block, _| store(&sb, block))
     }
 
-    /// Returns the superblock as it stands now.
+    /// Returns the current superblock.
     pub(crate) fn current_superblock(&self) -> Superblock {
         self.writer.superblock().clone()
     }

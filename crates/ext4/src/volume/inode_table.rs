@@ -1,4 +1,9 @@
-//! The inode table: where records are, and reading it ahead.
+//! The inode table: the position of an inode's record, and read-ahead of records.
+//!
+//! A position is checked against the geometry and the group's descriptor; a number beyond the
+//! volume's inodes is a stale number (`ESTALE`), not damage. Read-ahead fetches a run of blocks
+//! once, when an inode in it is first read, and leaves out the part of a table that was never used.
+//! `inode::read` calls both.
 
 use std::ops::Range;
 
@@ -11,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
 
-/// How many blocks of an inode table one device read fetches: with 4 KiB blocks as much as the
+/// How many blocks of an inode table one device read fetches: with 4 KiB blocks as many as the
 /// kernel does.
 const READ_AHEAD: u64 = 32;
 
@@ -42,8 +47,8 @@ impl Volume {
         start..start + usize::from(self.superblock().inode_size())
     }
 
-    /// Fetches the neighbours of `block` in the inode table, which are likely to be asked for next.
-    /// It leaves out the part of the table that has never been used.
+    /// Reads ahead the neighbours of `block` in the inode table, except the part of the table that
+    /// has never been used.
     pub(crate) fn read_ahead_inodes(&self, ino: u32, block: u64) -> Result<()> {
         let geometry = self.superblock().geometry();
         let group = (ino - 1) / geometry.inodes_per_group();
@@ -68,11 +73,11 @@ impl Volume {
     }
 }
 
-/// Which parts of the inode tables have been fetched ahead: a bit for each run of blocks, set once.
+/// Which parts of the inode tables have been read ahead: a bit for each run of blocks, set once.
 pub(crate) struct ReadAheadWindows(Box<[AtomicU64]>);
 
 impl ReadAheadWindows {
-    /// At most this many bits: volumes with more windows share them, and fetch ahead a little less.
+    /// The most bits. In larger volumes windows share bits, and some are not read ahead.
     const MAX: u64 = 1 << 20;
 
     pub(super) fn new(windows: u64) -> Self {

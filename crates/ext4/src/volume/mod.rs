@@ -1,4 +1,9 @@
-//! A volume as it is read: its device, its geometry, its group descriptors and its buffers.
+//! [`Volume`]: the device, the superblock and the caches that readers and writers use.
+//!
+//! Its methods read: superblock, group descriptors, verified metadata blocks, positions of inodes.
+//! They check all numbers from the volume against its geometry. [`Ext4`](crate::Ext4) dereferences
+//! to it, so every module of this crate calls them. The submodules `handle` and `transaction`
+//! change a volume. They do so through the `Writer` of `mount`.
 
 pub(crate) mod buffer;
 pub(crate) mod deferred_checksum;
@@ -69,25 +74,25 @@ impl Volume {
         self.blocks
     }
 
-    /// Returns the arithmetic of indirect blocks.
+    /// Returns the layout of indirect blocks for the volume's block size.
     pub fn indirect_map(&self) -> indirect::Map {
         self.indirect
     }
 
-    /// Fills `buffer` with the bytes of the volume from `block` on, as the device has them with the
-    /// journal replayed. It goes past the buffer cache, for callers that read all of a volume once.
-    /// Changes of a writer that are not yet on the device are not seen.
+    /// Fills `buffer` with the bytes of the volume from `block` on, as they are on the device with
+    /// the journal replayed. It bypasses the buffer cache, for callers that read all of a volume
+    /// once. So it does not see a writer's changes that are not on the device yet.
     ///
     /// # Errors
     /// A device that fails, or a range that it does not have.
     pub fn read_from_device(&self, block: u64, buffer: &mut [u8]) -> Result<()> {
-        // OK: the size of the volume in bytes fits 63 bits, and the device refuses what is beyond
+        // OK: the size of the volume in bytes fits 63 bits, and the device refuses a range beyond
         // its end.
         let start = block.saturating_mul(self.superblock.block_size().into());
         Ok(self.device.read_at(buffer, start)?)
     }
 
-    /// Returns the buffer cache, for experts: its counters, and blocks as they stand.
+    /// Returns the buffer cache, for expert tools that show its counters or raw blocks.
     pub fn cache(&self) -> &BufferCache {
         &self.cache
     }

@@ -1,4 +1,9 @@
-//! The superblock: finding it, and what it and the groups say of the volume as a whole.
+//! Finds and reads the superblock, primary or backup.
+//!
+//! `mount` calls [`read`] and [`check_size`] when it opens a volume. They return the raw superblock
+//! if its magic number, and for a backup its own block size, fits the place. The caller decodes and
+//! checks the fields. A missing superblock is [`Error::NotExt`], and a device shorter than the
+//! volume is damage. [`block_reserve`] derives the reserved blocks from it.
 
 use extern4_block::BlockDevice;
 use extern4_disk::feature::Incompat;
@@ -11,13 +16,12 @@ use crate::error::{Error, Result};
 /// The sizes of blocks that the format knows, as powers of two.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
 
-/// Where a backup superblock is.
+/// The place of a backup superblock, as a user gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backup {
-    /// In this block of the volume, as `mke2fs -n` and `dumpe2fs` tell it, and `e2fsck -b` takes
-    /// it.
+    /// The block of the volume, as `mke2fs -n` and `dumpe2fs` print it and `e2fsck -b` takes it.
     Block(u64),
-    /// The number of KiB into the volume, as `mount -o sb=` takes it.
+    /// The offset in the volume in KiB, as `mount -o sb=` takes it.
     Kib(u64),
 }
 
@@ -53,13 +57,13 @@ pub(crate) fn read(device: &dyn BlockDevice, backup: Option<Backup>) -> Result<R
 
 const NO_MAGIC: Error = Error::NotExt("there is no ext superblock (bad magic number)");
 
-/// Reads a backup while the block size is not known yet: it counts if it stands where its own block
-/// size says.
+/// Reads a backup while the block size is not known yet. It tries each block size, and accepts a
+/// superblock that has the block size that led to it.
 fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock> {
     for bits in BLOCK_BITS {
         let Some(start) = backup.start(bits) else { continue };
-        // The primary one, asked for by its block: in blocks of more than 1 KiB it does not start
-        // its block.
+        // Block 0 or 1 can mean the primary superblock, which in blocks of more than 1 KiB is not
+        // at the start of its block.
         let start = start.max(SUPERBLOCK_OFFSET);
         if start > SUPERBLOCK_OFFSET && !start.is_multiple_of(1 << bits) {
             continue;
@@ -96,8 +100,8 @@ pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> R
     Ok(())
 }
 
-/// Returns the free blocks that the volume keeps back, with `reserved_clusters` for metadata;
-/// `None` for as many as Linux keeps.
+/// Returns the reserved blocks of the volume, with `reserved_clusters` for metadata; `None` for as
+/// many as Linux reserves.
 pub(crate) fn block_reserve(sb: &Superblock, reserved_clusters: Option<u64>) -> BlockReserve {
     let shift = sb.geometry().cluster_shift();
     let clusters =

@@ -1,9 +1,11 @@
-//! Which blocks are the volume's own: superblocks, group descriptors, bitmaps and inode tables.
+//! The blocks that the volume's own structures use: superblocks, group descriptors, bitmaps and
+//! inode tables.
 //!
-//! On a damaged volume, or on one made to do harm, a file may claim these blocks, or a bitmap may
-//! say that they are free. With `flex_bg` those of a group stand in any other group, so all are
-//! known together, from when a volume is opened for writing. Every block read, written, freed or
-//! allocated for a file is looked for among them. They never change.
+//! On a damaged or malicious volume a file may claim these blocks, or a bitmap may have them free.
+//! With `flex_bg` those of one group can be in any other group, so a [`SystemZones`] of all groups
+//! is made when a volume is opened for writing, and never changes. The allocator, the block maps,
+//! `trim` and the check of the journal pass every range of blocks to [`SystemZones::check`]. A
+//! conflict is an error that names the structure and the block.
 
 use std::ops::Range;
 
@@ -15,7 +17,7 @@ use crate::volume::Volume;
 /// The volume's own blocks.
 pub(crate) struct SystemZones(Box<[Zone]>);
 
-/// Blocks of one kind that stand together.
+/// Consecutive blocks of one kind.
 struct Zone {
     blocks: Range<u64>,
     structure: Structure,
@@ -45,9 +47,10 @@ impl SystemZones {
         Ok(Self(joined(zones)))
     }
 
-    /// Refuses blocks that a file claims and some of which are the volume's own.
+    /// Returns an error if some of `blocks`, which a file claims or the allocator has as free, are
+    /// the volume's own.
     pub(crate) fn check(&self, blocks: &Range<u64>) -> Result<()> {
-        // They ascend and do not overlap.
+        // The zones ascend and do not overlap.
         let index = self.0.partition_point(|zone| zone.blocks.end <= blocks.start);
         match self.0.get(index).filter(|zone| zone.blocks.start < blocks.end) {
             None => Ok(()),
@@ -68,8 +71,7 @@ fn overlap(zones: &mut Vec<Zone>) -> Option<(Structure, u64)> {
     Some((pair[1].structure, pair[1].blocks.start))
 }
 
-/// Returns the zones in ascending order. Those that follow each other and are of one kind become
-/// one, and none lies over another.
+/// Returns the zones in ascending order without overlaps. Adjacent zones of one kind become one.
 fn joined(mut zones: Vec<Zone>) -> Box<[Zone]> {
     zones.sort_unstable_by_key(|zone| zone.blocks.start);
     let mut joined: Vec<Zone> = Vec::new();

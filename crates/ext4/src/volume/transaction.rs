@@ -1,12 +1,15 @@
-//! Transactions that a caller begins and ends: all operations in one become durable together, or
-//! none does.
+//! [`Transaction`]: a transaction that a caller begins and ends. All operations in it become
+//! durable together, or none does.
 //!
-//! The journal holds its running transaction open meanwhile. That covers metadata and contents that
-//! are new to a file, which the commit follows. It does not cover contents that a write replaces in
-//! place: a crash before the commit would leave the new ones. So such a write is refused
-//! (`EOPNOTSUPP`), unless the file is new, or the write lies behind its end. A file that a
-//! transaction cuts off inside a block keeps the old bytes behind its new end, and then cannot grow
-//! until the commit.
+//! The journal holds its running transaction open meanwhile. That covers metadata, and contents
+//! that are new to a file, because the commit waits for them. It does not cover contents that a
+//! write replaces in place: after a crash before the commit the new ones could be on the volume. So
+//! such a write is refused (`EOPNOTSUPP`), unless the transaction made the file or the write is
+//! past the file's end. A file that the transaction has truncated inside a block keeps the old
+//! bytes after its new end, and then cannot grow until the commit.
+//!
+//! `Volume::transaction` of the crate `extern4` begins one. `file` and `ops` ask [`HeldFiles`]
+//! before they write or truncate.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,14 +24,14 @@ use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 
-/// A transaction under way. Dropping it abandons it: nothing of it becomes durable, and nothing on
-/// the volume can be changed until it is opened again.
+/// A transaction that a caller has begun. Dropping it without a commit abandons it: none of its
+/// changes becomes durable, and the volume takes no changes until it is opened again.
 pub struct Transaction<'f> {
     fs: &'f Ext4,
     hold: Option<Hold<'f>>,
 }
 
-/// The files that a transaction has to treat in their own way, by inode number.
+/// The files that the caller's transaction has made or truncated, by inode number.
 #[derive(Default)]
 pub(crate) struct HeldFiles {
     /// Whether there is a transaction.
@@ -38,15 +41,15 @@ pub(crate) struct HeldFiles {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HeldFile {
-    /// The transaction made it, so a crash leaves nothing of it.
+    /// The transaction made it, so it is gone after a crash.
     New,
-    /// The transaction cut it off inside a block.
+    /// The transaction truncated it inside a block.
     Cut,
 }
 
 impl Ext4 {
-    /// Begins a transaction of this thread, after it has made every change so far durable. Changes
-    /// of other threads meanwhile belong to it, too.
+    /// Begins a transaction of this thread, after making all earlier changes durable. Changes by
+    /// other threads until the commit belong to it, too.
     ///
     /// # Errors
     /// [`Unsupported::Transaction`] on a volume without a journal.
@@ -68,7 +71,8 @@ impl Transaction<'_> {
     /// [`Unsupported::Journal`] with both sizes if they do not fit into the journal. After any
     /// error, nothing of the transaction is durable, and nothing can be changed any more.
     pub fn commit(mut self) -> Result<()> {
-        // The files are held until the drop: a write in place must not precede the commit.
+        // The files are held until the drop: a write in place must not reach the device before the
+        // commit.
         Ok(self.hold.take().map_or(Ok(()), Hold::commit)?)
     }
 }
@@ -90,8 +94,8 @@ impl HeldFiles {
 
     /// Returns whether there is a transaction.
     pub(crate) fn is_held(&self) -> bool {
-        // Relaxed: the thread of the transaction sees its own store. For others the transaction
-        // begins when they see it.
+        // Relaxed: the thread of the transaction sees its own store. For other threads the
+        // transaction begins when they see it.
         self.is_held.load(Relaxed)
     }
 
@@ -108,8 +112,8 @@ impl HeldFiles {
         }
     }
 
-    /// Notes that a file is being cut off, inside a block or between two. Returns whether the bytes
-    /// behind its new end must stay.
+    /// Notes that a file is being truncated, inside a block or between two. Returns whether the
+    /// bytes after its new end must stay on the device.
     pub(crate) fn note_cut(&self, ino: u32, is_inside_block: bool) -> bool {
         if !self.is_held() {
             return false;
@@ -120,7 +124,7 @@ impl HeldFiles {
                 file.insert_entry(HeldFile::Cut);
                 true
             }
-            // Everything behind the new end is in blocks that the file no longer has.
+            // All bytes after the new end are in blocks that the file no longer has.
             (Entry::Occupied(file), false) => {
                 file.remove();
                 true
@@ -129,7 +133,8 @@ impl HeldFiles {
         }
     }
 
-    /// Returns `EOPNOTSUPP` if a crash could not undo a write at `from`, to a block of the file.
+    /// Returns `EOPNOTSUPP` if a write at `from`, to a block that the file has, would survive a
+    /// crash before the commit.
     pub(crate) fn check_in_place(&self, info: &InodeInfo, from: u64) -> Result<()> {
         if !self.is_held() {
             return Ok(());
