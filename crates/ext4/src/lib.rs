@@ -15,7 +15,7 @@
 //! | `fscrypt` | what encrypted inodes show without a key |
 //! | `alloc` | free blocks and inodes, preallocation, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | geometry, group descriptors and buffers, which all others read; the transaction handle |
+//! | `volume` | geometry, group descriptors, buffers; transactions and their handles |
 //! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
 //! | `mount` | opening a volume, its options and its journal |
 //! | `tune` | changes of the superblock |

@@ -88,7 +88,7 @@ fn held_at_rest(sb: &Arc<SuperBlock>, threads: usize, files: usize) -> usize {
 }
 
 /// Gives back the memory that earlier steps have retired.
-fn settle(sb: &Arc<SuperBlock>) {
+fn drop_retired(sb: &Arc<SuperBlock>) {
     (0..10).for_each(|_| sb.drop_caches());
 }
 
@@ -99,16 +99,16 @@ fn memory_does_not_grow_with_threads() {
         std::env::var("EXTERN4_THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(400);
     for (name, sb) in superblocks() {
         come_and_go(&sb, AT_ONCE);
-        settle(&sb);
+        drop_retired(&sb);
         let before = live_bytes();
         let one = held_at_rest(&sb, 1, 100 * 1000);
-        settle(&sb);
+        drop_retired(&sb);
         let many = held_at_rest(&sb, 100, 1000);
         println!("{name}: one thread holds {one} bytes, and 100 that rest hold {many}");
         come_and_go(&sb, threads);
         let grown = live_bytes().saturating_sub(before);
         println!("{name}: {threads} threads have left {grown} bytes");
-        settle(&sb);
+        drop_retired(&sb);
         let left = live_bytes().saturating_sub(before);
         println!("{name}: {left} bytes after drop_caches");
         assert!(many <= one + 100 * AT_REST, "{name}: one thread {one} bytes, 100 that rest {many}");

@@ -16,7 +16,7 @@ use extern4_disk::group::GroupFlags;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, Group, Unstored, bad_bitmap};
+use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, DirtyGroup, Group, bad_bitmap};
 use crate::alloc::free_map::flip;
 use crate::alloc::preallocation::Growth;
 use crate::error::Result;
@@ -60,10 +60,10 @@ impl BlockAllocator {
     /// Returns the block of a group's bitmap, if the bitmap is part of the running transaction
     /// already, and so has been verified.
     pub(super) fn changed_bitmap(group: &Group, which: BitmapKind) -> Option<u64> {
-        let unstored = group.unstored.as_ref()?;
+        let dirty = group.dirty.as_ref()?;
         let pin = match which {
-            BitmapKind::Blocks => &unstored.blocks,
-            BitmapKind::Inodes => &unstored.inodes,
+            BitmapKind::Blocks => &dirty.blocks,
+            BitmapKind::Inodes => &dirty.inodes,
         };
         pin.as_ref().map(Pin::number)
     }
@@ -261,7 +261,7 @@ impl BlockAllocator {
         which: BitmapKind,
         bitmap: &Buffer,
     ) -> Result<()> {
-        if group.unstored.is_none() {
+        if group.dirty.is_none() {
             let geometry = handle.fs.superblock().geometry();
             let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(which, number))?;
             let mut descriptors = handle.fs.cache.read(at.block)?;
@@ -269,13 +269,13 @@ impl BlockAllocator {
             // it stays in memory until the transaction closes.
             handle.edit(&mut descriptors, |_| ());
             let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
-            group.unstored = Some(Unstored { descriptors, offset, blocks: None, inodes: None });
-            self.unstored.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+            group.dirty = Some(DirtyGroup { descriptors, offset, blocks: None, inodes: None });
+            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).push(number);
         }
-        if let Some(unstored) = &mut group.unstored {
+        if let Some(dirty) = &mut group.dirty {
             let pin = match which {
-                BitmapKind::Blocks => &mut unstored.blocks,
-                BitmapKind::Inodes => &mut unstored.inodes,
+                BitmapKind::Blocks => &mut dirty.blocks,
+                BitmapKind::Inodes => &mut dirty.inodes,
             };
             pin.get_or_insert_with(|| bitmap.pin());
         }

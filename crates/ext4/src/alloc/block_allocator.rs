@@ -56,7 +56,7 @@ pub(crate) struct BlockAllocator {
     released: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks:
     /// innermost.
-    pub(super) unstored: Mutex<Vec<u32>>,
+    pub(super) dirty: Mutex<Vec<u32>>,
     hints: PerThread<Cell<GroupHint>>,
     /// The offset for the next thread that finds its group locked.
     next_offset: AtomicU32,
@@ -158,12 +158,12 @@ pub(crate) struct Group {
     pub(crate) first_free_inode: u32,
     /// The generation of the inode that was allocated last; random at first.
     generation: u32,
-    pub(super) unstored: Option<Unstored>,
+    pub(super) dirty: Option<DirtyGroup>,
 }
 
 /// A group that the running transaction has changed. Its descriptor is stored when the transaction
 /// closes.
-pub(super) struct Unstored {
+pub(super) struct DirtyGroup {
     /// The block that holds the descriptor, which is part of the transaction, and the descriptor's
     /// offset in it.
     pub(super) descriptors: Pin,
@@ -207,7 +207,7 @@ impl BlockAllocator {
             unreserved: Padded(AtomicU64::new(blocks)),
             block_reserve,
             released: AtomicU64::new(0),
-            unstored: Mutex::default(),
+            dirty: Mutex::default(),
             hints: PerThread::new(),
             next_offset: AtomicU32::new(1),
         };
@@ -377,7 +377,7 @@ impl BlockAllocator {
     /// Stores the descriptors of the groups that the closing transaction has changed, with the
     /// checksums of their bitmaps.
     pub(crate) fn store_groups(&self, sb: &Superblock, closing: &Closing<'_>) {
-        let groups = std::mem::take(&mut *self.unstored.lock().unwrap_or_else(PoisonError::into_inner));
+        let groups = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
         for number in groups {
             if let Some(mut group) = self.lock_known(number) {
                 group.store(number, sb, closing);
@@ -405,7 +405,7 @@ impl BlockAllocator {
 impl Group {
     fn new(descriptor: GroupDescriptor) -> Self {
         let generation = RandomState::new().hash_one(()) as u32;
-        Self { descriptor, free: FreeMap::default(), first_free_inode: 0, generation, unstored: None }
+        Self { descriptor, free: FreeMap::default(), first_free_inode: 0, generation, dirty: None }
     }
 
     /// Returns a generation that no inode of the group has got since the volume was opened, except
@@ -418,18 +418,18 @@ impl Group {
     }
 
     fn store(&mut self, number: u32, sb: &Superblock, closing: &Closing<'_>) {
-        let Some(unstored) = self.unstored.take() else { return };
+        let Some(dirty) = self.dirty.take() else { return };
         let geometry = sb.geometry();
         // OK: a bitmap that is shorter than that could not be read.
         let sum = |pin: Pin, len| bitmap::compute_checksum(&pin.snapshot(), len, sb.metadata_seed()?);
-        if let Some(it) = unstored.blocks.and_then(|pin| sum(pin, geometry.clusters_per_group())) {
+        if let Some(it) = dirty.blocks.and_then(|pin| sum(pin, geometry.clusters_per_group())) {
             self.descriptor.set_block_bitmap_checksum(it);
         }
-        if let Some(it) = unstored.inodes.and_then(|pin| sum(pin, geometry.inodes_per_group())) {
+        if let Some(it) = dirty.inodes.and_then(|pin| sum(pin, geometry.inodes_per_group())) {
             self.descriptor.set_inode_bitmap_checksum(it);
         }
-        closing.change(&mut unstored.descriptors.buffer(), |bytes| {
-            self.descriptor.encode(&mut bytes[unstored.offset..], number, sb);
+        closing.change(&mut dirty.descriptors.buffer(), |bytes| {
+            self.descriptor.encode(&mut bytes[dirty.offset..], number, sb);
         });
     }
 }

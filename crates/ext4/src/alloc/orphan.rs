@@ -2,10 +2,10 @@
 //!
 //! `ops` and `file` put an inode on the list before its last name goes or it is truncated, and
 //! remove it afterwards, in their own transactions. Opening a volume for writing calls
-//! [`find_left_over`], which changes nothing, and then [`free_left_over`]. A fault ends the list
-//! but is no error of the open, as with Linux: orphans after the fault stay allocated, and the
-//! fault is reported. Only an orphan file that is no such file is an error. [`Ext4::orphans`] lists
-//! orphans for readers.
+//! [`find_leftover_orphans`], which changes nothing, and then [`free_leftover_orphans`]. A fault
+//! ends the list but is no error of the open, as with Linux: orphans after the fault stay
+//! allocated, and the fault is reported. Only an orphan file that is no such file is an error.
+//! [`Ext4::orphans`] lists orphans for readers.
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
@@ -23,7 +23,7 @@ use crate::ops::delete::{delete_inode, free_contents};
 use crate::volume::handle::Handle;
 
 /// The orphans of a volume that is being opened for writing.
-pub(crate) struct LeftOver {
+pub(crate) struct LeftoverOrphans {
     listed: Vec<u32>,
     in_file: Vec<u32>,
     /// The orphan file, if it may name orphans.
@@ -32,7 +32,7 @@ pub(crate) struct LeftOver {
     pub(crate) faults: Vec<Corrupt>,
 }
 
-impl LeftOver {
+impl LeftoverOrphans {
     fn all(&self) -> impl Iterator<Item = u32> {
         self.listed.iter().chain(&self.in_file).copied()
     }
@@ -108,10 +108,10 @@ impl Ext4 {
 ///
 /// An inode that cannot be an orphan is no error. As with Linux, the list ends there, and the
 /// orphan file goes on behind it.
-pub(crate) fn find_left_over(fs: &Ext4) -> Result<LeftOver> {
+pub(crate) fn find_leftover_orphans(fs: &Ext4) -> Result<LeftoverOrphans> {
     let (listed, fault) = follow_list(fs)?;
     let faults = Vec::from_iter(fault);
-    let mut left = LeftOver { listed, in_file: Vec::new(), file: None, faults };
+    let mut left = LeftoverOrphans { listed, in_file: Vec::new(), file: None, faults };
     let mut named = Vec::new();
     if let Some(file) = fs.superblock().orphan_file_inode() {
         // Like Linux, read the file even if the features say that it is empty: a file that is no
@@ -134,7 +134,7 @@ pub(crate) fn find_left_over(fs: &Ext4) -> Result<LeftOver> {
 
 /// Frees the inodes that were deleted while open, and completes the truncation of the others.
 /// Returns the inodes that were truncated and still have names.
-pub(crate) fn free_left_over(fs: &Ext4, left: &LeftOver) -> Result<Vec<u32>> {
+pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result<Vec<u32>> {
     let orphans = &fs.writer()?.orphans;
     left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
     if !left.faults.is_empty() {

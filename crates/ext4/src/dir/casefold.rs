@@ -1,16 +1,18 @@
-//! Names without regard to case, as ext4's `utf8-12.1` encoding compares them.
+//! Case-insensitive comparison of names, as ext4's encoding `utf8-12.1` defines it.
 //!
-//! Two names of a case-folded directory are the same if they are equal after three steps. These are
-//! full case folding of every character, canonical decomposition (NFD) of the result, and removal
-//! of the characters that Unicode calls default ignorable. The hash tree of such a directory hashes
-//! names in that form. A name that is not UTF-8 has no such form. It is compared and hashed byte by
-//! byte, unless the volume is in strict mode, where it cannot exist.
+//! Two names of a case-folded directory are equal if they are equal after three steps: full case
+//! folding of every character, canonical decomposition (NFD), and removal of the characters that
+//! Unicode calls default ignorable. The directory's hash tree hashes names in that form. A name
+//! that is not UTF-8 has no such form. It is compared and hashed byte by byte; in strict mode it
+//! cannot be created.
 //!
-//! The encoding is frozen at Unicode 12.1. The tables that we fold by are newer. Unicode never
-//! changes how an assigned character folds or decomposes, so the only difference is in characters
-//! assigned since. [`LATER`] lists those that newer tables fold, decompose or reorder, and they are
-//! passed through as they are. The forms were compared with what `debugfs`'s `dx_hash -c` makes of
-//! them.
+//! The encoding is fixed at Unicode 12.1, and the tables that this module uses are newer. Unicode
+//! never changes how an assigned character folds or decomposes, so only characters assigned since
+//! could differ. [`LATER`] lists those that newer tables fold, decompose or reorder, and they pass
+//! unchanged. Tests compare the forms with `dx_hash -c` of `debugfs`.
+//!
+//! `namei` compares with a [`FoldedName`], `htree::read` hashes [`fold`]ed names, and `insert`
+//! refuses names that strict mode forbids.
 
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
@@ -22,22 +24,22 @@ pub(crate) fn fold(name: &[u8]) -> Option<Vec<u8>> {
         return Some(name.to_ascii_lowercase().into_bytes());
     }
     let mut folded = String::with_capacity(name.len());
-    // A later character takes no part in folding, and no combining mark is moved across it.
+    // A later character is not folded, and no combining mark moves across it.
     for piece in name.split_inclusive(is_later) {
         let (piece, later) = match piece.char_indices().next_back() {
             Some((at, last)) if is_later(last) => (&piece[..at], Some(last)),
             _ => (piece, None),
         };
-        // Folding comes first: the folded iota subscript is a letter of its own, which decomposing
-        // first would have moved behind other marks. Ignorable characters go last, because no mark
-        // moves across one.
+        // Folding precedes decomposition: a folded iota subscript is a letter, which decomposing
+        // first would have moved after other marks. Ignorable characters are removed last, because
+        // no mark moves across one.
         folded.extend(piece.chars().default_case_fold().nfd().filter(|&c| !is_ignorable(c)));
         folded.extend(later);
     }
     Some(folded.into_bytes())
 }
 
-/// A name to look for without regard to case.
+/// A name to be found without regard to case.
 pub(crate) struct FoldedName<'a> {
     name: &'a [u8],
     folded: Option<Vec<u8>>,

@@ -1,37 +1,37 @@
-//! Changing the records of a chain of directory entries: of a block, or of a part of an inline
+//! Changes records in a chain of directory entries: of a block, or of a part of an inline
 //! directory.
 //!
-//! These functions know bytes only. They clear a record that they take out, so that a name does not
-//! stay on the volume longer than its file. They check the chain on the way to the record in
-//! question, so the change fits what they found. A search for room, or for a name byte by byte,
-//! skips the other records by their lengths.
+//! These functions work on bytes only. `insert`, `inline` and `htree::insert` call them. Finding a
+//! record checks the chain from its start to that record, and a change fits the record that was
+//! found. A search for a gap, or for a name byte by byte, skips other records by their lengths. A
+//! removed record is cleared, so that a name does not stay on the volume longer than its file.
 
 use extern4_disk::Corrupt;
 use extern4_disk::dirent::{DirEntry, FileType, Layout, Slots, Span};
 
 use crate::volume::group::to_usize;
 
-/// Where in a record its distance to the next stands.
+/// The offset of the field with the distance to the next record.
 const REC_LEN_OFFSET: usize = 4;
-/// Where the length of its name stands; only this byte of it counts.
+/// The offset of the length of the name, of which only this byte is used.
 const NAME_LEN_OFFSET: usize = 6;
 /// Bytes of an entry before the name.
 const HEADER_SIZE: usize = 8;
-/// Where the type of the file stands.
+/// The offset of the file type.
 const FILE_TYPE_OFFSET: usize = 7;
 
 /// A gap in a chain that a new record can fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// The record whose slack it is, or the free one that it is.
+    /// The record that has the unused bytes.
     offset: usize,
     rec_len: usize,
-    /// How much of it is in use.
+    /// How many bytes of the record are in use; 0 for a free one.
     used: usize,
 }
 
 impl Gap {
-    /// Returns where the record begins.
+    /// Returns the offset of the record.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
@@ -52,7 +52,7 @@ pub(crate) fn fill_gap(bytes: &mut [u8], gap: Gap, entry: &DirEntry<'_>, layout:
     }
 }
 
-/// Returns the first entry that `is` the one looked for, and where its record stands.
+/// Returns the first entry for which `is` returns true, and the position of its record.
 pub(crate) fn find<'a>(
     slots: Slots<'a>,
     is: impl Fn(&DirEntry<'a>) -> bool,
@@ -71,13 +71,13 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
-/// Returns where the record of the entry `name` stands, found byte by byte, and the inode of the
-/// entry. The search does not check the records before it.
+/// Returns the position of the record with exactly this `name`, and its inode. The search does not
+/// check the records before it.
 pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
     slots.find_name(name)?.map(|(before, span)| locate(slots, before, span)).transpose()
 }
 
-/// Finds the entry `name` as `find_name` does, among the first `most` records behind the one at
+/// Finds the entry `name` as `find_name` does, among the first `most` records after the one at
 /// `at`.
 pub(crate) fn find_name_near(
     slots: &Slots<'_>,
@@ -86,30 +86,30 @@ pub(crate) fn find_name_near(
     most: usize,
 ) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
     let found = slots.find_name_among(name, at, most + 1)?;
-    // The record before the one at `at` is not known.
+    // A record at `at` itself is no find: the record before it is not known.
     let found = found.filter(|(before, _)| before.is_some());
     found.map(|(before, span)| locate(slots, before, span)).transpose()
 }
 
-/// Returns where a record stands, and the inode of its entry.
+/// Returns the position of a record, and the inode of its entry.
 fn locate(slots: &Slots<'_>, before: Option<Span>, span: Span) -> Result<(RecordPosition, u32), Corrupt> {
     let slack = before.map_or(0, |before| slots.slack_of(before));
     let before = before.map(|before| (before.offset, before.rec_len));
     Ok((RecordPosition { before, slack, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?))
 }
 
-/// Where a record of a chain stands, and the one before it.
+/// The position of a record in a chain, and of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordPosition {
     before: Option<(usize, usize)>,
-    /// How many bytes of the one before it are not in use.
+    /// How many bytes of the record before it are unused.
     slack: usize,
     start: usize,
     rec_len: usize,
 }
 
 impl RecordPosition {
-    /// Returns where the record begins.
+    /// Returns the offset of the record.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -119,18 +119,18 @@ impl RecordPosition {
         self.rec_len
     }
 
-    /// Returns how many bytes are free there once the record has been taken out.
+    /// Returns how many bytes are free there once the record is removed.
     pub(crate) fn room(&self) -> usize {
         self.slack + self.rec_len
     }
 
-    /// Returns where the record begins that takes over its bytes once it has been taken out.
+    /// Returns the offset of the record that gets its bytes once it is removed.
     pub(crate) fn left(&self) -> usize {
         self.before.map_or(self.start, |(before, _)| before)
     }
 }
 
-/// Takes a record out of the chain that it was found in; the one before it takes over its bytes.
+/// Removes a record from the chain in which it was found. The record before it gets its bytes.
 pub(crate) fn remove(bytes: &mut [u8], record: RecordPosition) {
     let RecordPosition { before, start, rec_len, .. } = record;
     clear(bytes, record);
@@ -140,20 +140,20 @@ pub(crate) fn remove(bytes: &mut [u8], record: RecordPosition) {
     }
 }
 
-/// Gives the entry of a record another name, for which the record is long enough.
+/// Changes the name of a record's entry. The record must be long enough.
 pub(crate) fn rename(bytes: &mut [u8], record: RecordPosition, entry: &DirEntry<'_>, layout: &Layout) {
     clear(bytes, record);
     entry.encode(&mut bytes[record.start..record.start + record.rec_len], layout);
 }
 
-/// Clears the entry of a record, and no more: the gap behind it may be most of the block. The
-/// fields that entries have behind their names fit into 8 bytes.
+/// Clears the entry of a record, and not the gap after it, which may be most of the block. The
+/// fields after an entry's name fit into 8 bytes.
 fn clear(bytes: &mut [u8], RecordPosition { start, rec_len, .. }: RecordPosition) {
     let len = HEADER_SIZE + usize::from(bytes[start + NAME_LEN_OFFSET]) + 8;
     bytes[start..start + len.min(rec_len)].fill(0);
 }
 
-/// Makes the entry of a record stand for another inode.
+/// Makes the entry of a record refer to another inode.
 pub(crate) fn replace(bytes: &mut [u8], record: RecordPosition, ino: u32, kind: FileType, layout: &Layout) {
     let at = record.start;
     bytes[at..at + REC_LEN_OFFSET].copy_from_slice(&ino.to_le_bytes());
@@ -162,8 +162,8 @@ pub(crate) fn replace(bytes: &mut [u8], record: RecordPosition, ino: u32, kind: 
     }
 }
 
-/// Fills `bytes`, all of them, with these entries, each as short as can be but the last, which
-/// takes the rest.
+/// Fills all of `bytes` with these entries. Each record is as short as possible, except the last,
+/// which gets the rest.
 pub(crate) fn fill<'e>(
     bytes: &mut [u8],
     entries: impl IntoIterator<Item = &'e DirEntry<'e>>,
@@ -184,7 +184,7 @@ pub(crate) fn fill<'e>(
     }
 }
 
-/// Makes one free record of `record`.
+/// Makes `record` one free record.
 pub(crate) fn free_record(record: &mut [u8]) {
     let len = record.len();
     // A part of an inline directory may be shorter than any record.
@@ -194,8 +194,8 @@ pub(crate) fn free_record(record: &mut [u8]) {
     }
 }
 
-/// Sets the distance from the record at `offset` to the next. 64 KiB do not fit into the field and
-/// have a special value.
+/// Sets the distance from the record at `offset` to the next. For 64 KiB, which do not fit into the
+/// field, the format has a special value.
 pub(crate) fn set_rec_len(bytes: &mut [u8], offset: usize, rec_len: usize) {
     let raw = u16::try_from(rec_len).unwrap_or(u16::MAX).to_le_bytes();
     bytes[offset + REC_LEN_OFFSET..offset + REC_LEN_OFFSET + 2].copy_from_slice(&raw);

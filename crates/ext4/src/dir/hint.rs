@@ -1,32 +1,32 @@
 //! A hint of where names were last added to and removed from a linear directory.
 //!
-//! Names are often added one after the other, and removed in the order in which they stand, or soon
-//! after they were added. So a caller that adds a name begins to look for room where there was some
-//! last. A caller that removes a name looks there first. Neither goes through all the records from
-//! the block's beginning.
+//! Names are often added one after the other, and removed in the order of their records or soon
+//! after they were added. So a search for a gap starts where the last one was found, and a removal
+//! first looks where the last change was. Neither reads all records from the block's start.
 //!
-//! The hint is part of the directory's [`InodeInfo`](crate::inode::info::InodeInfo), as the last
-//! change of its names left it. Only the next change of names uses it. It is of one block; a
-//! directory with a hash tree has none.
+//! The hint is part of the directory's [`InodeInfo`](crate::inode::info::InodeInfo). `insert` uses
+//! and updates it under the lock on the directory's names. It covers one block. A directory with a
+//! hash tree has no hint. A hint changes no result: a search with it finds what a search without it
+//! finds.
 //!
 //! # Invariants
 //! 1. `added`, `removed` and all of `rooms` are offsets of records of the block.
-//! 2. No record before `rooms[n]` has as many unused bytes as belong to `n` ([`NEEDS`]). So a
-//!    search from there finds the first record with room, as a search from the beginning would.
+//! 2. No record before `rooms[n]` has `NEEDS[n]` unused bytes. So a search from there finds the
+//!    first record with room, as a search from the start would.
 
 use extern4_disk::Corrupt;
 use extern4_disk::dirent::Slots;
 
 use crate::dir::entries::{self, Gap, RecordPosition};
 
-/// Records after a place that a search looks at.
+/// How many records after a position a search for a name reads.
 const NEIGHBOURS: usize = 4;
 
-/// Bytes that records need: those of names of up to 20 bytes. For longer ones the search begins
-/// where there may be room for these.
+/// The sizes of records with names of up to 20 bytes. A search for a longer record starts where
+/// there may be room for the largest of these.
 const NEEDS: [usize; 5] = [12, 16, 20, 24, 28];
 
-/// An offset in a block, of which it takes less room.
+/// An offset in a block, in 16 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Offset(u16);
 
@@ -41,15 +41,15 @@ impl Offset {
     }
 }
 
-/// A hint of where names last changed in one block of a directory; the module describes it.
+/// A hint of where names last changed in one block of a directory. The module describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirHint {
-    /// The block of the volume; 0, which is in no directory, if nothing is known.
+    /// The block of the volume; 0, which is in no directory, for an empty hint.
     block: u64,
     /// The number of that block in the directory. Hints are copied often, so it has 16 bits, and
     /// only the first blocks of a directory can have one.
     logical: u16,
-    /// The record whose gap took the last name.
+    /// The record whose gap got the last name.
     added: Offset,
     /// The record before the one that was removed last.
     removed: Offset,
@@ -57,17 +57,18 @@ pub(crate) struct DirHint {
 }
 
 impl DirHint {
-    /// Returns the block that the hint is of, by its number in the directory and on the volume.
+    /// Returns the block that the hint covers, by its number in the directory and on the volume.
     pub(crate) fn block(&self) -> Option<(u32, u64)> {
         (self.block != 0).then_some((self.logical.into(), self.block))
     }
 
-    /// Returns the block of the volume that block `logical` of the directory is, if that is known.
+    /// Returns the block of the volume for block `logical` of the directory, if the hint covers it.
     pub(crate) fn physical(&self, logical: u32) -> Option<u64> {
         (self.block != 0 && u32::from(self.logical) == logical).then_some(self.block)
     }
 
-    /// Returns where in block `logical` of the directory the search for `need` bytes may begin.
+    /// Returns the offset in block `logical` of the directory where the search for `need` bytes may
+    /// start.
     pub(crate) fn room_from(&self, logical: u32, need: usize) -> usize {
         match NEEDS.iter().rposition(|&least| least <= need) {
             Some(at) if self.physical(logical).is_some() => self.rooms[at].get(),
@@ -75,8 +76,8 @@ impl DirHint {
         }
     }
 
-    /// Returns the entry `name` among the records of the block, if it stands near the last change,
-    /// and the inode that it stands for.
+    /// Returns the record of the entry `name` in the block and its inode, if the record is near the
+    /// last change.
     pub(crate) fn find(
         &self,
         slots: &Slots<'_>,
@@ -106,14 +107,14 @@ impl DirHint {
     }
 
     /// Starts again with another block, of which only the record at `at` is known. Returns false if
-    /// the hint has no room for the number of the block.
+    /// the hint cannot hold the number of the block.
     fn reset_to(&mut self, logical: u32, block: u64, at: Offset) -> bool {
         let Ok(logical) = u16::try_from(logical) else { return false };
         *self = Self { block, logical, added: at, removed: at, rooms: Default::default() };
         true
     }
 
-    /// Notes that the entry of a record has another name, which takes `need` bytes of it.
+    /// Notes that the entry of a record has been renamed and now needs `need` bytes.
     pub(crate) fn note_renamed(&mut self, logical: u32, block: u64, record: RecordPosition, need: usize) {
         let at = Offset::new(record.left());
         if self.block != block && !self.reset_to(logical, block, at) {
@@ -128,14 +129,14 @@ impl DirHint {
         }
     }
 
-    /// Notes that a record has been taken out.
+    /// Notes that a record has been removed.
     pub(crate) fn note_removed(&mut self, logical: u32, block: u64, record: RecordPosition) {
         let at = Offset::new(record.left());
         if self.block != block && !self.reset_to(logical, block, at) {
             return;
         }
         self.removed = at;
-        // A removed record's offset begins no record any more.
+        // No record starts at the removed record's offset any more.
         let gone = Offset::new(record.start());
         if self.added == gone {
             self.added = at;

@@ -1,8 +1,11 @@
-//! Changing directories that live inside their inode.
+//! Changes directories whose names are inside their inode (`inline_data`).
 //!
-//! Their names are two chains of records. One is in `i_block` behind the number of the parent. The
+//! Their names are two chains of records. One is in `i_block`, after the number of the parent. The
 //! other is in the attribute `system.data`, which grows by the size of each name while the inode
-//! has room. Then the names move to a block, and never back.
+//! has room. When it has none, the names move to a block, and never back.
+//!
+//! Only `insert` calls these functions, under the lock on the directory's names and in a handle. A
+//! function that reports "no room" has changed nothing.
 
 use extern4_disk::dirent::{DirEntry, Entries, FileType, Layout, Slots};
 use extern4_disk::inline::HEAD_SIZE;
@@ -18,10 +21,10 @@ use crate::inode::info::InodeInfo;
 use crate::inode::inline::change::{clear_inline_data, set_inline_data};
 use crate::volume::handle::Handle;
 
-/// Where the first chain starts, behind the number of the parent.
+/// The offset of the first chain, after the number of the parent.
 const FIRST_CHAIN: usize = 4;
 
-/// The contents of a directory: `i_block` and the attribute, one behind the other.
+/// The contents of a directory: `i_block`, followed by the attribute's value.
 struct InlineContents {
     bytes: Vec<u8>,
     layout: Layout,
@@ -30,7 +33,7 @@ struct InlineContents {
 
 /// A record in one of the chains.
 struct InlineEntry {
-    /// Where in the contents its chain starts and ends.
+    /// The start and the end of its chain in the contents.
     chain: (usize, usize),
     record: RecordPosition,
     ino: u32,
@@ -62,7 +65,7 @@ impl InlineContents {
         Err(Errno::ENOENT.into())
     }
 
-    /// Puts an entry where there is room, behind all others if need be.
+    /// Puts an entry into the first gap, or after all others if there is none.
     fn add(&mut self, entry: &DirEntry<'_>) -> Result<()> {
         let need = self.layout.rec_len(entry.name);
         for chain in self.chains() {
@@ -93,7 +96,7 @@ fn inline_contents(fs: &Ext4, dir: &InodeInfo) -> Result<InlineContents> {
     })
 }
 
-/// Makes a new directory one that lives inside its inode, if that has room.
+/// Makes a new directory inline. Returns false if its inode has no room.
 pub(crate) fn new_inline_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
     let mut bytes = [0; HEAD_SIZE];
     bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
@@ -101,7 +104,7 @@ pub(crate) fn new_inline_directory(handle: &Handle<'_>, dir: &mut InodeInfo, par
     set_inline_data(handle, dir, &bytes)
 }
 
-/// Adds an entry; false, and nothing is changed, if the inode has no room for it.
+/// Adds an entry. Returns false, without a change, if the inode has no room for it.
 pub(crate) fn add_inline(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
     let mut contents = inline_contents(handle.fs, dir)?;
     contents.add(entry)?;
@@ -126,7 +129,7 @@ pub(crate) fn leave_inode(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<()
     Ok(())
 }
 
-/// Removes a name, and tells what it stood for.
+/// Removes a name, and returns its inode.
 pub(crate) fn remove_inline(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -139,7 +142,7 @@ pub(crate) fn remove_inline(
     Ok(ino)
 }
 
-/// Makes a name stand for another inode.
+/// Makes a name refer to another inode.
 pub(crate) fn replace_inline(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -154,14 +157,14 @@ pub(crate) fn replace_inline(
     store_contents(handle, dir, &contents)
 }
 
-/// Makes `..` stand for another directory.
+/// Makes `..` refer to another directory.
 pub(crate) fn set_inline_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
     let mut contents = inline_contents(handle.fs, dir)?;
     contents.bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
     store_contents(handle, dir, &contents)
 }
 
-/// Stores contents that are no longer than before.
+/// Stores contents that are not longer than before.
 fn store_contents(handle: &Handle<'_>, dir: &mut InodeInfo, contents: &InlineContents) -> Result<()> {
     match set_inline_data(handle, dir, &contents.bytes)? {
         true => Ok(()),

@@ -1,13 +1,15 @@
-//! Changing the names in a directory.
+//! Adds, removes and replaces names in a directory.
 //!
-//! A name goes into the first gap of a linear directory that is large enough, and where there is
-//! none, into a block at the end. Where the volume has `dir_index`, a directory that outgrows its
+//! A name goes into the first gap of a linear directory that is large enough. If there is none, it
+//! goes into a new block at the end. On a volume with `dir_index`, a directory that outgrows its
 //! first block gets a hash tree instead (`htree::insert`). The module `inline` changes directories
-//! inside their inode. No name ever moves between the blocks of a linear directory, because a
-//! listing that continues later remembers where it stopped.
+//! inside their inode. No name ever moves between the blocks of a linear directory, so a listing
+//! can continue at an offset.
 //!
-//! All of this changes the directory's blocks, and size, map and flags of the [`InodeInfo`]; the
-//! caller stores that, with its new times.
+//! The operations in `ops` call these functions in a handle, under the lock on the directory's
+//! names. They change the directory's blocks, and the size, map and flags of the [`InodeInfo`]; the
+//! caller stores that with its new times. [`check_new_name`] and [`blocks_for_name`] tell
+//! beforehand whether and with how many blocks an addition succeeds.
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
@@ -33,21 +35,21 @@ use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;
 use crate::volume::handle::Handle;
 
-/// How many blocks a search for a gap fetches at once.
+/// How many blocks a search for a gap reads ahead.
 const READ_AHEAD: u32 = 32;
-/// The most blocks by which a directory grows for one name. These are a leaf and the split nodes on
-/// two levels, or a leaf, one of those and one below the root. For a directory that leaves its
-/// inode they are its first block and two leaves.
+/// The most blocks by which a directory grows for one name. These are a leaf and the new halves of
+/// nodes on two levels, or a leaf, one such half and a new node below the root. For an inline
+/// directory they are its first block and two leaves.
 pub(crate) const MOST_NEW_BLOCKS: u32 = 3;
-/// How many blocks a hash tree can tell apart.
+/// The number of blocks that a hash tree can address.
 const MOST_TREE_BLOCKS: u64 = 1 << 28;
-/// Bytes of the records of `.` and of `..` at least.
+/// The least size of the records of `.` and `..`.
 pub(crate) const DOT_LEN: usize = 12;
-/// The superblock's flag that names in directories without case must be UTF-8.
+/// The superblock's flag that names in case-folded directories must be UTF-8.
 const STRICT_ENCODING: u16 = 1;
 
-/// Whether one more name can be added to `dir`. After this, adding it can fail only for want of
-/// space on the volume.
+/// Checks that `name` can be added to `dir`. After that, adding it can only fail if the volume is
+/// full.
 ///
 /// # Errors
 /// `ENOKEY` for encrypted directories, `EINVAL` for a name that breaks the volume's encoding,
@@ -71,11 +73,10 @@ pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<
     }
 }
 
-/// Whether there is room for `name` in `dir`, however many others are adding names to it at this
-/// moment; false means that it is not known. [`check_new_name`](Self::check_new_name) tells for
-/// certain.
+/// Whether `dir` surely has room for `name`, even if other threads add names at the same time. If
+/// it returns false, [`check_new_name`] decides.
 pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
-    /// More than add names at the same time.
+    /// More names than threads can be adding at the same time.
     const OTHERS: u64 = 1 << 16;
     check_name(fs, dir, name)?;
     if dir.is_inline() {
@@ -90,15 +91,15 @@ pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<b
         return Ok(has_blocks);
     }
     match HtreePath::tree_has_room_for(fs, dir, OTHERS) {
-        // The tree may be larger by now than `dir` knows. If the tree is corrupt instead, a later
-        // caller that holds the lock on the names gets the error.
+        // `dir` may be older than the tree, which only looks corrupt then. If it is corrupt, a
+        // later caller that holds the lock on the names gets the error.
         Err(Error::Corrupt(_)) => Ok(false),
         answer => answer,
     }
 }
 
-/// Returns how many blocks of the volume it takes to add a name to `dir`, at most. It looks for
-/// room as adding the name does.
+/// Returns the most blocks that adding a name to `dir` allocates. It searches for room as the
+/// addition does.
 pub(crate) fn blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
     let grows_by = new_blocks_for_name(fs, dir, name)?;
     if dir.is_inline() || grows_by == 0 {
@@ -122,12 +123,12 @@ fn new_blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
             return Ok(0);
         }
     }
-    // One, or two leaves of a tree.
+    // A block, or two leaves of a tree.
     Ok(if len_blocks == 1 { 2 } else { 1 })
 }
 
-/// Returns a gap for `name` in block `logical` of a directory, and the block of the volume that has
-/// it.
+/// Returns a gap for `name` in block `logical` of a directory, and that block's number on the
+/// volume.
 fn find_gap(fs: &Ext4, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Option<(u64, Gap)>> {
     let physical = match dir.dir_hint.physical(logical) {
         Some(physical) => physical,
@@ -139,8 +140,8 @@ fn find_gap(fs: &Ext4, dir: &InodeInfo, logical: u32, name: &[u8]) -> Result<Opt
     Ok(gap.map(|gap| (physical, gap)))
 }
 
-/// Returns the first gap of `need` bytes in `bytes`, which are a block of the directory and of the
-/// volume.
+/// Returns the first gap of `need` bytes in `bytes`, which are block `logical` of the directory and
+/// block `physical` of the volume.
 fn find_gap_in(
     fs: &Ext4,
     dir: &InodeInfo,
@@ -154,7 +155,7 @@ fn find_gap_in(
     Ok(gap)
 }
 
-/// Returns the entry of a name that is about to be changed, in a directory that has blocks.
+/// Returns the entry of a name that is about to be changed, in a directory that is not inline.
 fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<FoundEntry> {
     if let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) {
         let look = |bytes: &[u8]| dir.dir_hint.find(&dir_slots(fs, dir, block, bytes), name);
@@ -167,7 +168,7 @@ fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result
 
 /// Returns how many blocks a directory can have.
 fn most_dir_blocks(fs: &Ext4) -> u64 {
-    // Without the feature the upper half of a directory's size is not counted.
+    // Without the feature a directory's size has only 32 bits.
     let large = fs.superblock().features().incompat.contains(Incompat::LARGEDIR);
     if large { MOST_TREE_BLOCKS } else { u64::from(u32::MAX / fs.superblock().block_size()) }
 }
@@ -180,7 +181,7 @@ fn check_dir_limit(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
     if is_beyond { Err(Errno::ENOSPC.into()) } else { Ok(()) }
 }
 
-/// Whether `dir` may have such a name at all.
+/// Checks that `dir` may have such a name at all.
 fn check_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
     if dir.is_encrypted() {
         return Err(Errno::ENOKEY.into());
@@ -217,8 +218,8 @@ pub(crate) fn is_empty_directory(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives a new directory its first contents: `.`, and `..` which is `parent`. Its record must have
-/// been cleared before.
+/// Gives a new directory its first contents: `.`, and `..` for `parent`. Its record must be cleared
+/// already.
 pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
     if handle.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
         && new_inline_directory(handle, dir, parent)?
@@ -232,10 +233,10 @@ pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u3
     Ok(())
 }
 
-/// Adds a name, which must not be there yet.
+/// Adds a name that the directory does not have yet.
 ///
 /// # Errors
-/// As [`check_new_name`], before anything is changed.
+/// Those of [`check_new_name`], before anything is changed.
 pub(crate) fn add_name(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -276,7 +277,7 @@ fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) ->
     Ok(())
 }
 
-/// Removes a name, and tells what it stood for.
+/// Removes a name, and returns its inode.
 pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
     let wanted = SearchName::new(dir, name).ok_or(Errno::ENOENT)?;
     if dir.is_inline() {
@@ -296,7 +297,7 @@ pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8])
     Ok(ino)
 }
 
-/// Makes a name stand for another inode.
+/// Makes a name refer to another inode.
 pub(crate) fn replace_name(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -312,8 +313,9 @@ pub(crate) fn replace_name(
     edit_names_at(handle, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
 }
 
-/// Gives an entry, of inode `ino`, another name where it stands, which must not be there yet.
-/// False, and nothing is changed, if its record is too short for that, or is where its name has it.
+/// Renames the entry `from` to that of `entry`, in the same record. The directory must not have the
+/// new name yet. Returns false, without a change, if the record is too short, or if the directory
+/// is not linear.
 pub(crate) fn rename_in_place(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -334,7 +336,7 @@ pub(crate) fn rename_in_place(
     Ok(true)
 }
 
-/// Makes `..` stand for another directory.
+/// Makes `..` refer to another directory.
 pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
     if dir.is_inline() {
         return set_inline_parent(handle, dir, parent);
@@ -356,8 +358,8 @@ pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) 
     Ok(())
 }
 
-/// Puts an entry into a gap of block `logical` of a directory, which holds names; false if there is
-/// none that is large enough.
+/// Puts an entry into a gap of block `logical` of a directory, which holds names. Returns false if
+/// no gap is large enough.
 pub(crate) fn put_name(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -381,7 +383,7 @@ pub(crate) fn put_name(
     Ok(true)
 }
 
-/// Changes the records of a block of names. `edit` is handed all of the block but the checksum's
+/// Changes the records of a directory block. `edit` gets all of the block except the checksum's
 /// tail.
 pub(crate) fn edit_names(
     handle: &Handle<'_>,
@@ -393,7 +395,8 @@ pub(crate) fn edit_names(
     handle.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
 }
 
-/// Changes the records of block `block` of the volume, which no other thread reads meanwhile.
+/// Changes the records of the directory block `block` of the volume without getting a buffer. No
+/// other thread reads the block meanwhile.
 fn edit_names_at(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -404,9 +407,9 @@ fn edit_names_at(
     handle.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
 }
 
-/// Searches and changes the records of a block in one step. Names of the directory have changed
-/// there in this transaction, so the block has been verified. `edit` is handed all of the block,
-/// and returns `None` if it has changed nothing.
+/// Searches and changes the records of a block in one step, if the block is part of the transaction
+/// already, and so has been verified. `edit` gets all of the block, and returns `None` if it has
+/// changed nothing.
 fn edit_names_again<R>(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -423,8 +426,8 @@ fn edit_names_again<R>(
     })
 }
 
-/// Puts an entry into block `logical` of a directory, if names have changed there in this
-/// transaction and there is room. Returns where it stands.
+/// Puts an entry into block `logical` of a directory, if the hint covers it, it is part of the
+/// transaction and it has room. Returns the block and the gap.
 fn put_near(
     handle: &Handle<'_>,
     dir: &InodeInfo,
@@ -444,8 +447,8 @@ fn put_near(
     Ok(gap.map(|gap| (block, gap)))
 }
 
-/// Removes the entry that is `wanted`, if it stands near the last change and that was in this
-/// transaction. Returns where it stood.
+/// Removes the entry `wanted`, if it is near the last change and that was in this transaction.
+/// Returns the entry.
 fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
     let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) else {
         return Ok(None);
@@ -460,7 +463,7 @@ fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &SearchName<'_>) ->
     })
 }
 
-/// Returns a new block of zeroes at the end of a directory, and its number in it.
+/// Appends a block of zeroes to a directory. Returns its number in the directory and its buffer.
 pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
     let logical = dir.len_blocks(handle.fs)?;
     if u64::from(logical) >= most_dir_blocks(handle.fs) {
@@ -468,7 +471,7 @@ pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Resu
     }
     let size = (u64::from(logical) + 1) * u64::from(handle.fs.superblock().block_size());
     let run = allocate_for(handle, dir, logical, 1, false).map_err(|error| match error {
-        // A directory reaches its largest size long before its blocks cannot be counted or mapped.
+        // A directory reaches its largest size long before `i_blocks` or the map does.
         Error::Answer(Errno::EFBIG) => dir.corrupt_field("i_blocks", dir.fields().sectors()),
         error => error,
     })?;
@@ -480,7 +483,7 @@ pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Resu
     Ok((logical, handle.fresh(physical)?))
 }
 
-/// Changes the records of a block of names, and puts its checksum off.
+/// Changes the records of a directory block, and defers its checksum.
 fn edit_records(
     dir: &InodeInfo,
     layout: &dirent::Layout,
@@ -493,7 +496,7 @@ fn edit_records(
     defer(dir, bytes, unsealed);
 }
 
-/// Puts the checksum of a block of names off.
+/// Defers the checksum of a directory block.
 fn defer(dir: &InodeInfo, bytes: &mut [u8], unsealed: &mut Unsealed) {
     if let Some(seed) = dir.seed() {
         dirent::store_tail(bytes, 0);
@@ -501,7 +504,7 @@ fn defer(dir: &InodeInfo, bytes: &mut [u8], unsealed: &mut Unsealed) {
     }
 }
 
-/// Returns how many bytes of a block of names hold names.
+/// Returns how many bytes of a directory block hold records.
 pub(crate) fn names_len(block_size: usize, layout: &dirent::Layout) -> usize {
     block_size - if layout.checksum { dirent::TAIL_SIZE } else { 0 }
 }
@@ -510,7 +513,7 @@ pub(crate) fn names_place(dir: &InodeInfo, block: &Buffer) -> Place {
     Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number())
 }
 
-/// Writes `.` and `..` to the start of a block; the record of `..` takes all the rest.
+/// Writes `.` and `..` to the start of a block. The record of `..` gets all the rest.
 pub(crate) fn encode_dots(bytes: &mut [u8], ino: u32, parent: u32, layout: &dirent::Layout) {
     let dot = |ino, name| DirEntry { ino, kind: FileType::Directory, name, offset: 0, hash: None };
     let (first, rest) = bytes.split_at_mut(DOT_LEN);

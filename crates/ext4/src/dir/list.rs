@@ -1,9 +1,10 @@
-//! Directories: their blocks, and listing them.
+//! Lists directories, and reads their blocks for the other modules of `dir`.
 //!
-//! A listing may stop at any entry and go on later, in another call, with nothing to remember but a
-//! cookie. Where the volume has `dir_index`, names are listed in the order of their hashes, whether
-//! the directory has a tree yet or not. So a cookie stays good when the directory grows a tree or
-//! its leaves split. Elsewhere they are listed as they stand, and a cookie is a byte offset.
+//! [`list_dir`] may stop at any entry and continue later, in another call, with nothing but a
+//! cookie. On a volume with `dir_index` it lists names in the order of their hashes, whether or not
+//! the directory has a tree yet. So a cookie stays valid when the directory gets a tree or its
+//! leaves split. On other volumes it lists names in the order of their records, and a cookie is a
+//! byte offset.
 //!
 //! ```text
 //! by hash:    0 before `.`, 1 before `..`,
@@ -11,8 +12,10 @@
 //! by offset:  1 << 63 | bytes from the start
 //! ```
 //!
-//! The rank tells names apart that share those 47 bits. A directory whose tree is corrupt is listed
-//! by offset from the start, and its cookies say so; damage that shows up on the way is an error.
+//! The rank distinguishes names that share those 47 bits. If the tree is corrupt when a listing
+//! starts, the directory is listed by offset. Damage that is found later is an error.
+//!
+//! `readdir` of the VFS calls [`list_dir`] by way of `ops`. Blocks of names are returned verified.
 
 use std::ops::ControlFlow;
 
@@ -33,12 +36,12 @@ use crate::volume::buffer::Verified;
 
 /// Marks cookies that are byte offsets.
 const BY_OFFSET: u64 = 1 << 63;
-/// The first cookie of a listing by hash that stands for a hash.
+/// The first cookie of a listing by hash that contains a hash.
 const FIRST_HASH: u64 = 2;
-/// How many blocks of a directory are fetched at once.
+/// How many blocks of a directory are read ahead.
 const READ_AHEAD: u32 = 64;
 
-/// A block of a directory as it stood when it was read.
+/// A copy of a directory block.
 struct BlockCopy {
     number: u64,
     bytes: Box<[u8]>,
@@ -47,7 +50,7 @@ struct BlockCopy {
 /// The callback of a listing, called with each entry.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
 
-/// How the entries of `dir` are laid out.
+/// Returns the layout of the entries of `dir`.
 pub(crate) fn dir_layout(fs: &Ext4, dir: &InodeInfo) -> Layout {
     let sb = fs.superblock();
     Layout {
@@ -72,18 +75,18 @@ pub(crate) fn dir_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<u
     }
 }
 
-/// Block `logical` of a directory, its checksum verified, for any kind of block.
+/// Returns block `logical` of a directory, of any kind, with its checksum verified.
 pub(crate) fn dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     dir_block_at(fs, dir, logical, dir_physical(fs, dir, logical)?)
 }
 
-/// Block `logical` of a directory, its checksum verified, where it is known to be block `physical`
-/// of the volume.
+/// Returns block `logical` of a directory, which is block `physical` of the volume, with its
+/// checksum verified.
 fn dir_block_at(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
     fs.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
 }
 
-/// Calls `look` with the bytes of that block, as [`Ext4::with_verified`] does.
+/// Calls `look` with the verified bytes of that block, as [`Ext4::with_verified`] does.
 pub(crate) fn with_dir_block<R>(
     fs: &Ext4,
     dir: &InodeInfo,
@@ -95,21 +98,21 @@ pub(crate) fn with_dir_block<R>(
     fs.with_verified(physical, Verified::DirectoryBlock, verify, look)
 }
 
-/// Returns a copy of that block, for a listing: a caller that hands out names may wait for
-/// something, so it holds nothing that others count.
+/// Returns a copy of that block, for a listing. The callback of a listing may block, so the listing
+/// must hold no buffer meanwhile.
 fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
     let bytes = with_dir_block(fs, dir, logical, physical, |bytes| bytes.into())?;
     Ok(BlockCopy { number: physical, bytes })
 }
 
-/// Block `logical` of a directory if it holds names; `None` for a root or a node of a hash tree,
-/// which is then not even verified: a walk from block to block does not need the tree.
+/// Returns block `logical` of a directory if it holds names; `None` for a node of a hash tree,
+/// which is not verified: a walk from block to block does not need the tree.
 pub(crate) fn names_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
     let physical = names_physical(fs, dir, logical)?;
     physical.map(|physical| dir_block_at(fs, dir, logical, physical)).transpose()
 }
 
-/// Returns the block of the volume that holds it.
+/// Returns the block of the volume for block `logical` of a directory, if it holds names.
 pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
     if is_root(dir, logical) {
         return Ok(None);
@@ -119,8 +122,7 @@ pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result
     Ok(if holds_nodes { None } else { Some(physical) })
 }
 
-/// Returns the entries of a block that holds nothing else: of a linear directory, or a leaf of a
-/// hashed one.
+/// Returns the entries of a block of a linear directory, or of a leaf of a hash tree.
 pub(crate) fn dir_entries<'b>(fs: &Ext4, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
     dir_slots(fs, dir, block.number(), block).into()
 }
@@ -131,8 +133,8 @@ pub(crate) fn dir_slots<'b>(fs: &Ext4, dir: &InodeInfo, physical: u64, bytes: &'
     Slots::new(bytes, &dir_layout(fs, dir), place)
 }
 
-/// Fetches up to `len` blocks of a directory from `logical` on, those that stand together in one
-/// device read.
+/// Reads ahead up to `len` blocks of a directory from `logical` on, with one device read for each
+/// run.
 pub(crate) fn read_ahead_dir(fs: &Ext4, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
     let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(fs)?.saturating_sub(logical)));
     if end - u64::from(logical) <= 1 {
@@ -162,10 +164,10 @@ pub(crate) fn list_dir(fs: &Ext4, dir: &InodeInfo, cookie: u64, each: Each<'_>) 
     if dir.is_inline() { list_inline(fs, dir, offset, each) } else { list_linear(fs, dir, offset, each) }
 }
 
-/// How to list `dir` by hash; `None` if it is to be listed by offset.
+/// Returns how to list `dir` by hash; `None` if it is to be listed by offset.
 ///
-/// A listing that starts looks at the whole tree first, so that one that cannot be finished is not
-/// begun.
+/// A listing that starts checks the whole tree first, so that it does not start in an order in
+/// which it cannot end.
 fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
     if !fs.superblock().features().compat.contains(Compat::DIR_INDEX) {
         return Ok(None);
@@ -229,8 +231,8 @@ fn list_linear(fs: &Ext4, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Resul
     list_new_names(fs, dir, offset, u64::from(len_blocks) * block_size, each)
 }
 
-/// Lists the entries of a block that starts `start` bytes into the directory, from offset `from` in
-/// it on.
+/// Lists the entries of a block from offset `from` on. The block starts `start` bytes into the
+/// directory.
 fn list_block(
     fs: &Ext4,
     dir: &InodeInfo,
@@ -241,8 +243,8 @@ fn list_block(
 ) -> Result<ControlFlow<()>> {
     for slot in dir_slots(fs, dir, block.number, &block.bytes) {
         let slot = slot?;
-        // A cookie may point between entries that have since been merged: what counts is where they
-        // start.
+        // A cookie may point into a record that has been merged since, so the start of an entry
+        // decides.
         let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
         if is_changed(fs, dir, entry.name) {
             continue;
@@ -255,8 +257,8 @@ fn list_block(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Lists `.` and `..` of a directory whose hash tree is corrupt: its root holds them, if any block
-/// does.
+/// Lists `.` and `..` of a directory whose hash tree is corrupt, from the root as far as it is
+/// readable.
 fn list_dots_of_root(fs: &Ext4, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
     let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
     let root = dir_physical(fs, dir, 0).and_then(|block| Ok(fs.cache.read(block)?));
@@ -275,8 +277,8 @@ fn list_dots_of_root(fs: &Ext4, dir: &InodeInfo, from: u64, each: Each<'_>) -> C
     ControlFlow::Continue(())
 }
 
-/// Lists the names that fast commits have added, by offset, as if they stood behind the others,
-/// which end at `end`.
+/// Lists the names that fast commits have added, by offset, as if they followed the others, which
+/// end at `end`.
 fn list_new_names(fs: &Ext4, dir: &InodeInfo, offset: u64, end: u64, each: Each<'_>) -> Result<()> {
     for (at, entry) in (end..).zip(new_names(fs, dir)) {
         let hash = || Hash { major: 0, minor: 0 };
@@ -287,8 +289,7 @@ fn list_new_names(fs: &Ext4, dir: &InodeInfo, offset: u64, end: u64, each: Each<
     Ok(())
 }
 
-/// Returns the entries that fast commits have added to a directory or made to stand for another
-/// inode.
+/// Returns the entries that fast commits have added to a directory or changed to another inode.
 fn new_names<'b>(fs: &'b Ext4, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
     let names = fs.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
     names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
@@ -297,8 +298,7 @@ fn new_names<'b>(fs: &'b Ext4, dir: &InodeInfo) -> impl Iterator<Item = Result<D
     })
 }
 
-/// Whether fast commits say something about `name`, so that what the directory's blocks say does
-/// not count.
+/// Whether fast commits have changed `name`, so that its entry in the directory's blocks is void.
 fn is_changed(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> bool {
     fs.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
 }
@@ -335,7 +335,7 @@ fn list_inline(fs: &Ext4, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Resul
     })
 }
 
-/// Where the record of `..` starts in the root of a hash tree, behind that of `.`.
+/// The offset of the record of `..` in the root of a hash tree, after that of `.`.
 const DOTDOT_OFFSET: u64 = 12;
 /// The range of all hashes.
 const ALL: (u32, u32) = (0, u32::MAX);
@@ -346,11 +346,11 @@ struct HashOrder<'a> {
     fs: &'a Ext4,
     dir: &'a InodeInfo,
     hash: NameHash,
-    /// The tree, if there is one; else the directory is a single block, or inline.
+    /// The tree; `None` if the directory is a single block or inline.
     tree: Option<Tree<'a>>,
 }
 
-/// Entries whose order is known: those of a leaf, and of the leaves that continue its last hash.
+/// Entries to be sorted together: those of a leaf, and of the leaves that continue its last hash.
 type Batch<'b> = Vec<(Hash, DirEntry<'b>)>;
 
 impl HashOrder<'_> {
@@ -438,7 +438,7 @@ impl HashOrder<'_> {
         Ok(())
     }
 
-    /// Reads a leaf, after counting it: a tree with more leaves than the directory has blocks names
+    /// Counts and reads a leaf. A tree with more leaves than the directory has blocks refers to
     /// some twice.
     fn leaf(&self, leaves: &mut u32, len_blocks: u32, logical: u32) -> Result<BlockCopy> {
         *leaves += 1;
@@ -462,8 +462,8 @@ impl HashOrder<'_> {
         Ok(())
     }
 
-    /// Adds an entry to a batch. A name in the wrong leaf takes the nearest hash that may be there.
-    /// So it is listed, though a lookup would not find it, and the order is kept.
+    /// Adds an entry to a batch. A name in the wrong leaf gets the nearest hash that the leaf may
+    /// have. So it is listed in order, although a lookup by hash does not find it.
     fn push<'b>(&self, batch: &mut Batch<'b>, entry: DirEntry<'b>, (low, high): (u32, u32)) {
         if is_changed(self.fs, self.dir, entry.name) {
             return;
@@ -473,8 +473,8 @@ impl HashOrder<'_> {
         batch.push((hash, entry));
     }
 
-    /// Adds to a batch what fast commits have added to the directory, as far as its hash belongs
-    /// there.
+    /// Adds to a batch the names that fast commits have added to the directory, if their hashes are
+    /// in the range.
     fn push_new_names<'b>(&'b self, batch: &mut Batch<'b>, (low, high): (u32, u32)) -> Result<()> {
         for entry in new_names(self.fs, self.dir) {
             let entry = entry?;
@@ -531,7 +531,8 @@ fn is_node(dir: &InodeInfo, block: &[u8]) -> bool {
     dir.is_indexed() && htree::is_interior(block)
 }
 
-/// Hands an entry to `each`; names that only a key could read are shown as Linux shows them.
+/// Calls `each` with an entry. Encrypted names have the form in which Linux shows them without the
+/// key.
 fn emit(
     dir: &InodeInfo,
     entry: &DirEntry<'_>,

@@ -1,8 +1,8 @@
 //! Directories: listing, lookup, and changes of names.
 //!
 //! The operations in `ops` call `list` to list a directory, `namei` to look a name up, and `insert`
-//! to add, remove or replace one. Depending on the directory, these use records in the inode
-//! (`inline`), a plain chain of blocks (`entries`) or a hash tree (`htree`).
+//! to add, remove or replace one. The entries of a directory are in its inode (`inline`), in a
+//! plain sequence of blocks (`entries`) or in a hash tree (`htree`).
 //!
 //! Damage is an error that names its place, unless a lookup finds the name in another block. No
 //! change moves a name between the blocks of a linear directory, so an interrupted listing can go

@@ -1,10 +1,13 @@
-//! Looking a name up in a directory.
+//! Looks a name up in a directory.
 //!
-//! In a directory with a hash tree, a lookup goes by the name's hash. Where the tree is of no help,
-//! the lookup searches the blocks one after the other, which finds every name that is there. That
-//! is so if the tree is corrupt, or if we cannot compute its hash. It is also so for a name beyond
-//! ASCII in a case-folded directory, where the hash depends on the Unicode tables of the system
-//! that entered it. A corrupt block fails a lookup only if no other block has the name.
+//! In a directory with a hash tree a lookup uses the name's hash. It searches all blocks instead if
+//! the tree is corrupt, or if it cannot compute the hash. It also does so for a name beyond ASCII
+//! in a case-folded directory that the tree does not have, because the hash depends on the Unicode
+//! tables of the system that created the name. A corrupt block fails a lookup only if no other
+//! block has the name.
+//!
+//! `ops` calls [`lookup_name`], which also honours fast commits and refuses entries that no
+//! directory may have. `insert` calls [`find_entry`] for the position of an entry.
 
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
@@ -18,21 +21,21 @@ use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name::ShownName;
 use crate::inode::info::InodeInfo;
 
-/// How many blocks a search from block to block fetches at once.
+/// How many blocks a search from block to block reads ahead.
 const READ_AHEAD: u32 = 32;
 
-/// A name to look for, in the way its directory compares names.
+/// A name to be found, in the way in which its directory compares names.
 pub(crate) enum SearchName<'a> {
     /// Byte by byte.
     Exact(&'a [u8]),
     /// Without regard to case.
     Folded(FoldedName<'a>),
-    /// By its ciphertext, from the form that is shown without a key.
+    /// By its ciphertext, decoded from the form that is shown without a key.
     Shown(Box<ShownName>),
 }
 
 impl<'a> SearchName<'a> {
-    /// `None` for a name that cannot be in `dir`.
+    /// Returns the search for `name` in `dir`; `None` for a name that cannot be there.
     pub(crate) fn new(dir: &InodeInfo, name: &'a [u8]) -> Option<Self> {
         if dir.is_encrypted() {
             return ShownName::parse(name).map(|shown| Self::Shown(Box::new(shown)));
@@ -40,7 +43,7 @@ impl<'a> SearchName<'a> {
         Some(if dir.is_casefolded() { Self::Folded(FoldedName::new(name)) } else { Self::Exact(name) })
     }
 
-    /// Whether `name`, as it stands in the directory, is the same.
+    /// Whether `name`, as stored in the directory, is the same.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::Exact(wanted) => *wanted == name,
@@ -60,7 +63,7 @@ impl<'a> SearchName<'a> {
         }
     }
 
-    /// Whether others may have hashed the same name to another value.
+    /// Whether another system may have hashed the same name to another value.
     fn hash_is_doubtful(&self) -> bool {
         matches!(self, Self::Folded(name) if !name.hashed().is_ascii())
     }
@@ -68,16 +71,16 @@ impl<'a> SearchName<'a> {
 
 /// An entry of a block.
 pub(crate) struct FoundEntry {
-    /// The inode it stands for.
+    /// The inode that it refers to.
     pub(crate) ino: u32,
-    /// The block that has it, in the directory and on the volume.
+    /// Its block, by number in the directory and on the volume.
     pub(crate) logical: u32,
     pub(crate) block: u64,
-    /// Where in the block its record stands.
+    /// The position of its record in the block.
     pub(crate) record: RecordPosition,
 }
 
-/// Returns the inode that `name` stands for in `dir`; `None` if the name is not there.
+/// Returns the inode of `name` in `dir`; `None` if the name is not there.
 pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
     let Some(wanted) = SearchName::new(dir, name) else { return Ok(None) };
     let changes = fs.fast_commits.changes(dir.ino());
@@ -104,7 +107,7 @@ pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Opt
     }
 }
 
-/// Returns the entry of a name in a directory that has blocks.
+/// Returns the entry of a name in a directory that is not inline.
 pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
     if dir.is_indexed() {
         match lookup_tree(fs, dir, wanted) {
@@ -116,7 +119,7 @@ pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) ->
     lookup_linear(fs, dir, wanted)
 }
 
-/// Asks the hash tree. `None` if it cannot tell, else its answer.
+/// Looks a name up by the hash tree. Returns `None` if the tree gives no certain answer.
 fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<Option<FoundEntry>>> {
     let tree = Tree::open(fs, dir)?;
     let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
@@ -147,8 +150,8 @@ fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<
         match names_physical(fs, dir, logical).and_then(search) {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
-            // Without its map there is nothing more to be had from the directory, and its holes
-            // have no end.
+            // An error without a block is of the directory's map, without which the search cannot
+            // go on.
             Err(Error::Corrupt(corrupt)) if corrupt.place.block.is_some() => {
                 failed = failed.or(Some(corrupt))
             }

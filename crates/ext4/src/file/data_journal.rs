@@ -1,19 +1,22 @@
-//! File contents that go through the journal, as metadata does: those of files with the flag
-//! (`chattr +j`), or of all.
+//! File contents that go through the journal like metadata: those of files with the flag `+j`
+//! (`chattr +j`), or of all files (`data=journal`).
 //!
 //! A writer changes a block of such contents in the buffer cache, under a handle. The block becomes
-//! durable with its transaction, whole, and stands in the log before it stands in place. So after a
-//! crash, everything that one handle changed of a file is there, contents and size and times, or
-//! nothing of it is. A write of more than [`LOGGED_BLOCKS`] blocks takes several handles. So does a
-//! write over some blocks that have been written and some that have not.
+//! durable with its transaction, whole, and is in the log before it is written in place. So after a
+//! crash all that one handle changed of a file is there, contents, size and times, or none of it. A
+//! write of more than [`LOGGED_BLOCKS`] blocks takes several handles. So does a write over blocks
+//! of which some have been written and some have not.
+//!
+//! `read` and `write` call this module where [`journals_contents`](InodeInfo::journals_contents) is
+//! true.
 //!
 //! # Invariants
-//! 1. A changed block is in the cache until its new contents stand on the device. So a reader looks
-//!    there first, and reads from the device what is not in memory, as with any file.
+//! 1. A changed block is in the cache until its new contents are on the device. So a reader looks
+//!    in the cache first, and reads other blocks from the device.
 //! 2. The cached copy of a file's block is not older than the one on the device. A writer creates
 //!    blocks that are new to the file in the cache, without reading them. Only a file that was
 //!    written past the cache before it got the flag may have older copies there, from other uses of
-//!    its blocks. A reader reads these once more.
+//!    its blocks. [`prepare_switch`] reads these again.
 //! 3. The log has no copy that a replay would write over contents that were written past the cache.
 //!    So blocks that a file frees are revoked, as those of directories are, and the file's blocks
 //!    in the log are written in place before it loses the flag.
@@ -39,8 +42,8 @@ use crate::mount::data_mode::Journaling;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Blocks of contents that one change logs at most: the smallest journal has room for a few such
-/// changes.
+/// The most blocks of contents that one handle logs. The smallest journal has room for a few such
+/// handles.
 const LOGGED_BLOCKS: u32 = 64;
 
 /// A part of a block of contents.
@@ -50,12 +53,12 @@ pub(crate) struct LoggedRange {
 }
 
 impl Ext4 {
-    /// Whether contents of files may go through the journal.
+    /// Whether contents of files can go through the journal.
     pub(crate) fn has_data_journal(&self) -> bool {
         self.writer.get().is_some_and(|writer| writer.journaling != Journaling::None)
     }
 
-    /// Whether what stands on the device is what files hold, now and as long as the volume is open.
+    /// Whether the device has the contents of all files, now and as long as the volume is open.
     pub fn is_raw_current(&self) -> bool {
         self.replayed.is_none() && !self.has_data_journal()
     }
@@ -82,8 +85,8 @@ pub(crate) fn read_logged(fs: &Ext4, buf: &mut [u8], start: u64) -> Result<()> {
     Ok(fs.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?)
 }
 
-/// Writes the beginning of a part through the journal, as much as one change may: over what is
-/// there, or to what holds nothing yet.
+/// Writes the start of a part through the journal, as much as one handle may: either over written
+/// blocks, or to holes and unwritten blocks. Returns how many bytes.
 pub(crate) fn write_logged_part(
     fs: &Ext4,
     inode: &Inode,
@@ -101,9 +104,8 @@ pub(crate) fn write_logged_part(
     if runs.is_empty() {
         return write_new(fs, inode, info, &part, now);
     }
-    // A block that is not written over whole is read first: where that fails, nothing has been
-    // changed.
-    // OK: one of a few blocks.
+    // A block that is written over in part is read before the handle is opened, so that a failed
+    // read has changed nothing. OK: one of a few blocks.
     let at = |offset: u64| runs.iter().cloned().flatten().nth(((offset >> bits) - first) as usize);
     let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
     let _kept: Vec<Pin> =
@@ -116,7 +118,8 @@ pub(crate) fn write_logged_part(
     })
 }
 
-/// Returns where the blocks of a range of a file stand, up to the first that has not been written.
+/// Returns the runs of a range of a file on the volume, up to the first block that has not been
+/// written.
 fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<Range<u64>>> {
     let bits = fs.superblock().geometry().block_bits();
     let (mut at, mut runs) = (blocks.start, Vec::new());
@@ -129,8 +132,8 @@ fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<R
     Ok(runs)
 }
 
-/// Returns a range of a file inside one block, to be changed; `None` if nothing has been written
-/// there, or it is empty.
+/// Returns a range of a file inside one block, to be changed; `None` if the block has not been
+/// written, or the range is empty.
 pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedRange>> {
     let size = u64::from(fs.superblock().block_size());
     if from >= to || from / size >= LOGICAL_END {
@@ -153,8 +156,7 @@ pub(crate) fn zero_logged(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Re
     }
 }
 
-/// Gets an inode ready for its flag to be set or cleared. Locks: `rwsem` exclusive, and the map
-/// lock.
+/// Prepares a file for its flag to be set or cleared. Locks: `rwsem` exclusive, and the map lock.
 pub(crate) fn prepare_switch(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     let writer = fs.writer()?;
     if writer.journaling != Journaling::Flagged || info.fields().kind() != FileKind::Regular {
@@ -166,7 +168,7 @@ pub(crate) fn prepare_switch(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     if info.has_map(fs) { reload_contents(fs, info) } else { Ok(()) }
 }
 
-/// Reads those blocks of a file once more that are in the cache.
+/// Reads those blocks of a file again that are in the cache.
 fn reload_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     let mut at = 0;
     while let Some(logical) = u32::try_from(at).ok().filter(|_| at < LOGICAL_END) {
@@ -190,13 +192,14 @@ impl InodeInfo {
         chosen && self.fields().kind() == FileKind::Regular
     }
 
-    /// Returns the additional credits that a change needs for contents that it writes to a file.
+    /// Returns the extra credits that a handle needs for contents that it writes to a file.
     pub(crate) fn credits_for_contents(&self, fs: &Ext4) -> u32 {
         if self.journals_contents(fs) { LOGGED_BLOCKS } else { 0 }
     }
 }
 
-/// Writes the blocks of a run whole, to the device or through the journal.
+/// Writes all blocks of a run, to the device or through the journal, with zeroes where `part` has
+/// no data.
 pub(crate) fn write_run(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -221,8 +224,7 @@ pub(crate) fn write_run(
     log_contents(handle, physical + skipped..physical + run.len_blocks, from, data)
 }
 
-/// Writes data to blocks of contents through the journal; `offset` in the file lies in the first of
-/// them.
+/// Writes data to blocks through the journal. `offset` in the file is in the first of them.
 fn log_contents(
     handle: &Handle<'_>,
     blocks: impl Iterator<Item = u64>,
@@ -241,7 +243,7 @@ fn log_contents(
             bytes[inside..inside + now.len()].copy_from_slice(now);
             *unsealed = Unsealed::default();
         });
-        forget(buffer.flags());
+        clear_verified(buffer.flags());
         (inside, data) = (0, rest);
     }
     debug_assert!(data.is_empty(), "{} bytes too many for the blocks", data.len());
@@ -255,12 +257,12 @@ pub(crate) fn zero_logged_part(handle: &Handle<'_>, part: LoggedRange) {
         all[bytes].fill(0);
         *unsealed = Unsealed::default();
     });
-    forget(block.flags());
+    clear_verified(block.flags());
 }
 
-/// A block of contents was changed. Where a damaged volume has it for metadata as well, it is to be
-/// verified once more.
-fn forget(flags: &AtomicU32) {
-    // Relaxed: see `buffer`.
+/// Clears the flags of a changed block of contents. If a damaged volume uses it for metadata as
+/// well, it must be verified again.
+fn clear_verified(flags: &AtomicU32) {
+    // Relaxed: see `volume::buffer`.
     flags.store(0, Relaxed);
 }

@@ -1,7 +1,10 @@
-//! Changing what is allocated to a regular file (`fallocate(2)`).
+//! Changes the allocation of a regular file: `fallocate(2)` with its modes.
 //!
-//! An operation that takes many transactions leaves the file whole after each: a part of the range
-//! is allocated, is a hole, or has moved.
+//! `FileOps::fallocate` in `ops` calls [`fallocate_file`] with the inode's `rwsem` held
+//! exclusively. An operation of many transactions leaves the file consistent after each: a part of
+//! the range is allocated, a hole, zeroed, or moved. On a full volume punching and collapsing still
+//! work, because they use the blocks reserved for metadata. Files without extents can only have
+//! holes punched (`EOPNOTSUPP`), as in Linux.
 
 use std::ops::Range;
 
@@ -22,13 +25,14 @@ use crate::map::map_blocks::MAX_RUNS;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 
-/// Blocks that one change allocates at most.
+/// The most blocks that one handle allocates.
 const PART_BLOCKS: u64 = 1 << 18;
 const FALLOCATE_CREDITS: u32 = 2 * (MAX_RUNS + 8) + ALLOCATE_CREDITS + 2;
-/// Linux makes holes in whole pages behind the end of a file.
+/// The size of a page. Like Linux, a hole after the end of a file reaches to the end of its last
+/// page.
 const PAGE: u64 = 4096;
 
-/// A file while its allocation is changed.
+/// A `fallocate` call on one file, with the current state of its inode.
 struct FallocateFile<'f> {
     fs: &'f Ext4,
     inode: &'f Inode,
@@ -37,7 +41,7 @@ struct FallocateFile<'f> {
     rights: SpaceRights,
 }
 
-/// Changes what is allocated to a regular file. Locks: `rwsem` exclusive.
+/// Changes the allocation of a regular file. Locks: `rwsem` exclusive.
 pub(crate) fn fallocate_file(
     fs: &Ext4,
     inode: &Inode,
@@ -51,8 +55,7 @@ pub(crate) fn fallocate_file(
     let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
     let shape = mode - FallocateMode::KEEP_SIZE;
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-    // A hole may reach further than a file without extents ever does, as in Linux: there is
-    // nothing.
+    // As in Linux, a hole may reach beyond the largest size of a file without extents.
     let punches = shape == FallocateMode::PUNCH_HOLE;
     let most = if punches { max_bytes_in_extents(fs) } else { info.max_file_bytes(fs) };
     if end > most {
@@ -89,13 +92,13 @@ impl FallocateFile<'_> {
         from / self.block_size()..to.div_ceil(self.block_size())
     }
 
-    /// Returns the blocks that lie in a range of bytes whole.
+    /// Returns the blocks that are entirely in a range of bytes.
     fn inside(&self, from: u64, to: u64) -> Range<u64> {
         let (start, end) = (from.div_ceil(self.block_size()), to / self.block_size());
         start..end.max(start)
     }
 
-    /// Stores the inode as changed, with a size of `size` at least.
+    /// Stores the inode with new times and a size of at least `size`.
     fn finish(&mut self, size: u64) -> Result<()> {
         self.fs.with_handle(2, 0, |handle| {
             let changed = stamped(handle, self.info.clone(), size, self.now)?;
@@ -104,7 +107,8 @@ impl FallocateFile<'_> {
         })
     }
 
-    /// Gives every hole of a range blocks; the file is `size` bytes long at least afterwards.
+    /// Allocates blocks for every hole of a range. Afterwards the file is at least `size` bytes
+    /// long.
     fn allocate(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
         let range = self.around(from, to);
         let mut at = range.start;
@@ -123,7 +127,7 @@ impl FallocateFile<'_> {
         self.finish(size)
     }
 
-    /// Allocates blocks for the beginning of a hole; returns where they end.
+    /// Allocates blocks for the start of a hole. Returns where they end.
     fn allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
         let mut blocks = blocks;
         loop {
@@ -141,7 +145,7 @@ impl FallocateFile<'_> {
             let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
             let mut runs: Vec<Run> = Vec::new();
             while at < end && runs.len() < to_usize(MAX_RUNS) {
-                let placement = Placement::behind(&runs, None);
+                let placement = Placement::after(&runs, None);
                 let run =
                     match claim_blocks(handle, &self.info, at as u32, (end - at) as u32, true, placement) {
                         Err(Error::Answer(_)) if !runs.is_empty() => break,
@@ -168,13 +172,13 @@ impl FallocateFile<'_> {
         self.info.zero_in_block(self.fs, last, to)
     }
 
-    /// Takes blocks away in as many changes as it takes.
+    /// Unmaps blocks, in as many handles as needed.
     fn unmap(&mut self, blocks: Range<u64>) -> Result<()> {
-        // A change that gives room back is not refused for want of it.
+        // The change frees space, so it may use all reserves.
         let mut left = blocks;
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
-            // An operation that takes blocks for the map gives back one at least.
+            // A change that allocates blocks for the map frees at least one.
             self.info.check_countable(self.fs, blocks.saturating_sub(1))?;
             left =
                 self.fs.with_handle(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
@@ -192,7 +196,7 @@ impl FallocateFile<'_> {
         if from >= size {
             return Ok(());
         }
-        // Behind the end, only what shares a page with it.
+        // After the end of the file, only the rest of its last page.
         let to = to.min(size.next_multiple_of(PAGE.max(self.block_size())));
         let _map = self.inode.private::<CachedInode>().change_map();
         self.zero_edges(from, to)?;
@@ -201,7 +205,8 @@ impl FallocateFile<'_> {
     }
 
     fn zero(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
-        // So that the bytes up to the new size read as zeroes, those behind the old one must be.
+        // The file grows only after its range reads as zeroes, so that a crash shows no other
+        // bytes.
         self.allocate(from, to, 0)?;
         let _map = self.inode.private::<CachedInode>().change_map();
         self.zero_edges(from, to)?;
@@ -219,7 +224,7 @@ impl FallocateFile<'_> {
         self.finish(size)
     }
 
-    /// Returns the blocks of a range that has to begin and end with blocks, in the file.
+    /// Returns the blocks of a range; `EINVAL` unless it starts and ends at block boundaries.
     fn aligned(&self, from: u64, to: u64) -> Result<Range<u64>> {
         let aligned = from.is_multiple_of(self.block_size()) && to.is_multiple_of(self.block_size());
         if aligned { Ok(self.inside(from, to)) } else { Err(Errno::EINVAL.into()) }
@@ -227,7 +232,8 @@ impl FallocateFile<'_> {
 
     /// Moves the file's blocks in a range of blocks by `by`.
     fn shift(&mut self, blocks: Range<u64>, by: i64) -> Result<()> {
-        // The file keeps its blocks, and is not left half moved.
+        // The file must not stay half moved for want of a block, so the change may use all
+        // reserves.
         let mut left = blocks;
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;

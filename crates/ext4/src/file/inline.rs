@@ -1,5 +1,9 @@
-//! Changing files whose contents live inside their inode, and giving them a block when they do not
-//! fit any more.
+//! Changes files whose contents are inside their inode, and moves contents to a block when they no
+//! longer fit.
+//!
+//! `write` and `fallocate` call these functions with `rwsem` held exclusively. [`write_inline`] and
+//! [`resize_inline`] return false, without a change, if the inode has no room; then the caller
+//! calls [`spill_inline`]. Each function makes its change in one transaction.
 
 use extern4_disk::inode::InodeFlags;
 use extern4_vfs::{Inode, SpaceRights, Timespec};
@@ -15,7 +19,7 @@ use crate::inode::publish::publish;
 use crate::map::change::insert_runs;
 use crate::map::map_blocks::empty_map;
 
-/// Writes into the inode; false, and nothing is done, if there is no room.
+/// Writes into the inode. Returns false, without a change, if it has no room.
 pub(crate) fn write_inline(
     fs: &Ext4,
     inode: &Inode,
@@ -26,13 +30,13 @@ pub(crate) fn write_inline(
 ) -> Result<bool> {
     let size = info.size().max(offset.saturating_add(data.len() as u64));
     change_inline(fs, inode, info, size, now, |contents| {
-        // OK: the contents have been made as long as it takes.
+        // OK: `change_inline` has made the contents long enough.
         let start = offset as usize;
         contents[start..start + data.len()].copy_from_slice(data);
     })
 }
 
-/// Changes the size; false, and nothing is done, if there is no room.
+/// Changes the size. Returns false, without a change, if the inode has no room.
 pub(crate) fn resize_inline(
     fs: &Ext4,
     inode: &Inode,
@@ -43,8 +47,8 @@ pub(crate) fn resize_inline(
     change_inline(fs, inode, info, size, now, |_| ())
 }
 
-/// Makes contents `size` bytes long and lets `edit` change them; false, and nothing is done, if
-/// there is no room.
+/// Makes contents `size` bytes long and calls `edit` to change them. Returns false, without a
+/// change, if the inode has no room.
 fn change_inline(
     fs: &Ext4,
     inode: &Inode,
@@ -69,13 +73,13 @@ fn change_inline(
     })
 }
 
-/// Moves the contents out of the inode, to a block.
+/// Moves the contents from the inode to a block.
 pub(crate) fn spill_inline(fs: &Ext4, inode: &Inode, rights: SpaceRights) -> Result<InodeInfo> {
     let cached = inode.private::<CachedInode>();
     let info = cached.info();
     let contents = info.with_inline_data(fs, |data| Ok(data.to_vec()))?;
     let part = WriteRange { data: &contents, offset: 0, rights };
-    // A record is not longer than a block.
+    // Inline contents fit into a block, since a record does.
     let blocks = u32::from(!contents.is_empty());
     fs.with_handle(WRITE_CREDITS + info.credits_for_contents(fs), Demand::new(blocks, rights), |handle| {
         handle.admit_blocks(&info, rights, || Ok(blocks))?;

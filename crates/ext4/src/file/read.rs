@@ -1,9 +1,13 @@
-//! Contents of regular files.
+//! Reads the contents of regular files.
 //!
-//! Data goes from the device straight into the caller's buffer, and one read takes as many blocks
-//! as stand together. The buffer cache sees only the map, unless the file's contents go [through
-//! the journal](crate::file::data_journal). Ranges that were never written read as zeroes. A read
-//! stops at the end of the file, so what fs-verity keeps behind it stays hidden.
+//! Data goes from the device straight into the caller's buffer, one device read for each run of
+//! blocks. The buffer cache holds only the map, unless the file's contents go [through the
+//! journal](crate::file::data_journal). Ranges that were never written read as zeroes. A read stops
+//! at the end of the file, so fs-verity's data after it stays hidden.
+//!
+//! `ops` calls the functions for `read`, `splice` and `SEEK_HOLE`, which take a [`ReadableFile`]:
+//! an inode whose key has been checked. The file system reads its own files by
+//! [`read_contents`](InodeInfo::read_contents).
 
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{Lent, Span, SpanKind, Take};
@@ -15,15 +19,14 @@ use crate::fscrypt::ReadableFile;
 use crate::inode::info::InodeInfo;
 use crate::map::run::{Run, RunKind};
 
-/// Reads up to `buf.len()` bytes at `offset` of a regular file; short only at its end.
+/// Reads up to `buf.len()` bytes at `offset` of a regular file; fewer only at its end.
 pub(crate) fn read_file(fs: &Ext4, file: &ReadableFile<'_>, buf: &mut [u8], offset: u64) -> Result<usize> {
     file.read_contents(fs, buf, offset)
 }
 
-/// Lends `take` up to `len` bytes at `offset` of a regular file, as ranges of a file of the host.
-/// Returns false if `take` refuses them. Returns false, too, if the device is no such file, or if a
-/// later state of the contents may be in the journal. The map stays locked until `take` returns, so
-/// the blocks stay this file's.
+/// Lends `take` up to `len` bytes at `offset` of a regular file, as ranges of a host file. Returns
+/// false if `take` refuses them, if the device is not a host file, or if newer contents may be in
+/// the journal. The map stays locked until `take` returns, so the file keeps the blocks.
 pub(crate) fn lend_file(
     fs: &Ext4,
     inode: &ReadableFile<'_>,
@@ -41,7 +44,7 @@ pub(crate) fn lend_file(
     while done < len {
         let at = offset + done as u64;
         let run = inode.run_at(fs, at)?;
-        // As in `read_contents`.
+        // At least one byte, as in `read_contents`.
         let left = (run.end() << bits) - at;
         let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
         pieces.push(match run.kind {
@@ -59,7 +62,7 @@ pub(crate) fn lend_file(
 }
 
 /// Returns the span of a regular file that holds byte `offset`, cut to start there; `None` at or
-/// behind the end.
+/// after the end.
 pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<Span>> {
     if offset >= inode.size() {
         return Ok(None);
@@ -81,8 +84,8 @@ pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Res
     Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
 }
 
-/// Returns the byte of the volume where byte `offset` of a regular file is, if its block is there
-/// and nowhere else.
+/// Returns the byte of the volume where byte `offset` of a regular file is; `None` if it is in no
+/// block, or if its current contents may be in the journal.
 pub(crate) fn file_position(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
     if inode.journals_contents(fs) {
         return Ok(None);
@@ -92,7 +95,7 @@ pub(crate) fn file_position(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) ->
 }
 
 impl InodeInfo {
-    /// Reads contents as they stand, also of the volume's own files: for the file system itself.
+    /// Reads contents without a check of keys, also of the volume's internal files.
     pub(crate) fn read_contents(&self, fs: &Ext4, buf: &mut [u8], offset: u64) -> Result<usize> {
         let left = self.size().saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
@@ -109,7 +112,7 @@ impl InodeInfo {
         while done < len {
             let at = offset + done as u64;
             let run = self.run_at(fs, at)?;
-            // The run goes on for this many bytes from `at`: at least one.
+            // The bytes of the run from `at` on: at least one.
             let left = (run.end() << bits) - at;
             let part = usize::try_from(left).unwrap_or(usize::MAX).min(len - done);
             let target = &mut buf[done..done + part];

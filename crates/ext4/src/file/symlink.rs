@@ -1,11 +1,12 @@
-//! Symbolic links: where their target is kept.
+//! Reads the targets of symbolic links.
 //!
-//! A short target stands in the inode in place of the block map (a fast link), a longer one in a
-//! block of its own. On volumes with `inline_data`, one in between lives in the inode like a small
-//! file.
+//! A short target is in the inode in place of the block map (a fast link), a longer one in a block.
+//! On a volume with `inline_data`, one in between is in the inode like a small file. The target of
+//! an encrypted link is a 16-bit length and as many bytes of ciphertext. It is shown like a name in
+//! an encrypted directory, with a hash of zero.
 //!
-//! The target of an encrypted link is a 16-bit length and as many bytes of ciphertext. It shows as
-//! names in encrypted directories do, with hashes of zero.
+//! `InodeOps::readlink` calls [`link_target`]. A target that is empty, too long or contains a NUL
+//! is damage. `ops::create` stores new targets.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::htree::Hash;
@@ -42,9 +43,9 @@ pub(crate) fn link_target(fs: &Ext4, link: &ReadableLink) -> Result<Box<[u8]>> {
     Ok(target.into())
 }
 
-/// Whether the target stands in place of the map: it is short, and no block but that of extended
-/// attributes counts for the link. Values of attributes in inodes of their own count, too, so on
-/// volumes that can have them a short target always stands there.
+/// Whether the target is in place of the map: it is short, and the link has no block except one for
+/// extended attributes. With `ea_inode` the count of blocks includes values in other inodes, so
+/// there every short target is in place of the map.
 pub(crate) fn is_fast(fs: &Ext4, link: &InodeInfo) -> bool {
     let attributes = link.fields().xattr_block().map_or(0, |_| fs.superblock().cluster_size() / 512);
     let counts = !fs.superblock().features().incompat.contains(Incompat::EA_INODE);
@@ -60,10 +61,10 @@ fn target_in_block(fs: &Ext4, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {
     Ok(fs.cache.read(mapped.start)?[..len.min(to_usize(fs.superblock().block_size()))].to_vec())
 }
 
-/// Bytes in front of the ciphertext of a target.
+/// The size of the length before the ciphertext of a target.
 const HEADER: usize = 2;
 
-/// How an encrypted target shows.
+/// Returns an encrypted target in the form that is shown without a key.
 fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
     let ciphertext = stored.split_first_chunk::<HEADER>().and_then(|(len, rest)| {
         let len = usize::from(u16::from_le_bytes(*len));
@@ -79,7 +80,7 @@ fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
 
 const NO_HASH: Hash = Hash { major: 0, minor: 0 };
 
-/// How long an encrypted target shows, by the size of its link.
+/// Returns the length of an encrypted target as it is shown, by the size of its link.
 pub(crate) fn shown_len(size: u64) -> u64 {
     fscrypt_name::shown_len(size.saturating_sub(HEADER as u64))
 }

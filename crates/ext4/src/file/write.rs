@@ -1,12 +1,15 @@
-//! Changing the contents of regular files: writing and truncating.
+//! Writes and truncates regular files, and makes them durable.
 //!
-//! Data goes straight to the device, before the transaction that leads to it commits; a commit
+//! Data goes straight to the device, before the transaction that refers to it commits; a commit
 //! flushes the device first. A writer writes blocks that are new to a file whole before the map
-//! names them. So no reader sees what their last owner left in them, not even after a crash. Behind
-//! the end of a file its last block may hold anything, such as a write from just before a crash.
-//! The writer fills that with zeroes before the file grows.
+//! refers to them. So no reader sees what a former owner left in them, not even after a crash. The
+//! last block of a file may hold anything after the file's end, such as a write from just before a
+//! crash. A writer zeroes that before the file grows. Contents that go through the journal are
+//! different: see `data_journal`.
 //!
-//! Contents that go through the journal are another matter: see `data_journal`.
+//! `FileOps` in `ops` calls [`write_file`], [`overwrite_file`], [`truncate_file`] and
+//! [`sync_file_data`] with the lock that each names. A write that fails half way, because the
+//! volume is full or the device fails, returns how many bytes it has written.
 
 use std::ops::Range;
 
@@ -35,19 +38,19 @@ use crate::time::timestamp;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Bytes that one change writes at most: a commit waits until they are on the device.
+/// The most bytes that one handle writes. A commit waits until they are on the device.
 const PART_BYTES: u64 = 4 << 20;
-/// A write of at most this many bytes is copied rather than written in two pieces.
+/// A write of at most this many bytes is copied and padded rather than written in several pieces.
 const COPIED_BYTES: usize = 64 << 10;
-/// The most pieces of a write that runs in parallel with others. A write whose blocks are scattered
-/// more takes long anyway.
+/// The most pieces of a write that runs in parallel with others. A more scattered write takes long
+/// anyway.
 const MOST_PIECES: usize = 16;
-/// Runs with bitmap and descriptor, indirect blocks with theirs, the nodes of a tree, and the
-/// inode.
+/// Credits for the runs with bitmap and descriptor, for indirect blocks with theirs, for the nodes
+/// of a tree, and for the inode.
 pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
 
 impl Ext4 {
-    /// Begins to make durable what has been changed, and does not wait for it.
+    /// Starts a commit of all changes so far, and does not wait for it.
     pub fn begin_sync(&self) {
         if let Some(writer) = self.writer.get() {
             writer.transactions.begin_sync();
@@ -65,7 +68,7 @@ pub(crate) fn end_window(fs: &Ext4, inode: &Inode) {
     }
 }
 
-/// Writes `data` at `offset` of a regular file; returns how much was written, which is all unless
+/// Writes `data` at `offset` of a regular file. Returns how many bytes were written: all, unless
 /// the volume is full or the device fails. Locks: `rwsem` exclusive.
 pub(crate) fn write_file(
     fs: &Ext4,
@@ -100,12 +103,12 @@ pub(crate) fn write_file(
     Ok(done)
 }
 
-/// Writes over blocks of a regular file that have been written before, within its size. It does so
-/// only if the inode stays as it is and its times are noted already. Returns false if the write
-/// takes more, and then nothing has been written. The map stays as it is meanwhile, because a
-/// thread that changes it holds `rwsem` exclusively. `apart` is called as
-/// [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite) says: one piece is written in one step,
-/// if the device writes whole what it is handed. Locks: `rwsem` shared.
+/// Writes over blocks of a regular file that have been written before, within its size, if the
+/// write changes nothing of the inode and its times are noted already. Returns false, without a
+/// write, if more is needed. The map cannot change meanwhile, because a thread that changes it
+/// holds `rwsem` exclusively. Calls `apart` as
+/// [`FileOps::overwrite`](extern4_vfs::FileOps::overwrite) defines it: a single piece is written
+/// atomically if the device does so. Locks: `rwsem` shared.
 pub(crate) fn overwrite_file(
     fs: &Ext4,
     inode: &Inode,
@@ -141,16 +144,16 @@ pub(crate) fn overwrite_file(
         rest = behind;
         result = result.and_then(|()| write_contents(fs, piece.start, part));
     }
-    // Also if one has failed, because those before it have been written.
+    // This also happens if a write has failed, because earlier pieces have been written.
     cached.note_written(transactions.next_flush());
     result?;
     transactions.note_data(data.len() as u64);
     Ok(true)
 }
 
-/// Finds the pieces of the device where a range of a file stands, and returns how many. `None` if
-/// the write is not within the file's size, in blocks that have all been written before, or if
-/// there is no room for all pieces.
+/// Fills `pieces` with the ranges of the device that hold a range of a file, and returns how many.
+/// Returns `None` if the range exceeds the file's size, if a block of it has not been written, or
+/// if there are too many pieces.
 fn written_pieces(
     fs: &Ext4,
     info: &InodeInfo,
@@ -199,8 +202,8 @@ fn countable_blocks(fs: &Ext4) -> u64 {
     if huge { u64::MAX } else { u64::from(u32::MAX) >> (sb.geometry().block_bits() - 9) }
 }
 
-/// Writes the beginning of a part: what is there already is written over, and then one hole is
-/// filled.
+/// Writes the start of a part: over written blocks, and then to one hole or unwritten run. Returns
+/// how many bytes.
 fn write_part(
     fs: &Ext4,
     inode: &Inode,
@@ -238,11 +241,11 @@ fn write_part(
     Ok(old)
 }
 
-/// Notes that contents up to `end` have been written over. That may change nothing: many come
-/// between two ticks of the clock.
+/// Notes that contents up to `end` have been overwritten. That may change nothing: many writes can
+/// come between two ticks of the clock.
 fn note_overwritten(fs: &Ext4, inode: &Inode, info: &mut InodeInfo, end: u64, now: Timespec) -> Result<()> {
     let (fields, stamp, grows) = (info.fields(), timestamp(now), end > info.size());
-    // Otherwise the change is what makes them durable.
+    // With the flag `SYNC` the handle below makes the write durable, so it cannot be skipped.
     if !grows && !fields.flags().contains(InodeFlags::SYNC) {
         let is_noted = fields.mtime() == stamp && fields.ctime() == stamp;
         if is_noted || note_write_lazily(fs, inode, info, now)? {
@@ -278,9 +281,8 @@ fn overwrite(fs: &Ext4, info: &InodeInfo, data: &[u8], offset: u64) -> Result<us
     Ok(done)
 }
 
-/// Writes the beginning of a part to blocks that hold nothing yet: to allocated blocks that have
-/// not been written, or to blocks for a hole. If there is no room for all, or a quota does not
-/// allow all, it writes as much as it can.
+/// Writes the start of a part to unwritten blocks, or to new blocks for a hole. If the volume or a
+/// quota has no room for all of it, it writes as much as there is room for.
 pub(crate) fn write_new(
     fs: &Ext4,
     inode: &Inode,
@@ -312,8 +314,8 @@ pub(crate) fn write_new(
     }
 }
 
-/// Returns the hole that a run begins, up to block `end` if it is that long. A map of block numbers
-/// reports a hole in parts, which end where the map continues in another place.
+/// Extends a run that is a hole to the whole hole, at most up to block `end`. A map of indirect
+/// blocks reports a hole in parts, one for each of its blocks.
 fn whole_hole(fs: &Ext4, info: &InodeInfo, mut hole: Run, end: u64) -> Result<Run> {
     while let Ok(next) = u32::try_from(hole.end())
         && hole.end() < end.min(LOGICAL_END)
@@ -357,9 +359,8 @@ fn fill_hole(
     )?
 }
 
-/// Writes to the beginning of a run that is allocated and holds nothing yet. That works on a
-/// full volume too: where there is no block for a map with more extents, all of the extent
-/// becomes written.
+/// Writes to the start of an unwritten run. This works on a full volume, too: if there is no block
+/// for a map with more extents, the whole extent becomes written, with zeroes around the data.
 fn fill_unwritten(
     fs: &Ext4,
     inode: &Inode,
@@ -381,9 +382,8 @@ fn fill_unwritten(
     }
 }
 
-/// Writes zeroes to the blocks of an unwritten extent before and behind a run of it. Not behind
-/// the end of the file: blocks there stay unwritten. Returns the blocks that hold something
-/// when the run is written as well.
+/// Writes zeroes to the blocks of an unwritten extent before and after a run of it, up to the end
+/// of the file. Returns the blocks that are written once the run is written as well.
 fn zero_around(fs: &Ext4, info: &InodeInfo, run: &Run) -> Result<Range<u32>> {
     let inside = u64::from(run.logical)..run.end();
     let Some(extent) = info.extent_at(fs, run.logical)? else { return Ok(run.logical..run.logical) };
@@ -402,8 +402,7 @@ fn zero_around(fs: &Ext4, info: &InodeInfo, run: &Run) -> Result<Range<u32>> {
     Ok(all.start as u32..all.end as u32)
 }
 
-/// Writes to blocks that are allocated, and makes `blocks`, in which they lie, count as
-/// written.
+/// Writes to an unwritten run, and marks `blocks`, which include it, as written.
 fn fill_and_mark(
     fs: &Ext4,
     inode: &Inode,
@@ -429,7 +428,7 @@ fn fill_and_mark(
     })?
 }
 
-/// Writes the blocks of a run whole: data where there is some, and zeroes before and behind it.
+/// Writes all blocks of a run to the device: the data of `part`, and zeroes before and after it.
 pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &WriteRange<'_>) -> Result<()> {
     let (RunKind::Mapped { physical } | RunKind::Unwritten { physical }) = run.kind else {
         return Ok(());
@@ -457,8 +456,7 @@ pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &WriteRange<'_>) ->
     if tail.is_empty() { Ok(()) } else { write_padded(fs, target + whole.len() as u64, 0, tail) }
 }
 
-/// Writes contents of a file to the device. Where the mount asks for that, a failure ends all
-/// changes.
+/// Writes contents of a file to the device. With `data_err=abort` a failure aborts the journal.
 fn write_contents(fs: &Ext4, target: u64, data: &[u8]) -> Result<()> {
     let written = fs.cache.write_bytes(target, data);
     if let Err(error) = &written
@@ -469,7 +467,7 @@ fn write_contents(fs: &Ext4, target: u64, data: &[u8]) -> Result<()> {
     Ok(written?)
 }
 
-/// Writes whole blocks: `skip` zeroes, `data`, and zeroes.
+/// Writes whole blocks: `skip` zeroes, `data`, and zeroes up to the end of a block.
 fn write_padded(fs: &Ext4, target: u64, skip: usize, data: &[u8]) -> Result<()> {
     let len = (skip + data.len()).next_multiple_of(to_usize(fs.superblock().block_size()));
     if len == data.len() {
@@ -525,7 +523,7 @@ pub(crate) fn truncate_file(
             }
             let mut changed = stamped(handle, info.clone(), size, now)?;
             let left = unmap_blocks(handle, &mut changed, left.clone(), false)?;
-            // A file without links is an orphan for good.
+            // A file without links stays an orphan.
             match changed.fields().links() {
                 0 => {}
                 _ if left.is_empty() => handle.writer.orphans.orphan_remove(handle, &mut changed)?,
@@ -540,7 +538,7 @@ pub(crate) fn truncate_file(
     }
 }
 
-/// Makes a file durable; with `data_only`, its times need not be.
+/// Makes a file durable. With `data_only` its times need not become durable.
 pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Result<()> {
     let Some(writer) = fs.writer.get() else { return Ok(()) };
     if fs.lazy_times.get().is_some() && !data_only {
@@ -557,14 +555,13 @@ pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Resul
             cached.note_durable(durable);
         }
     }
-    // A commit may have been under way when contents were written, or there was none to be waited
+    // The contents may have been written after that commit's flush, or there was no commit to wait
     // for.
     Ok(transactions.flush(written)?)
 }
 
 impl InodeInfo {
-    /// Returns the largest size that a file can have: what its map reaches, and what `i_blocks` can
-    /// count.
+    /// Returns the largest size of the file that its map can address and `i_blocks` can count.
     pub(crate) fn max_file_bytes(&self, fs: &Ext4) -> u64 {
         if self.has_extents() {
             return max_bytes_in_extents(fs);
@@ -574,7 +571,7 @@ impl InodeInfo {
         blocks << fs.superblock().geometry().block_bits()
     }
 
-    /// Writes zeroes over what is in a range of one block, if the block has been written.
+    /// Zeroes a range inside one block, if the block has been written.
     pub(crate) fn zero_in_block(&self, fs: &Ext4, from: u64, to: u64) -> Result<()> {
         let bits = fs.superblock().geometry().block_bits();
         if from >= to || from >> bits >= LOGICAL_END {
@@ -590,25 +587,25 @@ impl InodeInfo {
         write_contents(fs, (mapped.start << bits) + from % (1 << bits), &zeroes)
     }
 
-    /// Writes zeroes behind a file that ends at `size`, up to the end of its last block.
+    /// Zeroes the bytes from `size` to the end of their block.
     pub(crate) fn zero_behind(&self, fs: &Ext4, size: u64) -> Result<()> {
         let block_size = u64::from(fs.superblock().block_size());
         self.zero_in_block(fs, size, size.next_multiple_of(block_size))
     }
 }
 
-/// A piece of a file, where it stands on the device.
+/// A range of the device.
 #[derive(Clone, Copy, Default)]
 struct DeviceRange {
     start: u64,
     len: usize,
 }
 
-/// A part of what is to be written.
+/// Data to be written, or the rest of it.
 pub(crate) struct WriteRange<'d> {
     pub(crate) data: &'d [u8],
     pub(crate) offset: u64,
-    /// The capabilities of the writer.
+    /// The reserves that the caller may use.
     pub(crate) rights: SpaceRights,
 }
 
@@ -618,9 +615,8 @@ impl WriteRange<'_> {
     }
 }
 
-/// Allocates up to `blocks` blocks for the hole at `logical`, in a few runs, and writes to them.
-/// Blocks that could not be written are given back. The error is then returned together with the
-/// runs before it.
+/// Allocates up to `blocks` blocks for the hole at `logical`, in a few runs, and writes to them. If
+/// a write fails, it frees that run and returns the error with the runs before it.
 pub(crate) fn claim_and_write(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -632,7 +628,7 @@ pub(crate) fn claim_and_write(
     let mut runs: Vec<Run> = Vec::new();
     let (mut at, end) = (logical, logical + blocks);
     while at < end && runs.len() < to_usize(MAX_RUNS) {
-        let run = match claim_blocks(handle, info, at, end - at, false, Placement::behind(&runs, growth)) {
+        let run = match claim_blocks(handle, info, at, end - at, false, Placement::after(&runs, growth)) {
             Err(Error::Answer(_)) if !runs.is_empty() => break,
             run => run?,
         };
@@ -647,7 +643,7 @@ pub(crate) fn claim_and_write(
     Ok((runs, None))
 }
 
-/// Returns an inode whose contents have changed up to `end`.
+/// Returns the inode with new times and version, and a size of at least `end`.
 pub(crate) fn stamped(
     handle: &Handle<'_>,
     mut info: InodeInfo,
@@ -666,7 +662,7 @@ pub(crate) fn stamped(
     Ok(info)
 }
 
-/// Notes in the superblock that there are files of 2 GiB or more.
+/// Sets the feature `large_file` in the superblock, if `size` is 2 GiB or more.
 fn note_large_file(handle: &Handle<'_>, size: u64) -> Result<()> {
     let known = handle.fs.superblock().features().ro_compat.contains(RoCompat::LARGE_FILE);
     if known || i32::try_from(size).is_ok() {
@@ -678,7 +674,7 @@ fn note_large_file(handle: &Handle<'_>, size: u64) -> Result<()> {
     })
 }
 
-/// Stores a changed inode and puts it in the old one's place.
+/// Stores a changed inode and publishes it as the current one.
 pub(crate) fn store_and_publish(handle: &Handle<'_>, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
     handle.store(&info)?;
     publish(handle.fs, inode, &info, handle.tid())?;

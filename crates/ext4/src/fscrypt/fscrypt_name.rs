@@ -1,10 +1,12 @@
-//! The names of encrypted directories, for those who have no key.
+//! Encodes and decodes the names of encrypted directories as they are shown without the key.
 //!
-//! On the disk such a name is ciphertext, in which any byte may occur. Linux shows it as base64url
-//! without padding. It encodes the two 32-bit hashes of the name, the first 149 bytes of the
-//! ciphertext, and if there are more, the SHA-256 of the rest. That is at most 252 characters and
-//! never contains a slash. It leads back to the entry: the hash to the leaf of a hashed directory,
-//! the bytes to the name. extern4 shows names as Linux does.
+//! On the disk such a name is ciphertext, which may contain any byte. Like Linux, extern4 shows it
+//! as base64url without padding. The encoded bytes are the two 32-bit hashes of the name, the first
+//! 149 bytes of the ciphertext, and if there are more, the SHA-256 of the rest. So a shown name has
+//! at most 252 characters and never a slash. A lookup gets back to the entry: the hash leads to the
+//! leaf of a hash tree, the bytes to the name.
+//!
+//! `dir::list` and `file::symlink` call [`show`]; `dir::namei` searches for a [`ShownName`].
 //!
 //! Source: `Documentation/filesystems/fscrypt.rst`, and listings of a mounted volume with its key
 //! removed.
@@ -15,39 +17,38 @@ use crate::fscrypt::sha256::sha256;
 
 /// How many bytes of ciphertext are shown in full.
 const SHOWN: usize = 149;
-/// Bytes of the two hashes in front.
+/// The size of the two hashes at the start.
 const HASHES: usize = 8;
 const DIGEST: usize = 32;
-/// The most bytes that a shown name stands for.
+/// The most bytes that a shown name encodes.
 const MAX_DECODED: usize = HASHES + SHOWN + DIGEST;
 /// The most characters of a shown name.
 pub(crate) const MAX_SHOWN: usize = MAX_DECODED.div_ceil(3) * 4;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Writes the shown form of a name into `shown`, and returns the part of it that was used. The
-/// directory has `ciphertext` and `hash` for the name.
+/// Encodes a name with this `ciphertext` and `hash` into `shown`, and returns the used part of it.
 pub(crate) fn show<'a>(ciphertext: &[u8], hash: Hash, shown: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
     let mut bytes = [0; MAX_DECODED];
     let len = decoded_form(ciphertext, hash, &mut bytes);
     encode(&bytes[..len], shown)
 }
 
-/// Returns how many characters [`show`] gives for that number of bytes of ciphertext.
+/// Returns how many characters [`show`] returns for that many bytes of ciphertext.
 pub(crate) fn shown_len(ciphertext_bytes: u64) -> u64 {
     let decoded =
         if ciphertext_bytes <= SHOWN as u64 { HASHES as u64 + ciphertext_bytes } else { MAX_DECODED as u64 };
     (decoded * 4).div_ceil(3)
 }
 
-/// A shown name, decoded to what it says of the entry.
+/// A decoded shown name: hashes, ciphertext and digest.
 pub(crate) struct ShownName {
     bytes: [u8; MAX_DECODED],
     len: usize,
 }
 
 impl ShownName {
-    /// Parses a name; `None` if it is not of the form that [`show`] gives.
+    /// Decodes a name; `None` if [`show`] cannot have returned it.
     pub(crate) fn parse(name: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_DECODED];
         let len = decode(name, &mut bytes)?;
@@ -95,7 +96,7 @@ fn encode<'a>(bytes: &[u8], text: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
     &text[..len]
 }
 
-/// Reads base64url without padding; `None` for anything else, also for bits behind the last byte.
+/// Decodes base64url without padding; `None` for anything else, and for bits after the last byte.
 fn decode(text: &[u8], bytes: &mut [u8; MAX_DECODED]) -> Option<usize> {
     if text.len() > MAX_SHOWN || text.len() % 4 == 1 {
         return None;

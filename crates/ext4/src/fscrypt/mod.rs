@@ -1,15 +1,15 @@
-//! Encrypted inodes: the one gate through which contents, names and link targets leave a volume.
+//! Encrypted inodes: checks that every reader of contents, names and link targets passes.
 //!
-//! extern4 has no keys. It therefore refuses contents of an encrypted file, in every way of reading
-//! or mapping them. Names and link targets show in the encoded form of
-//! [`fscrypt_name`](crate::fscrypt::fscrypt_name). Every answer to a caller takes its inode from
-//! here, as a [`ReadableFile`], [`ReadableDir`] or [`ReadableLink`]. The volume's own files do not
-//! pass: no caller sees those.
+//! extern4 has no keys. So it refuses to read, map or change the contents of an encrypted file. It
+//! shows names and link targets in the encoded form of
+//! [`fscrypt_name`](crate::fscrypt::fscrypt_name). `ops` gets the inode of each answer from here,
+//! as a [`ReadableFile`], [`ReadableDir`] or [`ReadableLink`], with its lock held. Internal files
+//! of the volume are not checked: no caller sees them.
 //!
-//! An attribute of the inode, the encryption context, names the key: a policy, and a nonce of the
-//! inode's own. As on Linux the answer is `ENOKEY` with a good context, `EINVAL` with one that is
-//! not understood, and `ENODATA` without one. In an encrypted directory everything is encrypted by
-//! the same policy; an entry that is not gives `EPERM`.
+//! An attribute of the inode, the encryption context, holds a policy, which names the key, and a
+//! nonce. As in Linux, the error is `ENOKEY` with a valid context, `EINVAL` with one that is not
+//! understood, and `ENODATA` without one. In an encrypted directory every entry has the directory's
+//! policy; an entry that has not gives `EPERM`.
 //!
 //! Source: `Documentation/filesystems/fscrypt.rst`, `linux/fscrypt.h`, and mounted volumes whose
 //! flags and contexts were changed.
@@ -40,19 +40,19 @@ const POLICY_V1_BYTES: usize = 12;
 /// One of version 2: the version, two modes, flags, 4 bytes more, 16 bytes that name the key.
 const POLICY_V2_BYTES: usize = 24;
 
-/// A regular file whose contents may be handed out. Its map stays as it is while this exists.
+/// A regular file whose contents may be read. Its map is locked for reading.
 pub(crate) struct ReadableFile<'n> {
     info: InodeInfo,
     _map: BiasedReadGuard<'n>,
 }
 
-/// A directory whose names may be handed out. They stay as they are while this exists.
+/// A directory whose names may be read. They are locked for reading.
 pub(crate) struct ReadableDir<'n> {
     info: InodeInfo,
     _names: Ordered<BiasedReadGuard<'n>>,
 }
 
-/// A symbolic link whose target may be handed out, in its encoded form if it is encrypted.
+/// A symbolic link whose target may be read, in its encoded form if it is encrypted.
 pub(crate) struct ReadableLink {
     info: InodeInfo,
 }
@@ -81,7 +81,7 @@ impl Deref for ReadableLink {
     }
 }
 
-/// Locks a regular file to read its contents, or to tell where they are.
+/// Locks the map of a regular file, for a reader of its contents or of the map.
 pub(crate) fn readable_file<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<ReadableFile<'n>> {
     let map = cached.read_map();
     let info = cached.snapshot();
@@ -107,7 +107,7 @@ pub(crate) fn readable_dir<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<Rea
         return Ok(dir);
     }
     drop(dir);
-    // Names show without a key, and so they do if the policy is not understood.
+    // Names are shown in encoded form, also if the policy is not understood.
     match policy(fs, cached)? {
         Some(_) => Ok(lock()),
         None => Err(Error::NoPolicy { ino: cached.snapshot().ino() }),
@@ -126,14 +126,14 @@ pub(crate) fn readable_link(fs: &Ext4, cached: &CachedInode) -> Result<ReadableL
     Ok(ReadableLink { info })
 }
 
-/// Whether a regular file may be opened or changed.
+/// Checks that a regular file may be opened or changed.
 pub(crate) fn check_key(fs: &Ext4, cached: &CachedInode) -> Result<()> {
     if cached.snapshot().is_encrypted() { Err(no_key(fs, cached)) } else { Ok(()) }
 }
 
-/// Checks whether `found` may be in the encrypted directory `dir`: directories and links are
-/// encrypted by its policy. Regular files are checked when they are opened, so that a caller can
-/// remove those of another policy.
+/// Checks that `found` may be in the encrypted directory `dir`: directories and links must have its
+/// policy. Regular files are checked when they are opened, so that a caller can remove those of
+/// another policy.
 pub(crate) fn check_policy(fs: &Ext4, dir: &CachedInode, found: &Inode) -> Result<()> {
     let found = found.private::<CachedInode>();
     let info = found.snapshot();
@@ -168,7 +168,7 @@ fn policy(fs: &Ext4, cached: &CachedInode) -> Result<Option<Vec<u8>>> {
     Ok(context)
 }
 
-/// Whether a policy has a known version, its length, and modes that go together.
+/// Whether a policy has a known version, the right length, and a supported pair of modes.
 fn is_understood(policy: &[u8]) -> bool {
     let fits = match policy.first() {
         Some(1) => policy.len() == POLICY_V1_BYTES,

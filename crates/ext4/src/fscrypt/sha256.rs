@@ -1,4 +1,8 @@
-//! SHA-256, as FIPS 180-4 defines it: for the tails of long encrypted names, a few bytes at a time.
+//! SHA-256, as FIPS 180-4 defines it.
+//!
+//! [`sha256`] hashes a message that is in memory as a whole. `fscrypt_name` calls it for the tails
+//! of long encrypted names and link targets. Its result is only shown, so it needs no protection of
+//! secrets.
 
 /// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 const K: [u32; 64] = [

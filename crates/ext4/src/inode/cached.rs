@@ -1,13 +1,16 @@
-//! The state that this crate keeps with an inode of the VFS.
+//! [`CachedInode`]: the state that this crate keeps with an inode of the VFS.
 //!
 //! A reader of an inode works with a copy of its [`InodeInfo`], and a thread that changes the inode
 //! replaces the whole. So the fields that one thread works with belong together, without a lock.
-//! Copying one takes as long as counting a reference to it.
+//! Copying an `InodeInfo` takes as long as counting a reference to it.
 //!
 //! An inode that is read again and again has a second copy, its [snapshot](CachedInode::snapshot),
-//! which readers take without the latch. The next change drops the snapshot, unless it changes
-//! nothing that readers look for here. Readers get times, permission bits and the number of links
+//! which readers take without the latch. The next change drops the snapshot, unless it changes only
+//! fields that readers do not take from here: times, permission bits and the number of links come
 //! from the VFS.
+//!
+//! Operations in `ops`, `file`, `dir` and `xattr` get it by `Inode::private` and take the locks
+//! below.
 //!
 //! # Locks
 //! Changes of one inode exclude each other by locks of the VFS, which are held over every call that
@@ -15,18 +18,18 @@
 //!
 //! - A thread that only overwrites contents may run next to one that changes attributes and links.
 //!   It changes nothing here but `written`.
-//! - A thread that moves a file without changing it may do so, too. It changes nothing here but
-//!   what [`note`](CachedInode::note) does.
+//! - A thread that moves a file without changing it may do so, too. It changes nothing here but the
+//!   fields that [`note`](CachedInode::note) changes.
 //!
-//! `current` is a latch. A thread holds it while it copies or replaces the inode, or notes what
-//! makes the inode durable, and waits under it for nothing but the list of orphans. `snapshot` is
-//! changed only under `current`, and holds what `current` holds, or nothing.
+//! `current` is a latch. A thread holds it while it copies or replaces the inode, or notes the
+//! transaction that makes it durable. Under it the thread waits for nothing but the list of
+//! orphans. `snapshot` is changed only under `current`, and is a copy of `current` or empty.
 //!
 //! `contents` guards a file's map, or contents inside the inode. It is taken inside `rwsem`.
 //!
 //! - A reader of contents holds it shared, from looking up where they are until it has read them.
-//! - A thread that takes blocks away from the file holds it exclusive, so no reader reads a block
-//!   that has become another file's. It takes `contents` before it opens its first handle.
+//! - A thread that unmaps blocks holds it exclusive, so no reader reads a block that has become
+//!   another file's. It takes `contents` before it opens its first handle.
 //! - A thread that only adds to the map takes it while a handle is open. It keeps it as long as
 //!   nodes below the root do not agree with the inode that readers have.
 //!
@@ -42,12 +45,15 @@
 //! holds it shared. A changer holds it exclusive, and takes it inside `rwsem` and before the first
 //! handle. So a reader of contents does not wait for a changer of attributes.
 //!
-//! Contents inside the inode are the exception, since they stand next to attributes. A thread that
-//! changes attributes of such an inode takes `contents` exclusive before `attributes`. (In a
-//! directory, too. There no thread with a handle wants `contents` meanwhile: it would hold the
-//! `rwsem`, which is exclusive for a directory.) A thread that changes such contents needs
-//! `contents` alone: it leaves other attributes as they are, and the record changes in one step. A
-//! reader holds one of the two locks at a time, and waits for no holder of the other under it.
+//! Contents inside the inode are the exception, since they share the record with attributes:
+//!
+//! - A thread that changes attributes of such an inode takes `contents` exclusive before
+//!   `attributes`. This holds for a directory, too. No thread with a handle waits for the
+//!   directory's `contents` then, because it would need the `rwsem`, which the changer of
+//!   attributes holds.
+//! - A thread that changes such contents needs `contents` alone: it leaves other attributes
+//!   unchanged, and the record changes in one step.
+//! - A reader holds one of the two locks at a time, and waits for no holder of the other under it.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -69,36 +75,36 @@ use crate::inode::info::InodeInfo;
 /// An inode in use. The module describes its locks.
 #[repr(C)]
 pub(crate) struct CachedInode {
-    /// A copy of `current` for readers, but for what `set_touched` and `set_attributes` may have
-    /// changed since.
+    /// A copy of `current` for readers, except for fields that `set_touched` and `set_attributes`
+    /// have changed since.
     snapshot: RcuSnapshot<InodeInfo>,
     /// A file's map, or a directory's names.
     contents: BiasedRwLock,
-    /// The flush that covers the writes over blocks that the file had. A writer looks at it, and
-    /// changes it after a flush.
+    /// The flush that covers the overwrites of this file so far. A writer loads it, and stores to
+    /// it only if a flush has come in between.
     written: LastFlush,
     position: Option<Position>,
-    /// Where in its record extended attributes are. The facts that follow from that never change.
+    /// The range of extended attributes in its record, which never changes.
     xattr_range: Range<usize>,
-    // Two words are enough for the assertion below. Three were measured to be faster for
-    // overwrites, by where `current` then is.
+    // Padding, for the assertion below. Two words suffice; with three, `current` is where
+    // overwrites are faster.
     _apart: [u64; 3],
     pub(crate) window: Window,
-    /// A reader of attributes reads the record, and so meets a changer of the fields behind this
-    /// one, wherever they are.
+    /// After the padding: readers of attributes conflict with changers of the fields below in any
+    /// case, since they read the record.
     attributes: BiasedRwLock,
     current: Latch<Current>,
 }
 
-/// The fields that readers of contents and writers over them look at are on another cache line than
-/// the fields that change next to them. That holds wherever the memory begins, at a multiple of 16.
+/// The fields that readers and overwriters of contents load share no cache line with fields that
+/// other threads change. This holds for any address that is a multiple of 16.
 const _: () = {
     let last = offset_of!(CachedInode, written) + size_of::<LastFlush>() - 1;
     assert!(offset_of!(CachedInode, window) / 16 >= last / 16 + 4);
 };
 
-/// A directory while its names are changed: no other thread changes or reads them until this is
-/// gone.
+/// A directory whose names are locked for a change: no other thread changes or reads them until
+/// this is dropped.
 pub(crate) struct LockedNames<'d> {
     pub(crate) dir: &'d Inode,
     /// The directory's inode, to be changed.
@@ -116,25 +122,25 @@ impl<'d> LockedNames<'d> {
     }
 }
 
-/// The present state of an inode.
+/// The current state of an inode.
 struct Current {
     info: InodeInfo,
-    /// The transactions that `fsync` waits for, and `fdatasync`.
+    /// The transactions that `fsync` and `fdatasync` wait for.
     changed_in: Changed,
     contents_in: Changed,
-    /// The inode has been given back; another file may have its number.
+    /// The inode has been freed; another file may have its number.
     is_freed: bool,
 }
 
-/// The last transaction that changed something since the inode was read, or one with all earlier
-/// changes. `None` if neither is known: then earlier changes may be in a transaction that is not
-/// durable.
+/// The last transaction that changed the inode since it was read, or one that is not older than any
+/// earlier change. `None` if neither is known: then an earlier change may be in any transaction
+/// that is not durable.
 type Changed = Option<Tid>;
 
 impl Current {
-    /// Notes a change by transaction `tid`. A change by a younger one may have been noted before.
-    /// That happens to a file that moves, when threads that change its attributes have closed their
-    /// handle and not yet shown their change.
+    /// Notes a change by transaction `tid`. A later transaction may have been noted already: a
+    /// thread that moves the file and one that changes its attributes may note their transactions
+    /// in either order.
     fn note(&mut self, tid: Tid) {
         if (self.changed_in, self.contents_in) == (Some(tid), Some(tid)) {
             return;
@@ -178,8 +184,7 @@ impl CachedInode {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks `current` for a change, and drops the snapshot. Readers get another once they have
-    /// asked often.
+    /// Locks `current` for a change, and drops the snapshot. Frequent readers make another.
     #[inline]
     fn change(&self) -> LatchGuard<'_, Current> {
         let current = self.current();
@@ -192,18 +197,18 @@ impl CachedInode {
         Self::with(info, Some(tid))
     }
 
-    /// Returns the present inode, for a caller that is going to change it.
+    /// Returns a copy of the current inode, for a caller that will change it.
     pub(crate) fn info(&self) -> InodeInfo {
         self.current().info.clone()
     }
 
-    /// Hands the present inode to `look`, which waits for nothing.
+    /// Calls `look` with the current inode. `look` must not block.
     pub(crate) fn peek<R>(&self, look: impl FnOnce(&InodeInfo) -> R) -> R {
         look(&self.current().info)
     }
 
-    /// Returns the present inode, for a caller that only reads. Where callers do that often, it
-    /// stores nothing to memory that others use.
+    /// Returns a copy of the current inode, for a caller that only reads. For frequent readers it
+    /// stores nothing to shared memory.
     pub(crate) fn snapshot(&self) -> InodeInfo {
         if let Some(info) = self.snapshot.get(&pin()) {
             return info.clone();
@@ -213,14 +218,14 @@ impl CachedInode {
         current.info.clone()
     }
 
-    /// Puts a changed inode in place, which transaction `tid` makes durable.
+    /// Replaces the inode after a change by transaction `tid`.
     pub(crate) fn set(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.change();
         current.note(tid);
         current.put(info);
     }
 
-    /// Replaces the inode after a change of nothing that readers look at here: only times,
+    /// Replaces the inode after a change of fields that readers do not take from here: times,
     /// permission bits, links, and whether it is an orphan.
     pub(crate) fn set_touched(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
@@ -228,8 +233,8 @@ impl CachedInode {
         current.put(info);
     }
 
-    /// Replaces the inode after a change of its extended attributes, which mostly changes nothing
-    /// that readers look at here.
+    /// Replaces the inode after a change of its extended attributes, which rarely changes fields
+    /// that readers take from here.
     pub(crate) fn set_attributes(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         if !current.info.reads_as(info) {
@@ -239,23 +244,23 @@ impl CachedInode {
         current.put(info);
     }
 
-    /// Replaces the inode after a change of nothing but times: contents can be read without that.
+    /// Replaces the inode after a change of times only, for which `fdatasync` need not wait.
     pub(crate) fn set_times(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         current.changed_in = Some(tid);
         current.put(info);
     }
 
-    /// Notes that transaction `tid` has changed something that belongs to the inode. Of the inode
-    /// itself it has changed only where names have changed, as `info` says.
+    /// Notes that transaction `tid` has changed something that belongs to the inode, but no field
+    /// of it. Takes the directory hint from `info`.
     pub(crate) fn note(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         current.note(tid);
         current.info.dir_hint = info.dir_hint;
     }
 
-    /// Changes the inode in place, as part of transaction `tid`, but nothing that readers look at
-    /// here, as in [`set_touched`](Self::set_touched). `edit` waits for nothing.
+    /// Changes the inode in place, as part of transaction `tid`, but only the fields that
+    /// [`set_touched`](Self::set_touched) names. `edit` must not block.
     pub(crate) fn touch<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
         let mut current = self.current();
         current.note(tid);
@@ -264,39 +269,38 @@ impl CachedInode {
         result
     }
 
-    /// Returns where its record is in the inode table, if it is there.
+    /// Returns the position of its record, if that is in the inode table.
     pub(crate) fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// Returns where in its record extended attributes are.
+    /// Returns the range of extended attributes in its record.
     pub(crate) fn xattr_range(&self) -> Range<usize> {
         self.xattr_range.clone()
     }
 
-    /// Notes that the inode has been given back.
+    /// Notes that the inode has been freed.
     pub(crate) fn set_freed(&self) {
         self.current().is_freed = true;
     }
 
-    /// Whether the inode has been given back.
+    /// Whether the inode has been freed.
     pub(crate) fn is_freed(&self) -> bool {
         self.current().is_freed
     }
 
-    /// Puts a changed inode in place, which is not part of a transaction yet.
+    /// Replaces the inode after a change that is not part of a transaction yet.
     pub(crate) fn set_in_memory(&self, info: &InodeInfo) {
         self.change().put(info);
     }
 
-    /// Notes that `flush` covers what has been written over blocks that the file had. Locks:
-    /// `rwsem`, shared or exclusive.
+    /// Notes that `flush` covers an overwrite of the file. Locks: `rwsem`, shared or exclusive.
     pub(crate) fn note_written(&self, flush: Flush) {
         self.written.note(flush);
     }
 
-    /// Returns the transaction and the flush that make it durable; those of contents alone if
-    /// `data_only`.
+    /// Returns the transaction and the flush that make the inode durable; those of contents alone
+    /// if `data_only`.
     pub(crate) fn durable_with(&self, data_only: bool) -> (Changed, Flush) {
         let current = self.current();
         (if data_only { current.contents_in } else { current.changed_in }, self.written.get())
@@ -309,29 +313,28 @@ impl CachedInode {
         current.contents_in.get_or_insert(tid);
     }
 
-    /// Keeps a file's blocks where they are as long as the guard lives.
+    /// Locks a file's map for reading.
     pub(crate) fn read_map(&self) -> BiasedReadGuard<'_> {
         self.contents.read()
     }
 
-    /// Keeps names as they are as long as the guard lives.
+    /// Locks a directory's names for reading.
     pub(crate) fn read_names(&self) -> Ordered<BiasedReadGuard<'_>> {
         Ordered::lock(Rank::DirectoryBlocks, || self.contents.read())
     }
 
-    /// Keeps readers of contents out as long as the guard lives.
+    /// Locks a file's map for a change, which excludes readers of contents.
     pub(crate) fn change_map(&self) -> BiasedWriteGuard<'_> {
         self.contents.write()
     }
 
-    /// Keeps attributes as they are, and where they are, as long as the guard lives; but a value
-    /// may be written over in one step.
+    /// Locks the attributes for reading. A value may still be overwritten in one step.
     pub(crate) fn read_attributes(&self) -> BiasedReadGuard<'_> {
         self.attributes.read()
     }
 
-    /// Keeps readers of attributes out as long as the guard lives. Locks: of an inode with its
-    /// contents in it, those.
+    /// Locks the attributes for a change. Locks: `contents`, held if the contents are inside the
+    /// inode.
     pub(crate) fn change_attributes(&self) -> BiasedWriteGuard<'_> {
         self.attributes.write()
     }

@@ -1,4 +1,9 @@
-//! The fields of an inode, as an operation works with them.
+//! [`InodeInfo`]: the fields of an inode as an operation copies, changes and stores them.
+//!
+//! `inode::read` makes one from a checked record, and `inode::cached` keeps the current one. An
+//! operation copies it, changes the copy, stores it through its handle and publishes it. A field
+//! that contradicts the volume is an error that names the inode. Its methods answer questions about
+//! one inode; `map`, `dir` and `xattr` add theirs.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::geometry::Position;
@@ -10,22 +15,21 @@ use crate::dir::hint::DirHint;
 use crate::error::{Error, Result};
 use crate::volume::Volume;
 
-/// An inode as this crate keeps it: its fields, and where its record is.
+/// The fields of an inode, and the place of its record.
 #[derive(Clone, Debug)]
 pub(crate) struct InodeInfo {
     pub(super) inode: Inode,
     pub(super) record: Record,
     pub(super) seed: Option<ChecksumSeed>,
-    /// For a directory, the place where its names have changed.
+    /// For a directory, where its names have changed last.
     pub(crate) dir_hint: DirHint,
     /// It is on the list of orphans ([`orphan`](crate::alloc::orphan)).
     pub(super) is_orphan: bool,
-    /// The fields may be others than the inode's in use ([`CachedInode`]), from which this was
-    /// copied.
+    /// The fields may differ from those in [`CachedInode`], from which this was copied.
     pub(super) is_touched: bool,
 }
 
-/// Where the bytes of an inode's record are.
+/// The place of an inode's record.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Record {
     /// In the inode table.
@@ -45,7 +49,7 @@ impl InodeInfo {
         &self.inode
     }
 
-    /// Its blocks go through the journal: those of a directory, or of a symbolic link.
+    /// Whether its blocks are metadata, as those of a directory or a symbolic link are.
     pub(crate) fn holds_metadata(&self) -> bool {
         matches!(self.inode.kind(), FileKind::Directory | FileKind::Symlink)
     }
@@ -62,13 +66,13 @@ impl InodeInfo {
         self.is_orphan
     }
 
-    /// Notes that it is, or that it is no more.
+    /// Notes whether it is on the list of orphans.
     pub(crate) fn set_orphan(&mut self, is_orphan: bool) {
         (self.is_orphan, self.is_touched) = (is_orphan, true);
     }
 
-    /// Whether a reader of contents, names or attributes finds the same in `other` as here,
-    /// whatever else has changed.
+    /// Whether readers of contents, names and attributes can use either of the two: the fields that
+    /// they take from an `InodeInfo` are equal.
     pub(crate) fn reads_as(&self, other: &Self) -> bool {
         let read = |info: &Self| {
             let fields = &info.inode;
@@ -109,20 +113,19 @@ impl InodeInfo {
         }
     }
 
-    /// Counts blocks that the file has been given, or that have been taken from it. `EFBIG` if the
-    /// volume's format has no room for the sum.
+    /// Adds to the count of the file's blocks; `blocks` may be negative. `EFBIG` if the format has
+    /// no room for the sum.
     pub(crate) fn add_blocks(&mut self, blocks: i64, block_size: u32) -> Result<()> {
         let sectors = self.inode.sectors().saturating_add_signed(blocks * i64::from(block_size / 512));
         if self.fields_mut().set_sectors(sectors) { Ok(()) } else { Err(Errno::EFBIG.into()) }
     }
 
-    /// Returns the bytes that hold the map, or what stands in its place.
+    /// Returns the field `i_block`: the root of the map, or inline contents.
     pub(crate) fn i_block(&self) -> &[u8; MAP_SIZE] {
         self.inode.map()
     }
 
-    /// Returns the seed of the checksums of what belongs to the inode; `None` if the volume has
-    /// none.
+    /// Returns the seed for checksums of the inode's blocks; `None` if the volume has no checksums.
     pub(crate) fn seed(&self) -> Option<ChecksumSeed> {
         self.seed
     }
@@ -155,8 +158,8 @@ impl InodeInfo {
         self.inode.flags().contains(InodeFlags::CASEFOLD)
     }
 
-    /// Returns how many blocks the contents of a directory take. A directory has no holes, so they
-    /// are no more than the volume has.
+    /// Returns how many blocks a directory has. It has no holes, so a number beyond the volume's
+    /// blocks is an error.
     pub(crate) fn len_blocks(&self, volume: &Volume) -> Result<u32> {
         let geometry = volume.superblock().geometry();
         let len = self.size() >> geometry.block_bits();
@@ -166,7 +169,7 @@ impl InodeInfo {
         }
     }
 
-    /// Returns the error that `field` of the inode holds an impossible value.
+    /// Returns the error for an impossible value in `field` of the inode.
     pub(crate) fn corrupt_field(&self, field: &'static str, value: u64) -> Error {
         Place::new(Structure::Inode).ino(self.ino()).corrupt(CorruptKind::Field { field, value }).into()
     }

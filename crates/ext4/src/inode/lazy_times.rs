@@ -1,12 +1,14 @@
 //! Times that are changed in memory only, as with Linux's `lazytime`.
 //!
-//! A read that is noted, and a write over blocks that are there already, change nothing of an inode
-//! but its times. They are kept here until the inode is stored for another reason, or a caller asks
-//! for it to be durable. They are stored, too, when its last user goes, or when they have been here
-//! for long. A crash loses them. `utimensat` is no such change: its caller wants the times kept.
+//! A read that updates the access time, and an overwrite of existing blocks, change nothing of an
+//! inode but its times. [`LazyTimes`] keeps them until the inode is stored for another reason, or a
+//! caller syncs it. They are also stored when the inode's last user closes it, or when they have
+//! been here for long. A crash loses them. `utimensat` stores its times at once.
+//!
+//! `ops::times` puts times here and stores them; the handle and `inode::read` take them from here.
 //!
 //! Source: `lazytime` in `mount(8)`, and the kernel's mount, against which it is tested. Linux 6.18
-//! was seen to be lazy about reads only; writes are, too, by the manual.
+//! delays only access times; delaying those of writes follows the manual.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -16,9 +18,9 @@ use extern4_disk::inode::Inode as Fields;
 use extern4_disk::time::Timestamp;
 use extern4_sync::primitive::{Mutex, MutexGuard};
 
-/// Times that are not stored yet.
+/// The times of all inodes that are not stored yet.
 pub(crate) struct LazyTimes {
-    /// How long they may be here.
+    /// How long times may stay here.
     most: Duration,
     pending: Mutex<Pending>,
 }
@@ -26,7 +28,7 @@ pub(crate) struct LazyTimes {
 #[derive(Default)]
 struct Pending {
     of: HashMap<u32, Times>,
-    /// The time since which there are any.
+    /// When the oldest of them came.
     since: Option<Instant>,
 }
 
@@ -61,7 +63,7 @@ impl LazyTimes {
         Self { most, pending: Mutex::default() }
     }
 
-    /// Locks: innermost, on a level with that of orphans.
+    /// Locks: innermost, with the same rank as the list of orphans.
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,13 +73,14 @@ impl LazyTimes {
         self.lock().of.get(&ino).copied()
     }
 
-    /// Takes the times out, to be stored now. The caller holds the record's lock, so that no thread
-    /// stores older ones later.
+    /// Removes and returns the times, to be stored now. The caller holds the record's lock, so that
+    /// no thread stores older ones later.
     pub(crate) fn take(&self, ino: u32) -> Option<Times> {
         self.lock().of.remove(&ino)
     }
 
-    /// Keeps the times of an inode; false if some have been here for too long.
+    /// Keeps the times of an inode. Returns false, without keeping them, if some have been here for
+    /// too long.
     pub(crate) fn keep(&self, ino: u32, times: Times) -> bool {
         let mut pending = self.lock();
         if pending.since.get_or_insert_with(Instant::now).elapsed() > self.most {
@@ -87,7 +90,7 @@ impl LazyTimes {
         true
     }
 
-    /// Returns the inodes with times here, all of which are about to be stored.
+    /// Returns the inodes with times here. The caller is about to store all of them.
     pub(crate) fn all(&self) -> Vec<u32> {
         let mut pending = self.lock();
         pending.since = None;

@@ -1,4 +1,9 @@
-//! Showing a changed inode to the VFS and to readers.
+//! Makes a changed inode the current one, for readers and for the VFS.
+//!
+//! An operation calls one of these functions after it has stored the inode in its transaction,
+//! while it still holds the locks for the change. The functions differ in the fields that may have
+//! changed: the fewer, the less they disturb readers. [`publish`] is right for any change. Each
+//! also notes the transaction, for a later `fsync`.
 
 use extern4_disk::journal::Tid;
 use extern4_vfs::{FileType, Inode, NamesAttr};
@@ -10,12 +15,12 @@ use crate::inode::info::InodeInfo;
 use crate::inode::read::shown_flags;
 use crate::time::timespec;
 
-/// Hands a changed inode to its users.
+/// Publishes an inode after any change.
 pub(crate) fn publish(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
     publish_by(fs, inode, info, |cached| cached.set(info, tid))
 }
 
-/// Publishes an inode after a change of nothing but its times.
+/// Publishes an inode after a change of its times only.
 pub(crate) fn publish_times(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
     publish_by(fs, inode, info, |cached| cached.set_times(info, tid))
 }
@@ -32,8 +37,8 @@ fn publish_by(fs: &Ext4, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&Cach
     Ok(())
 }
 
-/// Publishes an inode after a change that callers see only in its permission bits, its links, and
-/// its time of change.
+/// Publishes an inode after a change that callers see only in permission bits, number of links, and
+/// time of change.
 pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) {
     if !info.is_touched() {
         return inode.private::<CachedInode>().note(info, tid);
@@ -42,14 +47,14 @@ pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: 
     let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
     let cached = inode.private::<CachedInode>();
     match info.is_directory() {
-        // The target of `..` may stand in the inode.
+        // The entry `..` may be inside the inode.
         true => cached.set(info, tid),
         false => cached.set_touched(info, tid),
     }
     inode.touch(mode, u32::from(links), ctime);
 }
 
-/// Publishes a directory after a change of nothing but its names, and the space that they take.
+/// Publishes a directory after a change of its names and their space only.
 pub(crate) fn publish_names(_fs: &Ext4, dir: &Inode, info: &InodeInfo, tid: Tid) {
     if !info.is_touched() {
         return dir.private::<CachedInode>().note(info, tid);
@@ -67,8 +72,8 @@ pub(crate) fn publish_names(_fs: &Ext4, dir: &Inode, info: &InodeInfo, tid: Tid)
 }
 
 impl LockedNames<'_> {
-    /// Shows the directory, as transaction `tid` has changed it, to its users.
-    pub(crate) fn show(&self, fs: &Ext4, tid: Tid) {
+    /// Publishes the directory after a change by transaction `tid`.
+    pub(crate) fn publish(&self, fs: &Ext4, tid: Tid) {
         publish_names(fs, self.dir, &self.info, tid);
     }
 }

@@ -1,9 +1,10 @@
-//! Inodes: from the record in its group's table to the inode that the VFS gets.
+//! Reads inodes: from the record in its group's table to the inode that the VFS gets.
 //!
 //! Records are read through the buffer cache, several blocks of a table at once, and their checksum
-//! is verified each time one is decoded. Users see the root directory and everything from the first
-//! ordinary inode on, but none of the volume's own files. Those are the journal, quota files, the
-//! orphan file, and the inodes that hold the values of extended attributes.
+//! is verified each time one is decoded. [`Ext4::new_inode`], which `ops` calls for the VFS, hides
+//! the volume's internal files: the journal, quota files, the orphan file, and inodes that hold
+//! values of extended attributes. It returns `ESTALE` for them and for deleted inodes.
+//! [`Ext4::load_inode`] reads any inode, for the file system itself.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode, InodeFlags, is_blank};
@@ -21,9 +22,9 @@ use crate::time::timespec;
 use crate::volume::deferred_checksum;
 
 impl Ext4 {
-    /// Returns the fields of inode `ino`, whatever it is: reserved, deleted, or one of the volume's
-    /// own. It is for experts and for the file system itself; the VFS goes through `read_inode`,
-    /// which hides these.
+    /// Returns the fields of inode `ino`, even if it is reserved, deleted, or an internal file. It
+    /// is for expert tools and the file system itself; the VFS calls `read_inode`, which hides
+    /// these.
     ///
     /// # Errors
     /// A number beyond the volume's inodes, a record that was never used or is corrupt, or a device
@@ -32,7 +33,7 @@ impl Ext4 {
         self.load_inode(ino).map(|info| info.inode)
     }
 
-    /// Reads and checks inode `ino`, whatever it is.
+    /// Reads and checks inode `ino`, even if it is reserved, deleted, or an internal file.
     pub(crate) fn load_inode(&self, ino: u32) -> Result<InodeInfo> {
         let place = Place::new(Structure::Inode).ino(ino);
         let changed = self.fast_commits.changes(ino).and_then(|changes| changes.record());
@@ -67,14 +68,14 @@ impl Ext4 {
         Ok(info)
     }
 
-    /// Returns the VFS's new inode for number `ino`.
+    /// Returns a new inode of the VFS for number `ino`.
     pub(crate) fn new_inode(&self, ino: u64) -> Result<NewInode> {
         let stale = |why| Error::Stale { ino, why };
         let number = u32::try_from(ino).map_err(|_| stale("is not one of the volume's"))?;
         if self.superblock().is_hidden(number) {
             return Err(stale("is one of the volume's own"));
         }
-        // Before the record is read, since another thread may store them there at this moment.
+        // Read before the record, since another thread may be storing them there now.
         let times = self.lazy_times.get().and_then(|lazy| lazy.get(number));
         let mut info = self.load_inode(number)?;
         if let Some(times) = times {
@@ -102,8 +103,7 @@ impl InodeInfo {
         }
     }
 
-    /// Hands the part of the inode's record that is for extended attributes to `look`; it may be
-    /// empty.
+    /// Calls `look` with the record's area for extended attributes, which may be empty.
     pub(crate) fn with_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
         match &self.record {
             Record::Table(at) => {
@@ -117,7 +117,7 @@ impl InodeInfo {
         }
     }
 
-    /// Reads the area at less cost, for a `look` that waits for nothing: it may have the block
+    /// Calls `look` with that area at less cost. `look` must not block, because the block may be
     /// locked.
     pub(crate) fn peek_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         match &self.record {
@@ -173,8 +173,8 @@ fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
     }
 }
 
-/// The flags that callers see. The others say how the inode is stored, or are left over from
-/// features that never were. Source: setting each, and asking a mounted volume for them.
+/// The flags that callers see. The others say how the inode is stored, or are unused. Source: each
+/// flag was set, and read from a mounted volume.
 pub(crate) const SHOWN_FLAGS: u32 = 0x725b_dfff;
 
 pub(crate) fn shown_flags(flags: InodeFlags, kind: FileType) -> FileFlags {

@@ -1,11 +1,12 @@
-//! Changing where the blocks of a file stand: giving it blocks, and taking blocks from it.
+//! Changes the map of a file: allocates, maps, unmaps and moves blocks.
 //!
-//! The functions here change blocks of the map and the inode in memory; the caller stores the inode
-//! in the same change. Readers see a map that has become deeper than its root while it changes. So
-//! a caller that changes a map that others may read holds the inode's map lock. It holds the lock
-//! from the first change of the map until the changed inode is in its place.
+//! The functions change blocks of the map and the inode in memory, and the caller stores the inode
+//! in the same handle. While the tree below the root changes, it does not agree with the root that
+//! readers have. So a caller whose file others may read holds the inode's map lock, from the first
+//! change of the map until it has published the inode. `file` and `dir` call these functions; a
+//! function that may not finish in one transaction returns the rest.
 //!
-//! # What it costs
+//! # Demand and credits
 //! | | blocks beyond the data | metadata blocks changed |
 //! |---|---|---|
 //! | [`allocate_for`] | [`map_blocks_needed`] | [`ALLOCATE_CREDITS`] |
@@ -14,12 +15,10 @@
 //! | [`unmap_blocks`] | [`blocks_to_cut`]; none if cut to the end | [`UNMAP_CREDITS`] |
 //! | [`shift_blocks`] | [`blocks_to_cut`] | [`SHIFT_CREDITS`] |
 //!
-//! [`map_blocks_needed`]: InodeInfo::map_blocks_needed
-//! [`part_of_hole`]: InodeInfo::part_of_hole
-//! [`blocks_to_mark`]: InodeInfo::blocks_to_mark
-//! [`blocks_to_cut`]: InodeInfo::blocks_to_cut
+//! [`map_blocks_needed`]: InodeInfo::map_blocks_needed [`part_of_hole`]: InodeInfo::part_of_hole
+//! [`blocks_to_mark`]: InodeInfo::blocks_to_mark [`blocks_to_cut`]: InodeInfo::blocks_to_cut
 //!
-//! The inode itself is not among them.
+//! The credits do not include the inode itself.
 
 use std::ops::Range;
 
@@ -37,31 +36,30 @@ use crate::map::run::{Run, RunKind};
 use crate::map::{extents, indirect};
 use crate::volume::handle::Handle;
 
-/// The most nodes that one change of a leaf adds: one of each level, and one for a tree that grows.
+/// The most nodes that one change of a leaf adds: one on each level, and one for a tree that grows.
 pub(crate) const MAP_BLOCKS: u32 = 6;
 /// Blocks of metadata that allocating changes: bitmaps and descriptors of the data and of
 /// [`MAP_BLOCKS`], and the nodes on the path with their new neighbours.
 pub(crate) const ALLOCATE_CREDITS: u32 = 2 * (1 + MAP_BLOCKS) + 2 * MAP_BLOCKS;
-/// Blocks of metadata that marking a leaf changes: as [`ALLOCATE_CREDITS`], without those of the
-/// data.
+/// Blocks of metadata that marking a leaf changes: at most as many as allocating does.
 pub(crate) const MARK_CREDITS: u32 = ALLOCATE_CREDITS;
-/// Groups that one [`unmap_blocks`] begins to free blocks of.
+/// The groups of which one [`unmap_blocks`] starts to free blocks.
 pub(crate) const UNMAP_GROUPS: u32 = 24;
-/// How many blocks that may have been logged one [`unmap_blocks`] frees. The journal has to name
-/// each, and the smallest has little room for that.
+/// How many blocks of metadata one [`unmap_blocks`] frees. The journal has to list each as revoked,
+/// and the smallest journal has little room for that.
 const UNMAP_REVOKES: u64 = 1024;
 /// Blocks of metadata that freeing changes: bitmaps and descriptors of groups, and the nodes at
-/// both ends. The groups are these, one more that the last extent reaches into, and those of nodes
-/// that become empty.
+/// both ends. The groups are [`UNMAP_GROUPS`], one more that the last extent reaches into, and
+/// those of nodes that become empty.
 pub(crate) const UNMAP_CREDITS: u32 = 2 * (UNMAP_GROUPS + 6) + ALLOCATE_CREDITS;
-/// Blocks of metadata that shifting changes: these leaves, the nodes above them, and those of a
+/// Blocks of metadata that shifting changes: [`SHIFT_LEAVES`], the nodes above them, and those of a
 /// split.
 pub(crate) const SHIFT_CREDITS: u32 = 2 * SHIFT_LEAVES + ALLOCATE_CREDITS;
 
 impl InodeInfo {
-    /// Returns how many blocks [`allocate_for`] takes for the map itself, at most. It may be called
-    /// up to [`MAX_RUNS`] times for `blocks` blocks from `logical` on, behind which the file has
-    /// none.
+    /// Returns the most blocks that [`allocate_for`] allocates for the map itself, in up to
+    /// [`MAX_RUNS`] calls for `blocks` blocks from `logical` on. The file has no blocks after
+    /// those.
     pub(crate) fn map_blocks_needed(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<u32> {
         match self.has_extents() {
             true => extents::change::blocks_needed(fs, self, logical, blocks),
@@ -69,8 +67,8 @@ impl InodeInfo {
         }
     }
 
-    /// Returns how many of `blocks` blocks of a hole from `logical` on one change maps. Returns
-    /// also how many blocks [`insert_runs`] takes for the map itself then, at most.
+    /// Returns how many of `blocks` blocks of a hole from `logical` on one change can map, and the
+    /// most blocks that [`insert_runs`] then allocates for the map itself.
     pub(crate) fn part_of_hole(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<(u32, u32)> {
         match self.has_extents() {
             true => extents::change::part_of_hole(fs, self, logical, blocks),
@@ -80,14 +78,14 @@ impl InodeInfo {
 }
 
 impl InodeInfo {
-    /// Returns how many blocks cutting the map at both ends of a range takes for the map itself, at
-    /// most. [`unmap_blocks`] and [`shift_blocks`] of the range need that.
+    /// Returns the most blocks that [`unmap_blocks`] and [`shift_blocks`] of a range allocate for
+    /// the map itself, because they cut extents at its ends.
     pub(crate) fn blocks_to_cut(&self, fs: &Ext4, blocks: &Range<u64>) -> Result<u32> {
         if self.has_extents() { extents::change::blocks_to_cut(fs, self, blocks) } else { Ok(0) }
     }
 
-    /// Returns how many blocks [`mark_unwritten`](mark_unwritten) and
-    /// [`mark_written`](mark_written) of a range take for the map itself.
+    /// Returns how many blocks [`mark_unwritten`] and [`mark_written`] of a range allocate for the
+    /// map itself.
     pub(crate) fn blocks_to_mark(&self, fs: &Ext4, blocks: &Range<u64>, unwritten: bool) -> Result<u32> {
         if self.has_extents() { extents::change::blocks_to_mark(fs, self, blocks, unwritten) } else { Ok(0) }
     }
@@ -118,13 +116,12 @@ impl InodeInfo {
     }
 }
 
-/// Allocates up to `want` blocks that stand together for the hole at `logical`, and maps them. They
-/// go up to the next mapped block at most, and are near the blocks that the file has before it.
-/// Returns the run. The caller writes its contents before the transaction commits, unless they are
-/// `unwritten`.
+/// Allocates a run of up to `want` blocks for the hole at `logical`, and maps it. The run ends
+/// before the next mapped block, and is near the blocks that precede it in the file. The caller
+/// writes its contents before the transaction commits, unless the run is `unwritten`.
 ///
 /// # Errors
-/// `EFBIG` for blocks beyond what the map reaches or `i_blocks` can count, before anything is
+/// `EFBIG` for blocks that the map cannot address or `i_blocks` cannot count, before anything is
 /// changed.
 pub(crate) fn allocate_for(
     handle: &Handle<'_>,
@@ -138,13 +135,13 @@ pub(crate) fn allocate_for(
     Ok(run)
 }
 
-/// Takes the blocks of [`allocate_for`], as its first half; the map does not know of them yet. So
-/// no reader reads them before their contents have been written. They are [inserted](insert_runs)
-/// or freed in the same change.
+/// Allocates the blocks of [`allocate_for`], without mapping them. So no reader reads them before
+/// their contents have been written. The caller [inserts](insert_runs) or frees them in the same
+/// handle.
 ///
 /// # Errors
-/// `EFBIG` if `i_blocks` could not count them with those that the change has claimed before. The
-/// caller can then insert the earlier ones.
+/// `EFBIG` if `i_blocks` cannot count them together with those that the handle has claimed before.
+/// The caller can still insert the earlier ones.
 pub(crate) fn claim_blocks(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -172,8 +169,8 @@ pub(crate) fn claim_blocks(
     Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
 }
 
-/// Maps runs that were [claimed](claim_blocks) for one [part of a hole](InodeInfo::part_of_hole),
-/// all at once, as the second half of [`allocate_for`].
+/// Maps all runs that were [claimed](claim_blocks) for one [part of a
+/// hole](InodeInfo::part_of_hole).
 pub(crate) fn insert_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     match info.has_extents() {
         true => insert_extents(handle, info, runs)?,
@@ -183,7 +180,7 @@ pub(crate) fn insert_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run
     info.add_blocks(blocks.cast_signed(), handle.fs.superblock().block_size())
 }
 
-/// Makes blocks that were allocated and not written count as written. The range lies in one run.
+/// Marks unwritten blocks as written. The range is in one run.
 pub(crate) fn mark_written(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Range<u32>) -> Result<()> {
     if info.has_extents() {
         let left = mark_extents(handle, info, blocks.start.into()..blocks.end.into(), false)?;
@@ -192,8 +189,8 @@ pub(crate) fn mark_written(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Ra
     Ok(())
 }
 
-/// Makes blocks that were written read as zeroes, though they stay allocated. Does as much as one
-/// change should, and returns the rest of the range.
+/// Marks written blocks as unwritten: they read as zeroes and stay allocated. Does as much as one
+/// handle should, and returns the rest of the range.
 pub(crate) fn mark_unwritten(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -205,10 +202,11 @@ pub(crate) fn mark_unwritten(
     mark_extents(handle, info, blocks, true)
 }
 
-/// Takes blocks away from the file and frees them, with the parts of the map that become empty.
-/// `metadata` if they may have been logged, as those of directories; logged contents of a file
-/// count as such in any case. Works from the end of the range towards its start, and does as much
-/// as one change should. Returns the rest of the range: empty, when all is done.
+/// Unmaps blocks of the file and frees them, with the nodes of the map that become empty.
+/// `metadata` says that the journal may have copies of them, as of a directory's blocks; it is
+/// implied if the file's contents go through the journal. Works from the end of the range towards
+/// its start, and does as much as one handle should. Returns the rest of the range, which is empty
+/// when all is done.
 #[must_use = "the rest has to be done in another change"]
 pub(crate) fn unmap_blocks(
     handle: &Handle<'_>,
@@ -225,13 +223,12 @@ pub(crate) fn unmap_blocks(
     }
 }
 
-/// Moves the blocks from `from` on by `by`, to where nothing is mapped: down after
-/// [`unmap_blocks`] of the range before `from`, or up. Works from that end that has room
-/// first, and does as much as one change should. Returns the file's blocks that are left to move,
-/// where they are now.
+/// Moves the logical blocks `from` by `by`, to a hole: down after [`unmap_blocks`] of the range
+/// before them, or up. Does as much as one handle should, starting at the end that has room.
+/// Returns the logical blocks that are left to move.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for a file without extents, as Linux has it.
+/// `EOPNOTSUPP` for a file without extents, as in Linux.
 pub(crate) fn shift_blocks(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -245,20 +242,20 @@ pub(crate) fn shift_blocks(
     }
 }
 
-/// Where a file is to be given blocks.
+/// Where to allocate blocks for a file.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Placement<'g> {
-    /// Near this block; by default near the end of the blocks that stand before them in the file.
+    /// The block to search near; by default the end of the blocks that precede them in the file.
     goal: Option<u64>,
-    /// In the file's window, or with a new one behind them.
+    /// The growth of the file, for allocation from its window.
     growth: Option<&'g Growth<'g>>,
-    /// Blocks that the change has claimed for the file already.
+    /// Blocks that the handle has claimed for the file already.
     claimed: u64,
 }
 
 impl<'g> Placement<'g> {
-    /// Behind the runs that the change has claimed before, if there are any.
-    pub(crate) fn behind(runs: &[Run], growth: Option<&'g Growth<'g>>) -> Self {
+    /// Returns the placement after the runs that the handle has claimed before, if there are any.
+    pub(crate) fn after(runs: &[Run], growth: Option<&'g Growth<'g>>) -> Self {
         let goal = runs.last().and_then(|run| match run.kind {
             RunKind::Unwritten { physical } | RunKind::Mapped { physical } => Some(physical + run.len_blocks),
             RunKind::Hole => None,

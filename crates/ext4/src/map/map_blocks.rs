@@ -1,5 +1,8 @@
-//! Blocks of the map itself: giving a file one, an empty map, and how many blocks one change may
-//! free.
+//! Helpers of both kinds of map: allocating a block for the map itself, an empty map, and the
+//! budget of blocks that one transaction may free.
+//!
+//! `extents::change` and `indirect::change` call them. With [`UnmapBudget`] an unmap of any size
+//! stays within the credits of its handle, however many groups and revoked blocks it involves.
 
 use std::ops::Range;
 
@@ -12,12 +15,12 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::volume::handle::Handle;
 
-/// The most runs that one change gives a file: they fit into a leaf that has just been split.
+/// The most runs that one handle maps: they fit into a leaf that has just been split.
 pub(crate) const MAX_RUNS: u32 = 12;
-/// Leaves that one [`shift_blocks`] moves.
+/// How many leaves one [`shift_blocks`] moves.
 pub(crate) const SHIFT_LEAVES: u32 = 24;
 
-/// Gives a file a map of no blocks: by extents, where the volume has them.
+/// Gives a file an empty map: an extent tree if the volume has the feature.
 pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
     let mut map = [0; MAP_SIZE];
     let mut flags = info.fields().flags();
@@ -36,15 +39,15 @@ pub(crate) fn allocate_map_block(handle: &Handle<'_>, info: &mut InodeInfo, near
     Ok(block)
 }
 
-/// Returns the block where a file without blocks begins: in the group of its inode.
+/// Returns the goal for the first block of a file: the start of its inode's group.
 pub(crate) fn home_block(handle: &Handle<'_>, info: &InodeInfo) -> u64 {
     let geometry = handle.fs.superblock().geometry();
     let group = geometry.inode_slot(info.ino()).map_or(0, |slot| slot.group);
     geometry.group_start(group).unwrap_or(0)
 }
 
-/// The number of blocks that one change may still free. Each group costs a bitmap and a descriptor,
-/// and each block of metadata a place in the list of revoked blocks.
+/// How much one handle may still free. Each group costs credits for a bitmap and a descriptor, and
+/// each block of metadata an entry in the list of revoked blocks.
 pub(crate) struct UnmapBudget {
     pub(super) groups: u32,
     pub(super) last: Option<u32>,
@@ -53,7 +56,7 @@ pub(crate) struct UnmapBudget {
 }
 
 impl UnmapBudget {
-    /// Counts `blocks`, and their groups. The groups of the last call cost nothing again.
+    /// Charges `blocks` and their groups. The first group of the last call is not charged again.
     pub(crate) fn spend(&mut self, fs: &Ext4, blocks: &Range<u64>) {
         self.revokes = self.revokes.saturating_sub(blocks.end - blocks.start);
         let geometry = fs.superblock().geometry();
@@ -64,8 +67,8 @@ impl UnmapBudget {
         self.last = Some(first);
     }
 
-    /// Returns how many blocks that stand together may still be freed: where groups are small, not
-    /// all of a long extent.
+    /// Returns how many consecutive blocks may still be freed. In small groups a long extent may
+    /// exceed that.
     pub(crate) fn room(&self, fs: &Ext4) -> u64 {
         let in_groups =
             u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group());

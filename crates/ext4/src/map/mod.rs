@@ -1,8 +1,12 @@
-//! Where the blocks of a file stand on the volume.
+//! The map of a file: from its logical blocks to blocks of the volume.
 //!
-//! An inode maps its blocks by an extent tree or by indirect blocks. Both answer with a [`Run`]
-//! which blocks of the volume stand at a logical block, and for how many blocks from there on.
-//! Every reader of contents asks here.
+//! An inode maps its blocks by an extent tree (`extents`) or by indirect blocks (`indirect`).
+//! [`InodeInfo::map`] hides which: it returns a [`Run`] of consecutive blocks, checked to be inside
+//! the volume and, on a volume open for writing, outside of its own structures. `change` maps and
+//! unmaps blocks. `walk` visits whole maps for the checker.
+//!
+//! `file`, `dir` and the modules that read internal files call `map`, under the inode's map lock if
+//! other threads may change it.
 
 pub(crate) mod change;
 pub(crate) mod extents;
@@ -17,8 +21,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::Run;
 
 impl InodeInfo {
-    /// Returns the run at block `logical` of the file, and for how many blocks it goes on from
-    /// there.
+    /// Returns the run that maps block `logical` of the file, from that block on.
     pub(crate) fn map(&self, fs: &Ext4, logical: u32) -> Result<Run> {
         let run = match self.has_extents() {
             true => extents::read::map(fs, self, logical)?,

@@ -1,12 +1,16 @@
-//! Runs: where consecutive blocks of a file are.
+//! [`Run`]: consecutive blocks of a file that are mapped to consecutive blocks of the volume, or a
+//! hole.
+//!
+//! All readers of a map get runs, and all functions that map blocks take them. A run has at least
+//! one block, ends at 2^32 at most, and lies inside the volume.
 
 /// One past the last logical block that a file can have.
 pub(crate) const LOGICAL_END: u64 = 1 << 32;
 
-/// The kinds of contents of a run of a file's blocks.
+/// How a run is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
-    /// Nothing: reads as zeroes.
+    /// Not allocated: it reads as zeroes.
     Hole,
     /// Allocated from this block of the volume on, but never written: reads as zeroes.
     Unwritten {
@@ -21,7 +25,7 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// Returns the kind, with its place, `blocks` further on in the same run.
+    /// Returns the kind of the rest of the run after its first `blocks` blocks.
     pub(crate) fn skip(self, blocks: u64) -> Self {
         match self {
             Self::Hole => Self::Hole,
@@ -32,7 +36,7 @@ impl RunKind {
     }
 }
 
-/// A run of a file's blocks that are alike, and if mapped, stand one behind the other.
+/// Consecutive blocks of a file of one kind, which are also consecutive on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first block of the file.
@@ -55,7 +59,7 @@ impl Run {
         u64::from(self.logical) + self.len_blocks
     }
 
-    /// Returns the blocks of the volume that are the file's, written or not.
+    /// Returns the blocks of the volume that the run has, written or not.
     pub(super) fn allocated(&self) -> Option<std::ops::Range<u64>> {
         match self.kind {
             // OK: as in `mapped`.

@@ -1,8 +1,9 @@
-//! A walk over everything that an inode's map names: its data, and the blocks of the map itself.
+//! Walks everything that an inode's map refers to: its data, and the blocks of the map itself.
 //!
-//! The walk reads past the buffer cache and goes on after each fault, for callers that look at a
-//! whole volume: the checker, and the rewrite of all checksums. An operation on one file reads its
-//! map through `InodeInfo::map`.
+//! The walk bypasses the buffer cache, reports each fault to its [`MapVisitor`] and continues. The
+//! checker (`extern4_check`) and `tune::checksum_rewrite` use it on whole volumes. On a damaged
+//! volume it ends only if the visitor descends below no block twice. An operation on one file uses
+//! `InodeInfo::map` instead.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::extent::{self, Expect, ExtentNode};
@@ -14,15 +15,15 @@ use crate::error::Error;
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
 
-/// A block of a file's map, as [`Volume::walk_map`] reports it: a node of the extent tree, or a
-/// block of block numbers.
+/// A block of a file's map, as [`Volume::walk_map`] reports it: a node of the extent tree, or an
+/// indirect block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapNode {
     /// The block of the volume.
     pub block: u64,
     /// The first block of the file that it maps.
     pub logical: u64,
-    /// How many levels above the data it is: at least 1.
+    /// Its level above the data: at least 1.
     pub level: u32,
 }
 
@@ -39,26 +40,25 @@ pub struct DataRun {
     pub written: bool,
 }
 
-/// The caller's part in [`Volume::walk_map`], which calls these methods in the order of the file's
-/// blocks.
+/// The callbacks of [`Volume::walk_map`], called in the order of the file's blocks.
 pub trait MapVisitor {
-    /// Takes note of a block of the map, which is one of the volume's. Returns whether to read it
-    /// and go on below it.
+    /// Called with a block of the map, which is inside the volume. Returns whether to read it and
+    /// descend.
     fn node(&mut self, node: MapNode) -> bool;
-    /// Takes note of a run of data, whose blocks are the volume's.
+    /// Called with a run of data, whose blocks are inside the volume.
     fn run(&mut self, run: DataRun);
-    /// Takes note of a fault at `place`: a broken rule, or a block of the map that cannot be read.
-    /// The walk leaves out what is below such a block.
+    /// Called with a fault at `place`: a broken rule, or a block of the map that cannot be read.
+    /// The walk does not descend below such a block.
     fn fault(&mut self, place: Place, error: Error);
 }
 
 impl Volume {
     /// Calls `visitor` with each block of the map of `inode` and each run of data, in the order of
-    /// the file's blocks. The inode must have a map: its contents or its target must not stand in
-    /// the map's place.
+    /// the file's blocks. The inode must have a map: an inode with inline data or a fast symbolic
+    /// link has none.
     ///
-    /// On a hostile volume, blocks of a map can name each other. A visitor that goes on below no
-    /// block twice visits no more of them than the volume has.
+    /// On a hostile volume, blocks of a map can refer to each other. A visitor that descends below
+    /// no block twice visits at most all blocks of the volume.
     pub fn walk_map(&self, inode: &Inode, visitor: &mut impl MapVisitor) {
         let seed = self.superblock().metadata_seed().map(|seed| inode.checksum_seed(seed));
         let walk = Walk { volume: self, ino: inode.ino(), seed };
@@ -130,7 +130,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks the block that a number names, with `levels` of numbers from there down to the data.
+    /// Walks the indirect block that a number refers to, `levels` above the data.
     fn below(
         &self,
         number: Result<Option<std::num::NonZeroU32>, Corrupt>,
@@ -194,8 +194,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the bytes of a block of the map, if the visitor wants to go on below it and it can
-    /// be read.
+    /// Returns the bytes of a block of the map, if the visitor wants to descend and it can be read.
     fn read(&self, node: MapNode, place: Place, visitor: &mut impl MapVisitor) -> Option<Vec<u8>> {
         if !visitor.node(node) {
             return None;

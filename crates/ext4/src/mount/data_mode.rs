@@ -1,4 +1,8 @@
-//! The data mode of a mount: whether contents of files go through the journal (`data=`).
+//! The data mode of a mount: which files have their contents journaled (`data=`).
+//!
+//! A user asks for a [`DataMode`]; the open for writing turns it, or the superblock's default, into
+//! a [`Journaling`] that stays for as long as the volume is open. `file::data_journal` reads that.
+//! Journaled contents are refused on a volume without a journal.
 
 use extern4_disk::superblock::{DefaultMountOptions, Superblock};
 
@@ -7,14 +11,13 @@ use crate::error::Unsupported;
 /// How contents of files become durable, on a volume with a journal (`data=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataMode {
-    /// Contents that are new to a file are written before the transaction that makes them part of
-    /// it commits.
+    /// Contents that are new to a file are written before the transaction that adds them commits.
     Ordered,
-    /// Contents are written in no order. extern4 does the same as for [`Ordered`](Self::Ordered),
+    /// Contents are written in any order. extern4 does the same as for [`Ordered`](Self::Ordered),
     /// which is stricter.
     Writeback,
-    /// Contents go through the journal, as metadata does: no block of a file is ever half written.
-    /// Each is written twice.
+    /// Contents go through the journal like metadata, so no block of a file is ever half written.
+    /// Each block is written twice.
     Journal,
 }
 
@@ -30,7 +33,7 @@ pub(crate) enum Journaling {
 }
 
 impl Journaling {
-    /// Returns the mode that was asked for, or that of the superblock.
+    /// Returns the mode that the caller asks for, or else that of the superblock.
     pub(crate) fn chosen(
         sb: &Superblock,
         has_journal: bool,

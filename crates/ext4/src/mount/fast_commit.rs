@@ -1,13 +1,15 @@
 //! Fast commits: the changes that the end of the journal makes on top of the replayed blocks.
 //!
-//! A fast commit holds outcomes, not blocks: this inode's fields are these, these blocks of that
-//! file stand there, this name is that inode. To write them down is to allocate and to change
-//! trees; to read a volume it is enough to remember them. For each inode that the records name,
-//! [`FastCommits`] keeps the differences from the blocks: its record, its map, and the names of a
-//! directory. Readers of inodes, maps and names ask here first.
+//! A fast commit logs results, not blocks: the fields of an inode, the place of some blocks of a
+//! file, the inode of a name. Writing them to the volume would mean to allocate and to change
+//! trees. To read a volume it is enough to keep them in memory. For each inode that the records
+//! name, [`FastCommits`] keeps the differences from the blocks: its record, its map, and the names
+//! of a directory. A later record replaces an earlier one. The size of the journal bounds the
+//! memory.
 //!
-//! Later records win over earlier ones. The size of the journal bounds the size of all that is
-//! kept.
+//! Opening a volume for reading makes it; a volume with fast commits is not opened for writing.
+//! `inode::read`, `map`, `dir::list` and `dir::namei` ask it first. A record that contradicts the
+//! volume is an error of the open.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -21,17 +23,17 @@ use crate::error::Result;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::Volume;
 
-/// Where `i_block` stands in an inode's record.
+/// The range of `i_block` in an inode's record.
 const I_BLOCK: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_block)..std::mem::offset_of!(RawInode, i_block) + MAP_SIZE;
 const I_FLAGS: usize = std::mem::offset_of!(RawInode, i_flags);
-/// The field that tells a file from others that had its number before, unless it was changed
-/// (`chattr -v`).
+/// The field that distinguishes a file from former files of its number, unless it was set (`chattr
+/// -v`).
 const GENERATION: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_generation)..std::mem::offset_of!(RawInode, i_generation) + 4;
 const LINKS: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_links_count)..std::mem::offset_of!(RawInode, i_links_count) + 2;
-/// When it was made, in records that have room for it.
+/// The time of creation, in records that have room for it.
 const CRTIME: std::ops::Range<usize> = BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime)
     ..BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime_extra) + 4;
 
@@ -46,22 +48,21 @@ pub(crate) struct FastCommits {
 pub(crate) struct Changes {
     /// Its whole record.
     record: Option<Box<[u8]>>,
-    /// By the first block of the file: how many blocks, and what stands there.
+    /// Runs of changed blocks, by their first block: the length and the new mapping.
     map: BTreeMap<u32, (u32, RunKind)>,
-    /// Of a directory: which inode a name stands for now, if any.
+    /// The changed names of a directory: the new inode, or `None` for a removed name.
     names: BTreeMap<Box<[u8]>, Option<u32>>,
-    /// Of a directory that was made by a fast commit: its parent. Its blocks have never been
-    /// written.
+    /// The parent of a directory that a fast commit made, and whose blocks have never been written.
     made_in: Option<u32>,
 }
 
 impl FastCommits {
-    /// Gathers the changes that the records of `commits` make on `volume`, the volume with its
-    /// journal replayed.
+    /// Collects the changes that the records of `commits` make on `volume`, which is read through
+    /// its replayed journal.
     pub(crate) fn of(volume: &Volume, commits: &[Vec<Record>]) -> Result<Self> {
         let mut this = Self::default();
-        // One fast commit at a time: the files that it makes are known before anything else that it
-        // says of them.
+        // In each fast commit, inodes that are new files are found first, before other records
+        // about them apply.
         let mut named = Named::default();
         for commit in commits {
             named.advance(commit);
@@ -128,9 +129,9 @@ impl FastCommits {
         Ok(())
     }
 
-    /// Forgets everything about inode `ino` if `raw` says that it is another file by now. A fast
-    /// commit says of the former file only that its name is gone. It says nothing of the new one
-    /// where that has holes.
+    /// Drops all that is known of inode `ino` if `raw` is the record of a new file with its number.
+    /// A fast commit logs only the removed name of the former file, and nothing for holes of the
+    /// new one.
     fn recreate(&mut self, volume: &Volume, ino: u32, raw: &[u8], named: &Named) -> Result<()> {
         let mut record = self.known_record(volume, ino)?;
         if record.get(GENERATION) != raw.get(GENERATION) && named.is_another(ino, &record, raw) {
@@ -146,8 +147,8 @@ impl FastCommits {
         known.map_or_else(|| volume.record_bytes(ino), Ok)
     }
 
-    /// Returns the record of inode `ino` with the bytes of `raw`. Its map and its extended
-    /// attributes stay as they are in the volume's record.
+    /// Returns the record of inode `ino` with the bytes of `raw`. It keeps the map and the extended
+    /// attributes of the volume's record.
     fn record_of(&self, volume: &Volume, ino: u32, raw: &[u8]) -> Result<Box<[u8]>> {
         let mut record = self.known_record(volume, ino)?;
         let len = raw.len().min(record.len());
@@ -161,7 +162,7 @@ impl FastCommits {
         if !keeps_map_of_record(&record) {
             record[I_BLOCK].copy_from_slice(&map);
             if flags(&record).contains(InodeFlags::EXTENTS) && !has_extent_root(&map) {
-                // The fast commit made this file: only its own records map blocks.
+                // The fast commit made this file, so only fast commit records map blocks of it.
                 let root = extent::OwnedExtentNode {
                     entries: extent::Entries::Leaf(Vec::new()),
                     depth: 0,
@@ -173,26 +174,26 @@ impl FastCommits {
             }
         }
         inode::store_checksum(&mut record, ino, volume.superblock());
-        // Damage of the record is found now, not when a reader comes upon it.
+        // Damage of the record fails the open, not a later reader.
         Inode::decode(&record, ino, volume.superblock(), place())?;
         Ok(record)
     }
 }
 
-/// The inodes that a fast commit gives names.
+/// The inodes to which a fast commit gives names.
 #[derive(Default)]
 struct Named {
-    /// Those whose name is their first.
+    /// Those that are created with a name.
     created: HashSet<u32>,
-    /// Those that had lost a name before, in this commit or an earlier one. A rename gives the file
-    /// its new name first.
+    /// Those that get another name after they have lost one, in this commit or an earlier one. A
+    /// rename adds the new name before it removes the old one.
     linked: HashSet<u32>,
     /// Those that have lost a name so far.
     unlinked: HashSet<u32>,
 }
 
 impl Named {
-    /// Goes on to the next fast commit.
+    /// Collects the names of the next fast commit.
     fn advance(&mut self, commit: &[Record]) {
         self.created.clear();
         self.linked.clear();
@@ -207,7 +208,7 @@ impl Named {
     }
 
     /// Whether inode `ino`, whose generation has changed, is another file, and not the same with a
-    /// generation that was set. It is another if it has got its first name since.
+    /// new generation. It is another if it has been created since.
     fn is_another(&self, ino: u32, known: &[u8], raw: &[u8]) -> bool {
         let had_none = known.get(LINKS).is_none_or(|links| links == [0; 2]);
         let made = known.get(CRTIME);
@@ -224,7 +225,7 @@ fn flags(record: &[u8]) -> InodeFlags {
     InodeFlags::from_bits_retain(word)
 }
 
-/// Whether the bytes in place of the map are no map, but data that the fast commit's inode carries.
+/// Whether `i_block` is not a map but data, which the fast commit's record has.
 fn keeps_map_of_record(record: &[u8]) -> bool {
     let mode = record.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
     flags(record).contains(InodeFlags::INLINE_DATA)
@@ -241,34 +242,33 @@ fn place() -> Place {
 }
 
 impl Changes {
-    /// Returns its record, if that is changed.
+    /// Returns its record, if that has changed.
     pub(crate) fn record(&self) -> Option<&[u8]> {
         self.record.as_deref()
     }
 
-    /// Returns the inode that a name stands for now: `Some(None)` if it was removed, `None` if
-    /// nothing is said of it.
+    /// Returns the new inode of a name: `Some(None)` if the name was removed, `None` if it has not
+    /// changed.
     pub(crate) fn name(&self, name: &[u8]) -> Option<Option<u32>> {
         self.names.get(name).copied()
     }
 
-    /// Returns the names that are changed, and the inodes that they stand for now.
+    /// Returns the changed names and their new inodes.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         self.names.iter().map(|(name, ino)| (&**name, *ino))
     }
 
-    /// Returns the parent of a directory that was made by a fast commit, whose own blocks mean
-    /// nothing.
+    /// Returns the parent of a directory that a fast commit made, whose blocks must not be read.
     pub(crate) fn made_in(&self) -> Option<u32> {
         self.made_in
     }
 
-    /// Whether anything is changed in the map.
+    /// Whether the map has changed.
     pub(crate) fn has_map(&self) -> bool {
         !self.map.is_empty()
     }
 
-    /// Returns `run`, which the volume's own map gives, with the changes made to it.
+    /// Returns `run`, which is from the map on the volume, with the changes applied.
     pub(crate) fn patch(&self, run: Run) -> Run {
         let before = self.map.range(..=run.logical).next_back();
         if let Some((&start, &(len, kind))) = before {
@@ -286,10 +286,11 @@ impl Changes {
         Run { len_blocks: run.len_blocks.min(end - u64::from(run.logical)), ..run }
     }
 
-    /// Maps `len` blocks from `logical` on to `kind`, in place of all earlier runs there.
+    /// Maps `len` blocks from `logical` on to `kind`, and removes earlier runs there.
     fn set_map(&mut self, logical: u32, len: u32, kind: RunKind) {
         let (start, end) = (u64::from(logical), u64::from(logical) + u64::from(len));
-        // Only the last run that begins before can reach in: runs do not overlap.
+        // Runs do not overlap, so only the last run that starts before `logical` can reach beyond
+        // it.
         let first = self.map.range(..=logical).next_back().map_or(logical, |(&at, _)| at);
         let overlapping: Vec<u32> = self
             .map

@@ -1,4 +1,9 @@
-//! The features that this crate reads and writes, and the refusal of all others.
+//! The features that this crate reads and writes, and the refusal of volumes with others.
+//!
+//! Opening a volume calls [`check_features`] before it decodes the superblock, and
+//! [`check_writable`] if it is opened for writing. Each refusal is an [`Unsupported`] that names
+//! the feature or the state. A new feature is added here only when all code that reads or writes it
+//! exists.
 
 use extern4_disk::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use extern4_disk::superblock::{CreatorOs, RawSuperblock, State, Superblock};
@@ -22,7 +27,7 @@ const READABLE: Incompat = Incompat::FILETYPE
     .union(Incompat::ENCRYPT)
     .union(Incompat::CASEFOLD);
 
-/// The number of the one encoding of names that there is, UTF-8 as of Unicode 12.1.
+/// The number of the only defined encoding of names, UTF-8 as of Unicode 12.1.
 const ENCODING_UTF8_12_1: u16 = 1;
 
 /// The features whose presence changes how a volume is written, and that this crate writes.
@@ -95,7 +100,8 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
     Ok(())
 }
 
-/// Refuses to write to a volume whose journal would have to be replayed first, but is left aside.
+/// Refuses to write to a volume whose journal must be replayed first, if the options ignore the
+/// journal.
 pub(crate) fn check_needs_no_recovery(sb: &Superblock) -> Result<(), Unsupported> {
     if sb.features().incompat.contains(Incompat::RECOVER) {
         let why =

@@ -1,13 +1,14 @@
-//! The journal of a volume: finding it, and looking at the volume through it.
+//! The journal of a volume: finding it, replaying it, and facts about it.
 //!
-//! The journal is a hidden file of the volume or a device of its own. Its own superblock decides
-//! whether it has to be replayed. The volume's flag `needs_recovery` only says that a journal must
-//! be there. Copies of the superblock never carry that flag, and a superblock restored from a copy
-//! has lost it. As for the replay, e2fsck decides the same way; Linux discards the log of a volume
-//! without the flag.
+//! The journal is a hidden file of the volume, or an external device. Its own superblock decides
+//! whether it has to be replayed. The volume's flag `needs_recovery` only says that there must be a
+//! journal. Backup superblocks never have that flag, and a superblock restored from one has lost
+//! it. e2fsck decides in the same way; Linux discards the log of a volume without the flag.
 //!
-//! A volume that is only read is seen through a device that answers with the journal's copy of each
-//! block that has one. Nothing is written.
+//! Opening for reading calls `recover`: the volume is then read through a device that returns the
+//! journal's copy of each block that has one, and nothing is written. Opening for writing calls
+//! `empty`, which writes the copies in place. A damaged log is an error, and so is an external
+//! journal that was not given.
 
 use std::sync::Arc;
 
@@ -26,19 +27,19 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::RunKind;
 use crate::mount::options::OpenOptions;
 
-/// The most pieces that a journal may be in. Indirect blocks that name each other could make up far
-/// more than there are.
+/// The most runs that a journal may have. Damaged indirect blocks that refer to each other could
+/// otherwise yield an unbounded number.
 const MAX_RUNS: usize = 1 << 20;
 
 type Device = Arc<dyn BlockDevice>;
 
 /// A volume whose journal has been replayed into memory.
 pub(crate) struct Recovery {
-    /// The volume seen through its journal.
+    /// The device with the journal's copies of blocks over it.
     pub(crate) device: Device,
     /// The records of the fast commits on top of that.
     pub(crate) fast_commits: Vec<Vec<Record>>,
-    /// The extent of the replay.
+    /// How much was replayed.
     pub(crate) replayed: Replayed,
 }
 
@@ -47,9 +48,9 @@ pub(crate) struct Recovery {
 pub struct JournalInfo {
     /// Where it is.
     pub location: JournalLocation,
-    /// Its superblock as it stands on the device.
+    /// Its superblock as it is on the device.
     pub superblock: JournalSuperblock,
-    /// The extent of the replay when the volume was opened; `None` if there was nothing to replay.
+    /// How much was replayed when the volume was opened; `None` if there was nothing to replay.
     pub replayed: Option<Replayed>,
     /// It was replayed although the primary superblock says that nothing is to be recovered.
     pub is_unannounced: bool,
@@ -62,8 +63,8 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
         match is_dirty(fs, external) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
-            // The primary superblock says that nothing is needed from the journal. A copy cannot
-            // say that.
+            // The primary superblock says that the journal is not needed. A backup superblock
+            // cannot say that.
             Err(_) if options.superblock.is_none() => return Ok(None),
             Err(error) => return Err(error),
         }
@@ -80,8 +81,8 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
     }))
 }
 
-/// Writes the contents of the journal of `fs` to where they belong. Returns the journal and the
-/// extent of the replay; `None` if the volume has no journal.
+/// Replays the journal of `fs` onto the device and empties it. Returns the journal and how much was
+/// replayed; `None` if the volume has no journal.
 pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
     let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
     if journal.superblock().errno == JournalSuperblock::EUCLEAN {
@@ -102,7 +103,7 @@ pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<
     Ok(Some((recovered.mark_empty(0)?, Some(replayed))))
 }
 
-/// Opens the journal of the volume, wherever it is; `None` if it has none.
+/// Opens the journal of the volume, internal or external; `None` if it has none.
 fn open(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>> {
     find(fs, external).map_err(|error| error.in_part("the journal"))
 }
@@ -121,8 +122,8 @@ fn find(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>>
     })
 }
 
-/// Whether the journal's superblock says that its log holds anything. For a journal in the volume,
-/// only that block is looked for.
+/// Whether the journal's superblock says that its log is not empty. Of an internal journal it reads
+/// only that block.
 fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
     let Some(JournalLocation::Inode(ino)) = fs.superblock().journal() else {
         return Ok(open(fs, external)?.is_some_and(|journal| journal.is_dirty()));
@@ -149,7 +150,7 @@ fn journal_inode(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     Ok(inode)
 }
 
-/// Returns where the blocks of the journal in inode `ino` are.
+/// Returns the map of the journal in inode `ino`.
 fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
     let inode = journal_inode(fs, ino)?;
     let end = inode.size() >> fs.superblock().geometry().block_bits();
@@ -183,8 +184,8 @@ impl Ext4 {
         self.superblock().features().incompat.contains(Incompat::RECOVER)
     }
 
-    /// Returns the known facts about the volume's journal. `None` if it has none, or if it is on
-    /// another device, which the caller then gives as `external`.
+    /// Returns facts about the volume's journal. `None` if the volume has none, or if the journal
+    /// is external and the caller does not give its device.
     ///
     /// # Errors
     /// A journal that is corrupt, or a device that fails.
@@ -202,7 +203,7 @@ impl Ext4 {
         }))
     }
 
-    /// Returns the extent of the replay when the volume was opened; `None` if it was clean.
+    /// Returns how much was replayed when the volume was opened; `None` if it was clean.
     pub fn replayed(&self) -> Option<Replayed> {
         self.replayed
     }

@@ -1,17 +1,22 @@
-//! Multiple mount protection: a volume on a device that several hosts have is written by one of
-//! them at a time.
+//! Multiple mount protection: only one host at a time writes to a volume on a shared device.
 //!
-//! The volume has a block for it. A node that opens the volume for writing writes a number there,
-//! and another after each interval, for as long as it is open. A later node sees the number, waits
-//! for longer than that, and looks again. If the number has changed, the volume is in use; if not,
-//! the node that wrote it has died. A node that finds another's number in the place of its own has
-//! been taken for dead, and gives the volume up. Nothing more of it becomes durable.
+//! The volume has a block for it. Hosts are called nodes here.
 //!
-//! If two nodes find the volume free at the same moment, the last to write has it. Each node looks
-//! once more to see which that is. A node that writes soon after it has looked need not wait for
-//! long. Any other node that has not seen its number has written as soon, or knows that it came
-//! late. A late node may have written over the number of one that has the volume by then. So it
-//! waits until that one has given it up.
+//! 1. A node that opens the volume for writing writes a sequence number to the block, and a new one
+//!    after each interval, for as long as the volume is open.
+//! 2. A node that finds a sequence number waits for longer than that and reads again. If the number
+//!    has changed, the volume is in use. If not, the node that wrote it has crashed.
+//! 3. If two nodes find the volume free at the same moment, the last to write gets it. So each node
+//!    reads its number back before it uses the volume.
+//! 4. Before it reads back, a node that wrote within [`CLAIM_TIME`] of finding the volume free
+//!    waits for [`CLAIM_WAIT`]. Any other node that found it free then has written by that time, or
+//!    knows that it is late.
+//! 5. A late node may have overwritten the number of a node that has the volume. It waits for the
+//!    full interval of rule 2, in which the owner finds the foreign number and stops.
+//! 6. A node that finds a foreign number in place of its own, or cannot write for too long, aborts
+//!    its journal. None of its later changes becomes durable.
+//!
+//! `mount` takes an [`MmpGuard`] before it replays the journal, and calls [`check`] for a reader.
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/mmp.rst`. e2fsck was observed to wait a
 //! second beyond twice the interval, and so does a node here.
@@ -33,25 +38,25 @@ use crate::mount::loss::Losses;
 use crate::time::now_seconds;
 use crate::volume::Volume;
 
-/// The most time from finding the volume free to writing the number. A node that takes longer comes
+/// The longest time from finding the volume free to writing the number. A node that takes longer is
 /// late.
-const SOON: Duration = Duration::from_millis(50);
-/// How long a node that was in time waits for others that were.
-const SETTLING: Duration = Duration::from_millis(100);
-/// The most seconds between two numbers: `mke2fs(8)` sets no longer interval. A volume that says
-/// more does not make a node wait longer.
+const CLAIM_TIME: Duration = Duration::from_millis(50);
+/// How long a node that is not late waits for others that are not.
+const CLAIM_WAIT: Duration = Duration::from_millis(100);
+/// The longest interval in seconds: `mke2fs(8)` sets no longer one. A larger value on a damaged
+/// volume counts as this.
 const MOST_SECONDS: u16 = 300;
 
-/// Where the block stands.
+/// The block, and the means to read and write it.
 struct MmpBlock {
     cache: Arc<BufferCache>,
     superblock: Superblock,
-    /// Byte of the device.
+    /// The offset of the block on the device in bytes.
     offset: u64,
 }
 
 impl MmpBlock {
-    /// `None` for a volume without the feature.
+    /// Returns the block of a volume; `None` if it does not have the feature.
     fn of(volume: &Volume) -> Option<Self> {
         let superblock = volume.superblock().clone();
         // OK: the superblock has been checked to name a block of the volume.
@@ -59,7 +64,7 @@ impl MmpBlock {
         Some(Self { cache: Arc::clone(&volume.cache), superblock, offset })
     }
 
-    /// Returns the block as it stands on the device now.
+    /// Reads the block from the device, past all caches.
     fn read(&self) -> Result<Mmp> {
         let mut bytes = [0; MMP_SIZE];
         let device = self.cache.device();
@@ -74,7 +79,7 @@ impl MmpBlock {
         Ok(self.cache.device().flush()?)
     }
 
-    /// Returns the time between two numbers of a node.
+    /// Returns the interval between two numbers of a node.
     fn interval(&self) -> Duration {
         Duration::from_secs(self.seconds().into())
     }
@@ -83,8 +88,8 @@ impl MmpBlock {
         self.superblock.mmp_interval().clamp(1, MOST_SECONDS)
     }
 
-    /// Returns the block once it is certain that no node has the volume for writing, and when it
-    /// was looked at.
+    /// Waits until it is certain that no node has the volume open for writing. Returns the block
+    /// and the time at which it was read.
     fn wait_until_free(&self) -> Result<(Mmp, Instant)> {
         let looked = Instant::now();
         let found = self.read()?;
@@ -102,9 +107,9 @@ impl MmpBlock {
     }
 }
 
-/// Returns how long a number stands that no node changes any more. `seconds` is the interval of the
-/// volume. `check_interval` comes from the node that wrote the number, and is twice its own
-/// interval as a rule.
+/// Returns how long a number must stay unchanged for its node to count as crashed. `seconds` is the
+/// interval of the volume. `check_interval` is from the node that wrote the number, usually twice
+/// its interval.
 fn wait_time(seconds: u16, check_interval: u16) -> Duration {
     let longest = seconds.max(check_interval).min(2 * MOST_SECONDS);
     Duration::from_secs(2 * u64::from(longest) + 1)
@@ -120,14 +125,15 @@ fn in_use(mmp: &Mmp) -> crate::Error {
     })
 }
 
-/// Refuses to read a volume that another node is writing to. Waits to find out, if no node has said
-/// that it is clean.
+/// Refuses to read a volume that another node is writing to. Unless the block says that the volume
+/// is clean, it has to wait to find out.
 pub(crate) fn check(volume: &Volume) -> Result<()> {
     MmpBlock::of(volume).map_or(Ok(()), |block| block.wait_until_free().map(drop))
 }
 
-/// Keeps others from a volume for as long as it is open for writing. Dropping it does what a crash
-/// would do: the volume looks as if it were in use until another node has waited.
+/// Protects a volume for as long as it is open for writing. Dropping it without
+/// [`release`](Self::release) acts like a crash: another node has to wait before it can open the
+/// volume.
 pub(crate) struct MmpGuard {
     opener: Opener,
     heartbeat: Arc<Heartbeat>,
@@ -137,7 +143,8 @@ pub(crate) struct MmpGuard {
 /// The state that the guard and its thread share.
 struct Heartbeat {
     block: MmpBlock,
-    /// Seconds after which others may take us for dead, if they have waited twice as long.
+    /// The seconds within which this node must renew its number. Other nodes wait for twice as
+    /// long.
     check_interval: u16,
     /// Locks: held over reading and writing the block.
     state: Mutex<HeartbeatState>,
@@ -145,17 +152,17 @@ struct Heartbeat {
 }
 
 struct HeartbeatState {
-    /// The block as we wrote it last.
+    /// The block as this node wrote it last.
     ours: Mmp,
     ended: bool,
-    /// Why, if another node has taken the volume, or may have.
+    /// The reason, if another node has taken the volume or may have.
     lost: Option<Error>,
     aborter: Option<Aborter>,
     losses: Option<Arc<Losses>>,
 }
 
 impl MmpGuard {
-    /// Takes the volume; `None` if it is one without protection.
+    /// Claims the volume; `None` if it does not have the feature.
     ///
     /// # Errors
     /// [`Error::InUse`](crate::Error::InUse) if another node has it; a corrupt block; a device that
@@ -170,8 +177,12 @@ impl MmpGuard {
         let check_interval = 2 * block.seconds();
         let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
         block.write(&ours)?;
-        // Another may have found it free at the same moment, and the last to write has it.
-        sleep(if looked.elapsed() < SOON { SETTLING } else { wait_time(block.seconds(), check_interval) });
+        // Rules 3 to 5: another node may have found the volume free at the same moment.
+        sleep(if looked.elapsed() < CLAIM_TIME {
+            CLAIM_WAIT
+        } else {
+            wait_time(block.seconds(), check_interval)
+        });
         let found = block.read()?;
         if found.state() != ours.state() {
             return Err(in_use(&found));
@@ -187,14 +198,14 @@ impl MmpGuard {
         Ok(Some(Self { opener: Opener::here(), heartbeat, thread: Some(thread) }))
     }
 
-    /// Sets what ends if the volume is lost, and the caller that is told why.
+    /// Sets the journal to abort if the volume is lost, and where to report the loss.
     pub(crate) fn aborts(&self, aborter: Option<Aborter>, losses: Arc<Losses>) {
         let mut state = self.heartbeat.lock();
         (state.aborter, state.losses) = (aborter, Some(losses));
         state.abort_if_lost();
     }
 
-    /// Marks the volume as free, if it still was ours.
+    /// Marks the volume as free, if this node still has it.
     pub(crate) fn release(&self) -> Result<()> {
         let mut state = self.heartbeat.lock();
         if std::mem::replace(&mut state.ended, true) || state.lost.is_some() {
@@ -209,14 +220,14 @@ impl MmpGuard {
 impl Drop for MmpGuard {
     fn drop(&mut self) {
         if !self.opener.is_here() {
-            // A forked child has no such thread to wait for. A lock may have been held at the fork.
+            // A forked child does not have the thread, and the lock may have been held at the fork.
             std::mem::forget(self.thread.take());
             return;
         }
         self.heartbeat.lock().ended = true;
         self.heartbeat.ended.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It has no result.
+            // The thread has no result.
             let _ = thread.join();
         }
     }
@@ -242,7 +253,8 @@ impl Heartbeat {
         Ok(self.block.read()?.state() == state.ours.state())
     }
 
-    /// Writes one number after the other, until it is told to end or finds another's.
+    /// Writes a new number after each interval, until the guard ends it or it finds a foreign
+    /// number.
     fn run(&self) {
         let mut written = Instant::now();
         let mut state = self.lock();
@@ -255,7 +267,8 @@ impl Heartbeat {
             match self.renew(&mut state) {
                 Ok(None) => written = Instant::now(),
                 Ok(Some(theirs)) => state.lost = Some(in_use(&theirs)),
-                // It may work again, but no other thread waits for that.
+                // A later write may succeed. After `check_interval` another node may have taken the
+                // volume.
                 Err(error) => {
                     let is_late = written.elapsed() > Duration::from_secs(self.check_interval.into());
                     state.lost = is_late.then_some(error);
@@ -265,7 +278,7 @@ impl Heartbeat {
         }
     }
 
-    /// Writes the next number; the block on the device, if that is not ours.
+    /// Writes the next number. Returns the block on the device instead if it has a foreign number.
     fn renew(&self, state: &mut HeartbeatState) -> Result<Option<Mmp>> {
         let found = self.block.read()?;
         if found.state() != state.ours.state() {

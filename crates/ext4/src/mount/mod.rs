@@ -1,10 +1,11 @@
-//! Opening a volume.
+//! Opens volumes for reading and writing, closes them, and makes a volume writable later.
 //!
-//! Opening reads the superblock, refuses features that it cannot read, by name, and asks the
-//! journal whether it holds anything. It looks at nothing else: descriptors, inodes and directories
-//! are read when they are needed. If the volume was not cleanly unmounted, its journal is replayed
-//! into memory first, and everything below is read through that. The device itself is never
-//! written. Opening for writing replays the journal onto the device.
+//! Opening reads the superblock, refuses unknown features by name (`features`), and asks the
+//! journal whether it has to be replayed (`journal`). It reads nothing else: descriptors, inodes
+//! and directories are read on demand. [`Ext4::open`] replays into memory and never writes to the
+//! device. [`Ext4::open_for_writing`] claims the volume (`mmp`), replays the journal onto the
+//! device, frees orphans and makes the [`Writer`]. After an error the volume is as before, or its
+//! journal has been replayed. The library `extern4`, the checker and tests call these methods.
 
 pub(crate) mod data_mode;
 pub(crate) mod fast_commit;
@@ -29,7 +30,7 @@ use extern4_sync::opener::Opener;
 use extern4_sync::primitive::AtomicBool;
 use extern4_sync::primitive::Ordering::Relaxed;
 
-use crate::alloc::orphan::{LeftOver, find_left_over, free_left_over};
+use crate::alloc::orphan::{LeftoverOrphans, find_leftover_orphans, free_leftover_orphans};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::lazy_times::LazyTimes;
@@ -66,7 +67,7 @@ impl Ext4 {
         }
         let Some(recovery) = journal::recover(&fs, options)? else { return Ok(fs) };
         let unannounced = options.superblock.is_none() && !fs.is_flagged();
-        // Everything is read again through the replayed journal, the superblock first.
+        // The superblock and all else is read again through the replayed journal.
         let mut fs = Self::assemble_upgradable(recovery.device, options)?;
         fs.fast_commits = FastCommits::of(&fs, &recovery.fast_commits)?;
         fs.replayed = Some(recovery.replayed);
@@ -77,14 +78,14 @@ impl Ext4 {
     /// Opens the volume on `device` for reading and writing. [`close`](Self::close) ends that.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::Unsupported`](crate::Error::Unsupported) for what can be
-    /// read but not safely changed.
+    /// Those of [`open`](Self::open); [`Error::Unsupported`](crate::Error::Unsupported) for a
+    /// volume that can be read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let counted = Arc::new(CountedDevice::new(device));
         let fs = Self::assemble_writable(&(Arc::clone(&counted) as _), options)?;
         let guard = MmpGuard::take(&fs)?;
         let opened = fs.recover(options).and_then(|(fs, journal)| {
-            let left = find_left_over(&fs)?;
+            let left = find_leftover_orphans(&fs)?;
             fs.begin_writing(journal, counted, &left, options)?;
             Ok(fs)
         });
@@ -117,8 +118,8 @@ impl Ext4 {
         }
     }
 
-    /// Replays the journal onto the device and empties it. Returns the volume as it stands then,
-    /// and the journal if there is one to be used.
+    /// Replays the journal onto the device and empties it. Returns the volume as it is after that,
+    /// and the journal if changes go through one.
     pub(crate) fn recover(self, options: &OpenOptions) -> Result<(Self, Option<VolumeJournal>)> {
         let (mut fs, mut journal) = (self, None);
         if options.ignore_journal {
@@ -126,7 +127,7 @@ impl Ext4 {
         } else if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
             journal = Some(emptied);
             if replayed.is_some() {
-                // The device no longer holds what was read before.
+                // The replay may have changed blocks that were read before.
                 fs = Self::assemble_writable(&fs.device, options)?;
                 fs.replayed = replayed;
             }
@@ -135,13 +136,13 @@ impl Ext4 {
         Ok((fs, journal))
     }
 
-    /// Makes the volume one that can be changed, and frees the orphans that it was left with.
-    /// Returns the inodes among these that are still in use.
+    /// Makes the writer, and frees the orphans of the volume's last use. Returns those that were
+    /// only truncated and still have names.
     pub(crate) fn begin_writing(
         &self,
         journal: Option<VolumeJournal>,
         counted: Arc<CountedDevice>,
-        left: &LeftOver,
+        left: &LeftoverOrphans,
         options: &OpenOptions,
     ) -> Result<Vec<u32>> {
         let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
@@ -156,9 +157,9 @@ impl Ext4 {
             losses: Arc::clone(&self.losses),
         };
         let _ = self.writer.set(Writer::open(self, parts, journal, counted, options)?);
-        let kept = free_left_over(self, left).inspect_err(|_| {
-            // All freed blocks have been settled. No thread uses the volume, unless it was given
-            // up, and then it cannot be closed.
+        let kept = free_leftover_orphans(self, left).inspect_err(|_| {
+            // No thread uses the volume yet. If the error has aborted the journal, closing fails,
+            // and the volume needs recovery.
             let _ = self.end_writing();
         })?;
         if let Some(most) = options.lazy_times {
@@ -182,7 +183,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Has a guard keep other hosts away for as long as the volume is open.
+    /// Keeps the guard for as long as the volume is open.
     pub(crate) fn keep_guard(&self, guard: Option<MmpGuard>) {
         let Some(guard) = guard else { return };
         let aborter = self.writer.get().map(|writer| writer.transactions.aborter());
@@ -200,14 +201,14 @@ impl Ext4 {
         Err(Place::new(Structure::Inode).ino(ROOT_INO).corrupt(CorruptKind::Mismatch { what }).into())
     }
 
-    /// Ends writing: everything is written to where it belongs, and the volume is clean. Nothing
-    /// may be in use any more.
+    /// Closes the volume: writes all changes in place and marks it clean. No inode or file of it
+    /// may be in use.
     ///
     /// # Errors
     /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
     /// being freed, after all else has been done.
     pub fn close(&self) -> Result<()> {
-        // Relaxed: nothing is in use any more; an upgrade looks at it under its own lock.
+        // Relaxed: nothing is in use any more, and an upgrade reads it under its own lock.
         self.is_closed.store(true, Relaxed);
         self.upgrade.iter().for_each(Upgrade::wait);
         self.end_writing()
@@ -215,29 +216,29 @@ impl Ext4 {
 
     fn end_writing(&self) -> Result<()> {
         let stored = store_all_times(self);
-        // The writer's error comes first: if nothing can be changed any more, it is the reason.
+        // The writer's error takes precedence: if the journal was aborted, it has the reason.
         self.writer.get().map_or(Ok(()), |writer| writer.close(self))?;
         self.guard.get().map_or(Ok(()), MmpGuard::release)?;
         stored?;
         self.writer.get().and_then(Writer::unfreed).map_or(Ok(()), Err)
     }
 
-    /// Whether all changes were ended because a caller asked for that
+    /// Whether a caller has shut the volume down
     /// ([`FileSystem::halt`](extern4_vfs::FileSystem::halt)).
     pub fn is_halted(&self) -> bool {
-        // Relaxed: see there.
+        // Relaxed: see `FileSystem::halt` in `ops`.
         self.is_halted.load(Relaxed)
     }
 
-    /// Closes the volume for users that have gone without closing it. Does nothing in a forked
-    /// child, or if nothing can be changed any more.
+    /// Closes a volume whose last user has gone without closing it. Does nothing in a forked child,
+    /// or if the journal was aborted.
     pub(crate) fn close_unused(&self) {
         let Some(writer) = self.writer.get().filter(|_| self.close_when_unused) else { return };
         // Relaxed: as in `close`.
         if self.is_closed.load(Relaxed) || !self.opener.is_here() || writer.transactions.error().is_some() {
             return;
         }
-        // The last user may be going because of a panic.
+        // The last user may have gone because of a panic.
         let closed = catch_unwind(AssertUnwindSafe(|| self.close()));
         let why = match closed {
             Ok(Ok(())) => return,
@@ -249,7 +250,7 @@ impl Ext4 {
         }
     }
 
-    /// Returns the file system that the blocks of `device` hold, whatever is in its journal.
+    /// Makes the file system on `device` without regard to its journal.
     fn assemble(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let raw = superblock::read(&device, options.superblock)?;
         check_features(&raw)?;

@@ -1,10 +1,13 @@
-//! Making a volume writable that was opened for reading, as `mount -o remount,rw` does.
+//! Makes a volume that was opened for reading writable, as `mount -o remount,rw` does.
 //!
-//! A volume that is read stands on a device that another can follow. The journal is replayed onto
-//! that second device first. Then it reads as the volume was seen all along: through the journal,
-//! if that was not empty. So cached blocks stay true, and files stay open. Only inodes that were
-//! being truncated change, when the orphans are freed; the caller has those [read
-//! again](Ext4::reread).
+//! A volume that is read has a device that can be switched to another. [`Ext4::make_writable`]
+//! replays the journal onto the writable device first. After that, it reads as the volume was seen
+//! all along: through the replayed journal. So cached blocks stay valid, and files stay open. Only
+//! inodes that were being truncated change, when the orphans are freed; the caller
+//! [rereads](Ext4::reread) those.
+//!
+//! The mount's remount and the library's upgrade of a session call it. If another program has
+//! changed the volume meanwhile, it is refused.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,33 +15,34 @@ use extern4_block::{BlockDevice, CountedDevice};
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{Errno, Inode};
 
-use crate::alloc::orphan::find_left_over;
+use crate::alloc::orphan::find_leftover_orphans;
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::inode::cached::CachedInode;
 use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 
-/// Blocks of the volume that are cached while its journal is replayed.
+/// The size of the buffer cache while the journal is replayed.
 const CACHE_BYTES: usize = 1 << 20;
 
 impl Ext4 {
-    /// Makes a volume writable that was opened for reading. `device` is the one that it was opened
-    /// on, and can be written to by now. Returns the inodes that have changed by that. The caller
-    /// has them [read again](Self::reread) before anything is changed. Does nothing for a volume
-    /// that is writable.
+    /// Makes a volume that was opened for reading writable. `device` is the device that it was
+    /// opened on, now opened for writing. Returns the inodes that this has changed. The caller
+    /// [rereads](Self::reread) them before it changes anything. Does nothing for a volume that is
+    /// writable.
     ///
     /// # Errors
-    /// As [`open_for_writing`](Self::open_for_writing). A volume that another program has changed
-    /// since it was opened. If it fails before anything has been written but the journal, it can be
-    /// tried again.
+    /// Those of [`open_for_writing`](Self::open_for_writing), and a volume that another program has
+    /// changed since it was opened. It can be tried again if nothing but the journal has been
+    /// written.
     pub fn make_writable(&self, device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Vec<u32>> {
         let Some(upgrade) = &self.upgrade else { return Ok(Vec::new()) };
         let mut failed = upgrade.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &*failed {
             return Err(error.clone());
         }
-        // Relaxed: stored before the lock was last taken by `wait`, or the volume is closed later.
+        // Relaxed: `close` stores it and then takes this lock. So either this thread sees it, or
+        // `close` waits for this upgrade.
         if self.is_closed.load(Relaxed) {
             return Err(Errno::EROFS.into());
         }
@@ -56,7 +60,7 @@ impl Ext4 {
                     "another program has changed it since it was opened; unmount it, and mount it again";
                 return Err(Unsupported::WritingTo(why).into());
             }
-            let left = find_left_over(self)?;
+            let left = find_leftover_orphans(self)?;
             upgrade.device.follow(device);
             let begun = self.begin_writing(journal, counted, &left, options);
             begun.inspect_err(|error| *failed = Some(error.clone()))
@@ -73,7 +77,7 @@ impl Ext4 {
         }
     }
 
-    /// Replaces an inode in use by what its record says now.
+    /// Replaces an inode in use by the current contents of its record.
     ///
     /// # Errors
     /// A corrupt record, or a device that fails.

@@ -1,4 +1,8 @@
-//! The state that lets a volume opened for reading be made writable.
+//! [`Upgrade`]: the state that a volume opened for reading keeps so that it can be made writable.
+//!
+//! `remount` uses it: the device that can be switched, and a lock that excludes two upgrades, and
+//! an upgrade and a close. An upgrade that fails half way leaves its error here, and the volume
+//! then stays read-only.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,7 +11,7 @@ use extern4_sync::primitive::Mutex;
 
 use crate::error::Error;
 
-/// The parts that a volume opened for reading keeps to be made writable.
+/// The state for making a volume writable.
 pub(crate) struct Upgrade {
     pub(super) device: Arc<SuccessiveDevice>,
     /// Why the volume cannot be made writable any more, after it failed half way. Locks: held while
@@ -20,7 +24,7 @@ impl Upgrade {
         Self { device, failed: Mutex::default() }
     }
 
-    /// Waits while the volume is being made writable.
+    /// Waits for an upgrade that is under way.
     pub(crate) fn wait(&self) {
         drop(self.failed.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,8 +1,13 @@
-//! A volume that is open for writing.
+//! [`Writer`]: the state of a volume that is open for writing.
 //!
-//! The superblock says so on the device before anything else is changed. A volume with a journal
-//! needs recovery until it is closed; one without a journal is not clean. Its counts of free blocks
-//! and inodes are set when a transaction closes, so they are right after a crash, too.
+//! Before anything else is changed, the superblock on the device says that the volume is in use:
+//! with a journal it needs recovery, without one it is not clean. [`Writer::close`] takes that
+//! back. The superblock's counts of free blocks and inodes are set when a transaction closes, so
+//! they are right after a crash, too.
+//!
+//! `mount` makes the one writer of a volume; handles and operations reach the journal, the
+//! allocator, orphans and quotas through it. The journal calls its observer when a transaction
+//! closes and when it is durable.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -31,7 +36,7 @@ use crate::volume::{Volume, deferred_checksum};
 use crate::xattr::mbcache::blocks::Blocks;
 use crate::xattr::sharing::Sharing;
 
-/// The parts of a volume that its changes go through.
+/// The state that changes of a volume share.
 pub(crate) struct Writer {
     pub(crate) transactions: Transactions,
     pub(crate) allocator: Arc<BlockAllocator>,
@@ -39,13 +44,13 @@ pub(crate) struct Writer {
     /// The device, with a count of the bytes written to it since the volume was opened.
     counted: Arc<CountedDevice>,
     pub(crate) orphans: Arc<Orphans>,
-    /// None if the volume has none.
+    /// `None` if the volume has no quotas.
     pub(crate) quotas: Option<Arc<Quotas>>,
     pub(crate) sharing: Sharing,
     pub(crate) zones: SystemZones,
     /// The files whose contents go through the journal.
     pub(crate) journaling: Journaling,
-    /// Changes go through a journal: the volume may have one that is left aside.
+    /// Changes go through a journal. False also for a volume whose journal is ignored.
     uses_journal: bool,
     pub(crate) held_files: HeldFiles,
     next_spread: AtomicU32,
@@ -53,20 +58,20 @@ pub(crate) struct Writer {
     unfreed: Mutex<Option<Error>>,
 }
 
-/// Returns the checksums that the journal is to have, as Linux chooses them; `None` for those that
-/// it has.
+/// Returns the checksums that the journal gets, chosen as by Linux; `None` to keep those that it
+/// has.
 fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVersion> {
     let has_checksums = sb.features().ro_compat.contains(RoCompat::METADATA_CSUM);
     match (has_checksums, asked) {
         (_, Some(false)) => Some(ChecksumVersion::None),
-        // The seed of these checksums keeps out the log of a former volume.
+        // The seed of these checksums makes the log of a former volume invalid.
         (true, _) => Some(ChecksumVersion::V3),
         (false, Some(true)) => Some(ChecksumVersion::V1),
         (false, None) => None,
     }
 }
 
-/// The parts of a writer besides the volume and its journal.
+/// The parts of a writer that `mount` prepares.
 pub(crate) struct WriterParts {
     pub(crate) block_reserve: BlockReserve,
     pub(crate) quotas: Option<Quotas>,
@@ -75,12 +80,13 @@ pub(crate) struct WriterParts {
 }
 
 impl Writer {
-    /// Locks the superblock as it stands now.
+    /// Locks the current superblock.
     pub(crate) fn superblock(&self) -> MutexGuard<'_, Superblock> {
         self.observer.lock()
     }
 
-    /// Begins to write to a volume with this journal, which is empty, or with none.
+    /// Makes the writer of a volume with this empty journal, or without one, and marks the volume
+    /// as in use.
     pub(crate) fn open(
         volume: &Volume,
         parts: WriterParts,
@@ -137,7 +143,7 @@ impl Writer {
         self.uses_journal
     }
 
-    /// Says on the device whether the volume is in use.
+    /// Stores on the device whether the volume is in use.
     fn mark(&self, volume: &Volume, in_use: bool) -> Result<()> {
         let mut sb = self.observer.lock();
         let now = now_seconds();
@@ -155,7 +161,7 @@ impl Writer {
             raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
         } else {
             self.observer.set_counts(raw);
-            // As on Linux: writes of a use that a crash ends are not counted.
+            // As in Linux, the writes before a crash are not counted.
             let before = volume.superblock().kbytes_written();
             raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
         }
@@ -167,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends writing: everything is where it belongs, and the volume is clean.
+    /// Writes all changes in place, and marks the volume clean.
     pub(crate) fn close(&self, volume: &Volume) -> Result<()> {
         self.transactions.close()?;
         self.mark(volume, false)
@@ -179,14 +185,14 @@ impl Writer {
         self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    /// Returns why a removed file could not be freed, if that has happened.
+    /// Returns the error of the first removed file that could not be freed.
     pub(crate) fn unfreed(&self) -> Option<Error> {
         self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes in the superblock on the device that the volume is damaged, so that later openers know
-    /// that `e2fsck` is due. It does so at once, since transactions have come to an end, and no
-    /// thread writes an older superblock. A note that fails is lost.
+    /// Notes in the superblock on the device that the volume is damaged, so that `e2fsck` checks
+    /// it. It writes directly: the journal is aborted, so no thread writes an older superblock
+    /// later. If the write fails, the note is lost.
     pub(crate) fn note_error(&self, volume: &Volume, corrupt: &Corrupt) {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         let read = volume.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
@@ -197,14 +203,14 @@ impl Writer {
         let _ = volume.cache.device().flush();
     }
 
-    /// Returns a number that grows with each call, to spread directories by.
+    /// Returns a number that differs from call to call, to spread directories.
     pub(crate) fn next_spread(&self) -> u32 {
-        // Relaxed: any number will do.
+        // Relaxed: any number is correct.
         self.next_spread.fetch_add(1, Relaxed).wrapping_mul(7)
     }
 }
 
-/// Notes in a superblock which structure is damaged.
+/// Notes the damaged structure in a superblock.
 pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
     let (ino, block, now) = (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now_seconds());
     raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
@@ -219,27 +225,26 @@ pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
     raw.s_last_error_block.set(block);
 }
 
-/// The work that is done once for a transaction, not once for each change in it.
+/// Does the work that is needed once for a transaction, not once for each change in it.
 ///
-/// Before a transaction is written, and once no handle is open on it any more, it gets three
-/// things. They are the descriptors of the groups that it has changed, with the checksums of their
-/// bitmaps, the counts of quotas, and the superblock. The superblock comes with the counts and the
-/// start of the list of orphans.
+/// When the last handle of a transaction has closed, and before the transaction is written, the
+/// observer adds three things to it: the descriptors of changed groups with the checksums of their
+/// bitmaps, the usage of quotas, and the superblock with its counts and the head of the list of
+/// orphans.
 ///
-/// Until then these are in memory only. That is soon enough: a transaction is durable whole or not
-/// at all, and users of the volume ask the memory.
+/// Until then they are in memory only, where all users of the volume read them. That is safe,
+/// because a transaction becomes durable as a whole.
 struct CommitObserver {
     allocator: Arc<BlockAllocator>,
     orphans: Arc<Orphans>,
     quotas: Option<Arc<Quotas>>,
-    /// None if the device is not told of what is freed.
+    /// `None` without the option `discard`.
     discards: Option<Discards>,
     /// The superblock's block.
     block: Pin,
-    /// The superblock as it stands now. Locks: held while its block is changed, inside a handle.
+    /// The current superblock. Locks: held while its block is changed, inside a handle.
     superblock: Mutex<Superblock>,
-    /// The superblock as it was when the volume was opened: the fields that checksums depend on do
-    /// not change.
+    /// The superblock at the open, for checksums: the fields that they depend on do not change.
     initial_superblock: Superblock,
     losses: Arc<Losses>,
 }
@@ -249,7 +254,7 @@ impl CommitObserver {
         self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the counts of free blocks and inodes; true if they were others before.
+    /// Sets the counts of free blocks and inodes. Returns whether they have changed.
     fn set_counts(&self, raw: &mut RawSuperblock) -> bool {
         let before = (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count);
         let [a, b, c, d, e, f, g, h] = self.allocator.free_blocks().to_le_bytes();
@@ -280,7 +285,7 @@ impl Observer for CommitObserver {
     }
 
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
-        // While no thread can take them yet.
+        // Before the blocks are released, while no thread can allocate them.
         if let Some(discards) = &self.discards {
             discards.issue(freed);
         }
@@ -292,7 +297,7 @@ impl Observer for CommitObserver {
     }
 }
 
-/// Writes the superblock to where it stands in its block.
+/// Writes the superblock to its place in its block.
 pub(crate) fn store(sb: &Superblock, block: &mut [u8]) {
     let offset = if sb.block_size() > 1024 { SUPERBLOCK_OFFSET as usize } else { 0 };
     let bytes = sb.encode();

@@ -1,4 +1,10 @@
-//! Making files, and freeing those that can no longer be reached.
+//! Creates files, directories, links and devices, each in one transaction.
+//!
+//! [`create_node`] allocates an inode, stores it, and adds its name to the directory; without a
+//! name (`O_TMPFILE`) it adds the inode to the orphans. It checks everything that can fail for
+//! other reasons than damage before it changes anything: name, space, quota, ACLs.
+//! `InodeOps::create` calls it. A rename creates its whiteout with [`new_inode`], and `link` uses
+//! the helpers for times and link counts.
 
 use extern4_disk::dirent;
 use extern4_disk::feature::RoCompat;
@@ -19,21 +25,22 @@ use crate::time::timestamp;
 use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 
-/// Most links of a file, and of a directory whose links are counted.
+/// The most links of a file, and of a directory whose links are counted.
 pub(crate) const LINK_MAX: u16 = 65_000;
 
-/// Blocks of metadata that an operation on names changes at most: two directories with their trees,
-/// bitmaps, descriptors, records of inodes, attributes, the superblock.
+/// The most blocks of metadata that an operation on names changes: two directories with their
+/// trees, bitmaps, descriptors, inode records, attributes, the superblock.
 pub(crate) const NAME_CREDITS: u32 = 64;
 
-/// Blocks that one more name may take: a leaf, nodes of the tree above it, and what maps them.
+/// Blocks that adding a name may allocate: a leaf, nodes of the tree above it, and blocks of the
+/// map.
 pub(crate) const NAME_BLOCKS: u32 = 12;
 
-/// Blocks that a new inode may take: contents of a directory or link, what maps them, and
+/// Blocks that a new inode may allocate: contents of a directory or link, blocks of their map, and
 /// attributes.
 pub(crate) const NODE_BLOCKS: u32 = 6;
 
-/// Flags that a new file takes over from its directory.
+/// The flags that a new file inherits from its directory.
 const INHERITED: InodeFlags = InodeFlags::SECRM
     .union(InodeFlags::UNRM)
     .union(InodeFlags::COMPR)
@@ -48,7 +55,7 @@ const INHERITED: InodeFlags = InodeFlags::SECRM
     .union(InodeFlags::CASEFOLD)
     .union(InodeFlags::DAX);
 
-/// Makes an inode, and enters it in `dir` under `name`, or as an orphan.
+/// Creates an inode, and adds it to `dir` as `name`, or to the orphans.
 pub(crate) fn create_node(
     fs: &Ext4,
     dir: &Inode,
@@ -63,15 +70,15 @@ pub(crate) fn create_node(
     if let NewKind::Symlink(target) = new.kind
         && target.len() >= crate::volume::group::to_usize(fs.superblock().block_size())
     {
-        // One block holds a target and its end.
+        // A target and its final NUL must fit into a block.
         return Err(Errno::ENAMETOOLONG.into());
     }
     let owners = Owners::of_new(&parent, new);
     fs.open_accounts(owners)?;
     let mode = new.kind.file_type().mode_bits() | new.mode;
     let acls = room_for_acls(fs, mode, new.acl, new.default_acl)?;
-    // Others may add names meanwhile. Where it takes few of them to change the answer, they are
-    // kept from it first.
+    // Other threads may add names meanwhile. If a few names more could make this one fail, the
+    // names are locked before the checks.
     let asks_first = match name {
         None => false,
         Some(name) => is_dir || fs.writer()?.quotas.is_some() || !has_much_room(fs, &parent, name)?,
@@ -87,7 +94,7 @@ pub(crate) fn create_node(
     };
     let blocks = NODE_BLOCKS + if name.is_some() { NAME_BLOCKS } else { 0 } + acls.blocks;
     let demand = Demand::new(blocks, new.rights);
-    // Not handed from one to the other, because it is large.
+    // The inode is built in place here, because moving it is costly.
     let mut made = None;
     let tid = fs.with_exact_demand(NAME_CREDITS + acls.credits, demand, exactly, |handle, names| {
         let mut early = names.flatten();
@@ -109,8 +116,8 @@ pub(crate) fn create_node(
         init_attributes(handle, info, new.acl, new.default_acl)?;
         store_new(handle, info, new)?;
         if name.is_none() {
-            // Not before it is stored: from then on, a thread that takes a neighbour off the list
-            // writes to its record.
+            // Only after it is stored: once it is on the list, a thread that removes a neighbour
+            // changes its record.
             handle.writer.orphans.orphan_add(handle, info)?;
             handle.store(info)?;
         }
@@ -129,11 +136,11 @@ pub(crate) fn create_node(
                 count_link(handle, &mut names.info);
             }
             touch_names(handle, &mut names.info, new.now)?;
-            names.show(fs, handle.tid());
+            names.publish(fs, handle.tid());
         }
         Ok(handle.tid())
     })?;
-    // OK: it has been made.
+    // OK: the closure has made it.
     let info = made.ok_or(Errno::EIO)?;
     let attr = info.attr(fs)?;
     let no_acl = new.acl.is_none() && new.default_acl.is_none();
@@ -141,7 +148,7 @@ pub(crate) fn create_node(
 }
 
 impl InodeInfo {
-    /// `EMLINK` if a directory cannot have one more subdirectory.
+    /// Returns `EMLINK` if a directory cannot have one more subdirectory.
     pub(crate) fn check_room_for_link(&self, fs: &Ext4) -> Result<()> {
         let full = self.fields().links() >= LINK_MAX;
         let uncounted = fs.superblock().features().ro_compat.contains(RoCompat::DIR_NLINK);
@@ -161,13 +168,13 @@ pub(crate) fn new_inode(handle: &Handle<'_>, parent: &InodeInfo, new: &NewNode<'
     Ok(info)
 }
 
-/// Stores a new inode for the first time, or after what it has got in its record.
+/// Stores a new inode: its whole record, or its fields if the record has data already.
 pub(crate) fn store_new(handle: &Handle<'_>, info: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
     handle.writer.held_files.note_new(info.ino());
     if is_in_pieces(new) { handle.store(info) } else { handle.store_whole(info) }
 }
 
-/// Returns the inode of a new file, with what it has from its maker and its directory.
+/// Returns the inode of a new file, with owner, mode, times and inherited flags.
 fn new_info(
     handle: &Handle<'_>,
     (ino, generation): (u32, u32),
@@ -210,7 +217,7 @@ fn fill(handle: &Handle<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &New
     Ok(())
 }
 
-/// Returns the target of a new symbolic link: in place of the map if it is short, else in a block.
+/// Writes the target of a new symbolic link: in place of the map if it is short, else to a block.
 fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Result<()> {
     info.fields_mut().set_size(target.len() as u64);
     if target.len() < MAP_SIZE {
@@ -230,7 +237,7 @@ fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Res
 /// Counts one more subdirectory.
 pub(crate) fn count_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
     let links = dir.fields().links();
-    // One stands for more than can be counted.
+    // One link means that there are too many to be counted.
     let more = if links == 1 || links >= LINK_MAX { 1 } else { links + 1 };
     dir.fields_mut().set_links(more);
 }
@@ -243,9 +250,9 @@ pub(crate) fn uncount_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
     }
 }
 
-/// Stores a directory whose names have changed, unless the last change was within the same tick of
-/// the clock and its record already says so. So its version counts the ticks in which it has
-/// changed. No reader sees the version while the volume is in use here.
+/// Stores a directory whose names have changed, unless its record has these times and all fields
+/// already. So its version grows once a clock tick. No reader sees the version while the volume is
+/// open here.
 pub(crate) fn touch_names(handle: &Handle<'_>, dir: &mut InodeInfo, now: Timespec) -> Result<()> {
     let now = timestamp(now);
     if !dir.is_touched() && (dir.fields().mtime(), dir.fields().ctime()) == (now, now) {
@@ -271,13 +278,13 @@ pub(crate) fn touch_ctime(handle: &Handle<'_>, info: &mut InodeInfo, now: Timesp
     handle.store(info)
 }
 
-/// Whether a new inode's record gets data before it is stored, such as attributes or a directory's
-/// names. The record then has to be cleared first.
+/// Whether a new inode's record may get attributes or inline names before its fields are stored.
+/// The record then has to be cleared first.
 fn is_in_pieces(new: &NewNode<'_>) -> bool {
     new.kind == NewKind::Directory || new.acl.is_some() || new.default_acl.is_some()
 }
 
-/// Returns how many blocks the contents of a new file take.
+/// Returns how many blocks the contents of a new file need.
 fn blocks_for_contents(kind: &NewKind<'_>) -> u32 {
     match kind {
         NewKind::Directory => 1,
@@ -286,7 +293,7 @@ fn blocks_for_contents(kind: &NewKind<'_>) -> u32 {
     }
 }
 
-/// Returns the flags that a new file takes over.
+/// Returns the flags that a new file inherits.
 fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
     let flags = parent & INHERITED;
     match kind {

@@ -1,4 +1,10 @@
-//! Deleting inodes without names, and freeing contents.
+//! Deletes inodes without names, and frees contents.
+//!
+//! An inode is deleted when its last name and its last user are gone: by the VFS's `evict_inode`,
+//! by the operation that removes its name ([`free_with_name`]), or at the next open after a crash
+//! (`alloc::orphan`). Until then it is on the list of orphans. A large file is freed in several
+//! transactions, from its end. A crash in between leaves a shorter orphan. If freeing fails, the
+//! inode stays an orphan, and `Ext4::close` returns the error.
 
 use extern4_vfs::Timespec;
 
@@ -13,7 +19,7 @@ use crate::time::{now_seconds, seconds, timestamp};
 use crate::volume::handle::Handle;
 use crate::xattr::set::{free_attributes, free_values};
 
-/// Frees an inode that has no links and no users any more.
+/// Frees an inode that has no names and no users.
 pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
     let metadata = info.holds_metadata();
     if info.has_map(fs) && !info.is_map_empty(fs) {
@@ -28,11 +34,11 @@ pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
             free_attributes(handle, &mut info)?;
         }
         handle.writer.orphans.orphan_remove(handle, &mut info)?;
-        give_back(handle, &mut info, now_seconds())
+        free_record(handle, &mut info, now_seconds())
     })
 }
 
-/// Takes the blocks of a file from block `keep` on away, the last first, a bounded part in each
+/// Frees the blocks of a file from block `keep` on, the last first, a bounded part in each
 /// transaction.
 pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata: bool) -> Result<()> {
     let mut left = keep..LOGICAL_END;
@@ -46,8 +52,8 @@ pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata
     Ok(())
 }
 
-/// Gives back an inode that has no links, no blocks and no attributes any more.
-fn give_back(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> {
+/// Frees an inode that has no names, no blocks and no attributes.
+fn free_record(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> {
     info.fields_mut().set_dtime(now);
     info.fields_mut().set_size(0);
     handle.store(info)?;
@@ -55,8 +61,8 @@ fn give_back(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()> 
     handle.writer.allocator.free_inode(handle, info.ino(), info.is_directory())
 }
 
-/// Frees a file whose only name has been removed; false if there is more to it than this
-/// transaction has room for.
+/// Frees a file whose only name has been removed. Returns false if the file needs more than this
+/// transaction.
 pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
     if info.has_map(handle.fs) && !info.is_map_empty(handle.fs) {
         let left = unmap_blocks(handle, info, 0..LOGICAL_END, info.holds_metadata())?;
@@ -66,15 +72,15 @@ pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Tim
     }
     info.fields_mut().set_links(0);
     info.fields_mut().set_ctime(timestamp(now));
-    give_back(handle, info, seconds(now.sec))?;
+    free_record(handle, info, seconds(now.sec))?;
     Ok(true)
 }
 
 impl InodeInfo {
-    /// Returns the credits for freeing a file in the step that removes its last name; `None` if the
-    /// file is too large for that.
+    /// Returns the credits for freeing a file in the transaction that removes its last name; `None`
+    /// if the file is too large for that.
     pub(crate) fn credits_to_free_at_once(&self, fs: &Ext4) -> Result<Option<u32>> {
-        /// Where the numbers of blocks that map others begin.
+        /// The offset of the numbers of indirect blocks.
         const INDIRECT: usize = 12 * 4;
         if self.has_attributes(fs)? {
             return Ok(None);
@@ -83,14 +89,14 @@ impl InodeInfo {
             return Ok(Some(0));
         }
         let is_flat = match self.has_extents() {
-            // The depth, in the root.
+            // The depth of the root.
             true => self.i_block()[6..8] == [0, 0],
             false => self.i_block()[INDIRECT..].iter().all(|&byte| byte == 0),
         };
         Ok(is_flat.then_some(UNMAP_CREDITS))
     }
 
-    /// Whether `i_block` says where blocks are.
+    /// Whether `i_block` is a map.
     pub(crate) fn has_map(&self, fs: &Ext4) -> bool {
         use extern4_disk::inode::FileKind;
         if self.is_inline() {
@@ -103,7 +109,7 @@ impl InodeInfo {
         }
     }
 
-    /// Whether `i_block`, which says where blocks are, says that there are none.
+    /// Whether `i_block`, which is a map, is empty.
     fn is_map_empty(&self, _fs: &Ext4) -> bool {
         match self.has_extents() {
             // The number of entries in the root.

@@ -1,9 +1,11 @@
-//! Giving files names and taking them.
+//! Links, unlinks and renames: adds names to inodes and removes them, each in one transaction.
 //!
-//! Each operation first finds out whether it can be done. It then does its work under one handle,
-//! and last publishes the change to the users of the inodes. No other thread changes an inode that
-//! an operation changes, because the VFS has it locked. But a file that is moved and not itself
-//! changed may change meanwhile, so the copy of it made here is neither stored nor published.
+//! Each operation first checks whether it can be done, then changes directories and inodes under
+//! one handle, and last publishes the inodes. The VFS has locked all inodes that it changes, except
+//! a file that is only moved. Another thread may change that file meanwhile, so the copy of it made
+//! here is neither stored nor published. The names of directories are locked here
+//! ([`LockedNames`]), two of them in the order of their numbers. `InodeOps` in `ops` calls these
+//! functions.
 
 use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
@@ -31,17 +33,17 @@ use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 use crate::xattr::list::Need;
 
-/// Returns a copy of what is known of an inode, to be changed.
+/// Returns a copy of the current inode, to be changed.
 fn copy(inode: &Inode) -> InodeInfo {
     inode.private::<CachedInode>().info()
 }
 
-/// Returns the type that a directory entry keeps.
+/// Returns the type for a directory entry.
 fn kind_of(info: &InodeInfo) -> dirent::FileType {
     dirent::FileType::from_mode(info.fields().mode())
 }
 
-/// `EXDEV` if files in `dir` belong to its project, and this one to another.
+/// Returns `EXDEV` if files in `dir` belong to its project, and this one to another.
 fn check_project(dir: &InodeInfo, info: &InodeInfo) -> Result<()> {
     let one_project = dir.fields().flags().contains(InodeFlags::PROJINHERIT);
     match one_project && dir.fields().project() != info.fields().project() {
@@ -50,7 +52,7 @@ fn check_project(dir: &InodeInfo, info: &InodeInfo) -> Result<()> {
     }
 }
 
-/// Enters a file under one more name.
+/// Adds a name to a file.
 pub(crate) fn link_name(
     fs: &Ext4,
     inode: &Inode,
@@ -75,7 +77,7 @@ pub(crate) fn link_name(
             handle.admit_blocks(&dir.info, rights, || blocks_for_name(fs, &dir.info, to.name))?;
             add_name(handle, &mut dir.info, to.name, info.ino(), kind_of(&info))?;
             touch_names(handle, &mut dir.info, now)?;
-            dir.show(fs, handle.tid());
+            dir.publish(fs, handle.tid());
             Ok::<_, Error>(())
         };
         match dir {
@@ -95,7 +97,8 @@ pub(crate) fn link_name(
     Ok(())
 }
 
-/// Removes a name of a file that is no directory. If `is_last`, the file goes with it.
+/// Removes a name of a file that is not a directory. If it is the last one and `is_last` says that
+/// the file has no user, the file is freed, too.
 pub(crate) fn unlink_name(
     fs: &Ext4,
     from: NameRef<'_>,
@@ -111,10 +114,10 @@ pub(crate) fn unlink_name(
             let mut dir = LockedNames::lock(from.dir);
             remove_name(handle, &mut dir.info, from.name)?;
             touch_names(handle, &mut dir.info, now)?;
-            dir.show(fs, handle.tid());
+            dir.publish(fs, handle.tid());
         }
         if to_free.is_some() {
-            // Before the number is free. No thread is left to look at anything else.
+            // Before the number is free. The file has no user, so other fields need no update.
             inode.update(|attr| attr.nlink = 0);
             if free_with_name(handle, &mut info, now)? {
                 inode.private::<CachedInode>().set_freed();
@@ -142,7 +145,7 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
             remove_name(handle, &mut dir.info, from.name)?;
             uncount_link(handle, &mut dir.info);
             touch_names(handle, &mut dir.info, now)?;
-            dir.show(fs, handle.tid());
+            dir.publish(fs, handle.tid());
         }
         drop_directory(handle, &mut info, now)?;
         Ok(handle.tid())
@@ -158,8 +161,8 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     {
         return Err(Errno::ENOTEMPTY.into());
     }
-    // A whiteout has no contents, but it may have an ACL; and what has the new name already has
-    // room for it.
+    // A whiteout has no contents, but it may have an ACL. If the new name exists already, it needs
+    // no room.
     let acls = match &rename.whiteout {
         Some(new) => {
             let mode = new.kind.file_type().mode_bits() | new.mode;
@@ -198,7 +201,7 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
         inodes.publish(fs, rename, handle.tid());
         Ok(())
     };
-    // It stays where it is made, because it is large.
+    // The inodes are not moved once they are locked, because they are large.
     let demand = Demand::new(blocks, rename.rights);
     fs.with_exact_demand(2 * NAME_CREDITS + acls.credits, demand, exactly, |handle, inodes| match inodes {
         Some(mut inodes) => operate(handle, &mut inodes),
@@ -206,7 +209,7 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     })
 }
 
-/// Whether a rename can be done, before anything is changed.
+/// Checks that a rename can be done, before anything is changed.
 fn check_rename(fs: &Ext4, inodes: &RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
     let (from, to) = (&inodes.from.info, &inodes.to_dir().info);
     if from.is_encrypted() || to.is_encrypted() {
@@ -221,7 +224,7 @@ fn check_rename(fs: &Ext4, inodes: &RenameInodes<'_>, rename: &Rename<'_>) -> Re
     let replaces_dir = inodes.target.as_ref().is_some_and(InodeInfo::is_directory);
     match (&inodes.to, inodes.inode.is_directory(), replaces_dir) {
         (Some(to), true, false) => to.info.check_room_for_link(fs),
-        // Only an exchange puts a file where a directory was, and that where the file was.
+        // Only an exchange can replace a directory by a file; the directory moves to `from`.
         (Some(_), false, true) => from.check_room_for_link(fs),
         _ => Ok(()),
     }
@@ -230,7 +233,7 @@ fn check_rename(fs: &Ext4, inodes: &RenameInodes<'_>, rename: &Rename<'_>) -> Re
 /// The inodes of a rename.
 struct RenameInodes<'d> {
     from: LockedNames<'d>,
-    /// None if it is the same directory.
+    /// `None` if it is the same directory.
     to: Option<LockedNames<'d>>,
     inode: InodeInfo,
     target: Option<InodeInfo>,
@@ -240,8 +243,8 @@ impl<'d> RenameInodes<'d> {
     fn lock(rename: &Rename<'d>) -> Self {
         let (from, to) = (rename.from.dir, rename.to.dir);
         let (inode, target) = (|| copy(rename.inode), || rename.target.map(copy));
-        // By number, because other threads may move names the other way. They stay where they are
-        // locked, because they are large.
+        // In the order of their numbers, because another thread may rename the other way. They are
+        // built in place, because they are large.
         if to.ino() < from.ino() {
             Self {
                 to: Some(LockedNames::lock(to)),
@@ -270,9 +273,9 @@ impl<'d> RenameInodes<'d> {
 
     /// Publishes the changes to the users of the inodes.
     fn publish(&self, fs: &Ext4, rename: &Rename<'_>, tid: Tid) {
-        self.from.show(fs, tid);
+        self.from.publish(fs, tid);
         if let Some(to) = &self.to {
-            to.show(fs, tid);
+            to.publish(fs, tid);
         }
         publish_touched(fs, rename.inode, &self.inode, tid);
         if let (Some(inode), Some(target)) = (rename.target, &self.target) {
@@ -281,7 +284,7 @@ impl<'d> RenameInodes<'d> {
     }
 }
 
-/// Takes a link off a file, which becomes an orphan if it was the last.
+/// Removes a link of a file, which becomes an orphan if it was the last.
 fn drop_link(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     let links = info.fields().links().saturating_sub(1);
     info.fields_mut().set_links(links);
@@ -292,7 +295,7 @@ fn drop_link(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result
     handle.store(info)
 }
 
-/// Makes an orphan of a directory that is in no other any more.
+/// Makes a directory an orphan, after its name has been removed.
 fn drop_directory(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     info.fields_mut().set_links(0);
     info.fields_mut().set_ctime(timestamp(now));
@@ -322,8 +325,8 @@ fn move_name(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename
     touch_moved(handle, inodes, rename)
 }
 
-/// Stores when an inode has been moved, if that changes: of a file in one step where it stands, and
-/// not in the copy.
+/// Stores the time of change of a moved inode, if that changes. The copy of a file may be out of
+/// date, so its time is changed in place.
 fn touch_moved(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
     let info = &mut inodes.inode;
     if info.is_directory() {
@@ -336,7 +339,7 @@ fn touch_moved(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rena
     Ok(())
 }
 
-/// Takes the entry from one name to the other.
+/// Moves the entry from one name to the other.
 fn move_entry(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
     let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
     if inodes.to.is_none() && inodes.target.is_none() && rename.whiteout.is_none() {
@@ -345,7 +348,7 @@ fn move_entry(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Renam
             return Ok(());
         }
     }
-    // First of all: there may be no inode for it.
+    // The whiteout comes first: there may be no free inode for it.
     let mut whiteout =
         rename.whiteout.as_ref().map(|new| new_inode(handle, &inodes.from.info, new)).transpose()?;
     if let (Some(whiteout), Some(new)) = (&mut whiteout, &rename.whiteout) {

@@ -1,5 +1,10 @@
-//! The methods that the VFS calls. Each finds the inode that this crate keeps behind the VFS's and
-//! calls the module that does the work. Errors turn into error numbers here and nowhere else.
+//! The VFS's view of a volume: `FileSystem`, `InodeOps` and `FileOps` for [`Ext4`].
+//!
+//! Each method gets this crate's inode from the VFS's, takes the lock that a reader needs, and
+//! calls the module that does the work. Errors of this crate become errors of the VFS here and
+//! nowhere else. The submodules have the operations that involve several folders: creating,
+//! linking, deleting, attributes, statfs and times. Only the VFS calls these methods, with the
+//! locks that it documents.
 
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -48,7 +53,7 @@ fn cached(inode: &Inode) -> &CachedInode {
     inode.private::<CachedInode>()
 }
 
-/// Returns the inode, to be read.
+/// Returns a copy of the inode for reading.
 fn info(inode: &Inode) -> InodeInfo {
     cached(inode).snapshot()
 }
@@ -87,7 +92,7 @@ impl FileSystem for Ext4 {
 
     fn may_use_root_reserve(&self, cred: &Cred) -> bool {
         let (uid, gid) = self.reserved_for;
-        // Group 0 is what is there when no group has been named.
+        // Group 0 means that no group is set.
         let in_group = || gid != 0 && cred.in_group(gid);
         cred.has(Caps::SYS_RESOURCE) || cred.uid() == uid || in_group()
     }
@@ -98,7 +103,8 @@ impl FileSystem for Ext4 {
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
         self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?;
-        // Programs such as blkid read the superblock from the device, and not from the journal.
+        // Programs such as blkid read the superblock from the device, so it is written in place at
+        // once.
         Ok(self.writer()?.transactions.settle().map_err(crate::Error::from)?)
     }
 
@@ -115,7 +121,7 @@ impl FileSystem for Ext4 {
     }
 
     fn halt(&self, why: &str) {
-        // Relaxed: a caller that asks comes after this.
+        // Relaxed: callers of `is_halted` ask after this call, by their own order.
         self.is_halted.store(true, Relaxed);
         if let Some(writer) = self.writer.get() {
             writer.transactions.halt(why);

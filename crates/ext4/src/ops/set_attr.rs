@@ -1,4 +1,11 @@
-//! Setting attributes: permissions, owner, times and flags.
+//! Sets attributes of inodes: mode, owner, times, flags, project, and the ACL that goes with a
+//! mode.
+//!
+//! `InodeOps::set_attr` calls [`change_attr`], after the VFS has checked permissions. All that one
+//! call sets is in one transaction. It takes the inode's map and attribute locks only for changes
+//! that readers of those could see. Flags that users may not set stay; unknown ones are
+//! `EOPNOTSUPP`, as in Linux. A change of the owner moves usage between quotas, and may fail with
+//! `EDQUOT`.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode as Fields, InodeFlags};
@@ -21,9 +28,9 @@ use crate::xattr::acl::set::plan_acl;
 use crate::xattr::list::Need;
 use crate::xattr::set::apply_plan;
 
-/// The flags that users may set. Which these are is seen by setting each on a mounted volume. The
-/// other visible flags say how the inode is stored, and stay as they are. So does `EXTENTS`, which
-/// Linux takes as the wish to store the map in another way.
+/// The flags that users may set. Source: each flag was set on a mounted volume. The other visible
+/// flags say how the inode is stored, and do not change. Nor does `EXTENTS`, with which Linux
+/// converts the map.
 const SETTABLE: InodeFlags = InodeFlags::SECRM
     .union(InodeFlags::UNRM)
     .union(InodeFlags::COMPR)
@@ -39,7 +46,7 @@ const SETTABLE: InodeFlags = InodeFlags::SECRM
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::CASEFOLD);
 
-/// Those of them that only directories have.
+/// The flags that only directories can have.
 const DIRECTORIES_ONLY: InodeFlags =
     InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::PROJINHERIT);
 
@@ -53,7 +60,8 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     }
     let cached = inode.private::<CachedInode>();
     let mut info = cached.info();
-    // Flags may say where contents of a file are to be looked for; an ACL is an attribute.
+    // A flag can change how contents are read, so it needs the map lock. An ACL needs the lock on
+    // attributes.
     let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
     let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
     let _map = locks_map.then(|| cached.change_map());
@@ -107,7 +115,7 @@ fn change_mode(fs: &Ext4, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> 
     })
 }
 
-/// Returns the flags of the inode when users have set `wanted`.
+/// Returns the flags of the inode after a user has set `wanted`.
 fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights) -> Result<InodeFlags> {
     let old = info.fields().flags();
     let wanted = InodeFlags::from_bits_retain(wanted.bits());
@@ -119,20 +127,20 @@ fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights
     if changed.contains(InodeFlags::JOURNAL_DATA) && !rights.sys_resource {
         return Err(Errno::EPERM.into());
     }
-    // Contents that go through the journal cannot be mapped as they stand on the device.
+    // Journaled contents cannot be mapped directly from the device.
     if changed.contains(InodeFlags::DAX) && (old | wanted).contains(InodeFlags::JOURNAL_DATA) {
         return Err(Errno::EOPNOTSUPP.into());
     }
     if changed.contains(InodeFlags::CASEFOLD) {
         check_casefold(fs, info)?;
     }
-    // Without a journal it means nothing, and stays as it is.
+    // Without a journal the flag has no effect, and does not change.
     let switch = if fs.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
     let settable = SETTABLE | switch;
     Ok((old - settable) | (wanted & settable))
 }
 
-/// Whether folding of case may be switched: which names there are must not depend on it.
+/// Checks that case folding can be switched: only an empty directory can.
 fn check_casefold(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     if !fs.superblock().features().incompat.contains(Incompat::CASEFOLD) {
         return Err(Errno::EOPNOTSUPP.into());
@@ -143,8 +151,8 @@ fn check_casefold(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     if is_empty_directory(fs, info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
 }
 
-/// `EPERM` for an immutable file, of which only that can be changed; `EOPNOTSUPP` where the volume
-/// has no projects, or the record no room for one.
+/// Returns `EPERM` for a file that stays immutable, and `EOPNOTSUPP` if the volume has no projects,
+/// or the record no room for one.
 fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>) -> Result<()> {
     let mut new = *old;
     let project = project.unwrap_or(old.project());
@@ -156,13 +164,13 @@ fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>
     if new.project() == project { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
 }
 
-/// Whether nothing is set but the mode, and the time of that.
+/// Whether only the mode and the time of change are set.
 fn sets_only_mode(set: &SetAttr) -> bool {
     let ids = [set.uid, set.gid, set.project].iter().any(Option::is_some);
     !ids && set.flags.is_none() && set.acl.is_none() && set.atime.is_none() && set.mtime.is_none()
 }
 
-/// Whether nothing is set but times.
+/// Whether only times are set.
 fn sets_only_times(set: &SetAttr) -> bool {
     let times = SetAttr {
         atime: set.atime,

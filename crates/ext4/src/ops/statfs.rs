@@ -1,4 +1,9 @@
-//! Totals and free space of a volume.
+//! `statfs`: the totals and the free space of a volume, computed as the kernel does.
+//!
+//! [`Ext4::stat`] returns them for the volume; `quota` narrows them for a directory with a project
+//! quota. On a volume open for writing they come from the allocator's counters, otherwise from the
+//! group descriptors, because the superblock's counts may be out of date. The VFS and the command's
+//! `df` call it.
 
 use extern4_disk::superblock::JournalLocation;
 use extern4_vfs::StatFs;
@@ -10,9 +15,8 @@ use crate::fs::Ext4;
 const STATFS_MAGIC: u32 = 0xef53;
 
 impl Ext4 {
-    /// Totals and free space, as the kernel computes them. Blocks of the volume's own structures do
-    /// not count. Free space is the sum over the groups, because the superblock's own counts may be
-    /// old.
+    /// Returns totals and free space. Blocks of the volume's own structures do not count as total,
+    /// except with `minixdf`.
     ///
     /// # Errors
     /// A corrupt group descriptor, or a device that fails.
@@ -48,8 +52,8 @@ impl Ext4 {
         })
     }
 
-    /// Clusters that hold the volume's own structures, as `mke2fs` counted them or by counting
-    /// again.
+    /// Returns how many clusters the volume's own structures use: the superblock's number if it is
+    /// plausible, else a count.
     fn overhead_clusters(&self) -> Result<u64> {
         let sb = self.superblock();
         let geometry = sb.geometry();

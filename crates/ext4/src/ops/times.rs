@@ -1,4 +1,9 @@
-//! Noting times in memory only, and storing them later (`lazytime`).
+//! Changes times in memory only, and stores them later (`lazytime`).
+//!
+//! `set_attr` and `file::write` call the functions named `note_*`, which return false if the times
+//! have to be stored now. A sync of the file or the volume, the eviction of an inode and the close
+//! store all times that [`LazyTimes`] keeps. Times whose storing fails at an eviction are lost and
+//! reported.
 
 use extern4_disk::inode::Inode as Fields;
 use extern4_disk::{Place, Structure};
@@ -11,8 +16,8 @@ use crate::inode::info::InodeInfo;
 use crate::inode::lazy_times::{LazyTimes, Times};
 use crate::time::timestamp;
 
-/// Applies `set` in memory only, if it says no more than that the inode has been read; false if it
-/// has to be stored. Locks: the inode's `rwsem`, exclusive.
+/// Applies `set` in memory only, if it sets the access time alone. Returns false if it has to be
+/// stored. Locks: the inode's `rwsem`, exclusive.
 pub(crate) fn note_read_lazily(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<bool> {
     let Some(atime) = set.atime.filter(|_| fs.lazy_times.get().is_some()) else { return Ok(false) };
     if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {
@@ -23,8 +28,8 @@ pub(crate) fn note_read_lazily(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Resul
     keep_times(fs, inode, &info)
 }
 
-/// Notes in memory only that contents have been overwritten; false if that has to be stored.
-/// Locks: the inode's `rwsem`, exclusive.
+/// Sets the times of an overwrite in memory only. Returns false if they have to be stored. Locks:
+/// the inode's `rwsem`, exclusive.
 pub(crate) fn note_write_lazily(
     fs: &Ext4,
     inode: &Inode,
@@ -45,9 +50,9 @@ pub(crate) fn note_write_lazily(
 }
 
 fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
-    // A volume that was given up changes in memory no more either.
-    let given_up = fs.writer()?.transactions.error();
-    given_up.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
+    // After the journal was aborted, nothing changes in memory either.
+    let aborted = fs.writer()?.transactions.error();
+    aborted.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
     let Some(lazy) = fs.lazy_times.get() else { return Ok(false) };
     if !lazy.keep(info.ino(), Times::of(info.fields())) {
         store_all_times(fs)?;
@@ -59,7 +64,7 @@ fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
     Ok(true)
 }
 
-/// Stores the times of an inode that are not stored yet.
+/// Stores the times of an inode, if they are not stored yet.
 pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
     let Some(lazy) = fs.lazy_times.get().filter(|lazy| lazy.get(ino).is_some()) else {
         return Ok(());
@@ -78,7 +83,8 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
     })
 }
 
-/// Stores the times of an inode that is no longer in use. They are lost if that fails.
+/// Stores the times of an inode that is no longer in use. If that fails, they are lost, and the
+/// loss is reported.
 pub(crate) fn store_last_times(fs: &Ext4, ino: u32) {
     let has_ended = || fs.writer.get().is_none_or(|writer| writer.transactions.error().is_some());
     if let Err(error) = store_times(fs, ino)

@@ -1,5 +1,10 @@
-//! Quota accounts of users, groups and projects in memory, and the room that operations under way
-//! have reserved in them.
+//! Quota accounts in memory, and the amounts that running operations have reserved in them.
+//!
+//! [`Quotas`] has the accounts of each kind under one lock. A [`QuotaReservations`] belongs to a
+//! handle; dropping it returns the amounts that were reserved and not counted. `quota` checks and
+//! counts, the handle holds the reservations, and `mount::writer` stores changed accounts when a
+//! transaction closes. Usage never becomes negative, and a reservation never exceeds the hard
+//! limit.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,11 +21,10 @@ use extern4_vfs::{NewNode, SetAttr};
 
 use crate::inode::info::InodeInfo;
 
-/// The bytes of a sector, which `i_blocks` counts.
+/// The size of a sector, the unit of `i_blocks`, in bytes.
 pub(super) const SECTOR: u64 = 512;
 
-/// Entries that one operation changes at most, each in a block of its own: those of four inodes, as
-/// a rename has.
+/// The most blocks of entries that one operation changes: those of four inodes, as in a rename.
 pub(crate) const QUOTA_CREDITS: u32 = 4 * Kind::ALL.len() as u32;
 
 /// The quota file of one kind.
@@ -30,7 +34,7 @@ pub(crate) struct QuotaFile {
     pub(super) info: InodeInfo,
 }
 
-/// Where on the volume an entry stands.
+/// The position of an entry on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryPosition {
     pub(crate) block: u64,
@@ -45,14 +49,14 @@ impl Quotas {
     /// Stores the entries that a transaction has changed.
     pub(crate) fn store(&self, closing: &Closing<'_>) {
         for quota in &mut *self.lock() {
-            for id in std::mem::take(&mut quota.unstored) {
+            for id in std::mem::take(&mut quota.dirty) {
                 let Some(account) = quota.accounts.get_mut(&id) else { continue };
-                let (Some(pin), Some(position)) = (account.unstored.take(), account.position) else {
+                let (Some(pin), Some(position)) = (account.dirty.take(), account.position) else {
                     continue;
                 };
                 let place = Place::new(Structure::Quota).block(position.block);
                 closing.change(&mut pin.buffer(), |bytes| {
-                    // OK: the entry was found or put there.
+                    // OK: the entry has been found or added at this position.
                     let _ = account
                         .entry
                         .encode(&mut bytes[position.offset..position.offset + ENTRY_SIZE], place);
@@ -62,7 +66,7 @@ impl Quotas {
     }
 }
 
-/// The ids that an inode is counted for, by kind.
+/// The owners of an inode: an id for each kind of quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owners(pub(super) [u32; Kind::ALL.len()]);
 
@@ -88,7 +92,7 @@ impl Owners {
     }
 }
 
-/// An amount to be counted; negative to be counted no more.
+/// A change of usage; negative if it shrinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) bytes: i64,
@@ -105,7 +109,7 @@ impl Amount {
         Self { bytes: self.bytes - other.bytes, inodes: self.inodes - other.inodes }
     }
 
-    /// Returns the part of this that is in `other`, and 0 where this is negative.
+    /// Returns the smaller of this and `other` in each component, and 0 where this is negative.
     pub(super) fn within(self, other: Self) -> Self {
         Self { bytes: self.bytes.clamp(0, other.bytes), inodes: self.inodes.clamp(0, other.inodes) }
     }
@@ -119,18 +123,18 @@ pub(super) struct KindQuota {
     pub(super) file: QuotaFile,
     pub(super) accounts: HashMap<u32, Account>,
     /// The ids of accounts to be stored when the running transaction closes.
-    pub(super) unstored: Vec<u32>,
+    pub(super) dirty: Vec<u32>,
 }
 
 /// The usage and the limits of an id.
 pub(super) struct Account {
     pub(super) entry: Entry,
-    /// None, if it has no entry in the file yet.
+    /// `None` if it has no entry in the file yet.
     pub(super) position: Option<EntryPosition>,
-    /// The most that operations under way may still count.
+    /// The sum that running operations have reserved.
     pub(super) reserved: Amount,
     /// The block of the entry, which is part of the running transaction.
-    pub(super) unstored: Option<Pin>,
+    pub(super) dirty: Option<Pin>,
 }
 
 impl Account {
@@ -149,7 +153,7 @@ impl Account {
     }
 }
 
-/// Whether the limits leave room for `more` next to what has been reserved.
+/// Whether the limits allow `more` in addition to the usage and to reserved amounts.
 fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
     if more <= 0 {
         return true;
@@ -160,14 +164,14 @@ fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
     !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
 }
 
-/// Returns how many units the nearer limit allows, and how many of them are left, if that is less
-/// than `most`.
+/// Returns the lower limit in units, and how many units are left; `None` if there is no limit below
+/// `most`.
 pub(super) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
     let limit = [resource.soft, resource.hard].into_iter().filter(|limit| *limit != 0).min()? / unit;
     (limit > 0 && limit < most).then(|| (limit, limit.saturating_sub(resource.used / unit)))
 }
 
-/// Counts, and lets the time of grace begin or end.
+/// Adds to the usage, and starts or ends the grace time.
 pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
     resource.used = resource.used.saturating_add_signed(by);
     if resource.soft == 0 || resource.used <= resource.soft {
@@ -177,8 +181,8 @@ pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
     }
 }
 
-/// The room that limits have left for an operation. Dropping it frees the uncounted rest for
-/// others.
+/// The amounts that are reserved for an operation. Dropping it returns those that have not been
+/// counted.
 pub(crate) struct QuotaReservations<'q> {
     pub(super) quotas: Option<&'q Quotas>,
     pub(super) list: RefCell<Vec<QuotaReservation>>,
@@ -195,7 +199,7 @@ impl<'q> QuotaReservations<'q> {
         Self { quotas, list: RefCell::default() }
     }
 
-    /// Takes an amount that is counted now out of the reserved amount.
+    /// Reduces the reserved amount by one that is counted now.
     pub(super) fn consume(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
         for reservation in self.list.borrow_mut().iter_mut().filter(|it| it.kind == kind && it.id == id) {
             let kept = counted.within(reservation.left);
@@ -220,7 +224,7 @@ impl Drop for QuotaReservations<'_> {
     }
 }
 
-/// The part of an inode's record that counts.
+/// The fields of an inode's record that determine its usage.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
     pub(super) owners: Owners,
@@ -228,8 +232,8 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Returns the part of the record of inode `ino` that counts. The record may have no checksum
-    /// yet; `None` if nothing is in it.
+    /// Returns these fields of the record of inode `ino`, whose checksum may be deferred; `None`
+    /// for an empty record.
     pub(crate) fn in_record(
         record: &[u8],
         ino: u32,
@@ -241,7 +245,7 @@ impl Counted {
         }
         let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };
         let fields = decode(record, ino, sb, Place::new(Structure::Inode).ino(ino))?;
-        // One that has been cleared may have a checksum again.
+        // A record that was cleared may have a checksum, so it is not blank.
         Ok((fields.kind() != FileKind::None).then(|| Self { owners: Owners::of(&fields), fields }))
     }
 }

@@ -1,7 +1,12 @@
-//! Quota files: where in one the entry of an id stands, and making room for one more.
+//! Quota files: finds the entry of an id, and adds one.
 //!
-//! They are read and changed through the buffer cache, as metadata. A file only grows, and an entry
-//! stays where it is: ids that own nothing any more keep theirs.
+//! A quota file is a tree of blocks with entries in its leaves (format v2r1). It is read and
+//! changed through the buffer cache, as metadata. It only grows, and entries stay in place, also
+//! those of ids that own nothing any more. So an account can keep the position of its entry.
+//!
+//! `quota` calls [`QuotaFile::find`] under the lock of the accounts, and [`put_entry`] in a handle
+//! that has reserved [`QuotaFile::blocks_to_put`]. A reference outside of the file, or a tree that
+//! leads to no entry, is damage.
 
 use extern4_block::Buffer;
 use extern4_disk::inode::FileKind;
@@ -16,14 +21,14 @@ use crate::quota::accounts::{EntryPosition, QuotaFile};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Blocks of the file that one more entry takes at most: those of the tree below the root, and a
+/// The most blocks of the file that one more entry needs: those of the tree below the root, and a
 /// leaf.
 const MOST_BLOCKS: u32 = DEPTH;
-/// Blocks of metadata that putting an entry changes: these with their map, the blocks leading to
-/// them, the header, the next roomy leaf, and the inode.
+/// Blocks of metadata that adding an entry changes: [`MOST_BLOCKS`] with their map, the blocks that
+/// lead to them, the header, the next leaf with room, and the inode.
 pub(crate) const PUT_CREDITS: u32 = MOST_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
 
-/// A block of the file, within one of the volume.
+/// A block of the file, inside a block of the volume.
 struct FileBlock {
     buffer: Buffer,
     offset: usize,
@@ -31,7 +36,7 @@ struct FileBlock {
 
 impl FileBlock {
     fn bytes(&self) -> &[u8] {
-        // OK: blocks of the volume have a multiple of this size.
+        // OK: the block size of the volume is a multiple of this.
         &self.buffer[self.offset..self.offset + BLOCK_SIZE]
     }
 }
@@ -60,7 +65,7 @@ impl QuotaFile {
         Ok(Self { kind, header, info })
     }
 
-    /// Returns the entry of an id, and where it stands; `None` if it has none.
+    /// Returns the entry of an id and its position; `None` if it has none.
     pub(crate) fn find(&self, fs: &Ext4, id: u32) -> Result<Option<(EntryPosition, Entry)>> {
         let mut number = ROOT;
         for level in 0..DEPTH {
@@ -78,7 +83,7 @@ impl QuotaFile {
         Ok(Some((EntryPosition { block: block.buffer.number(), offset: block.offset + offset }, entry)))
     }
 
-    /// Returns how many blocks [`put_entry`] allocates at most.
+    /// Returns the most blocks that [`put_entry`] allocates.
     pub(crate) fn blocks_to_put(&self, fs: &Ext4) -> Result<u32> {
         let next =
             u64::from(self.header.blocks) * BLOCK_SIZE as u64 / u64::from(fs.superblock().block_size());
@@ -91,7 +96,7 @@ impl QuotaFile {
     }
 }
 
-/// Puts an entry into a quota file that has none of that id.
+/// Adds an entry to a quota file that has none of that id.
 pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<EntryPosition> {
     let at = file.place();
     let mut number = ROOT;
@@ -133,7 +138,7 @@ fn roomy_leaf(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     Ok(file.header.free_leaf)
 }
 
-/// Returns a block of the file that is not in use, filled with zeroes: a free one, or one more.
+/// Returns an unused block of the file, filled with zeroes: a free one, or a new one at the end.
 fn new_block(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     let at = file.place();
     if file.header.free_block != 0 {

@@ -1,22 +1,25 @@
-//! Quotas: the space and inodes that users, groups and projects have on the volume, and may have.
+//! Quotas: usage and limits of space and inodes for users, groups and projects.
 //!
 //! An inode counts as one inode and the space in its `i_blocks`. Each value of an attribute that is
-//! in an inode of its own counts as one inode more. So there is one place where space is counted.
-//! The store of an inode counts what its record says now against what it said before
-//! (`Handle::settle`). The volume's own files and the inodes of values count for no id.
+//! in an EA inode counts as one inode more. So usage is counted in one place: storing an inode
+//! counts the difference between its new and its old record (`Handle::count_change`). Internal
+//! files of the volume and EA inodes count for no id.
 //!
-//! The accounts of ids are in memory, as far as they have been needed. They are stored in the quota
-//! files when the transaction that changed them closes, as descriptors of groups are (`writer`). An
-//! id without an entry in a file gets one in a change of its own, before the change that first
-//! counts something for it (`Ext4::open_accounts`). So counting takes no blocks.
+//! The accounts of ids that have been needed are in memory. Changed accounts are stored in the
+//! quota files when the transaction closes (`mount::writer`). An id without an entry in a file gets
+//! one in a transaction of its own, before the change that first counts something for it
+//! (`Ext4::open_accounts`). So counting allocates no blocks.
 //!
-//! An operation looks at limits before it changes anything (`Handle::admit`). The room that is left
-//! for it is reserved for it until it has been counted, so that others do not take it meanwhile. As
-//! Linux does it, names and contents are asked for, but not the blocks that map them, and
-//! `CAP_SYS_RESOURCE` is not limited.
+//! An operation checks limits before it changes anything (`Handle::admit`, `EDQUOT`). The admitted
+//! amount is reserved until it has been counted, so that other operations do not use it. As in
+//! Linux, names and contents are checked, but not the blocks of their map, and `CAP_SYS_RESOURCE`
+//! is not limited.
+//!
+//! Operations in `ops`, `file`, `dir` and `xattr` call these functions; [`Ext4::quota`] and
+//! [`Ext4::set_quota`] are for the library and the command.
 //!
 //! # Locks
-//! All accounts have one lock, which is taken within a handle, or without. Blocks are read and
+//! All accounts have one lock, which is taken with or without an open handle. Blocks are read and
 //! allocated under it; no handle is opened under it.
 
 pub(crate) mod accounts;
@@ -49,7 +52,7 @@ impl Quotas {
     pub(crate) fn open(fs: &Ext4) -> Result<Option<Self>> {
         let files = Kind::ALL.into_iter().filter_map(|kind| QuotaFile::open(fs, kind).transpose());
         let quota = |file: Result<_>| {
-            file.map(|file| KindQuota { file, accounts: HashMap::new(), unstored: Vec::new() })
+            file.map(|file| KindQuota { file, accounts: HashMap::new(), dirty: Vec::new() })
         };
         let kinds = files.map(quota).collect::<Result<Vec<_>>>()?;
         Ok((!kinds.is_empty()).then(|| Self(Mutex::new(kinds))))
@@ -57,21 +60,21 @@ impl Quotas {
 }
 
 impl KindQuota {
-    /// Returns the account of an id, read from the file if it is not known.
+    /// Returns the account of an id. Reads it from the file when it is first needed.
     fn account(&mut self, fs: &Ext4, id: u32) -> Result<&mut Account> {
         if !self.accounts.contains_key(&id) {
             let (position, entry) = match self.file.find(fs, id)? {
                 Some((position, entry)) => (Some(position), entry),
                 None => (None, Entry { id, ..Entry::default() }),
             };
-            let account = Account { entry, position, reserved: Amount::default(), unstored: None };
+            let account = Account { entry, position, reserved: Amount::default(), dirty: None };
             self.accounts.insert(id, account);
         }
-        // OK: it has just been put there.
+        // OK: it has been inserted above.
         self.accounts.get_mut(&id).ok_or_else(|| Errno::EIO.into())
     }
 
-    /// Puts an entry for an id into the file, if there is none.
+    /// Adds an entry for an id to the file, if there is none.
     fn open_account(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let account = self.account(handle.fs, id)?;
         if account.position.is_none() {
@@ -90,18 +93,18 @@ impl KindQuota {
         self.note_changed(handle, id)
     }
 
-    /// Makes sure that an account is stored when the transaction closes. An account may have no
-    /// entry in the file, on a volume whose quotas were wrong before. It is then stored when it
-    /// gets one.
+    /// Makes sure that an account is stored when the transaction closes. On a volume whose quotas
+    /// were wrong before, an account may have no entry in the file. It is then stored when it gets
+    /// one.
     fn note_changed(&mut self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let account = self.account(handle.fs, id)?;
-        if let (None, Some(position)) = (&account.unstored, account.position) {
+        if let (None, Some(position)) = (&account.dirty, account.position) {
             let mut buffer = handle.fs.cache.read(position.block)?;
-            // Part of the transaction from now on, so that it is counted, and still there when it
-            // is changed.
+            // Adds the block to the transaction now, so that this handle's credits pay for it and
+            // it stays in memory until the transaction closes.
             handle.edit(&mut buffer, |_| ());
-            account.unstored = Some(buffer.pin());
-            self.unstored.push(id);
+            account.dirty = Some(buffer.pin());
+            self.dirty.push(id);
         }
         Ok(())
     }
@@ -127,7 +130,7 @@ impl Ext4 {
                 }
                 quota.file.blocks_to_put(self)?
             };
-            // The blocks are the volume's own metadata: owners can change on a full volume.
+            // The blocks are internal metadata, so that an owner can change on a full volume.
             self.with_handle(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |handle| {
                 let mut kinds = quotas.lock();
                 let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind);
@@ -139,8 +142,8 @@ impl Ext4 {
 }
 
 impl Handle<'_> {
-    /// Makes sure that `owners` may have `more`, before anything is changed. `more` is called only
-    /// if there are limits.
+    /// Checks that limits allow `more` for `owners`, and reserves it. It is called before anything
+    /// is changed, and calls `more` only if there are limits.
     ///
     /// # Errors
     /// `EDQUOT`; a corrupt quota file.
@@ -153,7 +156,7 @@ impl Handle<'_> {
         self.admit_some(rights, more, |kind| Some(owners.id(kind)))
     }
 
-    /// Asks for room for blocks of an inode that is there.
+    /// Checks limits for more blocks of an existing inode.
     pub(crate) fn admit_blocks(
         &self,
         info: &InodeInfo,
@@ -163,13 +166,13 @@ impl Handle<'_> {
         self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks()?, 0)))
     }
 
-    /// Asks for room for attributes of an inode.
+    /// Checks limits for attributes of an inode.
     pub(crate) fn admit_plan(&self, info: &InodeInfo, rights: SpaceRights, plan: &Plan) -> Result<()> {
         let (blocks, inodes) = plan.counts(self.fs, info);
         self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks, inodes)))
     }
 
-    /// Asks for room for an inode that is given to other owners.
+    /// Checks limits for an inode that gets other owners.
     pub(crate) fn admit_transfer(&self, info: &InodeInfo, to: Owners, rights: SpaceRights) -> Result<()> {
         let from = Owners::of(info.fields());
         let all = || Ok(Amount::of(info.fields(), self.inodes_of(info)?));
@@ -218,12 +221,12 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Counts an amount for owners.
+    /// Adds an amount to the usage of owners.
     pub(crate) fn count_for(&self, owners: Owners, amount: Amount) -> Result<()> {
         self.count_each(|kind| [(owners.id(kind), amount), (0, Amount::default())])
     }
 
-    /// Counts up to two amounts for ids of each kind.
+    /// Adds up to two amounts to the usage of ids of each kind.
     fn count_each(&self, amounts: impl Fn(Kind) -> [(u32, Amount); 2]) -> Result<()> {
         let Some(quotas) = &self.writer.quotas else { return Ok(()) };
         let now = u64::from(now_seconds());
@@ -237,8 +240,8 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Counts the difference between an inode's present record and its record `before`, `None` if
-    /// the inode is new.
+    /// Counts the difference between an inode and its former record `before`, which is `None` for a
+    /// new inode.
     pub(crate) fn count_change(&self, info: &InodeInfo, before: Option<Counted>) -> Result<()> {
         let fields = info.fields();
         if self.fs.superblock().is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
@@ -283,8 +286,8 @@ pub struct Limits {
 }
 
 impl Ext4 {
-    /// Returns the usage and the limits of an id. `None` if it has never had anything, or the
-    /// volume has no quota of that kind.
+    /// Returns the usage and the limits of an id. `None` if the id has never owned anything, or if
+    /// the volume has no quota of that kind.
     ///
     /// # Errors
     /// A corrupt quota file, or a device that fails.
@@ -299,8 +302,8 @@ impl Ext4 {
         Ok(file.find(self, id)?.map(|(_, entry)| entry))
     }
 
-    /// Returns totals and free space for a caller that asks by an inode with these attributes. A
-    /// directory that hands its project on shows no more room than the project has.
+    /// Returns totals and free space for an inode with these attributes. For a directory whose
+    /// project is inherited they are not more than the project's limits allow.
     pub(crate) fn stat_for(&self, attr: &Attr) -> Result<StatFs> {
         let mut stat = self.stat()?;
         if self.enforces_limits
@@ -341,7 +344,7 @@ impl Ext4 {
             let whole = |bytes: u64| bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
             (entry.space.soft, entry.space.hard) = (whole(limits.space.0), whole(limits.space.1));
             (entry.inodes.soft, entry.inodes.hard) = limits.inodes;
-            // An id that exceeds a soft limit that is new has the time of grace from now on.
+            // The grace time of an id that exceeds a new soft limit starts now.
             (entry.space.until, entry.inodes.until) = (0, 0);
             quota.count(handle, id, Amount::default(), u64::from(now_seconds()))
         })

@@ -1,21 +1,21 @@
-//! Computes all checksums of a volume again, so that they begin with the seed of its present UUID.
+//! Rewrites all checksums of a volume so that they start with the seed of its current UUID.
 //!
 //! A volume that got another UUID keeps the seed of the old one in its superblock
-//! (`metadata_csum_seed`). Readers that do not know that feature need checksums of the new seed.
-//! They are written in place, past any journal: a journal takes no changes of a whole volume. So
-//! each of these steps may be the last before a crash:
+//! (`metadata_csum_seed`). Readers that do not know that feature need checksums with the new seed.
+//! They are written in place, past the journal, which is too small for changes of a whole volume.
+//! The steps:
 //!
-//! 1. The superblock notes, durably, that checksums are being rewritten ([`is_rewriting`]). It does
-//!    so by a feature that nothing else knows, so that nothing else mounts the volume or "mends"
-//!    it. `e2fsck` would take inodes with the new checksum for garbage. The old seed is in the
-//!    superblock, and that of the UUID can be computed from it.
-//! 2. Every structure gets its new checksum. Each is in one sector, so it is the old or the new one
-//!    after a crash. A run after a crash starts over and leaves the new ones alone; a checksum that
-//!    is neither ends the run.
+//! 1. The superblock notes, durably, that checksums are being rewritten ([`is_rewriting`]). The
+//!    note is a feature that no other program knows, so no other program mounts or repairs the
+//!    volume: `e2fsck` would clear inodes with new checksums. The old seed stays in the superblock.
+//! 2. Every structure gets its new checksum. Each is in one sector, so after a crash it is the old
+//!    or the new one. A run after a crash starts over and skips new ones. A checksum that is
+//!    neither ends the run with an error.
 //! 3. When all that is durable, the superblock loses the seed and the note, in one write.
-//! 4. The copies of descriptors and superblock follow.
+//! 4. The backups of descriptors and superblock follow.
 //!
-//! Between the steps 1 and 3 another run ends the work, and nothing else can use the volume.
+//! A crash between steps 1 and 3 leaves a volume that only another run can finish. The command
+//! `tune --uuid --rewrite` calls [`rewrite_checksums`] on a volume that nothing else uses.
 
 use std::sync::Arc;
 
@@ -34,20 +34,20 @@ use crate::mount::options::OpenOptions;
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
 
-/// The feature, which no program has, and the text in place of the function that found the last
-/// error. Both together note that checksums are being rewritten.
+/// The note that checksums are being rewritten: a feature that no program knows, together with a
+/// text in place of the name of the function that found the last error.
 const REWRITING: Incompat = Incompat::from_bits_retain(1 << 31);
 const NOTE: [u8; 32] = *b"extern4: checksums are rewritten";
 
-/// Whether the checksums of the volume were being rewritten when that was interrupted.
+/// Whether a rewrite of the volume's checksums was interrupted.
 pub fn is_rewriting(raw: &RawSuperblock) -> bool {
     raw.features().incompat.contains(REWRITING) && raw.s_last_error_func == NOTE
 }
 
-/// The most bytes kept of differences from the device: the superblock alone differs.
+/// The size of the overlay over the device, in which only the superblock differs.
 const OVERLAY_BYTES: u32 = 4096;
 
-/// Whether the superblock on `device` says so. False if there is none.
+/// Whether a rewrite was interrupted on the volume on `device`. False if there is no volume.
 pub fn was_interrupted(device: &dyn BlockDevice) -> bool {
     read_superblock(device).is_ok_and(|sb| is_rewriting(sb.raw()))
 }
@@ -63,8 +63,8 @@ fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
 /// # Errors
 /// [`Unsupported::Rewriting`].
 pub fn check_rewritable(features: Features) -> Result<(), Unsupported> {
-    // A large value is found by a hash of it, which begins with the seed; another host may write
-    // the MMP block.
+    // The hash of a large value starts with the seed, too. The MMP block may be written by another
+    // host.
     for (feature, name) in [(Incompat::EA_INODE, "ea_inode"), (Incompat::MMP, "mmp")] {
         if features.incompat.contains(feature) {
             return Err(Unsupported::Rewriting(name));
@@ -73,13 +73,13 @@ pub fn check_rewritable(features: Features) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Rewrites the checksums of the volume on `device` for its UUID and takes `metadata_csum_seed`
-/// away. The volume must be sound and not in use. On one without `metadata_csum` or without the
-/// feature only the copies are written.
+/// Rewrites the checksums of the volume on `device` for its UUID and removes `metadata_csum_seed`.
+/// The volume must be sound and not in use. Without that feature, or without `metadata_csum`, only
+/// the backups are written.
 ///
 /// # Errors
 /// [`Unsupported::Rewriting`]; a journal that is not empty; a checksum that is wrong; or a device
-/// that fails. Another run goes on from there.
+/// that fails. Another run can finish the work.
 pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let old = read_superblock(device)?;
     let features = old.features();
@@ -89,7 +89,7 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
         return Err(Unsupported::Rewriting("a state that e2fsck has to mend").into());
     }
     let new = without_seed(&old)?;
-    // Opened as it will be, to walk maps: nothing else has the volume.
+    // Opened with the new superblock, to walk maps.
     let seen = OverlayDevice::new(Arc::clone(device), OVERLAY_BYTES)?;
     BlockWriter::write_bytes(&seen, SUPERBLOCK_OFFSET, &new.encode())?;
     let fs = Ext4::open(Arc::new(seen), &OpenOptions::default())?;
@@ -103,7 +103,7 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     rewrite.copies()
 }
 
-/// Returns the superblock as it is in the end.
+/// Returns the superblock as it is after the rewrite.
 fn without_seed(old: &Superblock) -> Result<Superblock> {
     let mut new = old.clone();
     let raw = new.raw_mut();
@@ -113,7 +113,7 @@ fn without_seed(old: &Superblock) -> Result<Superblock> {
         raw.s_feature_incompat.set((incompat - REWRITING).bits());
         raw.s_last_error_func = [0; 32];
     }
-    // Decoded again, for the seed.
+    // Decoded again, to compute the seed.
     Ok(Superblock::decode(&new.encode(), Place::new(Structure::Superblock))?)
 }
 
@@ -127,14 +127,14 @@ struct Rewrite<'a> {
     device: &'a dyn BlockDevice,
     /// The volume as the new superblock describes it, to walk maps.
     volume: &'a Volume,
-    /// The superblock as it is found: its seed is the old one.
+    /// The superblock before the rewrite, with the old seed.
     old: Superblock,
-    /// The superblock as it becomes.
+    /// The superblock after the rewrite.
     new: Superblock,
 }
 
-/// Gives `bytes` the checksum of the new superblock; true if they had that of the old one. `store`
-/// stores it.
+/// Changes the checksum of `bytes` from the old seed to the new one. Returns whether it changed;
+/// `None` if it was neither. `store` computes and stores a checksum.
 fn reseal(
     bytes: &mut [u8],
     (old, new): (&Superblock, &Superblock),
@@ -168,7 +168,8 @@ impl Rewrite<'_> {
 
     fn read(&self, block: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; to_usize(self.new.block_size())];
-        // OK: the volume in bytes fits 63 bits, and a block behind it is refused by the device.
+        // OK: the size of the volume in bytes fits 63 bits, and the device refuses a block beyond
+        // it.
         self.device.read_at(&mut bytes, block.saturating_mul(self.new.block_size().into()))?;
         Ok(bytes)
     }
@@ -178,7 +179,7 @@ impl Rewrite<'_> {
         Ok(BlockWriter::write_bytes(self.device, offset, bytes)?)
     }
 
-    /// Reseals all of `block`, which `place` is.
+    /// Rewrites the checksum over all of `block`.
     fn block(&self, block: u64, place: Place, store: impl Fn(&mut [u8], &Superblock)) -> Result<()> {
         let mut bytes = self.read(block)?;
         match reseal(&mut bytes, self.both(), store) {
@@ -202,7 +203,7 @@ impl Rewrite<'_> {
         self.write_superblock(&noted)
     }
 
-    /// Reseals every group, its inodes before its descriptor.
+    /// Rewrites the checksums of every group, those of its inodes before its descriptor.
     fn groups(&self) -> Result<()> {
         let geometry = self.new.geometry();
         for index in 0..geometry.descriptor_blocks() {
@@ -239,8 +240,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Sets the checksum of a bitmap in the descriptor of its group: its block, its bits, and
-    /// whether it was never used.
+    /// Sets the checksum of a bitmap in the descriptor of its group. The bitmap is given by its
+    /// block, its length, and whether it was never used.
     fn bitmap(
         &self,
         descriptor: &mut GroupDescriptor,
@@ -259,7 +260,7 @@ impl Rewrite<'_> {
         is_unused.then_some(())
     }
 
-    /// Reseals the inodes of a group that were ever used.
+    /// Rewrites the checksums of those inodes of a group that were ever used.
     fn inodes(&self, group: u32, descriptor: &GroupDescriptor) -> Result<()> {
         let geometry = self.new.geometry();
         let used = match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
@@ -290,7 +291,7 @@ impl Rewrite<'_> {
         let resealed = reseal(record, self.both(), |record, sb| inode::store_checksum(record, ino, sb));
         let inode = match resealed {
             Some(_) => Inode::decode(record, ino, &self.new, place)?,
-            // A record that no file owns may hold anything.
+            // The record of a free inode may hold anything.
             None if Inode::decode_fields(record, ino, &self.new, place).is_ok_and(|it| it.links() == 0) => {
                 return Ok(());
             }
@@ -303,8 +304,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Reseals the blocks of an inode that have checksums: of its attributes, its map, and its
-    /// names.
+    /// Rewrites the checksums of an inode's blocks: of its attributes, its map, and its names.
     fn contents(&self, inode: &Inode) -> Result<()> {
         let ino = inode.ino();
         let seed = |sb: &Superblock| inode.checksum_seed(sb.checksum_seed());
@@ -344,8 +344,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Reseals a block of a directory: names, or a node of its hash tree, whose checksum stands
-    /// elsewhere.
+    /// Rewrites the checksum of a directory block: names, or a node of a hash tree, which has it in
+    /// another place.
     fn names(&self, block: u64, is_first: bool, inode: &Inode) -> Result<()> {
         let place = Place::new(Structure::DirectoryBlock).ino(inode.ino());
         let seed = |sb: &Superblock| inode.checksum_seed(sb.checksum_seed());
@@ -363,7 +363,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Reseals a block of the orphan file.
+    /// Rewrites the checksum of a block of the orphan file.
     fn orphans(&self, block: u64, logical: u64, inode: &Inode) -> Result<()> {
         let place = Place::new(Structure::Orphan).ino(inode.ino()).block(block);
         if logical >= inode.size() >> self.new.geometry().block_bits() {
@@ -380,7 +380,7 @@ impl Rewrite<'_> {
         self.write(block, &decode(&self.old)?.encode(block, seed, &self.new))
     }
 
-    /// Writes the copies of descriptors and superblock.
+    /// Writes the backups of descriptors and superblock.
     fn copies(&self) -> Result<()> {
         let geometry = self.new.geometry();
         for group in 1..geometry.group_count() {
@@ -403,7 +403,7 @@ impl Rewrite<'_> {
     fn superblock_copy(&self, block: u64) -> Result<()> {
         let mut bytes = self.read(block)?;
         let place = Place::new(Structure::Superblock).block(block);
-        // A copy that is damaged is for e2fsck to mend.
+        // A damaged backup is left for e2fsck.
         let Ok(mut copy) = Superblock::decode(&bytes, place) else { return Ok(()) };
         clear_seed(copy.raw_mut());
         copy.raw_mut().s_uuid = self.new.uuid();
@@ -431,6 +431,6 @@ impl MapVisitor for ChecksummedBlocks {
         }
     }
 
-    // The volume was sound, so the faults are checksums that still have the old seed.
+    // The volume is sound, so the only faults are checksums with the old seed.
     fn fault(&mut self, _place: Place, _error: Error) {}
 }

@@ -1,13 +1,14 @@
-//! Changes of fields of the superblock, as `tune2fs` makes them.
+//! Changes fields of the superblock, as `tune2fs` does.
 //!
-//! The superblock that counts changes in one transaction, its backups in those that follow. A crash
-//! in between leaves the old label in the backups.
+//! [`Ext4::tune`] changes the primary superblock in one transaction, and its backups in later ones.
+//! A crash in between leaves old values in backups. The command `tune` and `FileSystem::set_label`
+//! call it. A value that the format has no room for is refused before anything changes.
 //!
 //! # A new UUID
-//! Checksums of `metadata_csum` begin with a seed, the checksum of the UUID. The superblock keeps
-//! the seed of the old UUID (`metadata_csum_seed`) before it gets the new one, so that no checksum
-//! changes. The older checksums of group descriptors (`uninit_bg`) have the UUID in them and know
-//! no seed: all descriptors change with the superblock.
+//! Checksums of `metadata_csum` start with a seed, the checksum of the UUID. The superblock keeps
+//! the seed of the old UUID (`metadata_csum_seed`) before it gets the new one, so no checksum
+//! changes. `checksum_rewrite` removes that feature again. The older checksums of group descriptors
+//! (`uninit_bg`) include the UUID and have no seed: all descriptors change with the superblock.
 
 pub mod checksum_rewrite;
 
@@ -25,7 +26,7 @@ use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::volume::handle::Handle;
 
-/// The fields to change; `None` leaves a thing as it is.
+/// The fields to change; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tune {
     /// The label: 16 bytes at most, none of them NUL.
@@ -34,9 +35,9 @@ pub struct Tune {
     pub uuid: Option<[u8; 16]>,
     /// How a kernel reacts when it finds an error.
     pub errors: Option<ErrorPolicy>,
-    /// How many blocks only the superuser may take: half of all at most.
+    /// How many blocks are reserved for the superuser: at most half of all.
     pub reserved_blocks: Option<u64>,
-    /// The user and the group that may take reserved blocks, too.
+    /// The user and the group that may use reserved blocks, too.
     pub reserved_for: (Option<u32>, Option<u32>),
     /// Mounts since the last check.
     pub mounts: Option<u16>,
@@ -50,7 +51,7 @@ pub struct Tune {
     pub last_mounted: Option<Vec<u8>>,
     /// Changes of the default mount options.
     pub mount_options: MountOptions,
-    /// Features to add. They have to be bits of the superblock only, on which nothing else depends.
+    /// Features to add. Nothing else on the volume may have to change with them.
     pub features: Features,
 }
 
@@ -63,7 +64,7 @@ pub struct MountOptions {
     pub set: u32,
 }
 
-/// Backups that one transaction changes.
+/// How many backups one transaction changes.
 const BACKUPS: usize = 16;
 
 impl Tune {
@@ -108,7 +109,7 @@ impl Tune {
         raw.s_feature_ro_compat.set(raw.s_feature_ro_compat.get() | ro_compat.bits());
     }
 
-    /// Changes when the volume is to be checked.
+    /// Sets the fields about checks of the volume.
     fn apply_checks(&self, raw: &mut RawSuperblock) {
         if let Some(mounts) = self.mounts {
             raw.s_mnt_count.set(mounts);
@@ -126,7 +127,7 @@ impl Tune {
     }
 }
 
-/// The work that a new UUID takes besides the field itself.
+/// The changes that a new UUID needs besides the field itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NewUuid {
     /// Nothing.
@@ -138,8 +139,8 @@ enum NewUuid {
 }
 
 impl NewUuid {
-    /// Returns the work on a volume with these features. Refuses features by which structures on
-    /// the volume depend on the UUID.
+    /// Returns the changes for a volume with these features. Refuses features with which structures
+    /// on the volume depend on the UUID.
     fn on(features: Features) -> Result<Self, Unsupported> {
         if features.compat.contains(Compat::STABLE_INODES) {
             return Err(Unsupported::Uuid("stable_inodes"));
@@ -158,17 +159,17 @@ impl NewUuid {
     }
 }
 
-/// Keeps the seed that checksums begin with, whatever the UUID becomes. Needs Linux 4.4 or
-/// e2fsprogs 1.43 to be read.
+/// Stores the seed of checksums, so that they do not depend on the UUID. Reading such a volume
+/// needs Linux 4.4 or e2fsprogs 1.43.
 fn keep_seed(raw: &mut RawSuperblock, seed: u32) {
     let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
     raw.s_feature_incompat.set((incompat | Incompat::CSUM_SEED).bits());
     raw.s_checksum_seed.set(seed);
 }
 
-/// Enters a volume's new UUID on the separate device that holds its journal, in place of `old`.
-/// Does nothing for a volume without such a device. `sb` is the superblock of the volume, which is
-/// not open for writing any more.
+/// Replaces the volume's UUID `old` by `new` on its external journal. Does nothing for a volume
+/// without an external journal. `sb` is the superblock of the volume, which must not be open for
+/// writing.
 ///
 /// # Errors
 /// A device that is not the volume's journal, or that fails.
@@ -187,8 +188,7 @@ pub fn rename_journal_user(
 impl Ext4 {
     /// Changes the superblock and its backups.
     ///
-    /// A new UUID of a volume with `metadata_csum` gives it the feature `metadata_csum_seed`, if it
-    /// has not got it.
+    /// A new UUID adds the feature `metadata_csum_seed` to a volume with `metadata_csum`.
     ///
     /// # Errors
     /// `EROFS` if the volume was opened for reading, `EINVAL` for a label that is too long or too
@@ -212,8 +212,8 @@ impl Ext4 {
         let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
         if let Some(seed) = seed {
             self.with_handle(1, 0, |handle| handle.edit_superblock(|raw| keep_seed(raw, seed)))?;
-            // Durable before the UUID changes: at every moment checksums begin with the seed that
-            // readers take.
+            // The seed is durable before the UUID changes, so readers use the right seed after a
+            // crash at any moment.
             self.writer()?.transactions.sync()?;
         }
         let renames = new == NewUuid::ChangesDescriptors;
@@ -240,7 +240,7 @@ impl Ext4 {
                 for block in blocks {
                     let mut buffer = self.cache.read(*block)?;
                     handle.edit(&mut buffer, |bytes| {
-                        // A backup that is damaged is for e2fsck to mend.
+                        // A damaged backup is left for e2fsck.
                         let at = || Place::new(Structure::Superblock);
                         let backup = RawSuperblock::read(bytes, at());
                         let Ok(mut backup) = backup.and_then(|raw| Superblock::from_raw(raw, at())) else {
@@ -259,7 +259,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Gives the backups of descriptors the checksums that follow from the current superblock.
+    /// Stores the checksums of backup descriptors with the current UUID.
     fn seal_descriptor_copies(&self) -> Result<()> {
         let geometry = self.superblock().geometry();
         let copies = (1..geometry.group_count()).flat_map(|group| {
@@ -280,7 +280,7 @@ impl Ext4 {
     }
 }
 
-/// Stores the checksums of the descriptors in `block`, which is block `index` of them or a copy
+/// Stores the checksums of the descriptors in `block`, which is block `index` of them or a backup
 /// of that.
 fn seal_descriptors(handle: &Handle<'_>, block: u64, index: u32) -> Result<()> {
     let sb = handle.current_superblock();
@@ -290,7 +290,7 @@ fn seal_descriptors(handle: &Handle<'_>, block: u64, index: u32) -> Result<()> {
     handle.edit(&mut buffer, |bytes| {
         let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
         for (descriptor, group) in descriptors.zip(first..geometry.group_count()) {
-            // A copy that was never written stays so.
+            // A backup that was never written stays empty.
             if descriptor.iter().any(|&byte| byte != 0) {
                 GroupDescriptor::store_checksum(descriptor, group, &sb);
             }

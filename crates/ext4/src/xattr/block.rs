@@ -1,39 +1,41 @@
 //! The attribute block of an inode, which other inodes may share.
 //!
-//! Inodes with the same attributes in their blocks share one, as in Linux: up to 1024, counted in
-//! its header. A shared block never changes. An inode that is to have other attributes leaves the
-//! block to the others.
+//! As in Linux, up to 1024 inodes with equal attributes share a block, which counts them in its
+//! header. A shared block never changes. An inode whose attributes are to differ leaves the block
+//! to the others.
+//!
+//! `xattr::set` calls [`change_block`] and [`leave_block`] in a handle. Each inode's lock
+//! `attributes` is held.
 //!
 //! # Joining and leaving
 //! A word of the block's buffer, [`Buffer::sharers`], counts the inodes that have the block. A
-//! caller sets it from the header when it is first needed. From then on the word decides:
+//! thread sets it from the header when it is first needed. From then on the word decides:
 //!
-//! - To join, a caller raises the word, then compares the contents: the block is neither changed
-//!   nor freed meanwhile. If the contents are not the wanted ones, the caller leaves again. Like
-//!   any other leaving caller, it may be the last.
-//! - The last one to leave closes the word, then removes the block from the cache of hints, and
-//!   frees it. So no caller joins a block that is being freed, and no caller that has joined finds
-//!   it freed.
-//! - A caller that has the block alone and wants to change it closes the word meanwhile.
+//! - A joining thread increments the word and then compares the contents: now the block is neither
+//!   changed nor freed. If the contents are not the wanted ones, the thread leaves again. Like any
+//!   leaving thread, it may be the last.
+//! - The last thread to leave closes the word, then removes the block from the cache of hints, and
+//!   frees it. So no thread joins a block that is being freed, and a block that a thread has joined
+//!   is not freed.
+//! - A thread whose inode has the block alone closes the word while it changes the block.
 //!
-//! A word is as old as its buffer. A block that was found through the cache may have been given up,
-//! and its count may be unknown. A caller about to set the word therefore checks the cache once
-//! more while it holds the buffer. If the block is still there, it had not been given up.
+//! A word is lost with its buffer. A block that was found through the cache may have been freed
+//! since, and its count may be unknown. So a thread that is about to set the word checks the cache
+//! once more while it holds the buffer. If the entry is still there, the block had not been freed.
 //!
 //! # The journal
 //! The header gets the word's value when the transaction closes
-//! ([`crate::volume::deferred_checksum`]), while no thread has a handle. For that, the block has to
-//! be part of the transaction as soon as the word has changed:
+//! ([`crate::volume::deferred_checksum`]), while no handle is open. For that, the block has to be
+//! part of the transaction as soon as the word has changed:
 //!
-//! - A caller that joins a block outside the transaction asks the journal for it only after it has
-//!   joined. Asking would take back a revocation, and that of a block that has been freed must
-//!   stay.
-//! - A caller that leaves such a block to others lowers the word inside its change of the block. So
-//!   the last one to leave comes after that change.
-//! - Most shared blocks are part of the transaction already. A caller that joins or leaves one of
+//! - A thread that joins a block outside of the transaction adds it to the transaction only after
+//!   it has joined. Adding it would cancel a revocation, and that of a freed block must stay.
+//! - A thread that leaves such a block to others decrements the word inside its change of the
+//!   block. So the last thread to leave comes after that change.
+//! - Most shared blocks are part of the transaction already. A thread that joins or leaves one of
 //!   these changes the word and nothing else ([`join_again`], [`leave_again`]). Such a block stays
-//!   part of the transaction until it is freed. If it is an attribute block again after that, it
-//!   has become part of the transaction again. So a caller may check for that before it has joined.
+//!   part of the transaction until it is freed, and if it becomes an attribute block again, it has
+//!   been added again. So a thread may check for this before it has joined.
 
 use extern4_block::{Buffer, Found};
 use extern4_disk::xattr::{self, Attrs, Header, REFCOUNT_MAX, hash};
@@ -55,8 +57,8 @@ use crate::xattr::list::{Attribute, borrowed};
 use crate::xattr::set::{charge_blocks, release_value};
 use crate::xattr::sharing::Count;
 
-/// Notes where the attribute block of `info` is, so that other inodes may share it. Locks: `info`
-/// is current, and stays so, because the caller holds the inode's `attributes`.
+/// Adds the attribute block of `info` to the cache, so that other inodes can share it. Locks: the
+/// inode's `attributes`, held, so `info` stays current.
 pub(crate) fn note_block(fs: &Ext4, info: &InodeInfo) {
     let (Some(writer), Some(block)) = (fs.writer.get(), info.fields().xattr_block()) else { return };
     let Ok(hash) = fs.cache.with(block, xattr::stored_hash) else { return };
@@ -71,9 +73,9 @@ fn home_of(fs: &Ext4, ino: u32) -> u64 {
     geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
 }
 
-/// Makes `list` the attributes in the inode's block. That is a block that has them already, or the
-/// inode's own if no other inode shares it, or a new one. `made` is the EA inode of an entry that
-/// is counted there already.
+/// Makes `list` the attributes in the inode's block. It takes an existing block with these
+/// attributes, or changes the inode's block if no other inode shares it, or makes a new one. `made`
+/// is the EA inode of a new entry, which has a reference already.
 pub(crate) fn change_block(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -88,7 +90,7 @@ pub(crate) fn change_block(
     if !deleted && let Some(block) = join_block(handle, list, hash)? {
         leave_block(handle, info)?;
         put_block(handle, info, block)?;
-        // The block has what it refers to counted.
+        // The shared block has a reference already.
         return made.map_or(Ok(()), |ino| release_ea_inode(handle, ino, Some(info)));
     }
     let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
@@ -98,7 +100,7 @@ pub(crate) fn change_block(
     {
         return change_in_place(handle, info, buffer, &NewContents { list, hash, values }, deleted);
     }
-    // Before the old block is left, which may be all that keeps them.
+    // Before the old block is left, because its references may be the last ones.
     for ino in values {
         share_ea_inode(handle, ino, place_of(info))?;
     }
@@ -110,7 +112,7 @@ pub(crate) fn change_block(
     put_block(handle, info, buffer.number())
 }
 
-/// Whether the inode is being deleted, and has its block closed for good.
+/// Whether the inode is being deleted, and its block is closed for that.
 fn has_closed_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<bool> {
     if info.fields().links() > 0 {
         return Ok(false);
@@ -119,25 +121,24 @@ fn has_closed_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<bool> {
     Ok(old.is_some_and(|(buffer, _)| buffer.sharers().snapshot().is_closed()))
 }
 
-/// Returns a new block near the one that the inode has, or near its home. A block that has been
-/// given up can be taken again only when the transaction is durable, and there may be many of
-/// those. So the search continues where the last one in this transaction ended. The new block is
-/// closed.
+/// Returns a new, closed block near the inode's present one, or in the inode's group. Freed
+/// attribute blocks are held until the transaction is durable, and there may be many. So the search
+/// starts where the last one in this transaction ended.
 fn new_attr_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<Buffer> {
     let geometry = handle.fs.superblock().geometry();
     let near = info.fields().xattr_block().unwrap_or_else(|| home_of(handle.fs, info.ino()));
     let group = geometry.group_of_block(near);
-    let behind = handle.writer.sharing.behind(group, handle.tid());
-    let goal = behind.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
+    let start = handle.writer.sharing.search_start(group, handle.tid());
+    let goal = start.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
     let block = handle.writer.allocator.allocate(handle, goal, 1)?.start;
-    handle.writer.sharing.set_behind(group, handle.tid(), block + 1);
+    handle.writer.sharing.set_search_start(group, handle.tid(), block + 1);
     let buffer = handle.fresh(block)?;
-    // A thread that found the block's former contents may still look at it.
+    // A thread that has found the block with its former contents may still use the word.
     buffer.sharers().reset();
     Ok(buffer)
 }
 
-/// Changes the block of one inode, which has been closed.
+/// Changes a closed block, which one inode has.
 fn change_in_place(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -145,20 +146,20 @@ fn change_in_place(
     new: &NewContents<'_>,
     deleted: bool,
 ) -> Result<()> {
-    let mut given_up = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
+    let mut released = values_of(&Attrs::in_block(&buffer, place_of(info))?.1);
     for ino in &new.values {
-        remove_one(&mut given_up, Some(*ino));
+        remove_one(&mut released, Some(*ino));
     }
     handle.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
     write_block(handle, &mut buffer, new.list, new.hash)?;
     if !deleted {
         open(handle, &buffer);
     }
-    given_up.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, Some(info)))
+    released.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, Some(info)))
 }
 
-/// Takes the attribute block away from the inode. If no other inode shares the block, it is freed,
-/// and the values that it refers to are given up.
+/// Removes the inode's attribute block. If no other inode shares it, frees it and releases the
+/// values that it refers to.
 pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let Some(block) = info.fields().xattr_block() else { return Ok(()) };
     let place = place_of(info).block(block);
@@ -173,8 +174,8 @@ pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<(
     charge_blocks(handle, info, -1)
 }
 
-/// Frees an attribute block that no inode has any more, and gives up what it refers to. `owner`
-/// was the last to have it.
+/// Frees an attribute block that no inode has any more, and releases the values that it refers to.
+/// `owner` was the last inode.
 fn free_attr_block(handle: &Handle<'_>, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
     let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
     let values = values_of(&Attrs::in_block(&attribute_block_at(handle.fs, block, place)?, place)?.1);
@@ -182,8 +183,8 @@ fn free_attr_block(handle: &Handle<'_>, block: u64, owner: Option<&InodeInfo>) -
     values.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, owner))
 }
 
-/// Makes sure that an inode that is deleted has its attribute block alone, as long as the buffer is
-/// held. Leaves the block if others have it.
+/// Makes sure that no inode joins the attribute block of a deleted inode, as long as the returned
+/// buffer is held. Leaves the block if other inodes have it.
 pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<Option<Buffer>> {
     let Some((mut buffer, place)) = info.attribute_block(handle.fs)? else { return Ok(None) };
     if leave_first(handle, &mut buffer, place)? == Put::Last {
@@ -199,7 +200,7 @@ pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Res
     Ok(None)
 }
 
-/// Gives up the inode's block. If the inode was the last to have it, no lookup finds the block any
+/// Leaves the inode's block. If the inode was the last to have it, no lookup finds the block any
 /// more.
 fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
     let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
@@ -208,8 +209,7 @@ fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result
     handle.writer.sharing.blocks.leave(hash, block, leave)
 }
 
-/// Gives up a block that is part of the transaction and that others have, as far as is known;
-/// `None` for any other block.
+/// Leaves a block that is part of the transaction and marked as shared; `None` for any other block.
 fn leave_again(handle: &Handle<'_>, block: u64) -> Option<Result<Put>> {
     let left = handle.fs.cache.with_found(block, |found| {
         if !is_part(handle, &found) || found.flags().load(Relaxed) & IS_SHARED == 0 {
@@ -222,13 +222,13 @@ fn leave_again(handle: &Handle<'_>, block: u64) -> Option<Result<Put>> {
     left.flatten()
 }
 
-/// Whether it is an attribute block that is part of the transaction.
+/// Whether `found` is an attribute block that is part of the transaction.
 fn is_part(handle: &Handle<'_>, found: &Found<'_>) -> bool {
-    // Relaxed: it says nothing about other memory.
+    // Relaxed: the flag guards no other memory.
     handle.has(found.tag()) && found.flags().load(Relaxed) & Verified::XattrBlock as u32 != 0
 }
 
-/// Takes a block that the inode has out of sharing; false if others have it.
+/// Closes the word of a block that the inode has. Returns false if other inodes have the block.
 fn close(_change: &Handle<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
     let (sharers, seen) = (buffer.sharers(), buffer.sharers().snapshot());
     if !seen.is_known() {
@@ -237,16 +237,17 @@ fn close(_change: &Handle<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
     Ok(sharers.try_close())
 }
 
-/// Leaves a shared block to the others. If they have left it meanwhile, nothing is changed.
+/// Leaves a shared block to the others, as a change of the block. If they have left meanwhile, this
+/// thread is the last.
 fn leave_in_change(handle: &Handle<'_>, buffer: &mut Buffer) -> Put {
     let pin = buffer.pin();
     note_shared(buffer.flags());
     edit_block(handle, buffer, |_| pin.sharers().put())
 }
 
-/// Lets others share a block that the inode has alone.
+/// Opens the word of a block that the inode has alone, so that other inodes can share it.
 fn open(handle: &Handle<'_>, buffer: &Buffer) {
-    // Relaxed: it is a hint.
+    // Relaxed: the flag is a hint.
     if buffer.flags().load(Relaxed) & IS_SHARED != 0 {
         buffer.flags().fetch_and(!IS_SHARED, Relaxed);
     }
@@ -266,7 +267,7 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
     let mut last_of = Vec::new();
     let join = |block, is_there: &dyn Fn() -> bool| {
         let again = join_again(handle, block, &wanted);
-        // An error is that of a block that is of no use.
+        // A block that cannot be read is not shared.
         let came =
             again.unwrap_or_else(|| join_first(handle, block, is_there, &wanted).unwrap_or(JoinResult::Not));
         if came == JoinResult::Last {
@@ -275,13 +276,13 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
         came == JoinResult::Joined
     };
     let found = handle.writer.sharing.blocks.find(hash, join);
-    // Only now, when the search of the cache is over.
+    // Freeing removes cache entries, so it waits for the end of the search.
     last_of.into_iter().try_for_each(|block| free_unwanted(handle, block))?;
     Ok(found)
 }
 
-/// Joins attribute block `block`, if it holds what is wanted. Done if it is part of the
-/// transaction; `None` for any other.
+/// Joins attribute block `block`, if it is part of the transaction and has the wanted contents.
+/// `None` if it is not part.
 fn join_again(handle: &Handle<'_>, block: u64, wanted: &WantedContents<'_>) -> Option<JoinResult> {
     let came = handle.fs.cache.with_found(block, |found| {
         if !is_part(handle, &found) {
@@ -293,7 +294,7 @@ fn join_again(handle: &Handle<'_>, block: u64, wanted: &WantedContents<'_>) -> O
     came.flatten()
 }
 
-/// Joins any attribute block that can be found still, if it holds what is wanted.
+/// Joins any attribute block that is still in the cache, if it has the wanted contents.
 fn join_first(
     handle: &Handle<'_>,
     block: u64,
@@ -304,8 +305,8 @@ fn join_first(
     let mut buffer = attribute_block_at(handle.fs, block, place)?;
     let pin = buffer.pin();
     let seen = pin.sharers().snapshot();
-    // This caller holds the buffer now. So the count that it sets is of the block's present life,
-    // if the block has not been given up.
+    // This thread holds the buffer now. If the entry is still there, the block has not been freed,
+    // so the count in its header is valid.
     if !is_there() {
         return Ok(JoinResult::Not);
     }
@@ -318,8 +319,8 @@ fn join_first(
     Ok(came.unwrap_or(JoinResult::Not))
 }
 
-/// Joins a block, and leaves it again if it does not hold what is wanted, or too many have it.
-/// `None` if it is not known how many do.
+/// Joins a block, and leaves it again if it does not have the wanted contents. `None` if the
+/// block's count is unknown.
 fn join_by(
     handle: &Handle<'_>,
     sharers: &ClosableRefcount,
@@ -339,7 +340,7 @@ fn join_by(
             return Some(JoinResult::Joined);
         }
         TryGet::Got => sharing.note(Count::Differing),
-        // If an inode leaves before that is noted, the code below takes the note back.
+        // If another inode leaves before the mark is set, `note_left` below clears it.
         TryGet::Full => sharing.blocks.set_full(wanted.hash, block, true),
     }
     let left = sharers.put();
@@ -347,7 +348,7 @@ fn join_by(
     Some(if left == Put::Last { JoinResult::Last } else { JoinResult::Not })
 }
 
-/// Frees a block that others have left while this thread looked at it.
+/// Frees a block that all others left while this thread compared its contents.
 #[cold]
 fn free_unwanted(handle: &Handle<'_>, block: u64) -> Result<()> {
     let hash = handle.fs.cache.with(block, xattr::stored_hash)?;
@@ -355,13 +356,13 @@ fn free_unwanted(handle: &Handle<'_>, block: u64) -> Result<()> {
     free_attr_block(handle, block, None)
 }
 
-/// Gives the inode, which has no attribute block, `block`.
+/// Sets the attribute block of an inode that has none.
 fn put_block(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
     info.fields_mut().set_xattr_block(Some(block));
     charge_blocks(handle, info, 1)
 }
 
-/// Writes the attributes of one inode to its block.
+/// Writes the attributes of one inode to its own block.
 fn write_block(handle: &Handle<'_>, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
     let header = Header { refcount: 1, hash };
     let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
@@ -370,7 +371,7 @@ fn write_block(handle: &Handle<'_>, buffer: &mut Buffer, list: &[Attribute], has
     Ok(())
 }
 
-/// Changes an attribute block, and puts off its checksum and count.
+/// Changes an attribute block, and defers its checksum and count.
 fn edit_block<R>(handle: &Handle<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mut [u8]) -> R) -> R {
     let number = buffer.number();
     handle.edit_unsealed(buffer, |bytes, unsealed| {
@@ -379,15 +380,14 @@ fn edit_block<R>(handle: &Handle<'_>, buffer: &mut Buffer, edit: impl FnOnce(&mu
     })
 }
 
-/// The new contents of a block: attributes, their hash, and the values that they had counted
-/// before.
+/// The new contents of a block: attributes, their hash, and the EA inodes that they refer to.
 struct NewContents<'l> {
     list: &'l [Attribute],
     hash: u32,
     values: Vec<u32>,
 }
 
-/// The contents that a block to join has to hold.
+/// The contents that a block must have to be joined.
 struct WantedContents<'l> {
     list: &'l [Attribute],
     hash: u32,
@@ -406,18 +406,18 @@ impl WantedContents<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JoinResult {
     Joined,
-    /// The block is as it was before.
+    /// The block was not joined.
     Not,
-    /// The block was of no use, and others have left it meanwhile: it is to be freed.
+    /// The block did not match, and all others have left it meanwhile: the caller frees it.
     Last,
 }
 
-/// In the flags of a buffer: several inodes have had the block at the same time. An inode that
-/// leaves it need not look whether it has the block alone.
+/// A flag of a buffer: several inodes have had the block at the same time. An inode that leaves it
+/// need not try to close it.
 const IS_SHARED: u32 = 1 << 31;
 
 fn note_shared(flags: &AtomicU32) {
-    // Relaxed: it is a hint.
+    // Relaxed: the flag is a hint.
     if flags.load(Relaxed) & IS_SHARED == 0 {
         flags.fetch_or(IS_SHARED, Relaxed);
     }

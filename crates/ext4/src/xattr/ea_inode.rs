@@ -1,17 +1,20 @@
-//! Values of attributes that are too large for an inode or a block, each in an inode of its own.
+//! EA inodes: inodes that hold the values of attributes that are too large for an inode or a block.
 //!
-//! Such an inode has no name. It counts the attributes that refer to it: one from each inode's own
-//! area and one from each attribute block, however many inodes share that. Equal values share one
-//! EA inode. A caller that changes the count holds a lock (`Sharing::count_of`). Under it, the last
-//! one takes the inode out of the cache of hints before it frees the inode. So a lookup under the
-//! lock finds only inodes that are alive. The contents of an EA inode never change, and are
-//! metadata: they go through the buffer cache and the journal.
+//! Such an inode has no name. Its reference count has one for each attribute in an inode's record,
+//! and one for each in an attribute block, however many inodes share that block. Equal values share
+//! one EA inode. A thread that changes the count holds a lock (`Sharing::count_of`). Under it, the
+//! thread that releases the last reference removes the inode from the cache of hints before it
+//! frees the inode. So a lookup under the lock finds only live inodes. The value never changes, and
+//! is metadata: it goes through the buffer cache and the journal.
+//!
+//! `xattr::set` and `xattr::block` take and release references in a handle; `xattr::get` reads
+//! values, and compares them with their hash.
 //!
 //! # The old form
 //! Lustre stored such inodes before there were counts and hashes. Each belongs to one inode, whose
-//! number stands in place of the time of the last change of contents, and whose generation it has.
-//! Nothing else counts for it: it goes with its attribute, and its owner's blocks do not include
-//! it. Observed: Linux and e2fsck take an inode for such only where the hash is wrong.
+//! number it has in place of the time of change of contents, and whose generation it has. It has no
+//! reference count: it is freed with its attribute, and does not count for its owner. Observed:
+//! Linux and e2fsck treat an inode as such only if its hash is wrong.
 
 use std::ops::Range;
 
@@ -33,7 +36,7 @@ use crate::volume::handle::Handle;
 use crate::xattr::mbcache::Candidate;
 use crate::xattr::sharing::Count;
 
-/// Returns the EA inode that an entry at `place` names.
+/// Returns the EA inode that an entry at `place` refers to.
 pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
     if ino == 0 || ino > fs.superblock().inodes_count() || fs.superblock().is_hidden(ino) {
         let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
@@ -47,8 +50,8 @@ pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
     Ok(info)
 }
 
-/// Whether inode `ino` holds a value of `owner` in the old form. An inode that cannot be read
-/// is none.
+/// Whether inode `ino` holds a value of `owner` in the old form. Returns false for an inode that
+/// cannot be read.
 pub(crate) fn is_old_ea_inode(fs: &Ext4, ino: u32, owner: &InodeInfo) -> bool {
     let Ok(value) = ea_inode(fs, ino, Place::new(Structure::Xattr).ino(owner.ino())) else {
         return false;
@@ -64,7 +67,7 @@ fn ea_blocks(fs: &Ext4, size: u64) -> Range<u64> {
 }
 
 impl InodeInfo {
-    /// Reads as much of the value as `buf` holds.
+    /// Fills `buf` from the start of the value.
     pub(crate) fn read_ea_value(&self, fs: &Ext4, buf: &mut [u8]) -> Result<()> {
         if self.is_inline() {
             return self.read_contents(fs, buf, 0).map(drop);
@@ -92,9 +95,9 @@ impl InodeInfo {
     }
 }
 
-/// Returns an EA inode that holds `value`, and counts one more attribute in it: an existing one, or
-/// a new one near its `owner`. `ENOSPC`, and nothing is changed, if no inode is free; blocks for it
-/// have been set aside.
+/// Returns an EA inode that holds `value`, with one reference more: an existing one, or a new one
+/// near its `owner`. The caller has reserved blocks. `ENOSPC`, without a change, if no inode is
+/// free.
 pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
     let hash = hash::ea_value(value, handle.fs.superblock().checksum_seed());
     let values = &handle.writer.sharing.values;
@@ -108,8 +111,7 @@ pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]
     Ok(ino)
 }
 
-/// Adds a reference to the value in the inode that was found, if the value is there and equal, and
-/// returns the inode.
+/// Adds a reference to the inode that was found and returns it, if its value is equal.
 fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
     let sharing = &handle.writer.sharing;
     let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
@@ -140,8 +142,7 @@ fn make_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result
     handle.writer.allocator.clear_record(handle, ino)?;
     let value_hash = hash::ea_value(value, sb.checksum_seed());
     let now = now_seconds();
-    // With the generation of the owner and its number as the time it would be one as Lustre made
-    // them.
+    // With the owner's generation, and its number as time, the inode would have the old form.
     let mut inode = Inode::new(ino, FileKind::Regular.mode_bits() | 0o600, now ^ value_hash, sb);
     let time = Timestamp { seconds: now.into(), nanos: 0 };
     inode.set_mtime(time);
@@ -190,9 +191,9 @@ pub(crate) fn share_ea_inode(handle: &Handle<'_>, ino: u32, place: Place) -> Res
     handle.store(&info)
 }
 
-/// Takes away one reference to the value in inode `ino`, from an attribute of `owner` or of a block
-/// that it leaves. Frees the inode if that was the last. Without an owner, the value is none of the
-/// old form.
+/// Releases one reference to the value in inode `ino`, of an attribute of `owner` or of a block
+/// that it leaves. Frees the inode with the last reference. Without an owner the value is not of
+/// the old form.
 pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
     let _count = handle.writer.sharing.count_of(ino);
     let mut info = ea_inode(handle.fs, ino, Place::new(Structure::Xattr).ino(ino))?;
@@ -208,7 +209,7 @@ pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&Ino
     }
     handle.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
     let mut blocks = ea_blocks(handle.fs, info.size());
-    // In one change all the same: they are few.
+    // All in this transaction: the value has few blocks.
     while !blocks.is_empty() {
         blocks = unmap_blocks(handle, &mut info, blocks, true)?;
     }

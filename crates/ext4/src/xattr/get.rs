@@ -1,8 +1,12 @@
-//! Extended attributes: in the inode, in a block of its own, and values in inodes of their own.
+//! Reads extended attributes.
 //!
-//! An inode's own attributes are searched before those of its block. A value that fills an EA inode
-//! is read whole and compared with the hash that the EA inode carries. No checksum covers it
-//! otherwise.
+//! An inode's own attributes are searched before those of its block. A block's checksum is verified
+//! once a load. A value in an EA inode is read whole and compared with the hash in that inode,
+//! because no checksum covers it. Attributes of other namespaces than users may see are
+//! `EOPNOTSUPP`; ACLs, inline data and encryption contexts have functions of their own.
+//!
+//! `ops` calls `xattr_value` and `list_xattrs` with the inode's lock `attributes` held; the file
+//! system reads single attributes by [`InodeInfo::attribute`].
 
 use extern4_block::Buffer;
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value};
@@ -16,11 +20,10 @@ use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 use crate::xattr::ea_inode::ea_inode;
 
-/// The prefixes whose attributes users may see; ACLs, inline data and encryption contexts have ways
-/// of their own.
+/// The namespaces whose attributes users may see.
 const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
 
-/// Whether users may see attributes with that prefix.
+/// Whether users may see attributes of that namespace.
 pub(crate) fn lists(fs: &Ext4, index: NameIndex) -> bool {
     LISTED.contains(&index) && (index != NameIndex::USER || fs.has_user_attributes)
 }
@@ -30,7 +33,7 @@ fn attribute_block_of(inode: &InodeInfo) -> Option<(u64, Place)> {
     Some((block, Place::new(Structure::Xattr).ino(inode.ino()).block(block)))
 }
 
-/// Attribute block `block`, its checksum verified.
+/// Returns attribute block `block` with its checksum verified.
 pub(crate) fn attribute_block_at(fs: &Ext4, block: u64, place: Place) -> Result<Buffer> {
     let verify = |bytes: &[u8]| verify_attribute_block(fs, bytes, block, place);
     fs.verified(block, Verified::XattrBlock, verify)
@@ -43,7 +46,7 @@ fn verify_attribute_block(fs: &Ext4, bytes: &[u8], block: u64, place: Place) -> 
     }
 }
 
-/// Returns the value of an attribute, wherever it is.
+/// Returns the value of an attribute, also from an EA inode.
 fn value(fs: &Ext4, attr: &Attr<'_>, owner: &InodeInfo, place: Place) -> Result<Vec<u8>> {
     match attr.value {
         Value::Here(value) => Ok(value.to_vec()),
@@ -102,7 +105,7 @@ impl InodeInfo {
         .map(drop)
     }
 
-    /// Returns the value of the attribute with that prefix and name; `None` if there is none.
+    /// Returns the value of the attribute of that namespace and name; `None` if there is none.
     pub(crate) fn attribute(&self, fs: &Ext4, index: NameIndex, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.with_attributes(fs, |attrs, place| match attrs.get(index, name) {
             None => Ok(None),
@@ -110,8 +113,8 @@ impl InodeInfo {
         })
     }
 
-    /// Hands the attributes of the inode, then those of its block, to `look`, until it finds
-    /// something.
+    /// Calls `look` with the attributes in the inode's record, and then with those in its block,
+    /// until it returns a result.
     pub(crate) fn with_attributes<R>(
         &self,
         fs: &Ext4,
@@ -129,14 +132,14 @@ impl InodeInfo {
         look(&Attrs::in_block(&buffer, place)?.1, place)
     }
 
-    /// Returns the attribute block of an inode, its checksum verified.
+    /// Returns the attribute block of an inode with its checksum verified.
     pub(crate) fn attribute_block(&self, fs: &Ext4) -> Result<Option<(Buffer, Place)>> {
         let Some((block, place)) = attribute_block_of(self) else { return Ok(None) };
         Ok(Some((attribute_block_at(fs, block, place)?, place)))
     }
 
-    /// Calls `look` with the attribute block of an inode, its checksum verified; `None` if it has
-    /// none. `look` must not wait for anything.
+    /// Calls `look` with the verified attribute block of an inode; `None` if it has none. `look`
+    /// must not block.
     pub(crate) fn with_attribute_block<R>(
         &self,
         fs: &Ext4,

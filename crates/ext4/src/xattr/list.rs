@@ -1,8 +1,14 @@
-//! The attributes of an inode as lists that can be changed and then written back whole.
+//! The attributes of an inode as lists, and the [`Plan`] of a change.
 //!
-//! An inode has two lists, in its own record and in its block. Those of a block are sorted, because
-//! Linux's search relies on it. An entry in an inode has a hash only if its value is in an EA
-//! inode, because Linux changes inline data in place and leaves the hash as it is.
+//! An inode has two lists, in its record and in its block. A change reads both ([`Attributes`]),
+//! plans where the attribute goes, and then writes the changed lists back whole. Making a plan
+//! changes nothing, fails with `ENOSPC` if there is no room, and tells the credits and blocks that
+//! carrying it out needs. `xattr::set`, `xattr::acl` and `ops::set_attr` make plans; `xattr::block`
+//! writes lists to blocks.
+//!
+//! Entries of a block are sorted, because Linux's search relies on it. An entry in a record has a
+//! hash only if its value is in an EA inode, because Linux changes inline data in place without
+//! updating the hash.
 
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block};
@@ -25,15 +31,15 @@ pub(crate) struct Attribute {
     hash: u32,
 }
 
-/// Where its value is.
+/// The value of an attribute, or the inode that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StoredValue {
     Here(Vec<u8>),
     EaInode { ino: u32, size: u32 },
 }
 
-/// Stands for an EA inode that is still to be made.
-const TO_BE_MADE: u32 = u32::MAX;
+/// The number for an EA inode that is not made yet.
+const NOT_MADE: u32 = u32::MAX;
 
 impl Attribute {
     fn read(attr: &Attr<'_>) -> Self {
@@ -44,7 +50,7 @@ impl Attribute {
         Self { index: attr.index, name: attr.name.to_vec(), value, hash: attr.hash }
     }
 
-    /// Returns an attribute for an inode, with its value.
+    /// Returns an attribute for a record, with its value.
     pub(crate) fn in_inode(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
         Self { index, name: name.to_vec(), value: StoredValue::Here(value.to_vec()), hash: 0 }
     }
@@ -59,7 +65,7 @@ impl Attribute {
     fn elsewhere(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
         let hash = hash::entry(name, hash::Contents::EaInode { hash: value_hash });
         let value =
-            StoredValue::EaInode { ino: TO_BE_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
+            StoredValue::EaInode { ino: NOT_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
         Self { index, name: name.to_vec(), value, hash }
     }
 
@@ -79,7 +85,7 @@ impl Attribute {
         }
     }
 
-    /// Returns how many bytes its value takes, without its name.
+    /// Returns how many bytes of a block its value needs, without its name.
     fn value_in_block(&self) -> usize {
         match &self.value {
             StoredValue::Here(value) => value.len().next_multiple_of(4),
@@ -97,12 +103,12 @@ impl Attribute {
     }
 }
 
-/// Returns the list as the encoders take it.
+/// Returns the list in the form for the encoders.
 pub(crate) fn borrowed(list: &[Attribute]) -> Vec<Attr<'_>> {
     list.iter().map(Attribute::as_attr).collect()
 }
 
-/// Puts `attribute` into the list of an inode, in place of one of that name.
+/// Puts `attribute` into the list of a record, in place of one with its name.
 pub(crate) fn put_in_inode(list: &mut Vec<Attribute>, attribute: Attribute) {
     match list.iter().position(|old| old.is(attribute.index, &attribute.name)) {
         Some(at) => list[at] = attribute,
@@ -110,13 +116,13 @@ pub(crate) fn put_in_inode(list: &mut Vec<Attribute>, attribute: Attribute) {
     }
 }
 
-/// Takes the attribute of that name off a list.
+/// Removes and returns the attribute of that name.
 pub(crate) fn take(list: &mut Vec<Attribute>, index: NameIndex, name: &[u8]) -> Option<Attribute> {
     let at = list.iter().position(|old| old.is(index, name))?;
     Some(list.remove(at))
 }
 
-/// Writes a list to the part of an inode's record that is for it. `ENOSPC` if it does not fit.
+/// Writes a list to a record's area for attributes. `ENOSPC` if it does not fit.
 pub(crate) fn write_in_inode(list: &[Attribute], area: &mut [u8]) -> Result<()> {
     if list.is_empty() {
         area.fill(0);
@@ -143,15 +149,15 @@ pub(crate) struct Plan {
     pub(crate) own: Option<Vec<Attribute>>,
     /// The attributes in the block, if they change.
     pub(crate) block: Option<Vec<Attribute>>,
-    /// The value for which an EA inode is to be made.
+    /// The value that needs an EA inode.
     pub(crate) value: Option<Vec<u8>>,
-    /// Inodes and sizes of values that are given up, and whether the entry was in the block.
-    pub(crate) given_up: Vec<(u32, u32, bool)>,
+    /// EA inodes and sizes of values that are released, and whether the entry was in the block.
+    pub(crate) released: Vec<(u32, u32, bool)>,
 }
 
-/// Returns where in the record of an inode `value` can take the place of what the attribute has
-/// now, with nothing else changed. None for an inode with a block of attributes, which could be
-/// there as well. And whether that is its value already.
+/// Returns where in the record of an inode `value` can overwrite the attribute's present value,
+/// without any other change, and whether the two are equal. `None` if it cannot, or if the inode
+/// has an attribute block, in which the attribute could be.
 pub(crate) fn value_slot_for(
     fs: &Ext4,
     inode: &Inode,
@@ -160,9 +166,9 @@ pub(crate) fn value_slot_for(
 ) -> Result<Option<(ValueSlot, bool)>> {
     let cached = inode.private::<CachedInode>();
     let Some(at) = cached.position() else { return Ok(None) };
-    // OK: from such a number.
+    // OK: inode numbers of this file system have 32 bits.
     let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
-    // The record says all that is asked here, so the inode need not be locked.
+    // The record has everything that is needed here, so the inode is not locked.
     let slot = fs.cache.with_part(at.block, fs.record_range(at), |record| {
         if has_xattr_block(record) {
             return Ok(None);
@@ -174,7 +180,7 @@ pub(crate) fn value_slot_for(
 }
 
 impl InodeInfo {
-    /// Whether an inode has attributes, or anything that stands in their place.
+    /// Whether an inode has attributes or an attribute block.
     pub(crate) fn has_attributes(&self, fs: &Ext4) -> Result<bool> {
         Ok(self.has_attributes_in_record(fs)? || self.fields().xattr_block().is_some())
     }
@@ -193,8 +199,8 @@ impl InodeInfo {
     }
 
     /// Plans how to set an attribute, or without a value how to remove it. The attribute goes into
-    /// the inode if it fits there, otherwise into its block. Otherwise its value goes into an inode
-    /// of its own, where the volume has those.
+    /// the record if it fits there, else into the block. If it fits into neither, its value goes
+    /// into an EA inode, if the volume has that feature.
     ///
     /// # Errors
     /// `ENOSPC` if it fits nowhere.
@@ -226,29 +232,29 @@ impl InodeInfo {
             None => plan.fits(old.area, block_size) && plan.values_in_block() <= block_size - for_names,
         };
         let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;
-        // The count of the inode's blocks can say as many.
+        // Checks that `i_blocks` can count the blocks.
         let blocks = plan.value_blocks(fs.superblock().block_size()) + 1;
         self.clone().add_blocks(blocks.into(), fs.superblock().block_size())?;
         Ok(plan)
     }
 
-    /// Whether values may be in inodes of their own. As these count among the owner's blocks,
-    /// e2fsck takes a short symbolic link that has one for a long link; Linux makes such all the
-    /// same.
+    /// Whether values may be in EA inodes. Not for a short symbolic link: EA inodes count among the
+    /// owner's blocks, so e2fsck mistakes such a link for a long one. Linux makes such links all
+    /// the same.
     fn can_have_ea_inode(&self, fs: &Ext4) -> bool {
         let short_link = self.fields().kind() == FileKind::Symlink && self.size() < MAP_SIZE as u64;
         fs.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
     }
 }
 
-/// Returns the bytes of a block that values leave to names, where values can be in inodes of their
-/// own. A block that values fill has no room for one more attribute, however small. Observed: Linux
-/// leaves an eighth of blocks of 1 and of 4 KiB.
+/// Returns the bytes of a block that values leave free for names, if values can be in EA inodes: a
+/// block full of values has no room for the name of one more attribute. Observed: Linux leaves an
+/// eighth of blocks of 1 and of 4 KiB.
 fn names_reserve(block_size: usize) -> usize {
     (block_size / 8).min(1024)
 }
 
-/// Where to put an attribute.
+/// An attribute and the list that it is for.
 enum Destination {
     InInode(Attribute),
     InBlock(Attribute),
@@ -260,9 +266,9 @@ impl Attributes {
         self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
     }
 
-    /// Whether the attribute of that name has that value, stored next to its name; without a value,
+    /// Whether the attribute of that name has that value, stored with its name. Without a value,
     /// whether there is no such attribute.
-    pub(crate) fn says(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
+    pub(crate) fn has_value(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
         let found = self.own.iter().chain(&self.block).find(|attribute| attribute.is(index, name));
         match (found.map(|attribute| &attribute.value), value) {
             (Some(StoredValue::Here(is)), Some(value)) => is == value,
@@ -276,7 +282,7 @@ impl Attributes {
         Some((found.index, found.name.clone()))
     }
 
-    /// Returns the attributes of a new inode: none. Of its record, `area` bytes are for attributes.
+    /// Returns the empty attributes of a new inode. Its record has `area` bytes for attributes.
     pub(crate) fn none(area: usize) -> Self {
         Self { own: Vec::new(), block: Vec::new(), area }
     }
@@ -288,8 +294,8 @@ impl Attributes {
         Self { own, block, ..self }
     }
 
-    /// Returns inodes and sizes of values in EA inodes, and whether the entry is in the block;
-    /// those in the block come last.
+    /// Returns EA inodes, sizes of their values, and whether the entry is in the block; entries of
+    /// the block come last.
     pub(crate) fn ea_inodes(&self) -> impl Iterator<Item = (u32, u32, bool)> {
         let of = |list: &[Attribute], block| -> Vec<_> {
             let values = list.iter().filter_map(Attribute::ea_inode);
@@ -301,15 +307,15 @@ impl Attributes {
     /// Plans to replace the attribute of that name by `put`, or to remove it.
     fn with(&self, index: NameIndex, name: &[u8], put: Option<Destination>) -> Plan {
         let (mut own, mut block) = (self.own.clone(), self.block.clone());
-        let mut given_up = Vec::new();
+        let mut released = Vec::new();
         if !matches!(put, Some(Destination::InInode(_))) {
-            given_up.extend(
+            released.extend(
                 take(&mut own, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, false)),
             );
         } else if let Some(old) = own.iter().find(|old| old.is(index, name)) {
-            given_up.extend(old.ea_inode().map(|(i, s)| (i, s, false)));
+            released.extend(old.ea_inode().map(|(i, s)| (i, s, false)));
         }
-        given_up
+        released
             .extend(take(&mut block, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, true)));
         match put {
             None => {}
@@ -323,7 +329,7 @@ impl Attributes {
             own: (own != self.own).then_some(own),
             block: (block != self.block).then_some(block),
             value: None,
-            given_up,
+            released,
         }
     }
 }
@@ -335,32 +341,32 @@ impl Plan {
             && self.block.as_deref().is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
     }
 
-    /// Returns how many bytes of the block values take, if something is put there.
+    /// Returns how many bytes of the changed block values need.
     fn values_in_block(&self) -> usize {
         self.block.iter().flatten().map(Attribute::value_in_block).sum()
     }
 
-    /// Notes which inode has been made for the value.
+    /// Sets the number of the EA inode that has been made for the value.
     pub(crate) fn made(&mut self, made: u32) {
         for attribute in self.own.iter_mut().chain(&mut self.block).flatten() {
             if let StoredValue::EaInode { ino, .. } = &mut attribute.value
-                && *ino == TO_BE_MADE
+                && *ino == NOT_MADE
             {
                 *ino = made;
             }
         }
     }
 
-    /// Returns how many blocks the new value takes in an EA inode.
+    /// Returns how many blocks the new value needs in an EA inode.
     fn value_blocks(&self, block_size: u32) -> u32 {
         let len = self.value.as_ref().map_or(0, Vec::len);
         u32::try_from(len.div_ceil(to_usize(block_size))).unwrap_or(u32::MAX)
     }
 
-    /// Whether the value that is to be in an EA inode belongs to an entry of the block.
+    /// Whether the value for an EA inode belongs to an entry of the block.
     pub(crate) fn is_value_of_block(&self) -> bool {
-        let to_be_made = |attribute: &Attribute| matches!(attribute.ea_inode(), Some((TO_BE_MADE, _)));
-        self.block.iter().flatten().any(to_be_made)
+        let is_not_made = |attribute: &Attribute| matches!(attribute.ea_inode(), Some((NOT_MADE, _)));
+        self.block.iter().flatten().any(is_not_made)
     }
 
     /// Returns the credits and blocks that the plan needs.
@@ -368,16 +374,16 @@ impl Plan {
         Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
     }
 
-    /// Returns the blocks and inodes that count for the owner when it is carried out, without those
-    /// that are given up then.
+    /// Returns the blocks and inodes that the plan adds to the owner's usage, without subtracting
+    /// those that it releases.
     pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
         let value = self.value_blocks(fs.superblock().block_size());
         let new_block = self.needs_block() && info.fields().xattr_block().is_none();
         (u32::from(new_block) + value, i64::from(self.value.is_some()))
     }
 
-    /// Whether there are to be attributes in a block. If there is one, others may come to share it
-    /// before this is done.
+    /// Whether the plan puts attributes into a block. That may need a new block even if the inode
+    /// has one, because other inodes may share it by then.
     fn needs_block(&self) -> bool {
         self.block.as_ref().is_some_and(|list| !list.is_empty())
     }
@@ -385,37 +391,36 @@ impl Plan {
     fn blocks(&self, block_size: u32) -> u32 {
         let value = match self.value_blocks(block_size) {
             0 => 0,
-            // With the block that maps them: a leaf of extents, or an indirect block, if they do
-            // not stand together.
+            // And a block of the map, a leaf of extents or an indirect block, if they are not
+            // consecutive.
             blocks => blocks + 1,
         };
         u32::from(self.needs_block()) + value
     }
 
     fn credits(&self, fs: &Ext4) -> u32 {
-        // The record and the superblock; the block, one it takes the place of, and bitmap and
-        // descriptor for either.
+        // The record and the superblock; the block, the one that it replaces, and bitmap and
+        // descriptor for both.
         let block = if self.block.is_some() { 6 } else { 0 };
         let value = self.value.as_ref().map_or(0, |value| ea_credits(value.len(), fs));
-        let given_up = self.given_up.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
-        // A copy of the block refers to the values of the rest.
+        let released = self.released.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
+        // A new block adds a reference to each value of the other entries.
         let copied = self.block.iter().flatten().filter(|attribute| attribute.ea_inode().is_some());
         // OK: a block has room for fewer than 2^12 entries.
-        2 + block + value + given_up.sum::<u32>() + copied.count() as u32
+        2 + block + value + released.sum::<u32>() + copied.count() as u32
     }
 }
 
-/// How many blocks of metadata an operation changes at most, and how many blocks it allocates at
-/// most.
+/// The most blocks of metadata that an operation changes, and the most blocks that it allocates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) credits: u32,
     pub(crate) blocks: u32,
 }
 
-/// Returns how many blocks of metadata it takes to make or to free an EA inode of `size` bytes.
-/// These are its record, bitmap and descriptor, its contents and their map, and bitmaps and
-/// descriptors of as many groups as they may be in.
+/// Returns the credits for making or freeing an EA inode of `size` bytes: its record, bitmap and
+/// descriptor, its contents and their map, and bitmaps and descriptors of all groups that they may
+/// be in.
 fn ea_credits(size: usize, fs: &Ext4) -> u32 {
     let geometry = fs.superblock().geometry();
     let blocks = u32::try_from(size.div_ceil(to_usize(geometry.block_size()))).unwrap_or(u32::MAX);

@@ -1,8 +1,11 @@
-//! Setting and removing attributes.
+//! Sets and removes extended attributes.
 //!
-//! A change starts with a [`Plan`], so that an attribute that has no room is refused before
-//! anything changes. The module `block` handles attributes in blocks, because inodes share blocks.
-//! The module `ea_inode` handles values too large for inode and block.
+//! `InodeOps::set_xattr` calls [`change_xattr`]. A change starts with a [`Plan`], so that an
+//! attribute without room is refused before anything changes. It is one transaction, and readers
+//! see the old attributes or the new ones. A value that fits over the old one in the record is
+//! overwritten in one step, without locks. `ops::delete` calls [`free_values`] and
+//! [`free_attributes`]. The module `block` handles attributes in blocks, and `ea_inode` values that
+//! are too large for inode and block.
 
 use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{NameIndex, ValueSlot};
@@ -22,7 +25,7 @@ use crate::xattr::ea_inode::{is_old_ea_inode, release_ea_inode, take_ea_inode};
 use crate::xattr::get::lists;
 use crate::xattr::list::{self, Plan, value_slot_for};
 
-/// Sets the attribute with the full name `name`, or without a value removes it.
+/// Sets the attribute with the full name `name`. Removes it if `value` is `None`.
 pub(crate) fn change_xattr(
     fs: &Ext4,
     inode: &Inode,
@@ -52,8 +55,9 @@ pub(crate) fn change_xattr(
         false if flags.contains(XattrFlags::REPLACE) || value.is_none() => {
             return Err(Errno::ENODATA.into());
         }
-        // As in Linux, not even the time changes; a value in an inode of its own is not looked at.
-        _ if old.says(index, rest, value) => return Ok(()),
+        // As in Linux, setting an equal value changes not even the time. A value in an EA inode is
+        // not compared.
+        _ if old.has_value(index, rest, value) => return Ok(()),
         _ => {}
     }
     let plan = info.plan(fs, &old, (index, rest), value)?;
@@ -67,9 +71,8 @@ pub(crate) fn change_xattr(
     publish_attributes(fs, inode, &info, tid)
 }
 
-/// Writes a value over the one that an attribute in the record has. A reader of attributes sees one
-/// of the two values: the value changes in one step and nothing moves. So attributes need not be
-/// locked.
+/// Overwrites the value of an attribute in the record. The value changes in one step and nothing
+/// moves, so a reader sees one of the two values, and attributes need not be locked.
 fn overwrite_value(fs: &Ext4, inode: &Inode, slot: ValueSlot, value: &[u8], now: Timespec) -> Result<()> {
     // The record and the superblock.
     fs.with_handle(2, 0, |handle| {
@@ -81,28 +84,28 @@ fn overwrite_value(fs: &Ext4, inode: &Inode, slot: ValueSlot, value: &[u8], now:
     })
 }
 
-/// Gives up the values that attributes of a deleted inode have in EA inodes, each in a change of
-/// its own. The rest, which is left for [`free_attributes`], takes few credits.
+/// Releases the EA inodes of a deleted inode's attributes, each in a transaction of its own, so
+/// that [`free_attributes`] needs few credits.
 pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
     if info.attributes(fs)?.first_with_ea_inode().is_none() {
         return Ok(());
     }
-    // No other inode may join a block that is being taken apart.
+    // No other inode may join a block whose entries are being removed.
     let _alone = fs.with_handle(2, 0, |handle| have_block_alone(handle, info))?;
     while let Some((index, name)) = info.attributes(fs)?.first_with_ea_inode() {
         let plan = info.plan(fs, &info.attributes(fs)?, (index, &name), None)?;
         let need = plan.need(fs);
-        // In the block that there is.
+        // The plan changes the existing block, so it allocates nothing.
         fs.with_handle(need.credits, 0, |handle| apply_plan(handle, info, plan))?;
     }
     Ok(())
 }
 
-/// Sets one attribute of an inode, or without a value removes it, and stores the inode. Nothing
-/// happens if there is none to remove.
+/// Sets one attribute of an inode, or without a value removes it, and stores the inode. Removing a
+/// missing attribute does nothing.
 ///
 /// # Errors
-/// `ENOSPC`, and nothing is changed, if it has no room.
+/// `ENOSPC`, without a change, if there is no room.
 pub(crate) fn set_attribute(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -114,10 +117,10 @@ pub(crate) fn set_attribute(
     apply_plan(handle, info, plan)
 }
 
-/// Does what has been planned, and stores the inode.
+/// Carries out a plan, and stores the inode.
 pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Plan) -> Result<()> {
     let mut made_for_block = None;
-    // First, because there may be no inode.
+    // This comes first, because it fails if no inode is free.
     if let Some(value) = plan.value.take() {
         let ino = take_ea_inode(handle, info, &value)?;
         made_for_block = plan.is_value_of_block().then_some(ino);
@@ -126,7 +129,7 @@ pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Pl
         charge_value(handle, info, value.len() as i64)?;
     }
     note_attributes(handle)?;
-    for &(ino, size, _) in &plan.given_up {
+    for &(ino, size, _) in &plan.released {
         release_value(handle, info, ino, size)?;
     }
     if let Some(list) = &plan.block {
@@ -136,14 +139,14 @@ pub(crate) fn apply_plan(handle: &Handle<'_>, info: &mut InodeInfo, mut plan: Pl
         Some(list) => handle.store_with(info, |area| list::write_in_inode(list, area))??,
         None => handle.store(info)?,
     }
-    // Values that a block refers to belong to the block.
-    for &(ino, ..) in plan.given_up.iter().filter(|(_, _, in_block)| !in_block) {
+    // References of entries in a block belong to the block, which releases them itself.
+    for &(ino, ..) in plan.released.iter().filter(|(_, _, in_block)| !in_block) {
         release_ea_inode(handle, ino, Some(info))?;
     }
     Ok(())
 }
 
-/// Gives up all attributes of an inode that is deleted. The caller stores it. After [`free_values`]
+/// Releases all attributes of a deleted inode. The caller stores the inode. After [`free_values`]
 /// it changes four blocks of metadata: the attribute block, its bitmap and descriptor, and the
 /// record.
 pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
@@ -161,19 +164,20 @@ pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Resu
     Ok(())
 }
 
-/// Counts `blocks` more for an inode, and for its owner: each inode that shares a block counts it.
+/// Adds `blocks` to the blocks of an inode, and so to its owner's usage. Each inode that shares a
+/// block counts it.
 pub(crate) fn charge_blocks(handle: &Handle<'_>, info: &mut InodeInfo, blocks: i64) -> Result<()> {
     info.add_blocks(blocks, handle.fs.superblock().block_size())
 }
 
-/// Counts what a value of `size` bytes in EA inode `ino` takes no longer: an attribute of the
-/// inode with that value goes.
+/// Subtracts a value of `size` bytes in EA inode `ino` from the inode's blocks and its owner's
+/// usage.
 pub(crate) fn release_value(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
     if is_old_ea_inode(handle.fs, ino, info) { Ok(()) } else { charge_value(handle, info, -i64::from(size)) }
 }
 
-/// Counts the room of a value of `size` bytes in an EA inode, which each attribute with that value
-/// counts. A number below 0 gives the room up.
+/// Adds a value of `size` bytes in an EA inode to the inode's blocks and its owner's usage;
+/// subtracts it if `size` is negative. Each attribute with the value counts it.
 fn charge_value(handle: &Handle<'_>, info: &mut InodeInfo, size: i64) -> Result<()> {
     let block_size = u64::from(handle.fs.superblock().block_size());
     // OK: at most 16 MiB.
@@ -181,9 +185,9 @@ fn charge_value(handle: &Handle<'_>, info: &mut InodeInfo, size: i64) -> Result<
     handle.count_for(Owners::of(info.fields()), handle.amount(0, size.signum()))
 }
 
-/// Says in the superblock that there are attributes.
+/// Sets the feature `ext_attr` in the superblock.
 fn note_attributes(handle: &Handle<'_>) -> Result<()> {
-    // As it was when the volume was opened: it is only set here, and setting it again does no harm.
+    // This is the superblock at the open. Setting the feature again has no effect.
     if handle.fs.superblock().features().compat.contains(Compat::EXT_ATTR) {
         return Ok(());
     }

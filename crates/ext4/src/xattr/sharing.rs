@@ -1,12 +1,13 @@
-//! The attribute blocks and values that inodes share, or could share.
+//! [`Sharing`]: the caches and locks by which inodes share attribute blocks and values.
 //!
-//! A block, or an EA inode, is found by the hash of its contents through a cache of hints
-//! ([`crate::xattr::mbcache`]). A caller that inserts an entry holds on to the block: its inode has
-//! the block, and the inode's attributes cannot change meanwhile ([`crate::inode::cached`]). An
-//! entry is removed before its block is given up. One word in the block's buffer
-//! ([`extern4_sync::closable_refcount`]) decides which inodes may join and which is the last to
-//! leave, as `block` describes. EA inodes are few and large: their counts change under a lock, as
-//! `ea_inode` describes.
+//! `mount::writer` has one for a volume; `xattr::block` and `xattr::ea_inode` use it. A block, or
+//! an EA inode, is found by the hash of its contents through a cache of hints
+//! ([`crate::xattr::mbcache`]). A thread that inserts an entry holds the block: its inode has the
+//! block, and the inode's attributes cannot change meanwhile ([`crate::inode::cached`]). An entry
+//! is removed before its block is freed. One word in the block's buffer
+//! ([`extern4_sync::closable_refcount`]) decides which inodes can join and which is the last to
+//! leave; see `block`. EA inodes are few and large: their counts change under a lock; see
+//! `ea_inode`.
 
 use std::sync::PoisonError;
 
@@ -20,14 +21,14 @@ use extern4_sync::thread_counter::ThreadCounter;
 use crate::xattr::mbcache::blocks::Blocks;
 use crate::xattr::mbcache::{MbCache, MbCacheStats};
 
-/// Locks for counts of EA inodes.
+/// The number of locks for counts of EA inodes.
 const VALUE_LOCKS: u32 = 16;
-/// Places where searches for blocks go on.
-const HANDS: u32 = 16;
-/// Bits of a block's number; those above them are of a transaction's.
+/// The number of cursors for searches of free blocks.
+const CURSORS: u32 = 16;
+/// Bits of a cursor for the block number. The others have the low bits of the transaction's number.
 const BLOCK_BITS: u32 = 48;
 
-/// The caches and locks for what may be shared.
+/// The caches and locks for sharing attribute blocks and values.
 pub(crate) struct Sharing {
     /// Attribute blocks, by the hash in their headers.
     pub(crate) blocks: Blocks,
@@ -36,13 +37,13 @@ pub(crate) struct Sharing {
     /// Locks: one is held, within a handle, while the count of an EA inode changes, and before the
     /// lock of any group.
     counting: [Mutex<()>; VALUE_LOCKS as usize],
-    /// Of groups, by their numbers: where the search for the next attribute block goes on, in which
-    /// transaction.
-    behind: [AtomicU64; HANDS as usize],
+    /// By group: where the search for the next attribute block starts, and the transaction for
+    /// which that holds.
+    cursors: [AtomicU64; CURSORS as usize],
     counts: ThreadCounter<4>,
 }
 
-/// Things that are counted.
+/// The counters of [`SharingStats`].
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     BlocksShared,
@@ -51,20 +52,20 @@ pub(crate) enum Count {
     Differing,
 }
 
-/// Counts of what was shared, since the volume was opened.
+/// Statistics of sharing since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharingStats {
-    /// Where attribute blocks are, by their hash.
+    /// The cache of attribute blocks.
     pub blocks: MbCacheStats,
-    /// Where values in inodes of their own are, by their hash.
+    /// The cache of values in EA inodes.
     pub values: MbCacheStats,
-    /// Times that an inode was given an attribute block that others had.
+    /// How often an inode joined an existing attribute block.
     pub blocks_shared: u64,
-    /// Attribute blocks made, because there was none like it.
+    /// How often an attribute block was made, because none was found.
     pub blocks_made: u64,
-    /// Times that an attribute was given a value that another had in an inode of its own.
+    /// How often an attribute shared the value of another in an EA inode.
     pub values_shared: u64,
-    /// Blocks and values that were looked at in vain, because only their hashes were equal.
+    /// How often a block or value was found whose hash was equal and whose contents were not.
     pub differing: u64,
 }
 
@@ -78,34 +79,34 @@ impl Sharing {
                 false => MbCache::new(0),
             },
             counting: Default::default(),
-            behind: Default::default(),
+            cursors: Default::default(),
             counts: ThreadCounter::new(),
         }
     }
 
-    /// Returns the right to change the count of EA inode `ino`.
+    /// Locks the reference count of EA inode `ino`.
     pub(crate) fn count_of(&self, ino: u32) -> MutexGuard<'_, ()> {
         let lock = &self.counting[crate::volume::group::to_usize(ino % VALUE_LOCKS)];
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns where the search for an attribute block in `group` goes on, if there was one in
+    /// Returns where the search for an attribute block in `group` starts, if there was one in
     /// transaction `tid`.
-    pub(crate) fn behind(&self, group: Option<u32>, tid: Tid) -> Option<u64> {
-        // Relaxed: any block will do.
-        let behind = self.hand(group).load(Relaxed);
-        (behind >> BLOCK_BITS == low_bits(tid)).then_some(behind & ((1 << BLOCK_BITS) - 1))
+    pub(crate) fn search_start(&self, group: Option<u32>, tid: Tid) -> Option<u64> {
+        // Relaxed: any block is a correct start.
+        let cursor = self.cursor(group).load(Relaxed);
+        (cursor >> BLOCK_BITS == low_bits(tid)).then_some(cursor & ((1 << BLOCK_BITS) - 1))
     }
 
-    pub(crate) fn set_behind(&self, group: Option<u32>, tid: Tid, block: u64) {
-        self.hand(group).store(low_bits(tid) << BLOCK_BITS | block, Relaxed);
+    pub(crate) fn set_search_start(&self, group: Option<u32>, tid: Tid, block: u64) {
+        self.cursor(group).store(low_bits(tid) << BLOCK_BITS | block, Relaxed);
     }
 
-    fn hand(&self, group: Option<u32>) -> &AtomicU64 {
-        &self.behind[crate::volume::group::to_usize(group.unwrap_or(0) % HANDS)]
+    fn cursor(&self, group: Option<u32>) -> &AtomicU64 {
+        &self.cursors[crate::volume::group::to_usize(group.unwrap_or(0) % CURSORS)]
     }
 
-    /// Counts one more.
+    /// Increments a counter.
     pub(crate) fn note(&self, what: Count) {
         let mut counts = [0; 4];
         counts[what as usize] = 1;

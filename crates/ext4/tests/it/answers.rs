@@ -1,4 +1,7 @@
-//! An operation that cannot be done is refused before anything changes.
+//! An operation that cannot be done is refused before it changes anything.
+//!
+//! The tests reach limits of files and symbolic links, compare the errors with the kernel's, and
+//! check that the volume is as it was.
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
-//! A file that is written over while its attributes change and its names come, go and move: no
-//! change gets lost, in memory or on the volume.
+//! A file that is overwritten while its attributes change and its names are added, removed and
+//! moved.
+//!
+//! No change may be lost, in memory or on the volume.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,8 @@
-//! Attributes, ACLs, owners, times and flags change, and e2fsck and the kernel's mount judge the
-//! result.
+//! Changes of extended attributes, ACLs, owners, times and flags, judged by e2fsck and the kernel's
+//! mount.
+//!
+//! Attributes are set and removed at random, and must read back. Inodes that share blocks and
+//! values must keep theirs when one of them changes.
 
 use std::collections::BTreeMap;
 use std::path::Path;

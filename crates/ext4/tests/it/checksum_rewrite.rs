@@ -1,4 +1,6 @@
-//! All checksums of a volume computed again for a new UUID, with the power lost at every write.
+//! The rewrite of all checksums for a new UUID, with a power loss at every write.
+//!
+//! After each loss, another run must finish the rewrite, and e2fsck must find no fault.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Crashed images, seen through their journal, compared with what the kernel's replay makes of it.
+//! Crashed images, read through their journal, compared with the kernel's replay of them.
 
 use extern4_testkit::crash::spec;
 use extern4_testkit::tree::{Kind, Tree, assert_same};

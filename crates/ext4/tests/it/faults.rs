@@ -1,6 +1,8 @@
 //! A device that fails: the n-th read, write or flush of a sequence of operations, once or from
-//! then on. The caller is told, and nothing panics or hangs. The volume opens again when the device
-//! is well, `e2fsck` finds no fault, and what was synced before is there.
+//! then on.
+//!
+//! The caller gets an error, and nothing panics or hangs. When the device works again, the volume
+//! opens, `e2fsck` finds no fault, and everything that was synced is there.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Links that are as many as can be.
+//! The largest number of links: a directory full of them, and the names of a moved directory.
 
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;

@@ -1,6 +1,8 @@
-//! The file system against real images: what it shows is compared with what the kernel's mount or
-//! `debugfs` shows, and damage is refused by name. Every image of the zoo is compared whole in the
-//! tests of the library; here are a few.
+//! Tests of the file system on real images.
+//!
+//! The kernel's mount, `debugfs` and `e2fsck` are the oracles: trees, bytes, attributes and errors
+//! are compared with theirs. Damage must be refused with the name of its structure. The tests of
+//! the library compare every image of the zoo whole; here are a few.
 
 mod answers;
 mod attribute_races;

@@ -1,5 +1,5 @@
-//! Volumes in memory: fast to copy and to change, and an image for the judges when they are to see
-//! them.
+//! Volumes in memory, which tests copy and change quickly, and write to a file for e2fsck and the
+//! kernel.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Multiple mount protection: one writer at a time, of any kind, and no reader with it.
+//! Multiple mount protection: only one writer at a time, whichever program it is, and no reader
+//! with it.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,4 +1,4 @@
-//! Names: listings that stop and go on, folded and encrypted names, hash trees that are broken.
+//! Names: listings that stop and continue, case-folded and encrypted names, damaged hash trees.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,7 @@
-//! Writes over what is there, which several threads make in one file at once.
+//! Overwrites of one file by several threads at the same time.
+//!
+//! Each write is whole, holes and unwritten blocks are filled, and a sync makes the last contents
+//! durable.
 
 use std::ffi::OsStr;
 use std::fs::File;

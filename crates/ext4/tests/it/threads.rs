@@ -1,6 +1,8 @@
-//! Many at once: threads with different credentials change one volume, in directories that they
-//! share and in their own, read what others change, sync, and drop what is cached. Then `e2fsck`
-//! and the kernel judge what they have left.
+//! Many threads with different credentials change one volume, in directories of their own and in
+//! shared ones.
+//!
+//! They also read files that others change, sync, and drop caches. Then `e2fsck` and the kernel
+//! judge the volume.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Telling the device what is free: nothing that anybody has is lost, also when others take blocks
-//! meanwhile, and after a crash.
+//! Discards: no data is lost, also when other threads allocate blocks meanwhile, and after a crash.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! A tree as this crate shows it through the traits of the VFS, without the VFS between.
+//! A tree as this crate shows it through the traits of the VFS, without the VFS.
+//!
+//! Tests compare it with the kernel's mount or `debugfs`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! A watchdog of threads: it knows what each is doing, and fails with that when one hangs.
+//! A watchdog for tests with threads: it knows what each thread is doing, and fails with that list
+//! when one of them hangs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A thread that has ended no operation for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A thread's current operation.
 #[derive(Default)]
@@ -43,7 +44,7 @@ pub(crate) fn watch(what: &str, crowd: Vec<(Arc<Progress>, JoinHandle<()>)>) {
             if now != *ended || progress.all.load(Ordering::Relaxed) || thread.is_finished() {
                 (*ended, *since) = (now, Instant::now());
             }
-            assert!(since.elapsed() < PATIENCE, "{what}: a thread hangs\n{}", doing(&crowd));
+            assert!(since.elapsed() < HANG_TIMEOUT, "{what}: a thread hangs\n{}", doing(&crowd));
         }
     }
     for (_, thread) in crowd {

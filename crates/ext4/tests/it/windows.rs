@@ -1,5 +1,7 @@
-//! Files that grow alternately, in small steps. Each stands in a few pieces, and the blocks kept
-//! free ahead of them are there for any file that needs them.
+//! Files that grow alternately, in small steps.
+//!
+//! Each must be in few runs, and other files must get the blocks that are kept free ahead of it
+//! when the volume is nearly full.
 
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::*;

@@ -1,4 +1,4 @@
-//! Images that take each way through this crate at least once, compared whole with their oracle.
+//! Images that reach each part of this crate at least once, compared whole with their oracles.
 
 use extern4_testkit::tree::assert_same;
 use extern4_testkit::zoo::spec;

@@ -1,14 +1,17 @@
-//! Changing a directory's hash tree: making one, adding to it, splitting what is full.
+//! Changes a directory's hash tree: makes one, adds names, splits full blocks.
 //!
-//! A name goes into the leaf that its hash leads to. A full leaf is packed if that makes room, and
-//! otherwise split. The upper half of its names by hash, counted in bytes, goes to a new block at
-//! the end of the directory. That block then needs an entry in the node above. A full node is split
-//! in the middle, which takes an entry in the node above it. When all are full up to the root, the
-//! root's entries move to a node of their own below it. Whether there is a level left for that is
-//! known before anything is changed. Nothing is ever merged: an empty leaf waits for names.
+//! A name belongs in the leaf that its hash leads to. A full leaf is compacted if that makes room,
+//! and otherwise split: the upper half of its names by hash, counted in bytes, moves to a new block
+//! at the end of the directory. That block needs an entry in the node above. A full node is split
+//! in the middle, which needs an entry in the node above it. If all nodes of the path are full, the
+//! root's entries move to a new node below the root. `insert::check_new_name` asks beforehand
+//! whether the tree can get that level. Nothing is ever merged: an empty leaf is kept for later
+//! names.
 //!
-//! Names that share a hash stay in one leaf if they can. Where a leaf has to be split between two
-//! of them, the entry of the upper one says that it continues the lower.
+//! Names with the same hash stay in one leaf if possible. Where a leaf has to be split between two
+//! of them, the entry of the upper leaf has a flag that it continues the lower.
+//!
+//! Only `insert` calls these functions, under the lock on the directory's names and in a handle.
 
 use extern4_block::{Buffer, Unsealed};
 use extern4_disk::dirent::{self, DirEntry, FileType};
@@ -31,7 +34,7 @@ use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// The superblock's flags that say whether hashes take bytes as signed or unsigned.
+/// The superblock's flags for hashes over signed or unsigned bytes.
 const SIGNED_HASH: u32 = 1;
 const UNSIGNED_HASH: u32 = 2;
 
@@ -42,14 +45,14 @@ type Names<'b> = Vec<(u32, DirEntry<'b>)>;
 pub(crate) struct HtreePath {
     version: HashVersion,
     hash: NameHash,
-    /// The nodes, the root first, and which entry of each the path takes.
+    /// The nodes from the root on, and the index of the path's entry in each.
     nodes: Vec<(Buffer, usize)>,
     leaf: u32,
-    /// The lowest and the highest hash that belong into the leaf.
+    /// The lowest and the highest hash that belong in the leaf.
     range: (u32, u32),
 }
 
-/// A node on a path, apart from its block's bytes.
+/// A decoded node on a path.
 struct Step {
     block: Buffer,
     node: NodeEntries,
@@ -71,16 +74,17 @@ impl HtreePath {
         Ok(root.levels < most_levels(&expect(fs, dir)) || root.node.len() < usize::from(root.node.limit()))
     }
 
-    /// Whether the tree of `dir` has room for any `names` names; false means that it is not known.
+    /// Whether the tree of `dir` surely has room for any `names` names. False means that it may
+    /// have.
     pub(crate) fn tree_has_room_for(fs: &Ext4, dir: &InodeInfo, names: u64) -> Result<bool> {
         let tree = Tree::open(fs, dir)?;
         let (root, expect) = (tree.root()?, expect(fs, dir));
         if root.levels < most_levels(&expect) {
             return Ok(true);
         }
-        // The root takes an entry when a node below it is split, because it is full. Each may be
-        // full now. Afterwards, it fills up again only after as many leaf splits as half a node has
-        // entries, and a name splits one leaf at most.
+        // The root gets an entry when a full node below it is split. Each of these may be full now.
+        // After its split, a node is full again only after as many leaf splits as half its entries,
+        // and a name splits at most one leaf.
         let half = NodeEntries::node_limit(to_usize(fs.superblock().block_size()), expect.checksum) / 2;
         let splits = root.node.len() as u64 + names / half as u64 + 1;
         Ok(root.node.len() as u64 + splits <= u64::from(root.node.limit()))
@@ -100,7 +104,7 @@ impl HtreePath {
         Ok(Self { version, hash, nodes: cursor.into_nodes(), leaf, range })
     }
 
-    /// Whether the tree has room for the name that this is the path to.
+    /// Whether the tree has room for `name`, whose path this is.
     pub(crate) fn has_room_for(&self, fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
         if self.has_room_for_leaf(fs, dir)? {
             return Ok(true);
@@ -111,7 +115,7 @@ impl HtreePath {
         Ok(used + layout.rec_len(name) <= names_len(leaf.len(), &layout))
     }
 
-    /// Whether an entry for one more leaf has a place.
+    /// Whether the tree has room for the entry of one more leaf.
     fn has_room_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
         let expect = expect(fs, dir);
         if self.nodes.len() <= usize::from(most_levels(&expect)) {
@@ -120,12 +124,12 @@ impl HtreePath {
         Ok(self.steps(&expect, dir)?.iter().any(|step| !step.is_full()))
     }
 
-    /// Returns the block of the directory that it leads to.
+    /// Returns the leaf as a block of the directory.
     pub(crate) fn leaf(&self) -> u32 {
         self.leaf
     }
 
-    /// Returns how many blocks the directory grows by at most if the leaf is split.
+    /// Returns the most blocks by which the directory grows if the leaf is split.
     pub(crate) fn blocks_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<u32> {
         let steps = self.steps(&expect(fs, dir), dir)?;
         Ok(if steps.last().is_some_and(|step| !step.is_full()) { 1 } else { MOST_NEW_BLOCKS })
@@ -133,8 +137,8 @@ impl HtreePath {
 
     /// Returns the names in the leaf, with hashes that belong there.
     ///
-    /// One in the wrong leaf takes the nearest hash that may be there: only a search of all blocks
-    /// finds it, and still will.
+    /// A name in the wrong leaf gets the nearest hash that the leaf may have, so it stays there.
+    /// Only a search of all blocks finds such a name, before and after.
     fn names<'b>(&self, fs: &Ext4, dir: &InodeInfo, leaf: &'b Buffer) -> Result<Names<'b>> {
         let (low, high) = self.range;
         dir_entries(fs, dir, leaf)
@@ -183,7 +187,8 @@ pub(crate) fn add_to_tree(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirE
     insert_leaf(handle, dir, path.version, steps, (hash, logical))
 }
 
-/// Makes a tree of a directory whose only block has no room for `entry`.
+/// Converts a directory whose only block has no room for `entry` to a hash tree, and adds the
+/// entry.
 pub(crate) fn make_tree(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -216,14 +221,14 @@ pub(crate) fn make_tree(
     });
     let flags = dir.fields().flags() | InodeFlags::INDEX;
     dir.fields_mut().set_flags(flags);
-    // Of its only block, which holds no names any more.
+    // The hint is about the only block, which holds no names any more.
     dir.dir_hint = DirHint::default();
     store_index_root(handle, dir, &mut root, version, 0, &node)?;
     set_hash_flag(handle)
 }
 
-/// Sorts names by hash, and says from which on they go to a second leaf, and the hash of its entry;
-/// `None` if all fit into one.
+/// Sorts names by hash. Returns the index of the first name for a second leaf, and the hash of that
+/// leaf's entry; `None` if all fit into one leaf.
 fn halve(handle: &Handle<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
     let layout = dir_layout(handle.fs, dir);
     names.sort_by_key(|(hash, _)| *hash);
@@ -239,7 +244,7 @@ fn fill_leaf(handle: &Handle<'_>, dir: &InodeInfo, leaf: &mut Buffer, names: &[(
     });
 }
 
-/// Enters a new leaf behind the one that `steps` lead to.
+/// Inserts the entry of a new leaf after that of the leaf that `steps` lead to.
 fn insert_leaf(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
@@ -266,7 +271,7 @@ fn insert_leaf(
         let (logical, _) = append_node(handle, dir, upper)?;
         entry = (hash, logical);
     }
-    // Not reached: the root had room, or has been given some.
+    // Not reached: `grow` made room in the root if it had none.
     Err(Errno::ENOSPC.into())
 }
 
@@ -320,7 +325,7 @@ fn edit_node(
     let place = node_place(dir, block);
     handle.edit_unsealed(block, |bytes, unsealed| {
         edit(bytes);
-        // It may have been a block of names.
+        // The block may have held names, with a deferred checksum.
         *unsealed = Unsealed::default();
         dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
     })?;
@@ -328,7 +333,7 @@ fn edit_node(
     Ok(())
 }
 
-/// Makes sure that the superblock says which kind of hashes there are, now that there are some.
+/// Makes sure that the superblock says whether hashes are signed, now that there is a tree.
 fn set_hash_flag(handle: &Handle<'_>) -> Result<()> {
     if handle.current_superblock().raw().s_flags.get() & (SIGNED_HASH | UNSIGNED_HASH) != 0 {
         return Ok(());
@@ -336,8 +341,8 @@ fn set_hash_flag(handle: &Handle<'_>) -> Result<()> {
     handle.edit_superblock(|raw| raw.s_flags.set(raw.s_flags.get() | SIGNED_HASH))
 }
 
-/// Returns the version that the root of a new tree says, if the superblock's default is one that
-/// can be computed. Roots never say whether bytes are signed.
+/// Returns the hash version for the root of a new tree; `None` if the superblock's default cannot
+/// be computed. A root never says whether bytes are signed.
 pub(crate) fn version_of_new_trees(fs: &Ext4) -> Option<HashVersion> {
     match HashVersion::from_raw(fs.superblock().default_hash_version())? {
         HashVersion::Legacy | HashVersion::LegacyUnsigned => Some(HashVersion::Legacy),
@@ -351,7 +356,7 @@ fn most_levels(expect: &Expect) -> u8 {
     if expect.large_dir { 2 } else { 1 }
 }
 
-/// Returns an entry for nothing but its name.
+/// Returns an entry that has only a name.
 fn nameless(name: &[u8]) -> DirEntry<'_> {
     DirEntry { ino: 0, kind: FileType::Unknown, name, offset: 0, hash: None }
 }
@@ -360,9 +365,9 @@ fn node_place(dir: &InodeInfo, block: &Buffer) -> Place {
     Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
 }
 
-/// Returns the first of these names, sorted and given as hash and size, that goes to the second of
-/// two leaves of `room` bytes. The halves are as equal as possible, but two names of one hash stay
-/// together if there is another way. `None` if all fit into one.
+/// Returns the index of the first name for the second of two leaves of `room` bytes; `None` if all
+/// fit into one. `names` has hashes and sizes, sorted by hash. The halves are as equal as possible,
+/// but names of one hash are separated only if nothing else fits.
 fn split_at(names: &[(u32, usize)], room: usize) -> Option<usize> {
     let total: usize = names.iter().map(|(_, size)| size).sum();
     if total <= room {
@@ -381,8 +386,8 @@ fn split_at(names: &[(u32, usize)], room: usize) -> Option<usize> {
             best = Some((rank, at));
         }
     }
-    // There is a way: names are at most a quarter of a block, so half of those that a block almost
-    // holds fit into one.
+    // A split exists: a name is at most a quarter of a block, so half of the names, which together
+    // exceed a block by one name, fit into one.
     best.map(|(_, at)| at)
 }
 

@@ -1,9 +1,13 @@
-//! Walking a directory's hash tree: to the leaf of a hash, and on to the next.
+//! Walks a directory's hash tree: to the leaf of a hash, and from leaf to leaf.
 //!
 //! The tree has a root, up to two levels of interior nodes, and leaves, all of them blocks of the
-//! directory. A [`Cursor`] stands on a leaf and remembers the path to it. A walk counts levels from
-//! the number in the root, so it ends. An index can send a walk to one leaf over and over; callers
-//! that walk far count the leaves and so detect that.
+//! directory. A [`Cursor`] is at a leaf and keeps the path to it. A descent counts the levels from
+//! the number in the root, so it ends. A damaged index can lead from leaf to leaf in a circle. A
+//! caller that [advances](Cursor::advance) counts the leaves and reports the circle ([`loop_in`]).
+//!
+//! `namei` looks names up, `list` lists them in the order of their hashes, `htree::insert` finds
+//! the leaf for a new name, and [`Ext4::htree`] shows the tree. Checksums and entries of each node
+//! are verified.
 
 use std::collections::HashSet;
 
@@ -24,14 +28,14 @@ use crate::volume::buffer::Verified;
 /// One entry of a node of a directory's hash tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HtreeEntry {
-    /// How far below the root its node is: 0 is the root.
+    /// The level of its node; 0 is the root.
     pub depth: usize,
-    /// The lowest hash below it; its lowest bit marks that it goes on with the last hash of the
-    /// entry before.
+    /// The lowest hash below it. Its lowest bit is a flag: names with the last hash of the entry
+    /// before continue here.
     pub hash: u32,
-    /// The block of the directory it names.
+    /// The block of the directory that it refers to.
     pub block: u32,
-    /// Whether that is a leaf, which holds names.
+    /// Whether that block is a leaf, which holds names.
     pub leaf: bool,
 }
 
@@ -45,16 +49,16 @@ pub enum NameHash {
         /// Names are folded first.
         casefold: bool,
     },
-    /// The entry holds it, because the function takes the directory's key.
+    /// The entry stores the hash, because the function needs the directory's key.
     Stored,
 }
 
 impl NameHash {
-    /// Returns how a directory with the flags `dir` hashes its names if its root says `version`.
+    /// Returns how a directory with the flags `dir` hashes its names if its root has `version`.
     pub fn new(superblock: &Superblock, dir: InodeFlags, version: HashVersion) -> Self {
         let version = if superblock.unsigned_hash() { version.unsigned() } else { version };
         match Hasher::new(version, superblock.hash_seed()) {
-            // The names of an encrypted directory are hashed as they stand on the disk.
+            // The names of an encrypted directory are hashed as they are on the disk.
             Some(hasher) => {
                 let casefold = dir.contains(InodeFlags::CASEFOLD) && !dir.contains(InodeFlags::ENCRYPT);
                 Self::Function { hasher, casefold }
@@ -93,7 +97,7 @@ pub(crate) struct Tree<'a> {
     pub(crate) hash: NameHash,
 }
 
-/// A node on the path to a leaf, and which of its entries the path takes.
+/// A node on the path to a leaf, and the index of the path's entry in it.
 struct Frame {
     block: Buffer,
     at: usize,
@@ -115,7 +119,7 @@ impl<'a> Tree<'a> {
         Ok(Root::peek(&self.root, &self.expect, place(self.dir, &self.root))?)
     }
 
-    /// Returns the leaf in which names with hash `major` start.
+    /// Returns a cursor at the first leaf that can have names with hash `major`.
     pub(crate) fn seek(&self, major: u32) -> Result<Cursor<'_>> {
         let mut cursor = Cursor { tree: self, frames: Vec::with_capacity(3), leaf: 0 };
         cursor.descend(self.root.clone(), |node| node.find(major))?;
@@ -131,8 +135,8 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Returns the block below entry `at` of a node. The number is checked again: the node may have
-    /// been verified for a thread for which the directory had more blocks.
+    /// Returns the block that entry `at` of a node refers to. The number is checked again: the node
+    /// may have been verified when the directory had more blocks.
     fn child(&self, node: &HtreeNode<'_>, at: usize) -> Result<u32> {
         let block = node.block(at);
         if block == 0 || block >= self.expect.blocks {
@@ -142,18 +146,18 @@ impl<'a> Tree<'a> {
         Ok(block)
     }
 
-    /// Checks every node of the tree, though no leaf.
+    /// Checks every node of the tree, but no leaf.
     ///
     /// # Errors
-    /// A node that is corrupt, or a block that the tree names twice.
+    /// A node that is corrupt, or a block that the tree refers to twice.
     pub(crate) fn check(&self) -> Result<()> {
         self.visit(&mut |_| {})
     }
 
-    /// Calls `each` with the entries of every node, each node's before those of the nodes it names.
+    /// Calls `each` with the entries of every node, parents before children.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// Those of [`check`](Self::check).
     pub(crate) fn visit(&self, each: &mut dyn FnMut(HtreeEntry)) -> Result<()> {
         self.visit_below(0, &self.root, &mut HashSet::new(), each)
     }
@@ -195,21 +199,21 @@ impl Cursor<'_> {
         self.leaf
     }
 
-    /// Returns the nodes on the path, the root first, and which entry of each the path takes.
+    /// Returns the nodes from the root on, and the index of the path's entry in each.
     pub(crate) fn into_nodes(self) -> Vec<(Buffer, usize)> {
         self.frames.into_iter().map(|frame| (frame.block, frame.at)).collect()
     }
 
-    /// Returns the lowest and the highest hash that names in the leaf may have, as the nodes above
-    /// it say.
+    /// Returns the lowest and the highest hash that names in the leaf may have, according to the
+    /// nodes above it.
     pub(crate) fn range(&self) -> Result<(u32, u32)> {
         let (mut low, mut high) = (0, Hash::EOF_MAJOR - 2);
         for (depth, frame) in self.frames.iter().enumerate() {
             let node = self.tree.node(depth, &frame.block)?;
             low = low.max(node.hash(frame.at) & !1);
             if frame.at + 1 < node.len() {
-                // A next leaf that continues this one's last hash shares it; any other starts
-                // above.
+                // A next leaf that continues this one shares its last hash. Any other starts with a
+                // higher one.
                 let next = node.hash(frame.at + 1);
                 high = high.min(if next & 1 == 1 { next - 1 } else { next.saturating_sub(2) });
             }
@@ -217,8 +221,8 @@ impl Cursor<'_> {
         Ok((low, high.max(low)))
     }
 
-    /// Moves to the next leaf. Returns the lowest hash in it with the bit that marks a
-    /// continuation, or `None` at the end of the tree.
+    /// Moves to the next leaf. Returns the hash of its entry, with the flag for a continuation;
+    /// `None` at the end of the tree.
     pub(crate) fn advance(&mut self) -> Result<Option<u32>> {
         while let Some(mut frame) = self.frames.pop() {
             let node = self.tree.node(self.frames.len(), &frame.block)?;
@@ -234,7 +238,7 @@ impl Cursor<'_> {
         Ok(None)
     }
 
-    /// Takes from `block` on, in each node, the entry that `choose` picks.
+    /// Descends from `block` to a leaf. `choose` picks the entry in each node.
     fn descend(&mut self, block: Buffer, choose: impl Fn(&HtreeNode<'_>) -> usize) -> Result<()> {
         let node = self.tree.node(self.frames.len(), &block)?;
         let at = choose(&node);
@@ -243,8 +247,7 @@ impl Cursor<'_> {
         self.down(child, choose)
     }
 
-    /// Goes to logical block `child`: a leaf if the frames are as many as the tree has levels, else
-    /// a node.
+    /// Descends from logical block `child`, which is a leaf if the path is complete, to a leaf.
     fn down(&mut self, child: u32, choose: impl Fn(&HtreeNode<'_>) -> usize) -> Result<()> {
         let mut child = child;
         while self.frames.len() <= usize::from(self.tree.levels) {
@@ -259,7 +262,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Returns the block of the root (logical block 0) or of an interior node, its checksum and its
+/// Returns the block of the root (logical block 0) or of an interior node, with checksum and
 /// entries verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     let physical = dir_physical(fs, dir, logical)?;
@@ -287,7 +290,7 @@ fn place(dir: &InodeInfo, block: &Buffer) -> Place {
     Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
 }
 
-/// Returns the error that an index leads to the same block again.
+/// Returns the error for a tree that leads to the same block twice.
 pub(crate) fn loop_in(dir: &InodeInfo) -> crate::Error {
     Place::new(Structure::HtreeNode)
         .ino(dir.ino())

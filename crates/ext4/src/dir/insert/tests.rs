@@ -1,4 +1,7 @@
-//! Thousands of changes of names, against a model, `e2fsck` and the kernel.
+//! Thousands of changes of names in directories, compared with a model.
+//!
+//! The directories are linear, hashed, inline and case-folded. After the changes, `e2fsck` must
+//! find no fault, and the kernel's mount must list the names of the model.
 
 use crate::dir::casefold;
 use crate::dir::insert::{

@@ -1,8 +1,9 @@
-//! Changing contents that live inside their inode.
+//! Changes contents inside their inode.
 //!
-//! The record has the contents, their length and the other attributes, and all of it is changed at
-//! once. The attribute `system.data` is there even if `i_block` has all of the contents, as Linux
-//! keeps it.
+//! The record holds the contents, their length and the other attributes, and is changed as a whole
+//! in one step. As in Linux, the attribute `system.data` exists even if `i_block` has room for all
+//! of the contents. `file::inline`, `dir::inline` and `ops::create` call these functions in a
+//! handle. [`set_inline_data`] returns false, without a change, if the inode has no room.
 
 use extern4_disk::inline::{HEAD_SIZE, XATTR};
 use extern4_disk::inode::InodeFlags;
@@ -16,9 +17,9 @@ use crate::volume::handle::Handle;
 use crate::xattr::list::{self, Attribute, borrowed, put_in_inode, take};
 
 impl InodeInfo {
-    /// Returns how many bytes of contents can live in the inode next to its other attributes;
-    /// `None` if not even the empty attribute has room. The answer is the same whether the inode's
-    /// contents live there already or could.
+    /// Returns how many bytes of contents fit into the inode next to its other attributes; `None`
+    /// if not even the empty attribute fits. The result does not depend on whether the contents are
+    /// inside the inode now.
     pub(crate) fn inline_room(&self, fs: &Ext4) -> Result<Option<usize>> {
         let mut list = self.attributes(fs)?.own;
         put_in_inode(&mut list, data_attribute(&[]));
@@ -28,9 +29,9 @@ impl InodeInfo {
     }
 }
 
-/// Makes `data` the contents of a file or directory that live inside its inode, sets its size, and
-/// stores it. False, and nothing is changed, if they do not fit. The former bytes of `i_block` are
-/// lost: no blocks may be mapped.
+/// Makes `data` the inline contents of a file or directory, sets its size, and stores it. Returns
+/// false, without a change, if they do not fit. It overwrites `i_block`, so no blocks may be
+/// mapped.
 ///
 /// The contents of a directory are the bytes of `i_block` followed by those of the attribute.
 pub(crate) fn set_inline_data(handle: &Handle<'_>, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
@@ -51,8 +52,8 @@ pub(crate) fn set_inline_data(handle: &Handle<'_>, info: &mut InodeInfo, data: &
     Ok(true)
 }
 
-/// Makes an inode one whose contents are in blocks, of which it has none yet, and stores it. The
-/// size stays.
+/// Converts an inode to one whose contents are in blocks, with an empty map, and stores it. The
+/// size does not change.
 pub(crate) fn clear_inline_data(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
     let mut list = info.attributes(handle.fs)?.own;
     take(&mut list, XATTR.0, XATTR.1);

@@ -1,8 +1,9 @@
-//! Contents that live inside their inode: small files and directories, and symbolic links.
+//! Reads contents inside their inode: those of small files and directories, and of symbolic links.
 //!
-//! The first 60 bytes stand in place of the block map, the rest in the attribute `system.data` of
-//! the inode's own extended attributes. `extern4_disk::inline` knows how the two make one; this
-//! module brings them together.
+//! The first 60 bytes are in place of the block map, the rest in the attribute `system.data` of the
+//! inode's record. This module reads both, and `extern4_disk::inline` joins and checks them.
+//! Contents that contradict the inode's size are an error. Readers of files, directories and links
+//! call it under the lock `contents` of the inode.
 
 use extern4_disk::dirent::Layout;
 use extern4_disk::inline::{self, Data, Dir};
@@ -15,7 +16,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 
 impl InodeInfo {
-    /// Hands the contents of a file that lives inside its inode to `look`.
+    /// Calls `look` with the inline contents of a file.
     pub(crate) fn with_inline_data<R>(
         &self,
         fs: &Ext4,
@@ -27,8 +28,7 @@ impl InodeInfo {
         })
     }
 
-    /// Hands a directory that lives inside its inode to `look`, with the layout of its entries and
-    /// its place.
+    /// Calls `look` with an inline directory, the layout of its entries and its place for errors.
     pub(crate) fn with_inline_dir<R>(
         &self,
         fs: &Ext4,

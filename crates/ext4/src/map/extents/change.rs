@@ -1,4 +1,9 @@
-//! Changing the extents of a file, leaf by leaf.
+//! Changes the extents of a file, one leaf after the other.
+//!
+//! `map::change` calls these functions for files with extents. The functions named `blocks_*`
+//! return in advance how many nodes a change allocates; a change never allocates more, so it stays
+//! within its reservation. A change that spans many leaves stops at its budget and returns the
+//! rest.
 
 use std::ops::Range;
 
@@ -14,15 +19,15 @@ use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Returns how many nodes mapping `blocks` blocks from `logical` on allocates at most.
+/// Returns the most nodes that mapping `blocks` blocks from `logical` on allocates.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
     let more = to_usize(blocks.min(MAX_RUNS));
     Ok(ExtentPath::load(fs, info, logical)?.nodes_needed(more))
 }
 
-/// Returns how many of `blocks` blocks of a hole the leaf that maps `logical` takes. Returns also
-/// how many nodes are allocated at most if they are put in all at once. Blocks that reach into the
-/// next leaf may have that one split, too.
+/// Returns how many of `blocks` blocks of a hole belong in the leaf that maps `logical`, and the
+/// most nodes that inserting them at once allocates. Blocks beyond could split the next leaf, too,
+/// so they are left for another change.
 pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
     let path = ExtentPath::load(fs, info, logical)?;
     let room = u32::try_from(path.end().saturating_sub(logical.into())).unwrap_or(u32::MAX);
@@ -30,29 +35,28 @@ pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u3
     Ok((blocks, path.nodes_needed(to_usize(blocks.min(MAX_RUNS)))))
 }
 
-/// Returns how many nodes are allocated at most if an extent is cut in two. The cut is where
-/// `blocks` begins, or anywhere in them if the extent goes on behind them: one change may not reach
-/// their beginning.
+/// Returns the most nodes that cutting an extent in two allocates. The cut is at the start of
+/// `blocks`, or anywhere in them if the extent goes on after them: one change may not reach their
+/// start.
 pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) -> Result<u32> {
     let path = ExtentPath::load(fs, info, block(blocks.start))?;
     let at_start = nodes_to_cut(&path, blocks.start);
     if blocks.end >= LOGICAL_END {
         return Ok(at_start);
     }
-    // As in Linux, a tree deeper than can be read is only cut at its end.
+    // As in Linux, a tree that is too deep to be read can only be cut at its end.
     info.map(fs, block(blocks.start))?;
     let at_end = nodes_to_cut(&ExtentPath::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
     Ok(at_start.max(at_end))
 }
 
-/// Returns how many nodes are allocated at most if a leaf's extent across block `at` becomes two.
+/// Returns the most nodes that cutting a leaf's extent at block `at` allocates.
 fn nodes_to_cut(path: &ExtentPath, at: u64) -> u32 {
     let goes_on = |it: &Extent| u64::from(it.logical) < at && it.end() > at;
     if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
 }
 
-/// Returns how many nodes are allocated if the extents of the leaf where `blocks` begins are
-/// marked.
+/// Returns how many nodes are allocated if `blocks` are marked in the leaf where they start.
 pub(crate) fn blocks_to_mark(
     fs: &Ext4,
     info: &InodeInfo,
@@ -77,8 +81,8 @@ pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
     Ok(ExtentPath::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
 }
 
-/// Returns where to look for blocks for the hole at `logical`, and how many of the `want` blocks it
-/// takes.
+/// Returns the goal for blocks for the hole at `logical`, and how many of `want` blocks fit into
+/// it.
 pub(crate) fn goal(
     handle: &Handle<'_>,
     info: &InodeInfo,
@@ -124,7 +128,7 @@ fn part(extent: &Extent, range: &Range<u64>) -> Option<Extent> {
     })
 }
 
-/// Returns the parts of an extent before `range`, in it, and behind it.
+/// Returns the parts of an extent before `range`, in it, and after it.
 fn parts(extent: &Extent, range: &Range<u64>) -> [Option<Extent>; 3] {
     [part(extent, &(0..range.start)), part(extent, range), part(extent, &(range.end..LOGICAL_END))]
 }
@@ -142,8 +146,8 @@ fn block(logical: u64) -> u32 {
     u32::try_from(logical).unwrap_or(u32::MAX)
 }
 
-/// Maps runs, which all belong into one hole of one leaf. They are put in at once. One by one, they
-/// could have the leaf split more than once, and allocate more nodes than were reckoned with.
+/// Maps runs that all belong in one hole of one leaf. They are inserted at once. One by one, they
+/// could split the leaf more than once, and allocate more nodes than are reserved.
 pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     let Some(first) = runs.first() else { return Ok(()) };
     let mut path = ExtentPath::load(handle.fs, info, first.logical)?;
@@ -154,9 +158,9 @@ pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[
     store_path(handle, info, path)
 }
 
-/// Makes the extents in a range all written, or all unwritten, in the leaf where it begins. Returns
-/// the rest of the range. The caller reckons with the next leaf only then: a split of this one
-/// changes how much room the nodes above have.
+/// Marks the extents in a range written or unwritten, in the leaf where the range starts. Returns
+/// the rest of the range. The caller reserves nodes for the next leaf only then: a split of this
+/// one changes the room in the nodes above.
 pub(crate) fn mark_extents(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -206,7 +210,7 @@ pub(crate) fn unmap_extents(
         if path.is_first() && done == path.start() {
             done = left.start;
         }
-        // A leaf without extents is of no use, though another change has emptied it.
+        // An empty leaf is freed, even if an earlier change has emptied it.
         let is_void = path.depth() > 0 && kept.is_empty() && behind.is_empty();
         if freed > 0 || is_void {
             info.add_blocks(-freed, handle.fs.superblock().block_size())?;
@@ -216,7 +220,7 @@ pub(crate) fn unmap_extents(
         }
         left.end = done;
         if is_deep {
-            // With this leaf goes such a number of nodes that the next leaf has to wait for another
+            // Freeing this leaf may free many nodes above it, so the next leaf is left for another
             // change.
             break;
         }
@@ -253,8 +257,8 @@ pub(crate) fn shift_down(
     Ok(left)
 }
 
-/// Moves extents to higher blocks, from the highest on. An extent that begins before the range is
-/// cut where the range begins.
+/// Moves extents to higher blocks, from the highest on. An extent that starts before the range is
+/// cut at its start.
 pub(crate) fn shift_up(
     handle: &Handle<'_>,
     info: &mut InodeInfo,

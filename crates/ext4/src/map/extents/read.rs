@@ -1,8 +1,8 @@
-//! Mapping by extents: from an inode's root down to the leaf that knows a block.
+//! Maps a block by extents: descends from an inode's root to the leaf that covers the block.
 //!
-//! The descent ends because a child must be one level lower than its parent says it is, and the
-//! root's depth is bounded. A child outside its parent's range of blocks is refused, so no node can
-//! stand in for another.
+//! The descent ends because each child must be one level lower than its parent, and the root's
+//! depth is bounded. A child with blocks outside of the range that its parent has for it is an
+//! error, so no node can be used in place of another. `InodeInfo::map` calls [`map`].
 
 use extern4_disk::extent::{Expect, Extent, ExtentNode, Found, sole_extent, verify_checksum};
 use extern4_disk::{Place, Structure};
@@ -35,7 +35,7 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     }
 }
 
-/// Returns the block of a node below the root, its checksum verified.
+/// Returns the block of a node below the root, with its checksum verified.
 pub(crate) fn node_block(fs: &Ext4, inode: &InodeInfo, block: u64) -> Result<extern4_block::Buffer> {
     let place = Place::new(Structure::ExtentNode).ino(inode.ino()).block(block);
     fs.verified(block, Verified::ExtentNode, |bytes| match inode.seed() {

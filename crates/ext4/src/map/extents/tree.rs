@@ -1,9 +1,11 @@
-//! Changing an extent tree: the path to a leaf, and putting it back after the leaf has changed.
+//! [`ExtentPath`]: the path from the root of an extent tree to a leaf, and storing it after a
+//! change.
 //!
-//! An [`ExtentPath`] is a copy of the nodes from the root down to one leaf. A changer of a file
-//! changes the extents of the leaf in it and hands it to [`store_path`]. That splits the nodes that
-//! have become too full, and frees those that have become empty. It keeps each key in an index what
-//! `e2fsck` wants it to be: the first block that its child maps.
+//! An `ExtentPath` is a copy of the nodes from the root down to one leaf. `extents::change` changes
+//! the extents of the leaf in it and passes it to [`store_path`]. That splits nodes that have
+//! become too full, frees those that have become empty, and makes the tree deeper or flatter. Each
+//! key in an index stays the first block that its child maps, as `e2fsck` demands.
+//! [`nodes_needed`](ExtentPath::nodes_needed) says in advance how many nodes it allocates.
 
 use extern4_disk::extent::{
     self, Entries, Expect, Extent, ExtentNode, Index, LOGICAL_END, MAX_DEPTH, OwnedExtentNode,
@@ -20,7 +22,7 @@ use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// In place of the block of the root, which has none.
+/// The block number of the root, which is in no block.
 const ROOT: u64 = 0;
 const HEADER_SIZE: u32 = 12;
 const ENTRY_SIZE: u32 = 12;
@@ -30,7 +32,7 @@ struct Step {
     /// Where it is; [`ROOT`] for the root.
     block: u64,
     node: OwnedExtentNode,
-    /// The entry that leads on.
+    /// The index of the path's entry.
     at: usize,
     /// The range of the file's blocks that it may map.
     start: u32,
@@ -44,7 +46,7 @@ pub(crate) struct ExtentPath {
 }
 
 impl ExtentPath {
-    /// Loads the path to the leaf that maps `logical`, or would.
+    /// Loads the path to the leaf that maps `logical` or would map it.
     pub(crate) fn load(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Self> {
         let place = Place::new(Structure::ExtentNode).ino(info.ino());
         let mut path = Self { steps: Vec::with_capacity(3) };
@@ -59,8 +61,8 @@ impl ExtentPath {
         Ok(path)
     }
 
-    /// Adds a node, and returns its child that leads on to `logical`: the first one, if all begin
-    /// behind it.
+    /// Adds a node, and returns its child on the path to `logical`. That is the first child if all
+    /// start after `logical`.
     fn push(
         &mut self,
         block: u64,
@@ -78,7 +80,7 @@ impl ExtentPath {
         self.steps.last().expect("a path has a root at least")
     }
 
-    /// Returns how far the root is above the leaves.
+    /// Returns the number of levels above the leaf.
     pub(crate) fn depth(&self) -> u32 {
         // OK: at most DEEPEST.
         self.steps.len() as u32 - 1
@@ -92,7 +94,7 @@ impl ExtentPath {
         }
     }
 
-    /// Puts other extents in the leaf. Neighbours that can be one become one.
+    /// Replaces the extents of the leaf, and joins adjacent ones.
     pub(crate) fn set_extents(&mut self, mut extents: Vec<Extent>) {
         join(&mut extents);
         self.steps.last_mut().expect("a path has a root at least").node.entries = Entries::Leaf(extents);
@@ -108,7 +110,7 @@ impl ExtentPath {
         self.leaf().end
     }
 
-    /// Whether no leaf comes before it.
+    /// Whether the leaf is the first of the tree.
     pub(crate) fn is_first(&self) -> bool {
         self.steps.iter().all(|step| step.at == 0)
     }
@@ -130,8 +132,8 @@ impl ExtentPath {
         needed as u32
     }
 
-    /// Returns `EFBIG` if the tree cannot take one entry more: it is as deep as it can be, and
-    /// full.
+    /// Returns `EFBIG` if the tree has no room for one more extent: it has the greatest depth, and
+    /// is full.
     pub(crate) fn check_room(&self) -> Result<()> {
         let full = |step: &Step| len(&step.node) + 2 > usize::from(step.node.max);
         let deepest = self.depth() >= u32::from(MAX_DEPTH);
@@ -139,12 +141,12 @@ impl ExtentPath {
     }
 }
 
-/// Makes one extent of neighbours that can be one.
+/// Joins adjacent extents that one extent can replace.
 pub(crate) fn join(extents: &mut Vec<Extent>) {
     extents.dedup_by(|next, last| absorb(last, next));
 }
 
-/// Makes `last` reach over `next`, if that is its continuation.
+/// Extends `last` by `next` if one extent can map both. Returns whether it did.
 fn absorb(last: &mut Extent, next: &Extent) -> bool {
     let len = u32::from(last.len_blocks) + u32::from(next.len_blocks);
     let follows = last.end() == u64::from(next.logical)
@@ -158,7 +160,7 @@ fn absorb(last: &mut Extent, next: &Extent) -> bool {
     follows
 }
 
-/// Returns the longest extent of a kind.
+/// Returns the greatest length of an extent.
 pub(crate) fn max_len(unwritten: bool) -> u32 {
     u32::from(extent::MAX_WRITTEN_LEN) - u32::from(unwritten)
 }
@@ -178,12 +180,12 @@ fn first(node: &OwnedExtentNode) -> Option<u32> {
     }
 }
 
-/// Returns a node with as many entries as fit, and nodes for the rest. `end` is that of the node's
-/// range.
+/// Splits a node that is too full into the node and new ones for the rest. `end` is the end of the
+/// node's range.
 fn cut(mut node: OwnedExtentNode, end: u64) -> (OwnedExtentNode, Vec<OwnedExtentNode>) {
     let (len, max) = (len(&node), usize::from(node.max));
-    // The last extents of the file will most likely be followed by more; elsewhere both halves get
-    // room.
+    // At the end of the file more extents will probably follow, so the node stays full. Elsewhere
+    // both halves get room.
     let each = if end == LOGICAL_END || len > 2 * max { max } else { len.div_ceil(2) };
     if len <= max {
         return (node, Vec::new());
@@ -208,11 +210,11 @@ fn indexes(node: &mut OwnedExtentNode) -> &mut Vec<Index> {
     }
 }
 
-/// Writes a changed leaf, and the nodes above it that have to change with it.
+/// Stores the changed leaf of a path, and the nodes above it that change with it.
 pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: ExtentPath) -> Result<()> {
     while let Some(step) = path.steps.pop() {
         let Some(parent) = path.steps.last_mut() else { return store_root(handle, info, step.node) };
-        // An only child that fits into the root takes its place.
+        // An only child that fits into the root replaces it.
         let small =
             parent.block == ROOT && len(&parent.node) == 1 && len(&step.node) <= usize::from(parent.node.max);
         if !store_step(handle, info, step, parent)? && !small {
@@ -222,7 +224,7 @@ pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: Ex
     Ok(())
 }
 
-/// Writes a node below the root; true if its parent has changed by that.
+/// Stores a node below the root. Returns whether that has changed its parent.
 fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
     let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
     let Some(key) = first(&step.node) else {
@@ -256,7 +258,7 @@ fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedExtentNo
     Ok(())
 }
 
-/// Puts an only child whose entries fit into the root in the root's place.
+/// Replaces the root by its only child, as long as it has one that fits.
 fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
     while let Entries::Index(children) = &root.entries
         && let [Index { child, .. }] = children[..]
@@ -273,7 +275,7 @@ fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtent
     Ok(())
 }
 
-/// Puts the entries of a root that is too full into a node below it.
+/// Moves the entries of a root that is too full to a new node below it.
 fn grow_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
     let depth = root.depth + 1;
     let logical = first(root).unwrap_or(0);
@@ -302,8 +304,8 @@ fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedExt
     let mut buffer = handle.fs.cache.read(block)?;
     handle.edit(&mut buffer, |bytes| {
         node.encode(bytes);
-        // The bytes behind the last entry are of no use, and may not be what they were in an older
-        // copy.
+        // The bytes after the last entry are unused. Clearing them keeps old entries off the
+        // volume.
         let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
         let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
         bytes[used..room].fill(0);

@@ -1,4 +1,9 @@
-//! Changing the indirect blocks of a file.
+//! Changes the indirect blocks of a file.
+//!
+//! `map::change` calls these functions for files without extents. [`blocks_needed`] returns in
+//! advance the most indirect blocks that mapping allocates. Unmapping frees an indirect block when
+//! its last number is cleared, works from the end of the range, stops at its budget and returns the
+//! rest. Only volumes whose block numbers have 32 bits can have such files (`EFBIG` otherwise).
 
 use std::ops::Range;
 
@@ -14,12 +19,12 @@ use crate::map::run::{Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 
-/// Bytes of a block number.
+/// The size of a block number in bytes.
 const POINTER: usize = 4;
 /// The most levels of indirect blocks.
 const LEVELS: u32 = 3;
 
-/// Returns how many indirect blocks mapping `blocks` blocks from `logical` on allocates at most.
+/// Returns the most indirect blocks that mapping `blocks` blocks from `logical` on allocates.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
     let Some(path) = fs.indirect_map().path(logical) else { return Ok(0) };
     let last = fs.indirect_map().path(logical.saturating_add(blocks.saturating_sub(1)));
@@ -33,12 +38,12 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
     Ok(path.levels() - branch.depth())
 }
 
-/// Returns where to look for blocks for the hole at `logical`, and how many of the `want` blocks it
-/// takes.
+/// Returns the goal for blocks for the hole at `logical`, and how many of `want` blocks fit into
+/// it.
 pub(crate) fn goal(handle: &Handle<'_>, info: &InodeInfo, logical: u32, want: u32) -> Result<(u64, u32)> {
     let arithmetic = handle.fs.indirect_map();
     let path = arithmetic.path(logical).ok_or(Errno::EFBIG)?;
-    // Numbers of blocks have 32 bits.
+    // The map has room for 32-bit block numbers only.
     if u32::try_from(handle.fs.blocks().end).is_err() {
         return Err(Errno::EFBIG.into());
     }
@@ -51,7 +56,7 @@ pub(crate) fn goal(handle: &Handle<'_>, info: &InodeInfo, logical: u32, want: u3
         Some(before) => before.mapped().map(|blocks| blocks.start + 1),
         None => None,
     };
-    // A run ends with the block of numbers that it is in.
+    // A run ends with the indirect block that holds its numbers.
     let room = path.offsets().last().map_or(hole.len_blocks, |&at| {
         hole.len_blocks.min(u64::from(arithmetic.per_block()) - u64::from(at))
     });
@@ -64,8 +69,8 @@ fn place(info: &InodeInfo) -> Place {
     Place::new(Structure::IndirectBlock).ino(info.ino())
 }
 
-/// The indirect blocks on the path to a block, as far as there are any, each with the index that
-/// leads on.
+/// The indirect blocks on the path to a block, up to the first that does not exist, and the index
+/// of the path in each.
 struct Branch {
     blocks: Vec<(u64, usize)>,
 }
@@ -86,20 +91,20 @@ impl Branch {
         Ok(Self { blocks })
     }
 
-    /// Returns how many there are.
+    /// Returns the number of indirect blocks on the path.
     fn depth(&self) -> u32 {
         // OK: three at most.
         self.blocks.len() as u32
     }
 }
 
-/// Numbers that are to be cleared, and the blocks that they name.
+/// Numbers that are to be cleared, and the blocks that they refer to.
 struct Taken {
     indexes: Range<usize>,
     blocks: Vec<Range<u64>>,
 }
 
-/// Goes through numbers from the last of `indexes` backwards, as far as `budget` allows.
+/// Collects numbers to be cleared, from the last of `indexes` backwards, until `budget` is spent.
 fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, budget: &mut UnmapBudget) -> Result<Taken> {
     let mut blocks: Vec<Range<u64>> = Vec::new();
     let mut at = indexes.end;
@@ -131,7 +136,7 @@ fn clear_numbers(bytes: &mut [u8], indexes: Range<usize>) {
     bytes[indexes.start * POINTER..indexes.end * POINTER].fill(0);
 }
 
-/// Maps a run, which does not go beyond the block of numbers that it begins in.
+/// Maps a run whose numbers are all in one indirect block, or in the inode.
 pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &Run) -> Result<()> {
     let Some(Range { start: physical, end }) = run.mapped() else { return Ok(()) };
     let blocks = end - physical;
@@ -184,8 +189,8 @@ pub(crate) fn unmap_pointers(
     Ok(left)
 }
 
-/// Takes the blocks at the end of a range away, as far as the same block of numbers names them.
-/// Returns the new end.
+/// Unmaps the blocks at the end of a range whose numbers are in the last indirect block. Returns
+/// the new end.
 fn unmap_last(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -199,7 +204,8 @@ fn unmap_last(
     let branch = Branch::load(handle.fs, info, &path)?;
     let depth = branch.depth();
     if depth < path.levels() {
-        // The branch ends in a number that is clear. A block with clear numbers alone is of no use.
+        // The branch ends at a number that is clear. Its last block is freed if all its numbers are
+        // clear.
         if let Some(&(_, at)) = branch.blocks.last() {
             clear_branch(handle, info, &path, &branch, at..at, budget)?;
         }
@@ -234,7 +240,7 @@ fn unmap_last(
     Ok(left.end - taken.indexes.len() as u64)
 }
 
-/// Clears numbers in the last block of a branch, and frees the blocks of it that become empty.
+/// Clears numbers in the last block of a branch, and frees blocks of the branch that become empty.
 fn clear_branch(
     handle: &Handle<'_>,
     info: &mut InodeInfo,
@@ -262,7 +268,7 @@ fn clear_branch(
     Ok(())
 }
 
-/// Whether no number but those at `indexes` names a block.
+/// Whether all numbers except those at `indexes` are clear.
 fn is_clear_but(bytes: &[u8], indexes: &Range<usize>) -> bool {
     let (before, rest) = bytes.split_at(indexes.start * POINTER);
     let behind = &rest[indexes.len() * POINTER..];

@@ -1,5 +1,8 @@
-//! Mapping by indirect blocks, as ext2 and ext3 do it: up to three levels of blocks full of block
+//! Maps a block by indirect blocks, as ext2 and ext3 do: up to three levels of blocks full of block
 //! numbers.
+//!
+//! `InodeInfo::map` calls [`map`] for files without extents. A block number outside of the volume
+//! is an error, and the number of levels is fixed, so the descent ends.
 
 use extern4_disk::indirect::{DIRECT, Pointers};
 use extern4_disk::{Place, Structure};

@@ -1,4 +1,8 @@
-//! ACLs: extended attributes in a form of their own. Reading and setting them.
+//! ACLs, which are extended attributes in a format of their own: `get` reads them, `set` changes
+//! them.
+//!
+//! `InodeOps` in `ops` calls both for the VFS, which caches ACLs and checks permissions by them.
+//! `ops::create` initializes the ACLs of new inodes.
 
 pub(crate) mod get;
 pub(crate) mod set;

@@ -1,4 +1,9 @@
-//! Setting ACLs.
+//! Sets and removes ACLs, and gives new inodes theirs.
+//!
+//! `InodeOps::set_acl` calls [`change_acl`]: the ACL and the permission bits that go with it change
+//! in one transaction, and the VFS gets both at once. `set_attr` uses [`plan_acl`], and
+//! `ops::create` and `ops::link` use [`room_for_acls`] before a change and [`init_attributes`] in
+//! it. An ACL without room is `ENOSPC` before anything changes.
 
 use std::sync::Arc;
 
@@ -18,7 +23,7 @@ use crate::volume::handle::Handle;
 use crate::xattr::list::{Attribute, Attributes, Need, Plan};
 use crate::xattr::set::{apply_plan, set_attribute};
 
-/// Sets an ACL and the permissions that go with it, or without one removes it.
+/// Sets an ACL and the permission bits that go with it. Removes the ACL if `acl` is `None`.
 pub(crate) fn change_acl(
     fs: &Ext4,
     inode: &Inode,
@@ -34,7 +39,7 @@ pub(crate) fn change_acl(
     let _attributes = cached.change_attributes();
     let value = acl.as_deref().map(encode);
     let old = info.attributes(fs)?;
-    if old.says(index(kind), b"", value.as_deref())
+    if old.has_value(index(kind), b"", value.as_deref())
         && mode.is_none_or(|mode| mode == info.fields().permissions())
     {
         return Ok(());
@@ -57,15 +62,15 @@ pub(crate) fn change_acl(
     Ok(())
 }
 
-/// Finds out how to set an ACL. `ENOSPC` if it has no room.
+/// Plans how to set an ACL. `ENOSPC` if there is no room for it.
 pub(crate) fn plan_acl(fs: &Ext4, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
     info.plan(fs, &info.attributes(fs)?, (index(kind), b""), Some(&encode(acl)))
 }
 
-/// Returns the room that [`init_attributes`] takes for an inode with this mode.
+/// Returns the room that [`init_attributes`] needs for an inode with this mode.
 ///
 /// # Errors
-/// `ENOSPC` if the ACLs have no room.
+/// `ENOSPC` if there is no room for the ACLs.
 pub(crate) fn room_for_acls(
     fs: &Ext4,
     mode: u16,
@@ -82,7 +87,7 @@ pub(crate) fn room_for_acls(
     let info = InodeInfo::new(inode, fs.inode_position(disk_inode::ROOT_INO)?, None);
     let mut attributes = Attributes::none(inode.xattr_area(&blank).len());
     if sb.features().incompat.contains(Incompat::INLINE_DATA) {
-        // It may be there first.
+        // The new inode may have this attribute before the ACLs.
         attributes.own.push(Attribute::in_inode(inline::XATTR.0, inline::XATTR.1, b""));
     }
     for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
@@ -98,10 +103,10 @@ pub(crate) fn room_for_acls(
     Ok(need)
 }
 
-/// Gives a new inode its ACLs, and stores it. Its record has been cleared.
+/// Sets the ACLs of a new inode, and stores it. Its record has been cleared.
 ///
 /// # Errors
-/// `ENOSPC` if they have no room, which [`room_for_acls`] says before anything is changed.
+/// `ENOSPC` if there is no room for them, which [`room_for_acls`] finds before anything is changed.
 pub(crate) fn init_attributes(
     handle: &Handle<'_>,
     info: &mut InodeInfo,

@@ -1,7 +1,9 @@
-//! Attribute blocks by the hash of their contents: [`MbCache`] as the module `block` uses it.
+//! The cache of attribute blocks by the hash of their contents: an [`MbCache`] for the module
+//! `block`.
 //!
-//! With the feature `lab` a volume can have another cache in its place, so that both are measured
-//! as parts of setting an attribute.
+//! Its answers are hints, under the two rules of `mbcache`: a caller inserts a block that it holds,
+//! and removes a block before it frees or changes it. With the feature `lab` a volume can use
+//! another cache, so that both can be measured as parts of setting an attribute.
 
 use extern4_disk::xattr::REFCOUNT_MAX;
 use extern4_sync::closable_refcount::Put;
@@ -10,22 +12,21 @@ use super::{MbCache, MbCacheStats};
 use crate::error::Result;
 use crate::mount::options::OpenOptions;
 
-/// Attribute blocks that can be found.
+/// The attribute blocks that inodes can share.
 pub(crate) struct Blocks {
     cache: MbCache,
     #[cfg(feature = "lab")]
     instead: Option<std::sync::Arc<dyn BlockCache>>,
 }
 
-/// A cache that can stand in the place of the one in production.
+/// A cache that can replace the one in production.
 ///
-/// The rules of `MbCache` hold for its numbers: a caller that inserts one holds on to the block,
-/// and a caller that gives a block up removes its number first.
+/// The rules of `MbCache` hold for its numbers: a caller that inserts one holds the block, and a
+/// caller that frees a block removes its number first.
 #[allow(unreachable_pub, reason = "public in the lab")]
 pub trait BlockCache: Send + Sync + std::fmt::Debug {
     /// Calls `join` for blocks with this hash, one after the other, until it joins one, and returns
-    /// that one. `join` gets a function that tells whether the block's number is still in the
-    /// cache.
+    /// that one. `join` gets a function that returns whether the block is still in the cache.
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64>;
 
     /// A block has been written, and can be found from now on.
@@ -34,16 +35,16 @@ pub trait BlockCache: Send + Sync + std::fmt::Debug {
     /// A block is about to be changed.
     fn remove(&self, hash: u32, block: u64);
 
-    /// Has an inode leave a block by calling `leave`. If that returns true, the inode was the last,
-    /// and no lookup finds the block any more.
+    /// Calls `leave`, by which an inode leaves the block. If it returns true, the inode was the
+    /// last, and no lookup may find the block any more.
     fn leave(&self, hash: u32, block: u64, leave: &mut dyn FnMut() -> bool);
 
-    /// Notes whether a block is full: as many inodes have it as may.
+    /// Notes whether a block is full, so that no more inodes can share it.
     fn set_full(&self, hash: u32, block: u64, full: bool);
 }
 
 impl Blocks {
-    /// Returns a cache that no block can be found by yet.
+    /// Returns an empty cache.
     #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
     pub(crate) fn new(options: &OpenOptions) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the lab's cache in the place of production's.
+    /// Returns the lab's cache, if it replaces production's.
     #[inline]
     fn instead(&self) -> Option<&dyn BlockCache> {
         #[cfg(feature = "lab")]
@@ -62,9 +63,9 @@ impl Blocks {
         None
     }
 
-    /// Calls `join` for blocks with this hash until it joins one. The search ends, even if the
-    /// blocks change meanwhile. `join` gets a function that tells whether the block can still be
-    /// found.
+    /// Calls `join` for blocks with this hash until it joins one. The search ends, even if blocks
+    /// are inserted meanwhile. `join` gets a function that returns whether the block is still in
+    /// the cache.
     pub(crate) fn find(
         &self,
         hash: u32,
@@ -79,7 +80,7 @@ impl Blocks {
         Some(joined.number())
     }
 
-    /// Makes it possible to find a block that the caller holds on to.
+    /// Inserts a block that the caller holds.
     pub(crate) fn insert(&self, hash: u32, block: u64) {
         if let Some(instead) = self.instead() {
             return instead.insert(hash, block);
@@ -87,7 +88,7 @@ impl Blocks {
         self.cache.insert(hash, block);
     }
 
-    /// Makes it impossible to find a block, before it is changed.
+    /// Removes a block, before it is changed or freed.
     pub(crate) fn remove(&self, hash: u32, block: u64) {
         if let Some(instead) = self.instead() {
             return instead.remove(hash, block);
@@ -95,22 +96,21 @@ impl Blocks {
         self.cache.remove(hash, block);
     }
 
-    /// Leaves a block by calling `leave`. If no inode has the block then, no lookup finds it any
-    /// more.
+    /// Calls `leave`, by which an inode leaves the block. If it was the last, removes the block.
     pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         let left = self.leave_by(hash, block, leave)?;
         self.note_left(hash, block, left);
         Ok(left)
     }
 
-    /// Notes that an inode has left a block; if the block was full, another may join again.
+    /// Notes that an inode has left a block. A block that was full can be joined again.
     pub(crate) fn note_left(&self, hash: u32, block: u64, left: Put) {
         if matches!(left, Put::Others(others) if others + 1 == REFCOUNT_MAX) {
             self.set_full(hash, block, false);
         }
     }
 
-    /// Leaves a block by calling `leave`, without `note_left` for a block that was full.
+    /// Calls `leave`, and removes the block if the inode was the last.
     fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         if let Some(instead) = self.instead() {
             let (mut leave, mut left) = (Some(leave), None);
@@ -127,7 +127,7 @@ impl Blocks {
         Ok(left)
     }
 
-    /// Notes whether a block is full, so that no lookup tries it in vain.
+    /// Notes whether a block is full, so that lookups skip it.
     pub(crate) fn set_full(&self, hash: u32, block: u64, full: bool) {
         if let Some(instead) = self.instead() {
             return instead.set_full(hash, block, full);

@@ -13,34 +13,34 @@
 
 use extern4_sync::primitive::{AtomicU64, Ordering, capacity, thread};
 
-/// Entries of a bucket.
+/// The number of entries in a bucket.
 pub(super) const SLOTS: usize = capacity(7, 2);
-/// Words of a bucket.
+/// The number of words in a bucket.
 pub(super) const WORDS: usize = 8;
 
-/// In a bucket's first word: bits of slots that were of use, bits of slots that are full, the slot
-/// whose turn it is, and the claim of a thread that inserts.
+/// Positions in a bucket's first word: bits of slots that were used, bits of slots that are full,
+/// the clock's hand, and the claim of an inserting thread.
 const REFERENCED: u32 = 0;
 const FULL: u32 = 8;
 const HAND: u32 = 16;
 const HAND_BITS: u64 = 0xff << HAND;
 const CLAIMED: u64 = 1 << 24;
 
-/// Where an entry was put.
+/// The result of putting an entry in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Put {
-    /// Entries in the other slots.
+    /// The number of entries in the other slots.
     pub(super) others: u32,
-    /// Another was there.
-    pub(super) takes_place: bool,
+    /// An old entry was evicted.
+    pub(super) evicts: bool,
 }
 
-/// A slot to put an entry in.
+/// A slot for a new entry.
 struct Victim {
     slot: u32,
     /// The slot's entry, 0 if it is empty.
     entry: u64,
-    /// Entries in the others.
+    /// The number of entries in the other slots.
     others: u32,
 }
 
@@ -77,21 +77,21 @@ impl<'c> Bucket<'c> {
         self.entries.iter().position(|word| word.load(Ordering::Acquire) == entry)
     }
 
-    /// Notes that an entry that was found in a slot was of use.
+    /// Notes that the entry in a slot was used.
     #[inline]
     pub(super) fn touch(&self, slot: usize, entry: u64) {
         self.mark(slot, entry, REFERENCED, true);
     }
 
-    /// Marks an entry as full, or not any more, if it is in.
+    /// Sets or clears the mark of a full entry, if the entry is in.
     pub(super) fn set_full(&self, entry: u64, full: bool) {
         if let Some(slot) = self.find(entry) {
             self.mark(slot, entry, FULL, full);
         }
     }
 
-    /// Returns the empty slots, as bits. The loop looks at all: a CPU cannot predict which is the
-    /// first, and a wrong guess costs more.
+    /// Returns the empty slots, as bits. The loop reads all slots: a CPU cannot predict the first
+    /// empty one, and a misprediction costs more.
     #[inline]
     fn empty_slots(&self) -> u64 {
         let words = self.entries.iter().enumerate();
@@ -102,14 +102,14 @@ impl<'c> Bucket<'c> {
     #[inline]
     fn mark(&self, slot: usize, entry: u64, mark: u32, set: bool) {
         let bit = 1 << (mark + slot as u32);
-        // Relaxed: marks say nothing about other memory. Not writing an equal value is cheaper for
+        // Relaxed: marks guard no other memory. Skipping a write of an equal value is cheaper for
         // all threads.
         let is_set = self.marks.load(Ordering::Relaxed) & bit != 0;
         match (set, is_set) {
             (true, false) => {
                 self.marks.fetch_or(bit, Ordering::Relaxed);
-                // Another entry may have taken its place. If one does later, its marks are cleared
-                // then. Acquire: as in `entry`.
+                // Another entry may have replaced it, so its mark is cleared again. An entry that
+                // replaces it later clears its marks itself. Acquire: as in `entry`.
                 if self.entries[slot].load(Ordering::Acquire) != entry {
                     self.marks.fetch_and(!bit, Ordering::Relaxed);
                 }
@@ -119,12 +119,12 @@ impl<'c> Bucket<'c> {
         }
     }
 
-    /// Takes an entry out; true if it was in.
+    /// Removes an entry. Returns whether it was in.
     pub(super) fn remove(&self, entry: u64) -> bool {
         self.find(entry).is_some_and(|slot| self.take(slot, entry))
     }
 
-    /// Takes an entry out of its slot; true if it was there.
+    /// Removes an entry from its slot. Returns whether it was there.
     fn take(&self, slot: usize, entry: u64) -> bool {
         // Release: pairs with the Acquire of `entry` and `find`. A thread that finds the slot empty
         // sees what this thread did before. Acquire: pairs with the Release here of another thread,
@@ -139,8 +139,8 @@ impl<'c> Bucket<'c> {
         (before & CLAIMED == 0).then(|| Claim { bucket: self, cleared: 0 })
     }
 
-    /// Claims the right to insert once the thread that has it is done. An inserting thread waits
-    /// for nothing meanwhile.
+    /// Claims the right to insert, and yields until the thread that has it is done. That thread
+    /// blocks on nothing.
     pub(super) fn wait_for_claim(&self) -> Claim<'_, 'c> {
         loop {
             if let Some(claim) = self.claim() {
@@ -154,8 +154,7 @@ impl<'c> Bucket<'c> {
 /// The right to insert into a bucket.
 pub(super) struct Claim<'b, 'c> {
     bucket: &'b Bucket<'c>,
-    /// Marks of entries that have had their place taken. They are cleared as the claim is given
-    /// back, at once.
+    /// Marks of entries that were replaced. They are cleared together when the claim is dropped.
     cleared: u64,
 }
 
@@ -165,35 +164,35 @@ impl Claim<'_, '_> {
         loop {
             let Victim { slot, entry: old, others } = self.victim();
             let word = &self.bucket.entries[slot as usize];
-            // If it fails, the old one has been removed meanwhile, as happens at most once to each
-            // slot: the claim keeps other threads from inserting. Release: pairs with the Acquire
-            // of `entry` and `find`. Acquire: pairs with the Release of `take`, if the slot was
-            // emptied.
+            // A failure means that the old entry was removed meanwhile. That happens at most once
+            // to each slot, because the claim excludes other insertions. Release: pairs with the
+            // Acquire of `entry` and `find`. Acquire: pairs with the Release of `take`, if the slot
+            // was emptied.
             if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.cleared |= 1 << (REFERENCED + slot) | 1 << (FULL + slot);
-                return Put { others, takes_place: old != 0 };
+                return Put { others, evicts: old != 0 };
             }
         }
     }
 
-    /// Moves the entries for another bucket to it, and drops those marked full, which an insertion
-    /// would drop first. Returns the number of entries dropped. If a dropped one has room again,
-    /// its owner inserts it again, or one hint is lost.
+    /// Moves the entries for another bucket to it. Counts those marked full as dropped, without
+    /// moving them. Returns the number of dropped entries. A dropped one is a lost hint, unless its
+    /// owner inserts it again.
     pub(super) fn move_entries_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
         let full = self.bucket.full();
-        let mut gone = 0;
+        let mut dropped = 0;
         for (slot, word) in self.bucket.entries.iter().enumerate() {
             // Acquire: pairs with the Release of `put`.
             let entry = word.load(Ordering::Acquire);
             if entry != 0 && is_to_go(entry) && self.bucket.take(slot, entry) {
                 let is_full = full >> slot & 1 != 0;
-                gone += u64::from(is_full || other.put(entry).takes_place);
+                dropped += u64::from(is_full || other.put(entry).evicts);
             }
         }
-        gone
+        dropped
     }
 
-    /// Returns the slot to use: an empty one, or one marked full, or that of the clock's hand.
+    /// Returns the slot for a new entry: an empty one, or one marked full, or the clock's choice.
     fn victim(&self) -> Victim {
         let bucket = self.bucket;
         let entry = |slot: u32| bucket.entries[slot as usize].load(Ordering::Relaxed);
@@ -211,7 +210,8 @@ impl Claim<'_, '_> {
         let hand = (marks >> HAND) as u32 & 0xff;
         let turn = slots.map(|step| (hand + step) % SLOTS as u32);
         let is_referenced = |slot: u32| marks >> (REFERENCED + slot) & 1 != 0;
-        // Those before it had their second chance; if all had, it is the first one's turn again.
+        // Referenced entries before the victim get their second chance. If all are referenced, the
+        // victim is at the hand.
         let passed = turn.clone().take_while(|slot| is_referenced(*slot));
         let second_chances: u64 = passed.map(|slot| 1 << (REFERENCED + slot)).sum();
         let slot = turn.clone().find(|slot| !is_referenced(*slot)).unwrap_or(hand);

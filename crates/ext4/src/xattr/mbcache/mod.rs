@@ -1,10 +1,10 @@
-//! The attribute-block cache (mbcache): finds a block, or an inode, that holds certain contents, by
-//! the hash of these contents.
+//! The attribute-block cache (mbcache): finds a block, or an inode, by the hash of its contents.
 //!
-//! An answer is a hint. The caller compares the contents, and decides by other means
-//! ([`extern4_sync::closable_refcount`]) whether it can share what it found. So the cache neither
-//! counts nor pins what it returns, a lookup waits for nothing, and the cache can lose an entry at
-//! any time. The callers keep two rules:
+//! `xattr::sharing` has one for attribute blocks and one for EA inodes. An answer is a hint. The
+//! caller compares the contents, and a reference count ([`extern4_sync::closable_refcount`])
+//! decides whether it can share what it found. So the cache neither counts nor pins what it
+//! returns, a lookup blocks on nothing, and the cache can lose an entry at any time. The callers
+//! keep two rules:
 //!
 //! 1. A caller that frees a block [removes](MbCache::remove) its entry first.
 //! 2. A caller that inserts an entry holds the block meanwhile.
@@ -65,7 +65,7 @@
 //!   the smaller number, which keeps the mover out of the group, and looks in both buckets. It
 //!   repeats this until the state before and after is the same.
 //!
-//! No thread of its own works for the cache, so closing it stops none.
+//! The cache has no thread of its own.
 
 pub(crate) mod blocks;
 mod bucket;
@@ -77,8 +77,8 @@ use extern4_sync::percpu::Line;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering, zeroes};
 use extern4_sync::thread_counter::ThreadCounter;
 
-/// Other entries in a bucket that make it crowded. With an entry for every fourth bucket, one
-/// insertion in forty meets that many.
+/// How many other entries make a bucket crowded. With an entry for every fourth bucket, one
+/// insertion in forty finds that many.
 const CROWD: u32 = 2;
 
 /// An odd number, so that multiplying by it is a bijection.
@@ -86,34 +86,35 @@ const MIX: u32 = 0x9e37_79b1;
 
 /// The factor between one number of buckets in use and the next, as a power of two.
 const STEP: u32 = 2;
-/// The cache may grow with an entry for `GROW` buckets, and shrinks with one for `SHRINK`.
+/// The cache can grow with more than one entry for `GROW` buckets, and shrinks with fewer than one
+/// for `SHRINK`.
 const GROW: u64 = 4;
 const SHRINK: u64 = 64;
 
 /// A cache of numbers by hash.
 pub struct MbCache {
     words: Box<[AtomicU64]>,
-    /// The word that buckets are counted from: where a cache line starts.
+    /// The word where the first bucket starts, at the start of a cache line.
     start: usize,
-    /// There are 2^from buckets in use at least, and 2^to at most.
+    /// At least 2^from and at most 2^to buckets are in use.
     from: u32,
     to: u32,
     /// A [`TableState`].
     state: AtomicU32,
     /// Insertions into crowded buckets since a thread last counted all entries.
     crowded: Line<AtomicU32>,
-    /// Entries put in, taken out, and given up for others; inserts that met another.
+    /// Entries inserted, removed and evicted; insertions that found the bucket claimed.
     counts: ThreadCounter<4>,
 }
 
-/// The number of buckets in use, as a power of two. During a move, also the next number. And how
-/// often a move began or ended.
+/// The number of buckets in use, and the next number during a move, both as powers of two; and how
+/// often a move has started or ended.
 ///
 /// ```text
 /// | 20 bits times | 6 bits to be | 6 bits in use |
 /// ```
-/// A state comes again after 2^20 changes. A thread that read the first one would have to stand
-/// still meanwhile.
+/// A state recurs after 2^20 changes. A thread would have to be suspended all that time to mistake
+/// one for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TableState(u32);
 
@@ -136,7 +137,7 @@ impl TableState {
         self.bits() != self.next_bits()
     }
 
-    /// Returns the state that comes after this.
+    /// Returns the next state.
     fn then(self, bits: u32, next_bits: u32) -> Self {
         Self((self.0 >> 12).wrapping_add(1) << 12 | next_bits << 6 | bits)
     }
@@ -145,12 +146,12 @@ impl TableState {
 /// The result of [`MbCache::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is in.
+    /// The entry was inserted.
     Yes,
-    /// It was in already.
+    /// The entry was in already.
     Present,
-    /// The cache did not take it: another thread was inserting into the bucket, or the number is 0
-    /// or too large for an entry.
+    /// The entry was not inserted: another thread was inserting into the bucket, or the number is 0
+    /// or too large.
     No,
 }
 
@@ -165,19 +166,19 @@ pub struct MbCacheStats {
     pub bytes: u64,
     /// Entries put in.
     pub inserted: u64,
-    /// Entries taken out because what they led to was given up.
+    /// Entries removed, because their block or inode was changed or freed.
     pub removed: u64,
-    /// Entries given up to make room.
+    /// Entries evicted to make room.
     pub evicted: u64,
-    /// Entries that the cache did not take, because another thread was inserting into the bucket.
+    /// Entries not inserted, because another thread was inserting into the bucket.
     pub busy: u64,
 }
 
 impl MbCache {
-    /// Buckets, as a power of two, of 4 MiB, which have room for 458,752 entries.
+    /// The buckets in 4 MiB, as a power of two, with room for 458,752 entries.
     pub const BITS_FAR: u32 = 16;
-    /// Buckets, as a power of two, of 64 KiB, which a CPU's near cache holds. A cache that starts
-    /// with these keeps numbers of 42 bits: blocks of 1 KiB up to 4 PiB.
+    /// The buckets in 64 KiB, as a power of two, which fit into a CPU's near cache. A cache that
+    /// starts with these keeps numbers of 42 bits: blocks of 1 KiB up to 4 PiB.
     pub const BITS_NEAR: u32 = 10;
 
     /// Returns an empty cache of 2^`bits` buckets, at most 2^24, of 64 bytes. It keeps numbers of
@@ -186,14 +187,14 @@ impl MbCache {
         Self::sized(bits, bits)
     }
 
-    /// Returns a cache that has 2^`from` to 2^`to` buckets in use, at most 2^24, by how much there
-    /// is to be found. It keeps numbers of up to 32 + `from` bits.
+    /// Returns a cache that has 2^`from` to 2^`to` buckets in use, at most 2^24, depending on its
+    /// entries. It keeps numbers of up to 32 + `from` bits.
     pub fn sized(from: u32, to: u32) -> Self {
         let to = to.min(24);
         let from = from.min(to);
         let words = zeroes((WORDS << to) + WORDS);
         let start = words.as_ptr().align_offset(WORDS * size_of::<u64>());
-        // Wherever it starts: a line is only faster.
+        // Without alignment the cache works, too, but more slowly.
         let start = if start < WORDS { start } else { 0 };
         let state = AtomicU32::new(TableState::of(from).0);
         Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: ThreadCounter::new() }
@@ -207,18 +208,18 @@ impl MbCache {
             return Inserted::Present;
         }
         let claim = if state.is_moving() { None } else { bucket.claim() };
-        // Nothing is moved from or to it from now on: see "Resizing".
+        // No entry is moved from or to this bucket from now on: see "Resizing".
         let Some(mut claim) = claim.filter(|_| self.state() == state) else {
             self.counts.add([0, 0, 0, 1]);
             return Inserted::No;
         };
-        // The claim keeps other threads from inserting here.
+        // Checked again under the claim, which excludes other insertions.
         if bucket.find(entry).is_some() {
             return Inserted::Present;
         }
         let put = claim.put(entry);
         drop(claim);
-        self.counts.add([1, 0, u64::from(put.takes_place), 0]);
+        self.counts.add([1, 0, u64::from(put.evicts), 0]);
         match put.others {
             0 => self.note_sparse(entry, state),
             CROWD.. => self.note_crowded(state),
@@ -227,20 +228,20 @@ impl MbCache {
         Inserted::Yes
     }
 
-    /// Takes an entry out; true if it was in.
+    /// Removes an entry. Returns whether it was in.
     pub fn remove(&self, hash: u32, number: u64) -> bool {
         let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else { return false };
         let mut taken = self.bucket(hash, state.bits()).remove(entry);
         if !taken && (state.is_moving() || self.state() != state) {
             taken = self.remove_moved(hash, entry);
         }
-        // Only the thread that takes it out counts it.
+        // Only the thread that removes it counts it.
         self.counts.add([0, u64::from(taken), 0, 0]);
         taken
     }
 
     /// Returns the entries for a hash that are not marked full, read one by one: at most as many as
-    /// a bucket has room for. One that is taken out and put in elsewhere meanwhile may come twice.
+    /// a bucket has slots. An entry that is removed and inserted again meanwhile may come twice.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
@@ -248,8 +249,8 @@ impl MbCache {
         Candidates { bucket, rest, number_mask, full, slot: 0 }
     }
 
-    /// Marks an entry as full, or not: whether as many share what it leads to as may. Lookups skip
-    /// a full one.
+    /// Sets or clears the mark of a full entry, whose block or inode cannot be shared by more.
+    /// Lookups skip full entries.
     pub fn set_full(&self, hash: u32, number: u64, full: bool) {
         let Some(entry) = self.entry(hash, number) else { return };
         self.bucket(hash, self.state().bits()).set_full(entry, full);
@@ -260,7 +261,7 @@ impl MbCache {
         let [inserted, removed, evicted, busy] = self.counts.sum();
         let bits = self.state().bits();
         MbCacheStats {
-            // Others may be counting.
+            // Other threads may be counting.
             entries: inserted.saturating_sub(removed).saturating_sub(evicted),
             capacity: (SLOTS as u64) << bits,
             bytes: ((WORDS * size_of::<u64>()) as u64) << bits,
@@ -288,13 +289,13 @@ impl MbCache {
         u64::from(mix(hash) >> self.from) << (32 + self.from)
     }
 
-    /// Returns the entry for a number, if there can be one.
+    /// Returns the entry for a number; `None` if the number is 0 or too large.
     fn entry(&self, hash: u32, number: u64) -> Option<u64> {
         let fits = number != 0 && number <= self.number_mask();
         fits.then(|| self.rest(hash) | number)
     }
 
-    /// Returns the bucket of a hash where 2^`bits` are in use.
+    /// Returns the bucket of a hash if 2^`bits` buckets are in use.
     #[inline]
     fn bucket(&self, hash: u32, bits: u32) -> Bucket<'_> {
         // OK: at most 24 bits.
@@ -306,8 +307,8 @@ impl MbCache {
         Bucket::of(&self.words[self.start..][index * WORDS..][..WORDS])
     }
 
-    /// Removes an entry that the mover is moving, or has moved since the caller read the state;
-    /// true if it was in.
+    /// Removes an entry that the mover is moving, or has moved since the caller read the state.
+    /// Returns whether it was in.
     #[cold]
     fn remove_moved(&self, hash: u32, entry: u64) -> bool {
         loop {
@@ -323,14 +324,15 @@ impl MbCache {
         }
     }
 
-    /// Notes an insertion into a crowded bucket: chance, or a sign that all buckets are crowded.
+    /// Notes an insertion into a crowded bucket, which may be chance. After many of them, counts
+    /// all entries and may grow the cache.
     #[cold]
     fn note_crowded(&self, state: TableState) {
         let buckets = 1 << state.bits();
         if state.bits() == self.to {
             return;
         }
-        // Relaxed, both: it says when to look, and nothing else.
+        // Relaxed, both: the number only says when to count.
         if self.crowded.0.fetch_add(1, Ordering::Relaxed) < buckets / 64 {
             return;
         }
@@ -340,17 +342,18 @@ impl MbCache {
         }
     }
 
-    /// Notes an entry that is alone in its bucket. One in 64 times this counts all entries.
+    /// Notes an entry that is alone in its bucket. One time in 64, counts all entries and may
+    /// shrink the cache.
     #[inline]
     fn note_sparse(&self, entry: u64, state: TableState) {
-        // OK: any bits will do, because those looked at depend on all that are left.
+        // OK: any bits are right, because the tested ones depend on all of them.
         let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
         if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
             self.resize(state, self.from.max(state.bits().saturating_sub(STEP)));
         }
     }
 
-    /// Sets the number of buckets in use to 2^`bits`, for models.
+    /// Sets the number of buckets in use to 2^`bits`, for loom tests.
     #[cfg(feature = "loom")]
     pub fn resize_to(&self, bits: u32) {
         let state = self.state();
@@ -359,7 +362,7 @@ impl MbCache {
         }
     }
 
-    /// Has 2^`bits` buckets in use from now on, unless another thread is resizing already.
+    /// Changes the number of buckets in use to 2^`bits`, unless another thread is resizing already.
     fn resize(&self, state: TableState, bits: u32) {
         debug_assert!(!state.is_moving() && state.bits() != bits, "{state:?} {bits}");
         let moving = state.then(state.bits(), bits);
@@ -371,14 +374,14 @@ impl MbCache {
             return;
         }
         let [fewer, more] = [state.bits().min(bits), state.bits().max(bits)];
-        let gone = (1 << fewer..1 << more).map(|index| self.move_bucket(index, fewer, more, bits)).sum();
-        self.counts.add([0, 0, gone, 0]);
+        let dropped = (1 << fewer..1 << more).map(|index| self.move_bucket(index, fewer, more, bits)).sum();
+        self.counts.add([0, 0, dropped, 0]);
         // Release: pairs with the Acquire of the threads that use the state.
         self.state.store(moving.then(bits, bits).0, Ordering::Release);
     }
 
-    /// Moves entries between a bucket of the larger number and the bucket of its group of the
-    /// smaller number. Returns how many entries were given up.
+    /// Moves entries between a bucket of the larger number and the bucket of the smaller number in
+    /// its group. Returns how many entries were dropped.
     fn move_bucket(&self, index: usize, fewer: u32, more: u32, bits: u32) -> u64 {
         let (small, large) = (index & ((1 << fewer) - 1), index);
         let [small_bucket, large_bucket] = [small, large].map(|index| self.bucket_at(index));
@@ -391,8 +394,8 @@ impl MbCache {
         }
     }
 
-    /// Returns the bucket of an entry where 2^`bits` are in use. It is in one with number `index`
-    /// of fewer.
+    /// Returns the bucket of an entry if 2^`bits` buckets are in use. The entry is in bucket
+    /// `index` of a smaller number.
     fn index_of(&self, index: usize, entry: u64, bits: u32) -> usize {
         // OK: the rest has at most 32 bits.
         let mixed = ((entry >> (32 + self.from)) as usize) << self.from | index & ((1 << self.from) - 1);
@@ -406,15 +409,15 @@ impl fmt::Debug for MbCache {
     }
 }
 
-/// Mixes a hash by a bijection, which spreads hashes of which only a part differs. The upper bits
-/// of a product depend on all bits of the hash, so the uppermost byte moves to the bits that choose
-/// the bucket. Every lookup waits for this function, so it does no more.
+/// Mixes a hash by a bijection, which spreads hashes that differ only in a part. The upper bits of
+/// a product depend on all bits of the hash, so the uppermost byte moves to the bits that choose
+/// the bucket. Every lookup needs this function, so it does no more.
 #[inline]
 fn mix(hash: u32) -> u32 {
     hash.wrapping_mul(MIX).swap_bytes()
 }
 
-/// Entries for a hash: what [`MbCache::candidates`] goes through.
+/// The iterator of [`MbCache::candidates`].
 #[derive(Debug)]
 pub struct Candidates<'c> {
     bucket: Bucket<'c>,
@@ -424,7 +427,7 @@ pub struct Candidates<'c> {
     slot: usize,
 }
 
-/// An entry as it was found.
+/// An entry that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'c> {
     bucket: Bucket<'c>,
@@ -460,13 +463,13 @@ impl Candidate<'_> {
         self.number
     }
 
-    /// Whether it is in, where it was found.
+    /// Whether the entry is still in its slot.
     #[inline]
     pub fn is_in(&self) -> bool {
         self.bucket.entry(self.slot) == Some(self.entry)
     }
 
-    /// Notes that it was of use.
+    /// Notes that the entry was used.
     #[inline]
     pub fn touch(&self) {
         self.bucket.touch(self.slot, self.entry);

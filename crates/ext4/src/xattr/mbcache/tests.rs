@@ -1,3 +1,8 @@
+//! Tests of the cache of attribute blocks, by one thread and by several at random.
+//!
+//! A map is the model of random insertions and removals, also while the cache grows and shrinks.
+//! `tests/loom.rs` covers every interleaving of two threads.
+
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
