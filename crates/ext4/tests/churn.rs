@@ -22,12 +22,12 @@ const AT_ONCE: usize = 8;
 /// Files that each of them makes and removes.
 const FILES: usize = 1000;
 /// Bytes that may be allocated once they have gone.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Bytes that each thread holds at rest, of many. It is 104 to 149 KiB, as the threads' turns fall.
 const AT_REST: usize = 256 << 10;
 /// Bytes of free pieces that the process keeps for the next values.
-const MOST_KEPT: usize = 8 << 20;
+const MAX_KEPT: usize = 8 << 20;
 
 /// Makes files and removes them, each under one of `names` names of `slot`.
 fn work(session: &Session, slot: usize, files: usize, names: usize) {
@@ -112,7 +112,7 @@ fn memory_does_not_grow_with_threads() {
         let left = live_bytes().saturating_sub(before);
         println!("{name}: {left} bytes after drop_caches");
         assert!(many <= one + 100 * AT_REST, "{name}: one thread {one} bytes, 100 that rest {many}");
-        assert!(grown < MOST_BYTES, "{name}: {threads} threads have left {grown} bytes");
-        assert!(left < MOST_KEPT, "{name}: {left} bytes after drop_caches");
+        assert!(grown < MAX_BYTES, "{name}: {threads} threads have left {grown} bytes");
+        assert!(left < MAX_KEPT, "{name}: {left} bytes after drop_caches");
     }
 }

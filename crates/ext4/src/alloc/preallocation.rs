@@ -32,11 +32,11 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use crate::inode::info::InodeInfo;
 use crate::volume::Volume;
 
-/// The smallest window. Larger ones are powers of two up to [`MOST_BYTES`], and not larger than the
+/// The smallest window. Larger ones are powers of two up to [`MAX_BYTES`], and not larger than the
 /// file, so a file keeps no more blocks free than it uses.
-const LEAST_BYTES: u64 = 64 << 10;
+const MIN_BYTES: u64 = 64 << 10;
 /// The largest window. Reading that much takes a disk far longer than the seek before it.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 /// A window is at most the `PART_OF_GROUP`th part of a group.
 const PART_OF_GROUP: u32 = 4;
 
@@ -80,7 +80,7 @@ impl<'n> Growth<'n> {
         if info.size() == 0 || u64::from(logical) << bits < info.size() {
             return None;
         }
-        let bytes = 1_u64 << info.size().clamp(LEAST_BYTES, MOST_BYTES).ilog2();
+        let bytes = 1_u64 << info.size().clamp(MIN_BYTES, MAX_BYTES).ilog2();
         // OK: a few thousand blocks.
         let ahead = ((bytes >> bits) as u32).max(1).min(geometry.blocks_per_group() / PART_OF_GROUP);
         Some(Self { window, ino: info.ino(), ahead })

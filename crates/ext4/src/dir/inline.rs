@@ -112,7 +112,7 @@ pub(crate) fn add_inline(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEn
 }
 
 /// Moves the names of a directory to a block.
-pub(crate) fn leave_inode(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<()> {
+pub(crate) fn move_to_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<()> {
     let contents = inline_contents(handle.fs, dir)?;
     let entries = contents.entries().map(|(_, entry)| entry).collect::<Result<Vec<_>, _>>()?;
     let parent = dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?;

@@ -21,7 +21,7 @@ use crate::dir::casefold;
 use crate::dir::entries::{self, Gap};
 use crate::dir::htree::insert::{HtreePath, add_to_tree, make_tree, version_of_new_trees};
 use crate::dir::inline::{
-    add_inline, has_inline_room, leave_inode, new_inline_directory, remove_inline, replace_inline,
+    add_inline, has_inline_room, move_to_block, new_inline_directory, remove_inline, replace_inline,
     set_inline_parent,
 };
 use crate::dir::list::{
@@ -40,9 +40,9 @@ const READ_AHEAD: u32 = 32;
 /// The most blocks by which a directory grows for one name. These are a leaf and the new halves of
 /// nodes on two levels, or a leaf, one such half and a new node below the root. For an inline
 /// directory they are its first block and two leaves.
-pub(crate) const MOST_NEW_BLOCKS: u32 = 3;
+pub(crate) const MAX_NEW_BLOCKS: u32 = 3;
 /// The number of blocks that a hash tree can address.
-const MOST_TREE_BLOCKS: u64 = 1 << 28;
+const MAX_TREE_BLOCKS: u64 = 1 << 28;
 /// The least size of the records of `.` and `..`.
 pub(crate) const DOT_LEN: usize = 12;
 /// The superblock's flag that names in case-folded directories must be UTF-8.
@@ -60,7 +60,7 @@ pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<
         return Ok(());
     }
     let blocks = dir.len_blocks(fs)?;
-    if u64::from(blocks) + u64::from(MOST_NEW_BLOCKS) > most_dir_blocks(fs) {
+    if u64::from(blocks) + u64::from(MAX_NEW_BLOCKS) > max_dir_blocks(fs) {
         return Err(Errno::ENOSPC.into());
     }
     check_dir_limit(fs, dir, name)?;
@@ -86,7 +86,7 @@ pub(crate) fn has_much_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<b
         return Ok(false);
     }
     let blocks = u64::from(dir.len_blocks(fs)?);
-    let has_blocks = blocks + OTHERS * u64::from(MOST_NEW_BLOCKS) <= most_dir_blocks(fs);
+    let has_blocks = blocks + OTHERS * u64::from(MAX_NEW_BLOCKS) <= max_dir_blocks(fs);
     if !has_blocks || !dir.is_indexed() {
         return Ok(has_blocks);
     }
@@ -110,7 +110,7 @@ pub(crate) fn blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result
 
 fn new_blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
     if dir.is_inline() {
-        return Ok(if has_inline_room(fs, dir, name)? { 0 } else { MOST_NEW_BLOCKS });
+        return Ok(if has_inline_room(fs, dir, name)? { 0 } else { MAX_NEW_BLOCKS });
     }
     if dir.is_indexed() {
         let path = HtreePath::to(fs, dir, name)?;
@@ -167,10 +167,10 @@ fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result
 }
 
 /// Returns how many blocks a directory can have.
-fn most_dir_blocks(fs: &Ext4) -> u64 {
+fn max_dir_blocks(fs: &Ext4) -> u64 {
     // Without the feature a directory's size has only 32 bits.
     let large = fs.superblock().features().incompat.contains(Incompat::LARGEDIR);
-    if large { MOST_TREE_BLOCKS } else { u64::from(u32::MAX / fs.superblock().block_size()) }
+    if large { MAX_TREE_BLOCKS } else { u64::from(u32::MAX / fs.superblock().block_size()) }
 }
 
 /// Refuses a name that makes `dir` grow beyond the limit of directories (`max_dir_size_kb`).
@@ -250,7 +250,7 @@ pub(crate) fn add_name(
         if add_inline(handle, dir, &entry)? {
             return Ok(());
         }
-        leave_inode(handle, dir)?;
+        move_to_block(handle, dir)?;
     }
     if dir.is_indexed() { add_to_tree(handle, dir, &entry) } else { add_linear(handle, dir, &entry) }
 }
@@ -466,7 +466,7 @@ fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &SearchName<'_>) ->
 /// Appends a block of zeroes to a directory. Returns its number in the directory and its buffer.
 pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<(u32, Buffer)> {
     let logical = dir.len_blocks(handle.fs)?;
-    if u64::from(logical) >= most_dir_blocks(handle.fs) {
+    if u64::from(logical) >= max_dir_blocks(handle.fs) {
         return Err(Errno::ENOSPC.into());
     }
     let size = (u64::from(logical) + 1) * u64::from(handle.fs.superblock().block_size());

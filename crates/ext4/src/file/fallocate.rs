@@ -69,7 +69,7 @@ pub(crate) fn fallocate_file(
     }
     let size = if keep_size { 0 } else { end };
     if size > info.size() || shape == FallocateMode::INSERT_RANGE {
-        info.zero_behind(fs, info.size())?;
+        info.zero_block_tail(fs, info.size())?;
     }
     let mut work = FallocateFile { fs, inode, info, now, rights };
     match shape {

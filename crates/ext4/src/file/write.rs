@@ -44,7 +44,7 @@ const PART_BYTES: u64 = 4 << 20;
 const COPIED_BYTES: usize = 64 << 10;
 /// The most pieces of a write that runs in parallel with others. A more scattered write takes long
 /// anyway.
-const MOST_PIECES: usize = 16;
+const MAX_PIECES: usize = 16;
 /// Credits for the runs with bitmap and descriptor, for indirect blocks with theirs, for the nodes
 /// of a tree, and for the inode.
 pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
@@ -89,7 +89,7 @@ pub(crate) fn write_file(
         info = spill_inline(fs, inode, rights)?;
     }
     if offset > info.size() {
-        info.zero_behind(fs, info.size())?;
+        info.zero_block_tail(fs, info.size())?;
     }
     let mut done = 0;
     while done < data.len() {
@@ -131,7 +131,7 @@ pub(crate) fn overwrite_file(
     {
         return Ok(false);
     }
-    let mut pieces = [DeviceRange::default(); MOST_PIECES];
+    let mut pieces = [DeviceRange::default(); MAX_PIECES];
     let Some(count) = written_pieces(fs, &info, offset, data.len(), &mut pieces)? else {
         return Ok(false);
     };
@@ -159,7 +159,7 @@ fn written_pieces(
     info: &InodeInfo,
     offset: u64,
     len: usize,
-    pieces: &mut [DeviceRange; MOST_PIECES],
+    pieces: &mut [DeviceRange; MAX_PIECES],
 ) -> Result<Option<usize>> {
     let (bits, end) = (fs.superblock().geometry().block_bits(), offset + len as u64);
     if end > info.size() {
@@ -500,7 +500,7 @@ pub(crate) fn truncate_file(
         info = spill_inline(fs, inode, rights)?;
     }
     if size > info.size() {
-        info.zero_behind(fs, info.size())?;
+        info.zero_block_tail(fs, info.size())?;
         return fs.with_handle(2, 0, |handle| {
             let changed = stamped(handle, info, size, now)?;
             store_and_publish(handle, inode, changed).map(drop)
@@ -512,7 +512,7 @@ pub(crate) fn truncate_file(
     if info.journals_contents(fs) {
         tail = logged_part(fs, &info, size, size.next_multiple_of(block_size))?;
     } else if !fs.writer()?.held_files.note_cut(info.ino(), !size.is_multiple_of(block_size)) {
-        info.zero_behind(fs, size)?;
+        info.zero_block_tail(fs, size)?;
     }
     info.fields_mut().set_size(size);
     let mut left = size.div_ceil(block_size)..LOGICAL_END;
@@ -588,7 +588,7 @@ impl InodeInfo {
     }
 
     /// Zeroes the bytes from `size` to the end of their block.
-    pub(crate) fn zero_behind(&self, fs: &Ext4, size: u64) -> Result<()> {
+    pub(crate) fn zero_block_tail(&self, fs: &Ext4, size: u64) -> Result<()> {
         let block_size = u64::from(fs.superblock().block_size());
         self.zero_in_block(fs, size, size.next_multiple_of(block_size))
     }

@@ -45,7 +45,7 @@ const CLAIM_TIME: Duration = Duration::from_millis(50);
 const CLAIM_WAIT: Duration = Duration::from_millis(100);
 /// The longest interval in seconds: `mke2fs(8)` sets no longer one. A larger value on a damaged
 /// volume counts as this.
-const MOST_SECONDS: u16 = 300;
+const MAX_SECONDS: u16 = 300;
 
 /// The block, and the means to read and write it.
 struct MmpBlock {
@@ -85,7 +85,7 @@ impl MmpBlock {
     }
 
     fn seconds(&self) -> u16 {
-        self.superblock.mmp_interval().clamp(1, MOST_SECONDS)
+        self.superblock.mmp_interval().clamp(1, MAX_SECONDS)
     }
 
     /// Waits until it is certain that no node has the volume open for writing. Returns the block
@@ -111,7 +111,7 @@ impl MmpBlock {
 /// interval of the volume. `check_interval` is from the node that wrote the number, usually twice
 /// its interval.
 fn wait_time(seconds: u16, check_interval: u16) -> Duration {
-    let longest = seconds.max(check_interval).min(2 * MOST_SECONDS);
+    let longest = seconds.max(check_interval).min(2 * MAX_SECONDS);
     Duration::from_secs(2 * u64::from(longest) + 1)
 }
 

@@ -23,10 +23,10 @@ use crate::volume::handle::Handle;
 
 /// The most blocks of the file that one more entry needs: those of the tree below the root, and a
 /// leaf.
-const MOST_BLOCKS: u32 = DEPTH;
-/// Blocks of metadata that adding an entry changes: [`MOST_BLOCKS`] with their map, the blocks that
+const MAX_BLOCKS: u32 = DEPTH;
+/// Blocks of metadata that adding an entry changes: [`MAX_BLOCKS`] with their map, the blocks that
 /// lead to them, the header, the next leaf with room, and the inode.
-pub(crate) const PUT_CREDITS: u32 = MOST_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
+pub(crate) const PUT_CREDITS: u32 = MAX_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
 
 /// A block of the file, inside a block of the volume.
 struct FileBlock {
@@ -88,7 +88,7 @@ impl QuotaFile {
         let next =
             u64::from(self.header.blocks) * BLOCK_SIZE as u64 / u64::from(fs.superblock().block_size());
         // OK: fewer than 2^32 blocks of the file.
-        Ok(MOST_BLOCKS + self.info.map_blocks_needed(fs, next as u32, MOST_BLOCKS)?)
+        Ok(MAX_BLOCKS + self.info.map_blocks_needed(fs, next as u32, MAX_BLOCKS)?)
     }
 
     fn place(&self) -> Place {
@@ -107,7 +107,7 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
             Some(next) => next,
             None => {
                 let next =
-                    if level + 1 == DEPTH { roomy_leaf(handle, file)? } else { new_block(handle, file)? };
+                    if level + 1 == DEPTH { leaf_with_room(handle, file)? } else { new_block(handle, file)? };
                 edit_file_block(handle, &mut block, |bytes| {
                     quota::set_reference(bytes, level, entry.id, next, at)
                 })?;
@@ -131,7 +131,7 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
 }
 
 /// Returns a leaf that has room.
-fn roomy_leaf(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
+fn leaf_with_room(handle: &Handle<'_>, file: &mut QuotaFile) -> Result<u32> {
     if file.header.free_leaf == 0 {
         file.header.free_leaf = new_block(handle, file)?;
     }

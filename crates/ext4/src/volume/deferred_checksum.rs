@@ -30,7 +30,7 @@ const NAMES: u32 = 1;
 const RECORDS: u32 = 2;
 const ATTRIBUTES: u32 = 3;
 /// How many records of a block have a bit each.
-const MOST_RECORDS: u32 = 64;
+const MAX_RECORDS: u32 = 64;
 
 /// Defers the checksum of a directory block.
 pub(crate) fn defer_names(unsealed: &mut Unsealed, seed: ChecksumSeed) {
@@ -46,7 +46,7 @@ pub(crate) fn defer_attributes(unsealed: &mut Unsealed, block: u64) {
 /// Defers the checksum of inode `ino`, which is record `index` of its block. Returns false if the
 /// index has no bit, so the caller has to compute the checksum.
 pub(crate) fn defer_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> bool {
-    if index >= MOST_RECORDS {
+    if index >= MAX_RECORDS {
         return false;
     }
     let [low, high] = words(bits(*unsealed) | 1 << index);
@@ -56,7 +56,7 @@ pub(crate) fn defer_record(unsealed: &mut Unsealed, ino: u32, index: u32) -> boo
 
 /// Whether the checksum of record `index` of a block is deferred.
 pub(crate) fn lacks_checksum(unsealed: Unsealed, index: u32) -> bool {
-    index < MOST_RECORDS && bits(unsealed) & 1 << index != 0
+    index < MAX_RECORDS && bits(unsealed) & 1 << index != 0
 }
 
 /// Whether the checksum over a whole block of this kind is deferred.
@@ -74,7 +74,7 @@ pub(crate) fn seal(pin: &Pin, bytes: &mut [u8], unsealed: Unsealed, sb: &Superbl
         [NAMES, seed, ..] => dirent::store_checksum(bytes, ChecksumSeed::new(seed)),
         [RECORDS, first, ..] => {
             let records = bytes.chunks_exact_mut(usize::from(sb.inode_size()));
-            for (index, record) in (0..MOST_RECORDS).zip(records) {
+            for (index, record) in (0..MAX_RECORDS).zip(records) {
                 if lacks_checksum(unsealed, index) {
                     inode::store_checksum(record, first + index, sb);
                 }

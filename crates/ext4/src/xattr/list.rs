@@ -62,7 +62,7 @@ impl Attribute {
     }
 
     /// Returns an attribute whose value will be in an EA inode. OK: values have at most 64 KiB.
-    fn elsewhere(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
+    fn in_ea_inode(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
         let hash = hash::entry(name, hash::Contents::EaInode { hash: value_hash });
         let value =
             StoredValue::EaInode { ino: NOT_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
@@ -213,22 +213,22 @@ impl InodeInfo {
     ) -> Result<Plan> {
         let Some(value) = value else { return Ok(old.with(index, name, None)) };
         let put = |put| old.with(index, name, Some(put));
-        let elsewhere = |place: fn(Attribute) -> Destination| {
+        let in_ea_inode = |place: fn(Attribute) -> Destination| {
             let value_hash = hash::ea_value(value, fs.superblock().checksum_seed());
-            let plan = put(place(Attribute::elsewhere(index, name, value, value_hash)));
+            let plan = put(place(Attribute::in_ea_inode(index, name, value, value_hash)));
             Plan { value: Some(value.to_vec()), ..plan }
         };
-        let can_be_elsewhere = !value.is_empty() && self.can_have_ea_inode(fs);
+        let allows_ea_inode = !value.is_empty() && self.can_have_ea_inode(fs);
         let block_size = to_usize(fs.superblock().block_size());
-        let for_names = if can_be_elsewhere { names_reserve(block_size) } else { 0 };
+        let for_names = if allows_ea_inode { names_reserve(block_size) } else { 0 };
         let ways: [&dyn Fn() -> Plan; 4] = [
             &|| put(Destination::InInode(Attribute::in_inode(index, name, value))),
             &|| put(Destination::InBlock(Attribute::in_block(index, name, value))),
-            &|| elsewhere(Destination::InInode),
-            &|| elsewhere(Destination::InBlock),
+            &|| in_ea_inode(Destination::InInode),
+            &|| in_ea_inode(Destination::InBlock),
         ];
         let fits = |plan: &Plan| match plan.value {
-            Some(_) => can_be_elsewhere && plan.fits(old.area, block_size),
+            Some(_) => allows_ea_inode && plan.fits(old.area, block_size),
             None => plan.fits(old.area, block_size) && plan.values_in_block() <= block_size - for_names,
         };
         let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;

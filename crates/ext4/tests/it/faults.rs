@@ -121,7 +121,7 @@ fn sync(session: &Session) -> Result<()> {
 
 /// How the device fails.
 #[derive(Clone, Copy, Debug)]
-struct Failure {
+struct InjectedFault {
     op: Request,
     n: u64,
     times: u64,
@@ -133,13 +133,13 @@ fn attempt(
     bytes: Vec<u8>,
     habits: &Habits,
     seed: u64,
-    failure: Failure,
+    failure: InjectedFault,
     goes_on: bool,
     judged: bool,
 ) {
     let device = Arc::new(MemoryDevice::new(bytes));
     let faulty = Arc::new(FaultDevice::new(Arc::clone(&device) as _));
-    let Failure { op, n, times, effect } = failure;
+    let InjectedFault { op, n, times, effect } = failure;
     faulty.inject(Fault { times, ..Fault::nth(op, n, effect) });
     let fs = Ext4::open_for_writing(Arc::clone(&faulty) as _, &OpenOptions::default());
     let mut done = None;
@@ -212,7 +212,7 @@ fn explore(spec: ImageSpec, habits: Habits, seed: u64) {
     for (op, count, times, effect) in kinds {
         let step = count.div_ceil(most).max(1);
         for (at, n) in (seed % step..count).step_by(step as usize).enumerate() {
-            let failure = Failure { op, n, times, effect };
+            let failure = InjectedFault { op, n, times, effect };
             let goes_on = at % 2 == 1;
             let what = format!("{} seed {seed}, goes on {goes_on}, {failure:?}", spec.name);
             let (bytes, shown) = (bytes.clone(), what.clone());

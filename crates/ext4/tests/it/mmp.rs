@@ -124,7 +124,7 @@ fn one_of_two_openers_is_refused() {
 /// The number of the first opener is on its way for so long that a second opener, which has not
 /// seen it, opens the volume.
 #[test]
-fn a_late_node_waits_until_the_other_has_given_up() {
+fn a_late_node_waits_until_the_other_has_stopped() {
     let Some(device) = device() else { return };
     let ((arrived, has_arrived), (release, opened)) = (mpsc::channel(), mpsc::channel());
     let arrived = Mutex::new(Some(arrived));
@@ -194,7 +194,7 @@ fn a_volume_without_a_root_is_left_alone() {
 }
 
 #[test]
-fn a_volume_that_another_has_taken_is_given_up() {
+fn a_volume_that_another_node_has_taken_is_halted() {
     let Some(device) = device() else { return };
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let told = || TOLD.lock().expect("no thread has failed");
@@ -213,8 +213,8 @@ fn a_volume_that_another_has_taken_is_given_up() {
         std::thread::sleep(Duration::from_millis(100));
         note(&session, "/late").err()
     });
-    assert_eq!(refused.expect("it is given up").errno(), Errno::EROFS);
-    // First it is given up, then that is told.
+    assert_eq!(refused.expect("the volume is halted").errno(), Errno::EROFS);
+    // First the volume is halted, then the callback is called.
     let why = (0..3000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(20));
         told().pop()

@@ -24,7 +24,7 @@ use crate::dir::entries;
 use crate::dir::hint::DirHint;
 use crate::dir::htree::read::{NameHash, Tree, expect};
 use crate::dir::insert::{
-    MOST_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
+    MAX_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
 };
 use crate::dir::list::{dir_block, dir_entries, dir_layout};
 use crate::error::Result;
@@ -132,7 +132,7 @@ impl HtreePath {
     /// Returns the most blocks by which the directory grows if the leaf is split.
     pub(crate) fn blocks_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<u32> {
         let steps = self.steps(&expect(fs, dir), dir)?;
-        Ok(if steps.last().is_some_and(|step| !step.is_full()) { 1 } else { MOST_NEW_BLOCKS })
+        Ok(if steps.last().is_some_and(|step| !step.is_full()) { 1 } else { MAX_NEW_BLOCKS })
     }
 
     /// Returns the names in the leaf, with hashes that belong there.

@@ -208,7 +208,7 @@ impl Subject {
         // A directory that leaves its inode had no blocks, with any size.
         let before = if self.dir.is_inline() { 0 } else { self.dir.len_blocks(self.fs()).expect("a size") };
         let after = if dir.is_inline() { 0 } else { dir.len_blocks(self.fs()).expect("a size") };
-        assert!(after - before <= super::MOST_NEW_BLOCKS, "from {before} to {after} blocks");
+        assert!(after - before <= super::MAX_NEW_BLOCKS, "from {before} to {after} blocks");
         self.dir = dir;
         self.files[index].2 += 1;
         self.model.insert(self.key(name), (name.to_vec(), index));
