@@ -1,4 +1,4 @@
-//! `mke2fs.conf`: the defaults of volumes, by type of file system and by use.
+//! [`Config`]: the contents of an `mke2fs.conf`, the defaults of new volumes by type and usage.
 //!
 //! ```text
 //! [defaults]
@@ -8,8 +8,11 @@
 //!         blocksize = 1024
 //!     }
 //! ```
-//! A relation of a type counts more than that of `[defaults]`, and that of a later type more than
-//! that of one before.
+//! A relation of a type overrides that of `[defaults]`, and a later type overrides an earlier one.
+//!
+//! The command parses the file that it finds, or takes [`Config::default`], the one of e2fsprogs
+//! 1.47. `features`, `numbers` and `superblock` look values up. A line that is not understood is an
+//! error that names the line; an unknown relation is ignored.
 //!
 //! Source: `mke2fs.conf(5)`.
 
@@ -40,7 +43,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the text of an `mke2fs.conf`.
+    /// Parses the text of an `mke2fs.conf`.
     ///
     /// # Errors
     /// [`Error::Config`] names the first line that is no section, relation or end of a group.
@@ -81,14 +84,14 @@ impl Config {
         self.relations.iter().find(is).map(|relation| relation.value.as_str())
     }
 
-    /// The value of a relation for a volume of these types: that of the last type that has it, else
-    /// the default.
+    /// Returns the value of a relation for a volume of these types: that of the last type that has
+    /// it, else the default.
     pub(crate) fn value(&self, types: &[String], name: &str) -> Option<&str> {
         let of_type = types.iter().rev().find_map(|kind| self.find("fs_types", kind, name));
         of_type.or_else(|| self.find("defaults", "", name))
     }
 
-    /// The values of a relation in each of the types that has it, in their order.
+    /// Returns the values of a relation in each of the types that has it, in their order.
     pub(crate) fn of_types<'a>(
         &'a self,
         types: &'a [String],
@@ -97,7 +100,7 @@ impl Config {
         types.iter().filter_map(move |kind| self.find("fs_types", kind, name))
     }
 
-    /// The value of a relation of `[defaults]`.
+    /// Returns the value of a relation of `[defaults]`.
     pub(crate) fn default_of(&self, name: &str) -> Option<&str> {
         self.find("defaults", "", name)
     }
@@ -110,18 +113,18 @@ impl Config {
         })
     }
 
-    /// The use of a volume of this size, if nothing is said of its use: a type of the
+    /// Returns the usage type for a volume of this size if the options name none: a type of the
     /// configuration, or `default`.
     pub fn usage(&self, bytes: u64) -> &'static str {
         Some(by_size(bytes)).filter(|name| self.has_type(name)).unwrap_or("default")
     }
 
-    /// A number, if the relation has one.
+    /// Returns the value of a relation as a number, if it is one.
     pub(crate) fn number(&self, types: &[String], name: &str) -> Option<i64> {
         self.value(types, name)?.parse().ok()
     }
 
-    /// A relation that is either so or not.
+    /// Returns the value of a relation as a boolean; `otherwise` if it is not there.
     pub(crate) fn is_on(&self, types: &[String], name: &str, otherwise: bool) -> bool {
         match self.value(types, name) {
             Some(value) => matches!(value, "1" | "y" | "yes" | "true" | "t" | "on" | "Y" | "T"),
@@ -130,7 +133,7 @@ impl Config {
     }
 }
 
-/// The use that a size stands for.
+/// Returns the usage type for a size.
 pub(crate) fn by_size(bytes: u64) -> &'static str {
     match bytes >> 20 {
         0..3 => "floppy",

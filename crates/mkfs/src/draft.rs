@@ -1,5 +1,10 @@
-//! A volume whose groups and first files have their places, and which can get more files before it
-//! is finished.
+//! [`Draft`]: a new volume whose metadata and internal files have their blocks, and that can get
+//! more files before it is finished.
+//!
+//! [`Plan::new`] makes an empty volume by it. The crate `build` takes a `Draft`, allocates blocks
+//! for the files of its trees, and calls [`Draft::finish`]. Nothing is written: the result is a
+//! [`Plan`]. A volume that is too small, or options that contradict each other, are an error here.
+//! The same options always make the same volume.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,30 +18,30 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::files::{Journal, LOST_FOUND_INO, LOST_FOUND_OWNER};
 use crate::layout::{self, Group};
-use crate::numbers::{LEAST_JOURNAL, Numbers, default_journal};
+use crate::numbers::{MIN_JOURNAL, Numbers, default_journal};
 use crate::options::{JournalSize, Options};
 use crate::plan::{Plan, UsedInodes};
 use crate::quota::QuotaFile;
 use crate::space::Space;
 use crate::{journal_device, numbers, superblock};
 
-/// A journal of the default size has one block for fast commits for each of these many others.
+/// How many blocks of a default journal there are for each block for fast commits.
 const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
-/// Inodes up to this number are in use without being files.
+/// Inodes up to this number are reserved.
 const RESERVED_INODES: u32 = 10;
 
-/// A volume that is not finished: its groups' metadata, lost+found, the journal and the other files
-/// of the file system itself have their places. The root directory does not.
+/// An unfinished volume: its groups' metadata, lost+found, the journal and the other internal files
+/// have their blocks. The root directory does not.
 ///
-/// A caller that fills the volume takes blocks, makes the root directory and the inode tables, and
-/// then calls [`finish`](Self::finish).
+/// A caller that fills the volume allocates blocks, makes the root directory and the inode tables,
+/// and then calls [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Draft {
     pub(crate) sb: Superblock,
     pub(crate) groups: Vec<Group>,
     /// Contents of blocks, up to the last byte that is not zero, or further.
     blocks: Vec<(u64, Vec<u8>)>,
-    /// Runs of blocks that have to be zeroes where `blocks` has nothing.
+    /// Runs of blocks that must read as zeroes where `blocks` has no contents.
     pub(crate) zeroes: Vec<(u64, u64)>,
     pub(crate) time: u64,
     pub(crate) journal_blocks: u64,
@@ -49,18 +54,18 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins the volume that these options make of a device of `bytes`. `owners` are the users and
-    /// groups that the caller's files belong to, for the quota files.
+    /// Returns the draft that these options make for a device of `bytes`. `owners` are the users
+    /// and groups of the caller's files, for the quota files.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// Those of [`Plan::new`].
     pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[(u32, u32)]) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, owners)?;
         draft.make_files(journal)?;
         Ok(draft)
     }
 
-    /// Begins a volume whose only files are the file system's own.
+    /// Returns the draft of a volume without further files.
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, &[options.root_owner])?;
         draft.make_root(options)?;
@@ -101,42 +106,42 @@ impl Draft {
         Ok((draft, journal))
     }
 
-    /// The superblock, which does not count what is free yet.
+    /// Returns the superblock, whose counts of free blocks and inodes are not set yet.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
     }
 
-    /// The runs of blocks that are free, in order: their starts and lengths.
+    /// Returns the runs of free blocks in ascending order, by start and length.
     pub fn free_runs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.space.free_in(0, self.sb.blocks_count())
     }
 
-    /// The free runs in a range of blocks, cut to it.
+    /// Returns the runs of free blocks in a range, cut to it.
     pub fn free_runs_in(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let end = range.end.min(self.sb.blocks_count());
         self.space.free_in(range.start.min(end), end)
     }
 
-    /// Takes `len` free blocks from `start` on.
+    /// Marks `len` free blocks from `start` on as used.
     pub fn take(&mut self, start: u64, len: u64) {
         self.space.take(start, len);
     }
 
-    /// Counts an inode for the quotas of its owner: a user and a group. `bytes` are those of its
+    /// Adds an inode to the quota usage of its owner, a user and a group. `bytes` are those of its
     /// contents, map and attributes.
     pub fn charge(&mut self, owner: (u32, u32), bytes: u64) {
         self.quotas.iter_mut().for_each(|file| file.charge(owner, bytes));
     }
 
-    /// Where the inode table of a group starts.
+    /// Returns the first block of a group's inode table.
     pub fn inode_table(&self, group: u32) -> Option<u64> {
         self.groups.get(group as usize).map(|group| group.inode_table)
     }
 
-    /// The inodes that are in use now. They have the numbers from 1 on, but for the root
-    /// directory's.
+    /// Returns the inodes in use so far. They have all numbers from 1 on, except that of the root
+    /// directory.
     ///
-    /// Reserved inodes without a file are all zeroes, but for their checksums.
+    /// Reserved inodes without a file are all zeroes, except for their checksums.
     pub fn inodes(&self) -> BTreeMap<u32, Inode> {
         let mut inodes = self.inodes.clone();
         if self.sb.metadata_seed().is_some() {
@@ -147,17 +152,17 @@ impl Draft {
         inodes
     }
 
-    /// The first inode that is free.
+    /// Returns the first free inode.
     pub fn first_free_inode(&self) -> u32 {
         self.inodes.last_key_value().map_or(RESERVED_INODES, |(ino, _)| *ino) + 1
     }
 
-    /// Decides the rest, now that all files have their blocks and inodes. The caller writes their
-    /// blocks, those of the inode tables and of the root directory included.
+    /// Finishes the plan, now that all files have their blocks and inodes. The caller writes the
+    /// blocks of its files, of the inode tables and of the root directory.
     ///
     /// # Errors
-    /// [`Error::Size`] if a count is too large for the format, or if an owner was counted that
-    /// [`new`](Self::new) was not told.
+    /// [`Error::Size`] if a count is too large for the format, or if an inode was charged to an
+    /// owner that [`new`](Self::new) did not get.
     pub fn finish(mut self, inodes: &UsedInodes<'_>) -> Result<Plan> {
         self.fill_quotas()?;
         let mut plan = Plan {
@@ -197,8 +202,8 @@ impl Draft {
         self.inodes.insert(inode.ino(), *inode);
     }
 
-    /// Takes `len` free blocks: in one piece behind `goal`, or else anywhere, or else in the first
-    /// pieces behind it.
+    /// Allocates `len` blocks: in one run after `goal`, or else in one run anywhere, or else in the
+    /// first free runs after `goal`.
     pub(crate) fn allocate(&mut self, len: u64, goal: u64) -> Result<Vec<(u64, u64)>> {
         let end = self.sb.blocks_count();
         let whole = self.space.find(len, goal, end).or_else(|| self.space.find(len, 0, end));
@@ -223,7 +228,7 @@ impl Draft {
         Ok(runs)
     }
 
-    /// The blocks of inode tables that have inodes in them.
+    /// Makes the blocks of inode tables that have inodes in them.
     fn make_inode_tables(&mut self) {
         let mut tables = BTreeMap::<u64, Vec<u8>>::new();
         let (geometry, size) = (*self.sb.geometry(), self.block_size());
@@ -239,8 +244,8 @@ impl Draft {
 }
 
 impl Plan {
-    /// Decides everything about the volume that these options make of a device of `bytes`. With the
-    /// feature `journal_dev`, it is not a volume but an external journal.
+    /// Returns the plan of the volume that these options make on a device of `bytes`. With the
+    /// feature `journal_dev` it is an external journal instead.
     ///
     /// # Errors
     /// [`Error::Options`](crate::Error::Options) for options that are wrong or exclude each other,
@@ -275,9 +280,9 @@ fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>)
         Some(JournalSize::Mebibytes(size)) => size.saturating_mul((1 << 20) / numbers.block_size),
         None => default,
     };
-    if blocks < LEAST_JOURNAL || u64::from(blocks) > numbers.blocks / 2 {
+    if blocks < MIN_JOURNAL || u64::from(blocks) > numbers.blocks / 2 {
         return Err(Error::options(format!(
-            "a journal of {blocks} blocks: {LEAST_JOURNAL} to half of the volume's {} are possible",
+            "a journal of {blocks} blocks: {MIN_JOURNAL} to half of the volume's {} are possible",
             numbers.blocks
         )));
     }

@@ -1,13 +1,18 @@
-//! Why a volume cannot be made.
+//! The errors of making a volume.
+//!
+//! All functions of this crate return them. Wrong options, a device of the wrong size and
+//! unsupported features are found while the volume is planned, before anything is written. Only
+//! [`Error::Device`] can come from writing. The command maps the variants to exit codes, and
+//! `build` passes them on.
 
 /// The result of making a volume.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a volume cannot be made.
+/// The reasons why a volume cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Options that are wrong, or that do not go together.
+    /// Options that are wrong, or that exclude each other.
     #[error("{0}")]
     Options(String),
     /// A line of `mke2fs.conf` that is not understood.
@@ -30,7 +35,7 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] extern4_block::Error),
-    /// The numbers of the volume contradict each other.
+    /// The planned superblock contradicts itself.
     #[error("these options make no valid volume: {0}")]
     Contradiction(#[from] extern4_disk::Corrupt),
 }

@@ -20,7 +20,7 @@ pub struct ExternalJournal {
     pub uuid: [u8; 16],
     /// The label of its device.
     pub label: Vec<u8>,
-    /// Bytes of a block, which are those of the volume.
+    /// The block size in bytes, which the volume must have, too.
     pub block_size: u32,
     /// The number of its device as Linux writes it to superblocks; 0 for a file.
     pub device_number: u32,
@@ -29,7 +29,7 @@ pub struct ExternalJournal {
 }
 
 impl ExternalJournal {
-    /// Reads what is on `device`; `None` if that is no external journal.
+    /// Reads the external journal on `device`; `None` if the device has none.
     ///
     /// # Errors
     /// [`Error::Device`], and [`Error::Damaged`] for one with wrong contents.
@@ -50,8 +50,9 @@ impl ExternalJournal {
         Ok(Some(Self { uuid: sb.uuid(), label, block_size: sb.block_size(), device_number, users }))
     }
 
-    /// Records durably on `device` that the volume with the UUID `user` uses the journal, and no
-    /// other: neither Linux nor e2fsck knows a journal of several volumes.
+    /// Records durably on `device` that the volume with the UUID `user` uses the journal. It
+    /// replaces other users, because neither Linux nor e2fsck supports a journal of several
+    /// volumes.
     ///
     /// # Errors
     /// [`Error::Device`], and [`Error::Damaged`] for one with wrong contents.
@@ -64,8 +65,8 @@ impl ExternalJournal {
     }
 }
 
-/// The block of the device that holds the journal's superblock: the first whole one behind the
-/// superblock of the device.
+/// Returns the block of the device that holds the journal's superblock: the first one after the
+/// block with the device's superblock.
 pub(crate) const fn superblock_block(block_size: u32) -> u32 {
     if block_size == 1024 { 2 } else { 1 }
 }

@@ -1,4 +1,8 @@
-//! The features of a new volume.
+//! The features of a new volume: chosen from `mke2fs.conf` and options, and checked.
+//!
+//! `numbers` calls [`choose`], which follows `mke2fs`: base features, those of the types, then `-O`
+//! in order. A feature that another replaces is dropped. A combination that no volume can have, and
+//! a feature that extern4 cannot write, is an error that names it.
 
 use extern4_disk::feature::{Compat, Feature, FeatureSet, Features, Incompat, RoCompat};
 use extern4_disk::quota::Kind;
@@ -37,7 +41,7 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::QUOTA)
     .union(RoCompat::PROJECT)
     .union(RoCompat::METADATA_CSUM)
-    // For volumes that are filled while they are made.
+    // For a volume that is filled while it is made.
     .union(RoCompat::READONLY);
 
 /// Adds the features of a list to `features`, or removes those with `^` before their names.
@@ -67,7 +71,7 @@ fn set(features: &mut Features, feature: Feature, is_on: bool) {
     }
 }
 
-/// The features that the configuration and the options ask for.
+/// Returns the features that the configuration and the options ask for.
 pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Result<Features> {
     let mut features = Features::default();
     if options.revision == 0 {
@@ -97,13 +101,13 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     if options.quota.as_ref().is_some_and(|kinds| kinds.contains(&Kind::Project)) {
         features.ro_compat |= RoCompat::PROJECT;
     }
-    settle(&mut features, before)?;
+    resolve(&mut features, before)?;
     Ok(features)
 }
 
-/// Drops features that others exclude, and refuses those that cannot be together. `before` had no
-/// part of `-O`.
-fn settle(features: &mut Features, before: Features) -> Result<()> {
+/// Drops features that others replace, and refuses combinations that cannot be. `before` are the
+/// features without those of `-O`.
+fn resolve(features: &mut Features, before: Features) -> Result<()> {
     if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
         features.ro_compat.remove(RoCompat::GDT_CSUM);
     } else if features.incompat.contains(Incompat::CSUM_SEED) {

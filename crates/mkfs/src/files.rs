@@ -1,5 +1,9 @@
-//! The files of a new volume: the root directory, lost+found, the inode that lets the volume grow,
-//! the journal, the quota files and the orphan file.
+//! The internal files of a new volume: the root directory, lost+found, the resize inode, the
+//! journal, the MMP block, the quota files and the orphan file.
+//!
+//! `Draft` calls [`make_files`](Draft::make_files) once, before a caller adds files, and
+//! `fill_quotas` when all inodes are known. Each file gets blocks of the draft's free space, an
+//! inode and contents, as `mke2fs` makes them. A volume without room for one is an error.
 
 use extern4_disk::dirent::{DirEntry, FileType, Layout, store_checksum};
 use extern4_disk::feature::{Compat, Incompat, RoCompat};
@@ -23,13 +27,13 @@ pub const LOST_FOUND_INO: u32 = 11;
 pub(crate) const LOST_FOUND_OWNER: (u32, u32) = (0, 0);
 const USER_QUOTA_INO: u32 = 3;
 const GROUP_QUOTA_INO: u32 = 4;
-/// lost+found is at least so large, in bytes and in blocks, so that e2fsck needs no block to put
+/// The least size of lost+found in bytes and in blocks. e2fsck then needs no free block to put
 /// files there.
 const LOST_FOUND_BYTES: u64 = 16 << 10;
 const LOST_FOUND_BLOCKS: u64 = 2;
 /// Blocks that an inode maps without a block for the map.
 const DIRECT: u64 = 12;
-/// The orphan file has a block for each of these many of the volume's, within limits.
+/// How many blocks of the volume there are for each block of the orphan file, within limits.
 const BLOCKS_PER_ORPHAN_BLOCK: u64 = 4096;
 const ORPHAN_BLOCKS: std::ops::RangeInclusive<u64> = 32..=512;
 
@@ -37,7 +41,7 @@ const DIRECTORY: u16 = 0o040_000;
 const REGULAR: u16 = 0o100_000;
 
 impl Draft {
-    /// Makes all files of the file system itself but the root directory.
+    /// Makes all internal files except the root directory.
     pub(crate) fn make_files(&mut self, journal: Option<Journal>) -> Result<()> {
         self.make_lost_found()?;
         let features = self.sb.features();
@@ -78,7 +82,8 @@ impl Draft {
     fn make_lost_found(&mut self) -> Result<()> {
         let size = self.block_size() as u64;
         let mut blocks = LOST_FOUND_BYTES.div_ceil(size).clamp(LOST_FOUND_BLOCKS, DIRECT);
-        // Its first entries could have been in the inode.
+        // With `inline_data` it is one block shorter, because its first entries can be in the
+        // inode.
         blocks -= u64::from(self.sb.features().incompat.contains(Incompat::INLINE_DATA));
         let runs = self.allocate(blocks, 0)?;
         let first = [(LOST_FOUND_INO, ".".as_bytes()), (ROOT_INO, "..".as_bytes())];
@@ -94,7 +99,7 @@ impl Draft {
         Ok(())
     }
 
-    /// A directory block with these entries, the last of which takes all the room that is left.
+    /// Returns a directory block with these entries. The last record gets the rest of the block.
     fn directory_block(&self, ino: u32, entries: &[(u32, &[u8])]) -> Vec<u8> {
         let checksum = self.sb.metadata_seed().is_some();
         let filetype = self.sb.features().incompat.contains(Incompat::FILETYPE);
@@ -123,8 +128,8 @@ impl Draft {
         block
     }
 
-    /// The inode that owns the blocks behind the descriptors, each of which lists its copies in the
-    /// backups.
+    /// Makes the resize inode, which owns the reserved blocks after the descriptors. Each of these
+    /// blocks lists its copies in the backups.
     fn make_resize_inode(&mut self) -> Result<()> {
         let size = self.block_size();
         let (geometry, entries) = (*self.sb.geometry(), size as u64 / 4);
@@ -229,7 +234,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Fills the quota files with what is in use.
+    /// Writes the usage to the quota files.
     pub(crate) fn fill_quotas(&mut self) -> Result<()> {
         for file in std::mem::take(&mut self.quotas) {
             let contents = file.encode()?;
@@ -264,7 +269,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The inode of a file with these blocks, mapped as the volume's features say.
+    /// Returns the inode of a file with these blocks, mapped according to the volume's features.
     fn file(&mut self, ino: u32, mode: u16, runs: &[(u64, u64)]) -> Result<Inode> {
         let (size, seed) = (self.block_size(), self.inode_seed(ino));
         let has_extents = self.sb.features().incompat.contains(Incompat::EXTENTS);
@@ -311,7 +316,7 @@ pub(crate) struct Journal {
     pub(crate) location: Option<u64>,
 }
 
-/// The low 32 bits of a block number; volumes with `resize_inode` have no more in these places.
+/// Returns the low 32 bits of a block number. Blocks of a resize inode have no higher numbers.
 fn low_word(block: u64) -> [u8; 4] {
     let [a, b, c, d, ..] = block.to_le_bytes();
     [a, b, c, d]

@@ -1,4 +1,8 @@
-//! Making an external journal.
+//! Plans an external journal (`-O journal_dev`): a device that holds nothing but a journal.
+//!
+//! `Plan::new` calls it instead of `Draft` if the options ask for a journal. The plan has a
+//! superblock and a journal superblock with no user; `external_journal` sets the user when a volume
+//! is made. A device that is too small is an error.
 
 use extern4_disk::feature::{Feature, Features, Incompat};
 use extern4_disk::journal::JournalSuperblock;
@@ -8,20 +12,20 @@ use zerocopy::IntoBytes;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::external_journal::superblock_block;
-use crate::numbers::{self, LEAST_JOURNAL, Numbers};
+use crate::numbers::{self, MIN_JOURNAL, Numbers};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::space::Space;
 use crate::superblock;
 
-/// Whether these options ask for an external journal, and not for a volume.
+/// Whether these options ask for an external journal instead of a volume.
 pub(crate) fn is_wanted(options: &Options) -> bool {
     let words = options.features.iter().flat_map(|list| list.split([',', ' ']));
     let last = words.rev().find(|word| word.ends_with("journal_dev"));
     last.is_some_and(|word| Feature::from_name(word.trim_start_matches('+')).is_some())
 }
 
-/// Decides everything about the external journal that these options make of a device of `bytes`.
+/// Returns the plan of the external journal that these options make on a device of `bytes`.
 pub(crate) fn plan(options: &Options, config: &Config, bytes: u64) -> Result<Plan> {
     let features = Features { incompat: Incompat::JOURNAL_DEV, ..Features::default() };
     let numbers = Numbers::of_journal(options, config, features, bytes)?;
@@ -29,9 +33,9 @@ pub(crate) fn plan(options: &Options, config: &Config, bytes: u64) -> Result<Pla
         return Err(Error::options("a volume of revision 0 has no features and no journal"));
     }
     let blocks = numbers::narrow(numbers.blocks)?;
-    if blocks < LEAST_JOURNAL {
+    if blocks < MIN_JOURNAL {
         return Err(Error::Size(format!(
-            "a journal of {blocks} blocks: at least {LEAST_JOURNAL} are necessary"
+            "a journal of {blocks} blocks: at least {MIN_JOURNAL} are necessary"
         )));
     }
     let mut sb = superblock::make(options, config, &numbers)?;

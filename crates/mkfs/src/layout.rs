@@ -1,4 +1,7 @@
-//! Where the bitmaps and the inode table of each group are.
+//! Places the bitmaps and the inode table of each group.
+//!
+//! `Draft` calls [`place`] first of all, so that metadata is where `mke2fs` puts it. It marks the
+//! blocks as used in the draft's [`Space`]. A group without room for its metadata is an error.
 
 use std::ops::Range;
 
@@ -7,7 +10,7 @@ use extern4_disk::geometry::Geometry;
 use crate::error::{Error, Result};
 use crate::space::Space;
 
-/// The places of one group's metadata.
+/// The blocks of one group's metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) block_bitmap: u64,
@@ -15,11 +18,11 @@ pub(crate) struct Group {
     pub(crate) inode_table: u64,
 }
 
-/// Places the metadata of all groups, and takes their blocks.
+/// Places the metadata of all groups, and marks their blocks as used.
 ///
-/// With `flex_bg`, a flexible group has all its block bitmaps first, then its inode bitmaps, then
-/// its inode tables, from its first group on. Otherwise each group has its own at its start; on a
-/// RAID with a `stride`, the bitmaps of different groups are on different disks.
+/// With `flex_bg`, the first group of a flexible group has the block bitmaps of all its groups,
+/// then their inode bitmaps, then their inode tables. Otherwise each group has its own at its
+/// start. On a RAID with a `stride`, the bitmaps of different groups are then on different disks.
 pub(crate) fn place(geometry: &Geometry, stride: u16, space: &mut Space) -> Result<Vec<Group>> {
     if geometry.first_data_block() > 0 {
         space.take(0, geometry.first_data_block().into());
@@ -54,7 +57,7 @@ fn place_flexible(
     let (mut take, count) = (taker(space, members.start, geometry.blocks_count()), members.len() as u64);
     let table = geometry.inode_table_blocks().into();
     let block_bitmaps = members.clone().map(|_| take(1, start)).collect::<Result<Vec<_>>>()?;
-    // A single group leaves room for the bitmaps of all that a flexible group can have.
+    // A single group leaves room for the bitmaps of a full flexible group.
     let gap = if count == 1 { u64::from(geometry.groups_per_flex()) } else { count };
     let inode_bitmaps = members
         .clone()
@@ -82,7 +85,7 @@ fn place_alone(geometry: &Geometry, group: u32, stride: u16, space: &mut Space) 
     Ok(Group { block_bitmap, inode_bitmap, inode_table: take(table, start)? })
 }
 
-/// Takes `len` blocks in one piece, the first ones from a goal up to `end`.
+/// Returns a function that takes the first run of `len` free blocks between a goal and `end`.
 fn taker(space: &mut Space, group: u32, end: u64) -> impl FnMut(u64, u64) -> Result<u64> {
     move |len, goal| {
         let at = space.find(len, goal, end).ok_or_else(|| {

@@ -2,8 +2,13 @@
 //! options and the same `mke2fs.conf`.
 //!
 //! [`Options`] hold the options by the names of `mke2fs(8)`, and [`Config`] the defaults.
-//! [`Plan::new`] decides the volume's features, its geometry and the place of everything on it;
-//! nothing is written yet, and a `Plan` can tell its numbers. [`Plan::write`] makes the volume.
+//! [`Plan::new`] decides the volume's features, its geometry and the place of everything on it. It
+//! refuses options that contradict each other, and sizes that are too small, before anything is
+//! written. [`Plan::write`] makes the volume. Its primary superblock is written last: a device that
+//! loses power earlier holds no volume, and has lost its old contents.
+//!
+//! The commands `extern4 mkfs` and `extern4 build` use this crate, and the crates `extern4-build`
+//! and `extern4`.
 //!
 //! ```no_run
 //! use extern4_block::{FileDevice, FileOptions};

@@ -1,4 +1,8 @@
 //! Maps of files: extent trees, and the block lists of ext2 and ext3.
+//!
+//! [`extents`] and [`block_list`] encode the map of a file whose runs are known, and ask the caller
+//! for each block of the map itself. They write nothing. Internal files of a new volume and the
+//! crate `build` use them. A file that is too long for its map is an error.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::extent::{Entries, Extent, Index, MAX_WRITTEN_LEN, OwnedExtentNode, store_checksum};
@@ -7,25 +11,25 @@ use extern4_disk::{Place, Structure};
 
 use crate::error::{Error, Result};
 
-/// Bytes of the header of an extent tree's node, and of each of its entries.
+/// The size of the header of an extent node, and of each of its entries.
 const EXTENT_ENTRY: usize = 12;
 /// Entries of the root, which is in the inode.
 const ROOT_ENTRIES: usize = 4;
-/// Block numbers that the inode has itself in a block list, before those of the blocks with more.
+/// How many numbers of data blocks the inode has in a block list, before those of indirect blocks.
 const DIRECT: usize = 12;
 
-/// Blocks of a file that follow each other in the file and on the volume.
+/// Consecutive blocks of a file that are also consecutive on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first one's place in the file, in blocks.
+    /// The first block in the file.
     pub logical: u64,
-    /// The first one's place on the volume, in blocks.
+    /// The first block on the volume.
     pub start: u64,
-    /// How many there are.
+    /// The number of blocks.
     pub len: u64,
 }
 
-/// Runs that follow one another in a file without holes, given by their starts and lengths.
+/// Returns the runs of a file without holes, whose blocks are given by starts and lengths.
 pub fn without_holes(pieces: &[(u64, u64)]) -> Vec<Run> {
     let mut logical = 0;
     let mut run = |&(start, len): &(u64, u64)| {
@@ -44,7 +48,7 @@ pub struct Map {
     pub blocks: Vec<(u64, Vec<u8>)>,
 }
 
-/// Gives the blocks that hold a map, one after the other.
+/// Returns a new block for a map.
 pub type Take<'a> = dyn FnMut() -> Result<u64> + 'a;
 
 /// Makes the extent tree of a file with these runs, which are in ascending order.
@@ -59,7 +63,7 @@ pub fn extents(
 ) -> Result<Map> {
     let mut entries = Entries::Leaf(leaves(runs)?);
     let (mut blocks, mut depth) = (Vec::new(), 0);
-    // The checksum stands behind the last entry.
+    // The checksum follows the last entry.
     let most = (block_size - EXTENT_ENTRY - size_of::<u32>()) / EXTENT_ENTRY;
     while len(&entries) > ROOT_ENTRIES {
         let mut indexes = Vec::new();
@@ -108,7 +112,7 @@ fn len(entries: &Entries) -> usize {
     }
 }
 
-/// The entries in nodes of at most `most`, each with the first file block that it maps.
+/// Splits entries into nodes of at most `most`, each with the first file block that it maps.
 fn split(entries: Entries, most: usize) -> Vec<(u32, Entries)> {
     match entries {
         Entries::Leaf(extents) => {
@@ -123,7 +127,7 @@ fn split(entries: Entries, most: usize) -> Vec<(u32, Entries)> {
 /// Makes the block list of a file with these runs, which are in ascending order.
 ///
 /// # Errors
-/// [`Error::Size`] for a file or a block beyond what the format can say, and those of `take`.
+/// [`Error::Size`] for a file or a block that is too large for the format, and those of `take`.
 pub fn block_list(runs: &[Run], block_size: usize, take: &mut Take<'_>) -> Result<Map> {
     let mut list = BlockList { runs, block_size, take, blocks: Vec::new() };
     let mut words = [0_u32; MAP_SIZE / 4];
@@ -155,15 +159,15 @@ struct BlockList<'a, 'b> {
 }
 
 impl BlockList<'_, '_> {
-    /// The block at this place in the file; 0 in a hole.
+    /// Returns the block for block `logical` of the file; 0 in a hole.
     fn block_at(&self, logical: u64) -> u64 {
         let index = self.runs.partition_point(|run| run.logical + run.len <= logical);
         let run = self.runs.get(index).filter(|run| run.logical <= logical);
         run.map_or(0, |run| run.start + (logical - run.logical))
     }
 
-    /// The block that lists `span` blocks of the file from `from` on; 0 if all of them are in a
-    /// hole.
+    /// Makes and returns the indirect block for `span` blocks of the file from `from` on; 0 if all
+    /// of them are in a hole.
     fn indirect(&mut self, from: u64, span: u64) -> Result<u64> {
         let first = self.runs.partition_point(|run| run.logical + run.len <= from);
         if self.runs.get(first).is_none_or(|run| run.logical >= from + span) {

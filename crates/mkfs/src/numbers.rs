@@ -1,9 +1,9 @@
-//! The numbers of a new volume: sizes of blocks, inodes and groups, and how many of each there are.
+//! The numbers of a new volume: the sizes of blocks, inodes and groups, and how many there are.
 //!
 //! [`Numbers::choose`] takes options, `mke2fs.conf` and the size of the device, and chooses as
-//! `mke2fs` does. It returns the numbers, or the reason why no volume can have them. `Draft` calls
-//! it before it places anything, and `journal_device` calls [`Numbers::of_journal`] for an external
-//! journal.
+//! `mke2fs` does. It returns the numbers, or an error with the reason why no volume can have them.
+//! `Draft` calls it before it places anything, and `journal_device` calls [`Numbers::of_journal`]
+//! for an external journal.
 
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 
@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::features;
 use crate::options::Options;
 
-/// The least blocks of a journal.
-pub(crate) const LEAST_JOURNAL: u32 = 1024;
-/// Blocks that a last group must have beyond its own metadata.
-const LEAST_DATA_BLOCKS: u64 = 50;
-/// The inodes up to lost+found.
-const LEAST_INODES: u64 = 11;
-/// Sizes are rounded down to this, as a page.
+/// The least size of a journal in blocks.
+pub(crate) const MIN_JOURNAL: u32 = 1024;
+/// The blocks that the last group must have besides its metadata.
+const MIN_DATA_BLOCKS: u64 = 50;
+/// The number of inodes up to that of lost+found.
+const MIN_INODES: u64 = 11;
+/// The size of a page, to which device sizes are rounded down.
 const PAGE: u64 = 4096;
 /// How many times its size a volume can grow while it is mounted.
 const GROWTH: u64 = 1024;
@@ -58,7 +58,7 @@ impl Numbers {
         let mut divided = numbers.clone();
         divided.divide(options, inodes)?;
         if 4 * divided.descriptor_blocks() > 3 * u64::from(divided.blocks_per_group) {
-            // The descriptors leave a group hardly any room, and go to meta groups.
+            // The descriptors would fill most of a group, so they go to meta groups.
             numbers.features.compat.remove(Compat::RESIZE_INODE);
             numbers.features.incompat |= Incompat::META_BG;
             numbers.divide(options, inodes)?;
@@ -85,7 +85,7 @@ impl Numbers {
         Self::undivided(options, config, types, features, bytes)
     }
 
-    /// The sizes, without a division into groups.
+    /// Returns the sizes, without a division into groups.
     fn undivided(
         options: &Options,
         config: &Config,
@@ -112,7 +112,7 @@ impl Numbers {
         })
     }
 
-    /// The first block of group 0.
+    /// Returns the first block of group 0.
     pub(crate) const fn first_block(&self) -> u64 {
         if self.block_size == 1024 { 1 } else { 0 }
     }
@@ -136,7 +136,7 @@ impl Numbers {
         Error::Size(format!("{} blocks of {} bytes are too few for a volume", self.blocks, self.block_size))
     }
 
-    /// Blocks for the superuser, of all.
+    /// Returns the number of blocks that are reserved for the superuser.
     fn percentage(&self, options: &Options, config: &Config) -> Result<u64> {
         let of_config = config.value(&self.types, "reserved_ratio").and_then(|ratio| ratio.parse().ok());
         let percent = options.reserved_percent.or(of_config).unwrap_or(5.0);
@@ -165,7 +165,7 @@ impl Numbers {
 
     /// Divides blocks and inodes into groups.
     ///
-    /// The last group goes if its own metadata leave it hardly any room. Groups become smaller if
+    /// The last group is left out if its metadata would fill most of it. Groups are made smaller if
     /// they would have more inodes than a block has bits.
     fn divide(&mut self, options: &Options, inodes: u64) -> Result<()> {
         let (all, ratio) = (self.blocks, self.reserved as f64 / self.blocks as f64);
@@ -174,7 +174,7 @@ impl Numbers {
         loop {
             let data = self.blocks - self.first_block();
             let groups = data.div_ceil(self.blocks_per_group.into());
-            let wanted = inodes.max(LEAST_INODES + 1).div_ceil(groups);
+            let wanted = inodes.max(MIN_INODES + 1).div_ceil(groups);
             if wanted > most {
                 if options.blocks_per_group.is_some() || self.blocks_per_group <= 256 {
                     let text = format!("{inodes} inodes are too many for {groups} groups: specify fewer");
@@ -185,8 +185,8 @@ impl Numbers {
             }
             let table = wanted.div_ceil(per_block);
             let mut per_group = ((table * per_block) & !7).max(8);
-            if per_group * groups <= LEAST_INODES {
-                per_group = LEAST_INODES.next_multiple_of(8);
+            if per_group * groups <= MIN_INODES {
+                per_group = MIN_INODES.next_multiple_of(8);
             }
             if per_group * groups > u32::MAX.into() {
                 return Err(Error::options(format!("{inodes} inodes are more than a volume can have")));
@@ -196,14 +196,14 @@ impl Numbers {
             self.reserved_gdt_blocks = self.reserved_gdt(options)?;
             let left = data % u64::from(self.blocks_per_group);
             let overhead = self.overhead(self.groups - 1);
-            if left == 0 || left >= overhead + LEAST_DATA_BLOCKS {
+            if left == 0 || left >= overhead + MIN_DATA_BLOCKS {
                 return Ok(());
             }
             if groups == 1 {
                 return if left > overhead { Ok(()) } else { Err(self.too_small()) };
             }
             self.blocks -= left;
-            // The blocks for the superuser become fewer in proportion.
+            // The reserved blocks shrink in proportion.
             self.reserved = (ratio * self.blocks as f64) as u64;
         }
     }
@@ -216,7 +216,8 @@ impl Numbers {
         u64::from(self.block_size / self.descriptor_size())
     }
 
-    /// Blocks behind the descriptors that let a mounted volume grow.
+    /// Returns how many blocks are reserved after the descriptors, so that a mounted volume can
+    /// grow.
     fn reserved_gdt(&self, options: &Options) -> Result<u16> {
         if !self.features.compat.contains(Compat::RESIZE_INODE) {
             return Ok(0);
@@ -236,7 +237,7 @@ impl Numbers {
         u16::try_from(reserved).map_err(|_| Error::options("the volume cannot grow as far"))
     }
 
-    /// Blocks of a group's metadata, as if all were in the group itself.
+    /// Returns how many blocks a group's metadata needs, as if all were in the group itself.
     fn overhead(&self, group: u32) -> u64 {
         let table = u64::from(self.inodes_per_group) * u64::from(self.inode_size);
         let own = 2 + table.div_ceil(self.block_size.into());
@@ -246,7 +247,8 @@ impl Numbers {
         own + 1 + self.descriptor_blocks()
     }
 
-    /// Blocks of the descriptors behind a superblock, with those into which they can grow.
+    /// Returns how many blocks the descriptors after a superblock have, with those reserved for
+    /// growth.
     fn descriptor_blocks(&self) -> u64 {
         let descriptors = if self.features.incompat.contains(Incompat::META_BG) {
             1
@@ -274,12 +276,12 @@ impl Numbers {
     }
 }
 
-/// A number that earlier checks keep in 32 bits.
+/// Converts a number that earlier checks keep below 2^32.
 pub(crate) fn narrow(number: u64) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::Size(format!("{number} is more than a volume can have")))
 }
 
-/// The types of the configuration that the volume follows: that of `-t`, then those of its use.
+/// Returns the types of the configuration for the volume: that of `-t`, then those of its usage.
 fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> {
     let kind = options.fs_type.as_str();
     if !["ext2", "ext3", "ext4"].contains(&kind) && !config.has_type(kind) {
@@ -342,7 +344,8 @@ fn blocks_per_group(options: &Options, block_size: u32) -> Result<u32> {
     }
 }
 
-/// Blocks of the journal of a volume of `blocks`; `None` if the volume is too small for one.
+/// Returns the default size of the journal of a volume of `blocks`, in blocks; `None` if the volume
+/// is too small for one.
 pub(crate) fn default_journal(blocks: u64) -> Option<u32> {
     Some(match blocks {
         0..2048 => return None,

@@ -1,4 +1,9 @@
-//! The options of `mke2fs(8)`.
+//! [`Options`]: the options of `mke2fs(8)`.
+//!
+//! The command, `build` and programs fill them; `numbers`, `features`, `superblock` and `draft`
+//! read them. A wrong or contradicting value is not found here, but by
+//! [`Plan::new`](crate::Plan::new). With equal options, equal configurations and equal device
+//! sizes, equal volumes are made.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -8,7 +13,7 @@ use extern4_disk::quota::Kind;
 
 use crate::external_journal::ExternalJournal;
 
-/// How large the journal is to be (`-J size=`).
+/// The size of the journal (`-J size=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalSize {
     /// In MiB.
@@ -20,18 +25,18 @@ pub enum JournalSize {
 /// The options of `mke2fs(8)`. `None` leaves a choice to the configuration and to the size of the
 /// volume.
 ///
-/// The default has no UUID, no hash seed and no time, so that it makes the same volume each time.
+/// By default UUID, hash seed and time are zero, so that the same volume is made each time.
 /// [`Options::unique`] sets these three.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The type of file system (`-t`): `ext2`, `ext3`, `ext4` or another one of the configuration.
     pub fs_type: String,
-    /// How the volume is to be used (`-T`): types of the configuration.
+    /// The usage of the volume (`-T`): types of the configuration.
     pub usage: Vec<String>,
-    /// Bytes of a block (`-b`).
+    /// The block size in bytes (`-b`).
     pub block_size: Option<u32>,
-    /// Bytes of the volume, of which whole blocks are used; `None` fills the device, in whole pages
-    /// of 4096 bytes.
+    /// The size of the volume in bytes, rounded down to whole blocks; `None` fills the device, in
+    /// whole pages of 4096 bytes.
     pub size: Option<u64>,
     /// Blocks of a group (`-g`).
     pub blocks_per_group: Option<u32>,
@@ -41,25 +46,25 @@ pub struct Options {
     pub inode_ratio: Option<u64>,
     /// Bytes of an inode (`-I`).
     pub inode_size: Option<u16>,
-    /// Inodes of the volume (`-N`); there may be more.
+    /// The least number of inodes (`-N`).
     pub inodes: Option<u64>,
     /// Features to add, or with `^` to remove, in this order (`-O`); `none` removes all.
     pub features: Vec<String>,
-    /// The quotas that the feature `quota` turns on (`-E quotatype=`). `None` stands for those of
-    /// users and groups, and of projects where the feature `project` is on.
+    /// The quotas that the feature `quota` turns on (`-E quotatype=`). `None` means those of users
+    /// and groups, and of projects with the feature `project`.
     pub quota: Option<Vec<Kind>>,
-    /// Whether there is to be a journal, whatever the type says (`-j`).
+    /// Whether the volume gets a journal regardless of its type (`-j`).
     pub journal: bool,
     /// Size of the journal (`-J size=`).
     pub journal_size: Option<JournalSize>,
-    /// The block from which on the journal's place is searched (`-J location=`). `None` stands for
-    /// the start of the middle group.
+    /// The block from which free space for the journal is searched (`-J location=`); `None` for the
+    /// start of the middle group.
     pub journal_location: Option<u64>,
     /// Size of the fast commit area in KiB (`-J fast_commit_size=`).
     pub fast_commit_kib: Option<u32>,
     /// The external journal (`-J device=`).
     pub external_journal: Option<ExternalJournal>,
-    /// Per cent of the blocks that only the superuser may take (`-m`): 0 to 50.
+    /// The percentage of blocks that are reserved for the superuser (`-m`): 0 to 50.
     pub reserved_percent: Option<f64>,
     /// The label (`-L`): 16 bytes at most.
     pub label: Option<String>,
@@ -89,14 +94,14 @@ pub struct Options {
     pub backup_superblocks: Option<u32>,
     /// Seconds between two updates of the block of `mmp` (`-E mmp_update_interval=`).
     pub mmp_interval: Option<u16>,
-    /// Mount options that hold unless a mount says otherwise (`-E mount_opts=`).
+    /// Default mount options (`-E mount_opts=`).
     pub mount_options: Option<String>,
-    /// The time of making, in seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     pub time: u64,
 }
 
 impl Options {
-    /// Returns the default options with a random UUID, a random hash seed and the present time.
+    /// Returns the default options with a random UUID, a random hash seed and the current time.
     ///
     /// # Errors
     /// The system gives no random bytes.

@@ -1,4 +1,8 @@
-//! A volume that is to be made: everything about it is decided, and nothing is written.
+//! [`Plan`]: a new volume about which everything is decided, and of which nothing is written.
+//!
+//! `Draft::finish` makes it: the superblock, the descriptors, bitmaps, and contents of internal
+//! files are in memory. The command shows its numbers (`-n`), then `write` writes it. Everything is
+//! in the checked ranges of the format, so writing can only fail with the device.
 
 use std::ops::Range;
 
@@ -15,14 +19,14 @@ use crate::space::Space;
 /// The inodes in use on a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct UsedInodes<'a> {
-    /// Runs of them in ascending order: the first of each, and the one behind its last.
+    /// Their runs in ascending order, each as its first inode and one past its last.
     pub runs: &'a [(u64, u64)],
     /// The directories among them, in ascending order.
     pub directories: &'a [u32],
 }
 
 impl UsedInodes<'_> {
-    /// The runs in use in `range`, cut to it.
+    /// Returns the runs in use in `range`, cut to it.
     fn runs_in(&self, range: &Range<u32>) -> impl Iterator<Item = (u64, u64)> + Clone {
         let (start, end) = (u64::from(range.start), u64::from(range.end));
         let first = self.runs.partition_point(|(_, behind)| *behind <= start);
@@ -36,14 +40,14 @@ impl UsedInodes<'_> {
     }
 }
 
-/// A volume that is to be made.
+/// The plan of a volume.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) sb: Superblock,
     pub(crate) groups: Vec<Group>,
     /// Contents of blocks, up to the last byte that is not zero, or further.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
-    /// Runs of blocks that have to be zeroes where `blocks` has nothing.
+    /// Runs of blocks that must read as zeroes where `blocks` has no contents.
     pub(crate) zeroes: Vec<(u64, u64)>,
     pub(crate) descriptors: Vec<u8>,
     pub(crate) journal_blocks: u64,
@@ -54,17 +58,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Bytes of the volume.
+    /// Returns the size of the volume in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.sb.blocks_count() * u64::from(self.sb.block_size())
     }
 
-    /// The superblock of the volume.
+    /// Returns the superblock of the volume.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
     }
 
-    /// Whether the UUID can still change: no checksum of anything but the superblock depends on it.
+    /// Whether the UUID can still change: only the superblock's checksum depends on it.
     pub fn is_uuid_free(&self) -> bool {
         let features = self.sb.features();
         match features.ro_compat {
@@ -75,18 +79,18 @@ impl Plan {
         }
     }
 
-    /// The blocks that hold copies of the superblock.
+    /// Returns the blocks that hold backups of the superblock.
     pub fn backup_blocks(&self) -> impl Iterator<Item = u64> {
         let geometry = *self.sb.geometry();
         (1..geometry.group_count()).filter_map(move |group| geometry.superblock_in(group))
     }
 
-    /// Blocks of the journal; 0 without one.
+    /// Returns the size of the journal in blocks; 0 without one.
     pub fn journal_blocks(&self) -> u64 {
         self.journal_blocks
     }
 
-    /// Warnings for the user, such as a journal that the volume is too small for.
+    /// Returns warnings for the user, such as about a volume that is too small for a journal.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -95,7 +99,7 @@ impl Plan {
         self.sb.block_size() as usize
     }
 
-    /// The bitmaps and descriptors of all groups, and the superblock's counts.
+    /// Makes the bitmaps and descriptors of all groups, and sets the superblock's counts.
     pub(crate) fn make_descriptors(&mut self, inodes: &UsedInodes<'_>) -> Result<()> {
         let geometry = *self.sb.geometry();
         let desc_size = usize::from(geometry.desc_size());
@@ -135,8 +139,8 @@ impl Plan {
         Ok(descriptor)
     }
 
-    /// Counts the group's blocks, and makes its block bitmap; false if its readers can do without
-    /// one.
+    /// Counts the group's free blocks, and makes its block bitmap. Returns false if readers can
+    /// compute the bitmap.
     fn make_block_bitmap(
         &mut self,
         group: u32,
@@ -162,8 +166,8 @@ impl Plan {
         Ok(true)
     }
 
-    /// Counts the group's inodes, and makes its inode bitmap; false if its readers can do without
-    /// one.
+    /// Counts the group's free inodes, and makes its inode bitmap. Returns false if readers can
+    /// compute the bitmap.
     fn make_inode_bitmap(
         &mut self,
         group: u32,
@@ -194,8 +198,8 @@ impl Plan {
     }
 }
 
-/// A bitmap of `len` bits, of which those in `runs` are set, counted from `start`; so are all bits
-/// behind them.
+/// Returns a bitmap of `len` bits, in which those of `runs`, counted from `start`, are set, and all
+/// bits after `len`.
 fn bitmap(bytes: usize, len: u32, runs: impl Iterator<Item = (u64, u64)>, start: u64) -> Vec<u8> {
     let mut bitmap = vec![0_u8; bytes];
     let mut set = |from: usize, to: usize| {

@@ -1,4 +1,8 @@
-//! The quota files of a new volume: how many bytes and inodes each user, group and project has.
+//! The quota files of a new volume: the usage of each user, group and project.
+//!
+//! `Draft` makes them for the owners that it is told, gives each its blocks, adds inodes to the
+//! usage, and encodes the files when all inodes are known. The length of a file depends only on its
+//! ids, so its blocks can be allocated before the usage is known.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +33,8 @@ struct Usage {
 }
 
 impl QuotaFile {
-    /// The quota files of a volume with these features, which have an entry for each owner: a user
-    /// and a group.
+    /// Returns the quota files of a volume with these features. They have an entry for each owner,
+    /// which is a user and a group.
     pub(crate) fn all(options: &Options, features: Features, owners: &[(u32, u32)]) -> Vec<Self> {
         if !features.ro_compat.contains(RoCompat::QUOTA) {
             return Vec::new();
@@ -45,14 +49,14 @@ impl QuotaFile {
         Kind::ALL.into_iter().filter(is_on).map(of).collect()
     }
 
-    /// Counts an inode and its bytes for its owner.
+    /// Adds an inode and its bytes to the usage of its owner.
     pub(crate) fn charge(&mut self, owner: (u32, u32), bytes: u64) {
         let usage = self.usage.entry(id(self.kind, owner)).or_default();
         usage.bytes += bytes;
         usage.inodes += 1;
     }
 
-    /// The contents of the file, whose length depends only on the ids.
+    /// Returns the contents of the file, whose length depends only on the ids.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let at = Place::new(Structure::Quota);
         let mut blocks = vec![[0; BLOCK_SIZE]; ROOT as usize + 1];
@@ -61,7 +65,7 @@ impl QuotaFile {
         for (&id, usage) in &self.usage {
             let mut tree = ROOT;
             for level in 0..DEPTH {
-                // Any block can follow: the length of the file is not known yet.
+                // The length of the file is not known yet, so any block number is valid.
                 let info = Info::new(u32::MAX, 0);
                 let next = match quota::reference(&blocks[tree as usize], level, id, &info, at)? {
                     Some(next) => next,
@@ -94,7 +98,7 @@ fn append(blocks: &mut Vec<[u8; BLOCK_SIZE]>) -> u32 {
     blocks.len() as u32 - 1
 }
 
-/// The id that a file counts for.
+/// Returns the id of an owner for a kind of quota.
 fn id(kind: Kind, (uid, gid): (u32, u32)) -> u32 {
     match kind {
         Kind::User => uid,

@@ -1,15 +1,19 @@
-//! Which blocks of the volume are in use.
+//! [`Space`]: the blocks of a new volume that are in use.
+//!
+//! `Draft` and `layout` find free runs in it and mark blocks as used; `plan` makes bitmaps from it.
+//! It has memory for runs, not for blocks, so a large volume costs no more than a small one.
+//! Callers take only blocks that are free.
 
 use std::collections::BTreeMap;
 
-/// The blocks in use, as runs that do not touch each other: their starts and ends.
+/// The blocks in use, as runs by start and end. Adjacent runs are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Space {
     runs: BTreeMap<u64, u64>,
 }
 
 impl Space {
-    /// Takes `len` blocks from `start` on. They are free: the callers have looked.
+    /// Marks `len` blocks from `start` on as used. The caller makes sure that they are free.
     pub(crate) fn take(&mut self, start: u64, len: u64) {
         if len == 0 {
             return;
@@ -27,7 +31,7 @@ impl Space {
         self.runs.insert(from, to);
     }
 
-    /// The first of `len` free blocks in a row in `from..end`.
+    /// Returns the start of the first run of `len` free blocks in `from..end`.
     pub(crate) fn find(&self, len: u64, from: u64, end: u64) -> Option<u64> {
         let mut at = from;
         if let Some((_, &used)) = self.runs.range(..=from).next_back() {
@@ -42,12 +46,12 @@ impl Space {
         (at + len <= end).then_some(at)
     }
 
-    /// How many blocks of `start..end` are in use.
+    /// Returns how many blocks of `start..end` are in use.
     pub(crate) fn used_in(&self, start: u64, end: u64) -> u64 {
         self.runs_in(start, end).map(|(from, to)| to - from).sum()
     }
 
-    /// The runs in use in `start..end`, cut to it.
+    /// Returns the runs in use in `start..end`, cut to it.
     pub(crate) fn runs_in(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let before = self.runs.range(..start).next_back();
         before
@@ -57,7 +61,7 @@ impl Space {
             .filter(|(from, to)| from < to)
     }
 
-    /// The free runs in `start..end`: their starts and lengths.
+    /// Returns the free runs in `start..end` by start and length.
     pub(crate) fn free_in(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut at = start;
         let used = self.runs_in(start, end).chain(std::iter::once((end, end)));

@@ -1,4 +1,8 @@
-//! The superblock of a new volume.
+//! Makes the superblock of a new volume from options, `mke2fs.conf` and the chosen numbers.
+//!
+//! `draft` and `journal_device` call [`make`]. The result is decoded with all checks of
+//! `extern4_disk`, so numbers that contradict each other are an error. Counts of free blocks and
+//! inodes, and the numbers of internal files, are set later.
 
 use extern4_disk::feature::{Compat, Incompat, RoCompat};
 use extern4_disk::superblock::{DefaultMountOptions, MAGIC, RawSuperblock, Superblock};
@@ -11,7 +15,7 @@ use crate::numbers::Numbers;
 use crate::options::Options;
 
 const FIRST_INO: u32 = 11;
-/// Bytes of the fields past the first 128 of an inode.
+/// The size of the fields after the first 128 bytes of an inode.
 const EXTRA_ISIZE: u16 = 32;
 const HALF_MD4: u8 = 1;
 /// `s_flags`: names are hashed as signed characters.
@@ -22,7 +26,7 @@ const CRC32C: u8 = 1;
 /// Seconds between updates of the block of `mmp`.
 const MMP_INTERVAL: u16 = 5;
 
-/// The superblock of these numbers, without the counts of what is free.
+/// Returns the superblock with these numbers, without counts of free blocks and inodes.
 pub(crate) fn make(options: &Options, config: &Config, numbers: &Numbers) -> Result<Superblock> {
     let mut raw = RawSuperblock::read_from_bytes(&[0; 1024]).map_err(|_| Error::options("impossible"))?;
     set_numbers(&mut raw, options, numbers)?;
@@ -101,7 +105,7 @@ fn set_revision_1(
     set_features(raw, options, config, numbers)
 }
 
-/// The fields that belong to a feature.
+/// Sets the fields that belong to features.
 fn set_features(
     raw: &mut RawSuperblock,
     options: &Options,
@@ -129,7 +133,7 @@ fn set_features(
         raw.s_encoding.set(UTF8_12_1);
     }
     if features.incompat.contains(Incompat::MMP) {
-        // Its place is decided later; until then it is one that a volume can have.
+        // The block is chosen later. Until then the field has a valid number.
         raw.s_mmp_block.set(numbers.blocks - 1);
         raw.s_mmp_interval.set(options.mmp_interval.unwrap_or(MMP_INTERVAL));
     }

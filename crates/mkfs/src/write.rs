@@ -1,4 +1,9 @@
-//! Writing a planned volume.
+//! Writes a planned volume to a device.
+//!
+//! [`Plan::write`] clears the device and writes the volume. A caller that knows the device to be
+//! empty, or fills the volume itself, calls the steps. The command `mkfs`, `build` and the library
+//! call them. The primary superblock is written last, after everything else is durable, so a device
+//! that loses power earlier holds no volume.
 
 use std::ops::Range;
 
@@ -12,12 +17,12 @@ use crate::plan::Plan;
 const BOOT_BYTES: u64 = 1024;
 /// The place of the UUID in the journal's superblock, which has no checksum on a new volume.
 const JOURNAL_UUID: Range<usize> = 48..64;
-/// Blocks that are written by one call, so that memory stays small.
+/// How many blocks one call writes, so that memory use stays small.
 const BLOCKS_AT_ONCE: usize = 256;
 
 impl Plan {
     /// Makes the volume on `device`, which may hold anything. The primary superblock is written
-    /// last, after all else is durable: a device that lost power before is no volume.
+    /// last, after everything else is durable.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
@@ -26,8 +31,8 @@ impl Plan {
         self.write_on_zeroes(device)
     }
 
-    /// Takes away what `device` holds. Afterwards it is no volume, and the blocks that have to be
-    /// zeroes are.
+    /// Clears `device`: it holds no volume afterwards, and the blocks that must be zeroes read as
+    /// zeroes.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
@@ -48,8 +53,8 @@ impl Plan {
         self.write_with(device, &self.sb)
     }
 
-    /// As [`write_on_zeroes`](Self::write_on_zeroes), with another UUID, of which
-    /// [`is_uuid_free`](Self::is_uuid_free) has to be true.
+    /// Makes the volume as [`write_on_zeroes`](Self::write_on_zeroes) does, with another UUID.
+    /// [`is_uuid_free`](Self::is_uuid_free) must be true.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device).
@@ -89,8 +94,7 @@ impl Plan {
         let geometry = self.sb.geometry();
         let per_block = geometry.descriptors_per_block();
         for group in 0..geometry.group_count() {
-            // A group without a superblock can have the descriptors of its meta group, and no
-            // others.
+            // A group without a superblock can only have the descriptors of its meta group.
             let indexes = match geometry.has_superblock(group) {
                 true => 0..geometry.descriptor_blocks(),
                 false => group / per_block..group / per_block + 1,
@@ -106,7 +110,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Copies of the superblock say which group they are in, and not that the volume is clean.
+    /// Writes the backups of the superblock. They have the number of their group, and do not say
+    /// that the volume is clean.
     fn write_backups(&self, device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
         let geometry = *sb.geometry();
         for group in 1..geometry.group_count() {
