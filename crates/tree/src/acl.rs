@@ -1,9 +1,13 @@
-//! POSIX ACLs: their text form in archives, and Linux's form in extended attributes.
+//! POSIX ACLs between their text form in tar archives and Linux's form in extended attributes.
+//!
+//! `tar::pax` parses ACLs of archives, and `tar::write` writes them. A text that is no valid ACL is
+//! an error that says what is wrong with it. Names of users and groups are not looked up: an entry
+//! needs a number.
 //!
 //! Sources: acl(5), acl_from_text(3), `Documentation/filesystems` of Linux, star(5), and values
-//! that getxattr(2) gave.
+//! that getxattr(2) returned.
 
-/// The version in front of an ACL in an extended attribute.
+/// The version at the start of an ACL in an extended attribute.
 const VERSION: [u8; 4] = [2, 0, 0, 0];
 
 const USER_OBJ: u16 = 1;
@@ -13,7 +17,7 @@ const GROUP: u16 = 8;
 const MASK: u16 = 16;
 const OTHER: u16 = 32;
 
-/// The number of an entry that has none.
+/// The id of an entry that has none.
 const NO_ID: u32 = u32::MAX;
 
 /// An ACL.
@@ -29,8 +33,8 @@ struct AclEntry {
 }
 
 impl Acl {
-    /// Reads the text form: entries `tag:qualifier:permissions`, with a number after them or as the
-    /// qualifier. They are separated by commas or line breaks. The error says which entry is wrong.
+    /// Parses the text form: entries `tag:qualifier:permissions`, with a number after them or as
+    /// the qualifier, separated by commas or line breaks. The error says which entry is wrong.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let text = String::from_utf8_lossy(text);
         let mut entries = Vec::new();
@@ -60,7 +64,7 @@ impl Acl {
         Ok(())
     }
 
-    /// The value of the extended attribute.
+    /// Returns the value of the extended attribute.
     pub(crate) fn to_xattr(&self) -> Vec<u8> {
         let mut value = VERSION.to_vec();
         for entry in &self.0 {
@@ -71,7 +75,7 @@ impl Acl {
         value
     }
 
-    /// Reads the value of an extended attribute.
+    /// Parses the value of an extended attribute.
     pub(crate) fn from_xattr(value: &[u8]) -> Option<Self> {
         let entries = value.strip_prefix(&VERSION)?.chunks(8).map(|bytes| {
             let bytes: [u8; 8] = bytes.try_into().ok()?;
@@ -86,7 +90,7 @@ impl Acl {
         entries.collect::<Option<_>>().map(Self)
     }
 
-    /// The text form, with numbers for users and groups.
+    /// Returns the text form, with numbers for users and groups.
     pub(crate) fn to_text(&self) -> String {
         let entries = self.0.iter().map(|entry| {
             let tag = match entry.tag {
@@ -102,12 +106,12 @@ impl Acl {
         entries.collect::<Vec<_>>().join(",")
     }
 
-    /// Says whether the permission bits of the mode hold all of it.
+    /// Whether the permission bits of the mode can express the ACL.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
 
-    /// The nine permission bits of the mode that go with it.
+    /// Returns the nine permission bits of the mode that correspond to the ACL.
     pub(crate) fn mode(&self) -> u16 {
         let perm = |tag| self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.perm & 7);
         let group = perm(MASK).or(perm(GROUP_OBJ)).unwrap_or(0);

@@ -1,11 +1,16 @@
-//! Compressed streams.
+//! Detects the compression of a stream by its first bytes, and decompresses it: gzip, zstd, xz and
+//! bzip2.
+//!
+//! `tar` and `oci::layer` use it. A decoder uses bounded memory: a stream that demands a dictionary
+//! or window beyond [`LARGEST_WINDOW`] is an error, and so is a damaged one. Streams that are
+//! concatenated are decompressed one after the other.
 
 use std::io::{BufRead, Read, Result};
 
 /// The largest dictionary of an xz stream and window of a zstd stream, in bytes.
 const LARGEST_WINDOW: u64 = 128 << 20;
 
-/// How a stream is compressed.
+/// The format of a compressed stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Compression {
     Gzip,
@@ -15,12 +20,12 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// Finds the compression by the first bytes of a stream.
+    /// Returns the compression of a stream by its first bytes; `None` if it is not compressed.
     pub(crate) fn detect(start: &[u8]) -> Option<Self> {
         match start {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
-            // A frame to skip, which stands at the head of a zstd stream of several frames.
+            // A skippable frame, with which a zstd stream of several frames can start.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Self::Bzip2),
@@ -28,7 +33,7 @@ impl Compression {
         }
     }
 
-    /// Decompresses a stream, whose parts may have been compressed one by one.
+    /// Returns a reader of the decompressed stream, which may consist of several compressed ones.
     pub(crate) fn decoder<'a>(self, stream: impl BufRead + Send + 'a) -> Result<Box<dyn Read + Send + 'a>> {
         Ok(match self {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),

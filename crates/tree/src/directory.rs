@@ -1,4 +1,10 @@
-//! Directories of the host as trees.
+//! [`DirectorySource`]: a directory of the host as a tree.
+//!
+//! `build` and `diff` scan it. The same directory always gives the same entries in the same order.
+//! No symbolic link below the directory is followed. A file that changes or vanishes between the
+//! scan and the end of its reading is an error that names it ([`Error::Changed`],
+//! [`Error::Vanished`]). Other file systems and those of the kernel can be left out, with a
+//! warning.
 
 mod beneath;
 mod feed;
@@ -39,15 +45,15 @@ impl DirectorySource {
         Ok(Self { root, top, one_file_system: false })
     }
 
-    /// Leaves out what is on other file systems. Directories that they are mounted on remain, and
-    /// are empty.
+    /// Leaves out files on other file systems. The directories on which these are mounted remain,
+    /// and are empty.
     #[must_use]
     pub fn one_file_system(mut self, yes: bool) -> Self {
         self.one_file_system = yes;
         self
     }
 
-    /// The host's path of a member, for messages.
+    /// Returns the host's path of a member, for messages.
     fn name(&self, path: &[u8]) -> String {
         self.root.join(Path::new(std::ffi::OsStr::from_bytes(path))).to_string_lossy().into_owned()
     }
@@ -68,10 +74,10 @@ impl Source for DirectorySource {
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {
         let changed = || Error::Changed { name: self.name(path) };
         let Data::HostFile { identity, .. } = contents.data else { return Err(changed()) };
-        // A file that became a FIFO must not stop the open.
+        // The open must not block, in case the file has become a FIFO.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = beneath::open(&self.top, path, flags).map_err(|error| match error {
-            // A symbolic link took the place of the file or of a directory.
+            // A symbolic link has replaced the file or a directory above it.
             rustix::io::Errno::LOOP => changed(),
             error => self.error(path, error),
         })?;

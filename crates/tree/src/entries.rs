@@ -1,4 +1,8 @@
-//! Entries of the caller's own as a tree.
+//! [`Entries`]: a tree of entries that the caller makes in memory.
+//!
+//! Programs that build volumes without files on disk, and tests, pass it to `Builder`. It can be
+//! scanned any number of times, and gives entries in the order in which it got them. A file whose
+//! entry came without bytes cannot be opened.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +11,7 @@ use crate::entry::{Contents, Entry};
 use crate::error::{Error, Result, shown};
 use crate::source::{Opened, ReadAt, Sink, Source};
 
-/// Entries of the caller's own as a tree, each with the bytes of its file.
+/// A tree of entries that the caller makes, each with the bytes of its file.
 ///
 /// The positions of a file's contents, as in [`Data::Stored`](crate::Data::Stored), are offsets in
 /// its bytes.

@@ -1,4 +1,8 @@
-//! The members of a tree.
+//! [`Entry`]: one member of a tree, and the types that describe it.
+//!
+//! Every source makes entries, and every sink takes them. A path has no empty component, no `.` and
+//! no `..`, so joined to a directory it never leads out of it. An entry has no contents: [`Data`]
+//! says where they are, for `Source::open`.
 
 /// One member of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -6,9 +10,9 @@ pub struct Entry {
     /// The path in the tree: components joined by one `/`, none of which is empty, `.` or `..`.
     /// Empty for the root.
     pub path: Vec<u8>,
-    /// The type, and what belongs to it.
+    /// The type, with its data.
     pub kind: Kind,
-    /// The permission bits, of 07777.
+    /// The permission bits, masked by 07777.
     pub mode: u16,
     /// The number of the owner.
     pub uid: u32,
@@ -16,7 +20,7 @@ pub struct Entry {
     pub gid: u32,
     /// The time of the last change of the contents.
     pub mtime: Time,
-    /// The extended attributes: full names, and the values that Linux's `getxattr` gives for them.
+    /// The extended attributes: full names, and values as Linux's `getxattr` returns them.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -29,7 +33,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// The type of a member, and what belongs to it.
+/// The type of a member, with its data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A directory.
@@ -56,7 +60,7 @@ pub enum Kind {
     Fifo,
     /// A socket.
     Socket,
-    /// A further name of the entry with this path, which was given earlier.
+    /// A further name of the entry with this path, which comes earlier.
     HardLink(Vec<u8>),
 }
 
@@ -77,7 +81,7 @@ pub enum Data {
     HostFile {
         /// Whether the file has fewer blocks than its size needs.
         sparse: bool,
-        /// The file that the scan met.
+        /// The file that the scan found.
         identity: Identity,
     },
     /// In one of the source's stores from this position on, without holes.
@@ -85,15 +89,15 @@ pub enum Data {
         /// The first byte's position, for [`Opened::offset`](crate::Opened::offset).
         position: u64,
     },
-    /// Pieces in one of the source's stores, sorted by their place in the file. The rest of the
-    /// file is holes.
+    /// Pieces in one of the source's stores, in the order of the file. The rest of the file is
+    /// holes.
     Pieces(Box<[Piece]>),
 }
 
-/// A part of a file that is no hole.
+/// A part of a file that is not a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The place in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// The length in bytes.
     pub len: u64,
@@ -101,7 +105,7 @@ pub struct Piece {
     pub position: u64,
 }
 
-/// Tells a file of the host from others and from later contents of its own.
+/// Identifies a file of the host in a certain state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The device.

@@ -1,11 +1,15 @@
-//! Why a tree cannot be read or written.
+//! The errors of reading or writing a tree.
+//!
+//! Sources, sinks and writers of this crate return them. Each names the host's file, or the archive
+//! with the position, or the line of the manifest. A sink's refusal becomes an error with the place
+//! of the entry in its source. Programs print the text as it is.
 
 use std::io;
 
 /// The result of reading or writing a tree.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a tree cannot be read or written.
+/// The reasons why a tree cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +30,7 @@ pub enum Error {
         /// The file.
         name: String,
     },
-    /// A file of the host is no longer the one that the scan met.
+    /// A file of the host has changed since the scan.
     #[error("'{name}': the file changed while it was read")]
     Changed {
         /// The file.
@@ -45,7 +49,7 @@ pub enum Error {
         archive: String,
         /// The member's path.
         member: String,
-        /// Where the member's header begins in the archive, after decompression.
+        /// The offset of the member's header in the archive, after decompression.
         position: u64,
         /// The reason.
         reason: String,
@@ -55,7 +59,7 @@ pub enum Error {
     Archive {
         /// The archive.
         archive: String,
-        /// Where, after decompression.
+        /// The offset after decompression.
         position: u64,
         /// The reason.
         reason: String,
@@ -78,8 +82,7 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A sink does not have the target of a hard link. The source that gave the link adds the
-    /// place.
+    /// A sink does not have the target of a hard link. The source of the link adds the place.
     #[error("'{path}': the target '{target}' of the hard link does not exist")]
     NoTarget {
         /// The path of the link.
@@ -87,7 +90,7 @@ pub enum Error {
         /// The path that the link names.
         target: String,
     },
-    /// A sink refuses an entry. The source that gave the entry adds the place.
+    /// A sink refuses an entry. The source of the entry adds the place.
     #[error("'{path}': {reason}")]
     Refused {
         /// The path of the entry.
@@ -95,16 +98,16 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// An error of a source of another kind.
+    /// An error of a source outside of this crate.
     #[error(transparent)]
     Source(Box<dyn std::error::Error + Send + Sync>),
-    /// An error of the sink that has nothing to do with the entry.
+    /// An error of the sink that is not about the entry.
     #[error(transparent)]
     Sink(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// An error of the host's file with that name.
+    /// Returns an error of the host's file with that name.
     pub(crate) fn io(name: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (name, source) = (name.into(), source.into());
         match source.kind() {
@@ -114,7 +117,7 @@ impl Error {
     }
 }
 
-/// The text of an error of the host, without its number.
+/// Returns the text of an error of the host, without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
@@ -123,7 +126,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A path for messages.
+/// Returns a path for messages.
 pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { String::from_utf8_lossy(path).into_owned() }
 }

@@ -1,10 +1,14 @@
-//! Rules that leave out a part of a tree.
+//! [`Filter`]: rsync-like rules that leave out parts of a tree.
+//!
+//! The command makes one from `--exclude` and `--include`; `build` and `diff` ask
+//! [`Filter::leaves_out`] for each path. Any pattern is valid. Matching takes time proportional to
+//! the product of the lengths of pattern and path at most.
 
 use std::sync::Arc;
 
 use crate::glob::Glob;
 
-/// Rules that leave out a part of a tree, in the manner of rsync.
+/// Rules that leave out parts of a tree, as in rsync.
 ///
 /// The first rule whose pattern matches a path decides about it. A path that no rule matches is
 /// kept. Below a directory that is left out, nothing is kept.
@@ -31,7 +35,7 @@ enum Part {
 }
 
 impl Rule {
-    /// A rule that leaves out what the pattern matches.
+    /// Returns a rule that leaves out paths that the pattern matches.
     ///
     /// `*`, `?` and `[...]` match within a component of the path, and `**` as a whole component
     /// matches any number of them. A pattern that begins with a slash starts at the root; any other
@@ -41,7 +45,7 @@ impl Rule {
         Self::new(pattern, true)
     }
 
-    /// A rule that keeps what the pattern matches.
+    /// Returns a rule that keeps paths that the pattern matches.
     pub fn include(pattern: &[u8]) -> Self {
         Self::new(pattern, false)
     }
@@ -62,8 +66,8 @@ impl Rule {
         Self { parts, only_directories: pattern.ends_with(b"/"), excludes }
     }
 
-    /// Returns whether the pattern matches the whole path. A mismatch goes back to the last part
-    /// that matches any number of components, which then takes one more.
+    /// Whether the pattern matches the whole path. After a mismatch, the last part that matches any
+    /// number of components takes one more.
     fn matches(&self, path: &[&[u8]], is_directory: bool) -> bool {
         if self.only_directories && !is_directory {
             return false;
@@ -95,13 +99,13 @@ impl FromIterator<Rule> for Filter {
 }
 
 impl Filter {
-    /// Returns whether there are no rules: nothing is left out.
+    /// Whether there are no rules, so nothing is left out.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns whether the rules leave out this path of a tree. The caller asks for the directories
-    /// above it first.
+    /// Whether the rules leave out this path of a tree. The caller asks for the directories above
+    /// it first.
     pub fn leaves_out(&self, path: &[u8], is_directory: bool) -> bool {
         if self.rules.is_empty() || path.is_empty() {
             return false;

@@ -1,12 +1,16 @@
-//! Patterns of names, as `fnmatch` reads them without flags: `*` and `?` match a slash and a
-//! leading dot too.
+//! [`Glob`]: shell patterns for names, as `fnmatch` without flags matches them.
+//!
+//! `*` and `?` also match a slash and a leading dot. [`Filter`](crate::Filter) and the commands
+//! that take patterns (`find`, `ls`, `du`, `grep`, patterns in image paths) use it. Any bytes are a
+//! valid pattern, and names need not be UTF-8. A match takes time proportional to the product of
+//! both lengths at most.
 
-/// A pattern, split into the pieces that it matches one after the other.
+/// A pattern, split into pieces that match one after the other.
 #[derive(Clone, Debug)]
 pub struct Glob {
     pieces: Vec<Piece>,
     fold: bool,
-    /// The pattern has no special characters: it is compared as a whole.
+    /// The pattern, if it has no special characters and can be compared as a whole.
     literal: Option<Vec<u8>>,
 }
 
@@ -37,7 +41,7 @@ enum Unit {
 }
 
 impl Glob {
-    /// Reads a pattern; with `fold`, upper and lower case are the same.
+    /// Parses a pattern. With `fold` it ignores case.
     pub fn new(pattern: &[u8], fold: bool) -> Self {
         let mut pieces = Vec::new();
         let mut rest = pattern;
@@ -73,10 +77,10 @@ impl Glob {
         Self { pieces, fold, literal }
     }
 
-    /// Returns whether the whole of `name` matches.
+    /// Whether the pattern matches all of `name`.
     ///
-    /// The match only ever goes back to the last star: everything before it matches as early as
-    /// possible, which leaves the most to the rest. So the time is at most proportional to the
+    /// The match backtracks to the last star only: everything before it has matched as early as
+    /// possible, which leaves the most for the rest. So the time is at most proportional to the
     /// product of both lengths.
     pub fn matches(&self, name: &[u8]) -> bool {
         if let Some(literal) = &self.literal {
@@ -139,7 +143,7 @@ fn piece(unit: Unit, fold: bool) -> Piece {
     }
 }
 
-/// Returns the lower case of a character where that is one character too.
+/// Returns the lower case of a character if that is one character, too.
 fn lower(c: char, fold: bool) -> char {
     let mut lower = c.to_lowercase();
     match (fold, lower.next(), lower.next()) {
@@ -167,7 +171,7 @@ fn next(bytes: &[u8]) -> Option<(Unit, &[u8])> {
     })
 }
 
-/// Reads a set after its `[`; `None` if it has no end, and the bracket is only a bracket.
+/// Parses a set after its `[`; `None` if it has no end, so that the bracket is literal.
 fn set(pattern: &[u8], fold: bool) -> Option<(Piece, &[u8])> {
     let (negated, mut rest) = match pattern {
         [b'!' | b'^', rest @ ..] => (true, rest),
@@ -207,7 +211,7 @@ fn member(pattern: &[u8]) -> Option<(char, &[u8])> {
     }
 }
 
-/// Reads `[:class:]`.
+/// Parses `[:class:]`.
 fn class(pattern: &[u8]) -> Option<(Member, &[u8])> {
     let inner = pattern.strip_prefix(b"[:")?;
     let end = inner.windows(2).position(|pair| pair == b":]")?;

@@ -1,22 +1,26 @@
-//! Maps of user and group ids, and changes of entries that concern their ids and modes.
+//! [`IdMap`]: maps of user and group ids; and changes of an entry's ids and mode.
+//!
+//! `build` applies `--uid-map`, `--gid-map` and `--chmod` by it. Ids in ACLs and in capabilities
+//! are mapped, too, and an access ACL follows a new mode. An id in no range is an error, so no id
+//! is kept by mistake.
 
 use extern4_acl::{Acl, AclEntry, AclKind, AclTag};
 
 use crate::entry::Entry;
 
-/// `security.capability`: the revision that names the user namespace's root, where its id is, and
-/// how many bytes the value has.
+/// The attribute `security.capability`, the revision of it that has the root id of a user
+/// namespace, and the place of that id.
 const CAPABILITY: &[u8] = b"security.capability";
 const CAPABILITY_REVISION_3: u32 = 0x0300_0000;
 const CAPABILITY_REVISIONS: u32 = 0xff00_0000;
 const CAPABILITY_ROOT: std::ops::Range<usize> = 20..24;
 
-/// A range of ids and the ids that they become.
+/// A range of ids and their new ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     /// The first id of the range.
     pub from: u32,
-    /// The id that it becomes; those after it follow in order.
+    /// The new id of the first; those after it follow in order.
     pub to: u32,
     /// The number of ids.
     pub count: u32,
@@ -30,12 +34,12 @@ pub struct IdMap {
 }
 
 impl IdMap {
-    /// Makes a map of these ranges. The error says which of them are not possible.
+    /// Makes a map of these ranges. The error names a range that is not valid.
     pub fn new(ranges: impl Into<Vec<IdRange>>) -> Result<Self, String> {
         let mut ranges = ranges.into();
         ranges.sort_by_key(|range| range.from);
         for IdRange { from, to, count } in &ranges {
-            // 2^32 - 1 stands for no id.
+            // 2^32 - 1 means no id.
             if *count == 0 || from.checked_add(*count).is_none() || to.checked_add(*count).is_none() {
                 return Err(format!("there is no range {from}:{to}:{count} of ids"));
             }
@@ -48,7 +52,7 @@ impl IdMap {
         Ok(Self { ranges })
     }
 
-    /// Returns the id that this one becomes; `None` if it is in no range.
+    /// Returns the new id of `id`; `None` if it is in no range.
     pub fn map(&self, id: u32) -> Option<u32> {
         let at = self.ranges.partition_point(|range| range.from <= id).checked_sub(1)?;
         let IdRange { from, to, count } = self.ranges[at];
@@ -57,9 +61,8 @@ impl IdMap {
 }
 
 impl Entry {
-    /// Maps the owner and the group, the users and groups that ACLs name, and the user namespace
-    /// that capabilities belong to. `None` keeps users, or groups. The error names an id that is in
-    /// no range.
+    /// Maps the owner and the group, the users and groups in ACLs, and the root id of capabilities.
+    /// `None` keeps users, or groups. The error names an id that is in no range.
     pub fn map_ids(&mut self, users: Option<&IdMap>, groups: Option<&IdMap>) -> Result<(), String> {
         let user = |id| mapped(users, id).ok_or_else(|| format!("no range maps the user {id}"));
         let group = |id| mapped(groups, id).ok_or_else(|| format!("no range maps the group {id}"));
@@ -95,7 +98,7 @@ fn mapped(map: Option<&IdMap>, id: u32) -> Option<u32> {
     map.map_or(Some(id), |map| map.map(id))
 }
 
-/// Returns the root id of the user namespace that capabilities belong to.
+/// Returns the root id of the user namespace of capabilities, if they have one.
 fn capability_root(value: &[u8]) -> Option<u32> {
     let revision = u32::from_le_bytes(value.get(..4)?.try_into().ok()?) & CAPABILITY_REVISIONS;
     let root = value.get(CAPABILITY_ROOT)?.try_into().ok()?;

@@ -1,7 +1,11 @@
-//! Trees of files outside of volumes, read as entries and written from entries.
+//! Trees of files outside of volumes: directories, tar archives, container images and manifests,
+//! read as entries; and archives written from entries.
 //!
-//! A [`Source`] is a tree that can be read: [`Source::scan`] gives each of its members to a
-//! [`Sink`] as an [`Entry`], and [`Source::open`] opens the contents of a file afterwards.
+//! A [`Source`] is a tree that can be read: [`Source::scan`] passes each of its members to a
+//! [`Sink`] as an [`Entry`], and [`Source::open`] opens the contents of a file afterwards. The
+//! crate `build`, which is a sink, makes volumes from sources, and the commands `build`, `diff` and
+//! `export` use them. Bytes of archives and images are hostile: damage is an error with its place,
+//! and memory is bounded.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,9 @@
-//! Manifests: lists that give a tree devices, owners and modes that its source lacks.
+//! [`Manifest`]: a list that gives a tree devices, owners and modes that its source lacks.
+//!
+//! It reads the formats of mtree(5) (`mtree`) and of the kernel's `gen_init_cpio` (`cpio_list`).
+//! `build` applies each [`Amendment`] to the merged tree, and a manifest is also a source of the
+//! entries that it describes fully. A line that is wrong, or that demands an entry that the tree
+//! lacks, is an error with its number.
 //!
 //! Sources: mtree(5) of NetBSD and of libarchive, and the usage text of the kernel's program
 //! `gen_init_cpio`.
@@ -25,7 +30,7 @@ const LONGEST_LINE: u64 = 64 << 10;
 pub struct Amendment {
     /// The path, as in an [`Entry`].
     pub path: Vec<u8>,
-    /// The entry's type, and all that belongs to it.
+    /// The entry's type, with its data.
     pub kind: AmendedKind,
     /// The permission bits, if they are given.
     pub mode: Option<u16>,
@@ -44,17 +49,17 @@ pub struct Amendment {
 /// A manifest's statement about the type of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AmendedKind {
-    /// Nothing: the tree has the entry.
+    /// No type is given: the tree has the entry.
     Any,
     /// A regular file, which the tree has.
     File,
-    /// All of it: the entry can be made. The contents of a file are opened by the manifest.
+    /// The type and all data: the manifest makes the entry, and opens the contents of a file.
     Made(Kind),
 }
 
 /// A manifest in the format of mtree(5), or a list of the kernel's `gen_init_cpio`.
 ///
-/// As a source of its own it gives the entries that it can make.
+/// As a source it has the entries that it can make.
 #[derive(Debug)]
 pub struct Manifest {
     name: String,
@@ -86,18 +91,18 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Its statements, in the order of its lines.
+    /// Returns its statements, in the order of its lines.
     pub fn amendments(&self) -> &[Amendment] {
         &self.amendments
     }
 
-    /// Messages about keywords that are ignored.
+    /// Returns warnings about keywords that are ignored.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Applies an amendment to the entry that a tree has for its path, if there is one. Returns the
-    /// entry that the tree has afterwards: None where it lacks one that is optional.
+    /// entry that the tree has afterwards; `None` if it lacks an optional one.
     pub fn apply(&self, amendment: &Amendment, entry: Option<Entry>) -> Result<Option<Entry>> {
         if let Some(mut entry) = entry
             && amendment.fits(&entry.kind)
@@ -116,7 +121,7 @@ impl Manifest {
         }
     }
 
-    /// Takes a file of the host as the contents of a path. The error says why it cannot be.
+    /// Registers a file of the host as the contents of a path. The error says why it cannot.
     fn contents(&mut self, path: &[u8], location: PathBuf) -> Result<Kind, String> {
         let name = location.to_string_lossy().into_owned();
         let stat = rustix::fs::stat(&location)
@@ -145,7 +150,7 @@ impl Amendment {
         }
     }
 
-    /// Says whether an entry of this kind is kept, and only its metadata change.
+    /// Whether an entry of this kind is kept, so that only its metadata change.
     fn fits(&self, kind: &Kind) -> bool {
         match (&self.kind, kind) {
             (AmendedKind::Any, _) | (AmendedKind::File, Kind::File(_) | Kind::HardLink(_)) => true,
@@ -162,7 +167,7 @@ impl Amendment {
         entry.mtime = self.mtime.unwrap_or(entry.mtime);
     }
 
-    /// The entry, if all of it is given. Owners that are not given are root.
+    /// Returns the entry, if all of it is given. Owners that are not given are root.
     fn made(&self) -> Option<Entry> {
         let AmendedKind::Made(kind) = &self.kind else { return None };
         let mode = match kind {
@@ -210,7 +215,7 @@ impl Source for Manifest {
     }
 }
 
-/// The lines of a manifest that say something, with their numbers.
+/// The lines of a manifest without comments and empty lines, with their numbers.
 struct Lines {
     name: String,
     lines: Vec<(usize, Vec<u8>)>,
@@ -259,7 +264,7 @@ fn lines(mut stream: impl BufRead, name: String) -> Result<Lines> {
     }
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }

@@ -1,4 +1,10 @@
-//! Images of containers: OCI layouts, read and written, and archives that `docker save` writes.
+//! Container images: [`OciSource`] reads OCI layouts and archives of `docker save`, [`LayerWriter`]
+//! writes layers.
+//!
+//! `build` and `diff` read images, and `export` writes them. `image` finds the layers of the wanted
+//! image, and the scan passes them to the sink one over the other, with whiteouts. The digest of a
+//! layer is verified before the sink gets any entry of it; a wrong one is an error. JSON files have
+//! a size limit.
 //!
 //! Sources: the OCI Image Format Specification 1.1 (image layout, index, manifest, layer); the
 //! Docker Image Specification 1.2; and images that umoci and Docker wrote.
@@ -20,7 +26,7 @@ use files::Files;
 
 pub use write::{Layer, LayerCompression, LayerWriter};
 
-/// The system and the processor that an image is built for.
+/// The operating system and the architecture of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Platform {
     /// The operating system, such as `linux`.
@@ -32,7 +38,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Reads `OS/ARCHITECTURE[/VARIANT]`.
+    /// Parses `OS/ARCHITECTURE[/VARIANT]`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/').map(str::to_owned);
         let platform = Self { os: parts.next()?, architecture: parts.next()?, variant: parts.next() };
@@ -40,7 +46,7 @@ impl Platform {
         known.then_some(platform)
     }
 
-    /// Linux on the architecture of this machine.
+    /// Returns Linux on the architecture of this machine.
     pub fn of_this_machine() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -67,9 +73,9 @@ pub struct OciSource {
 }
 
 impl OciSource {
-    /// Opens an image. The reference is its tag, its name or its digest, and may be left out where
-    /// there is one image only. The platform chooses from an index; without one, that is the
-    /// platform of this machine. `spool` is the directory for temporary files.
+    /// Opens an image. The reference is its tag, its name or its digest, and may be left out if
+    /// there is only one image. The platform chooses from an index; the default is that of this
+    /// machine. `spool` is the directory for temporary files.
     pub fn open(
         layout: impl AsRef<Path>,
         reference: Option<&str>,
@@ -84,8 +90,8 @@ impl OciSource {
     }
 }
 
-/// Splits `PATH[:REFERENCE]`. A path may have a `:` itself, so the path ends at the first `:` in
-/// front of which something exists.
+/// Splits `PATH[:REFERENCE]`. A path may contain a `:`, so the path ends at the first `:` before
+/// which a file exists.
 pub fn split_reference(text: &str) -> (&Path, Option<&str>) {
     if Path::new(text).exists() {
         return (Path::new(text), None);
@@ -108,7 +114,7 @@ impl Source for OciSource {
                 return Err(Error::Image { image: name, reason });
             }
             let read = layer::Read { name: &name, blob, spool: &self.spool, stores: &self.stores };
-            read.verified(&layer.digest)?.give(&name, sink)?;
+            read.verified(&layer.digest)?.pass_changes(&name, sink)?;
         }
         Ok(())
     }
@@ -118,7 +124,7 @@ impl Source for OciSource {
     }
 }
 
-/// Why an image cannot be read: a reason, to which the image's name is added.
+/// The reason why an image cannot be read, before the image's name is added.
 #[derive(Debug)]
 enum Reason {
     Image(String),

@@ -1,12 +1,15 @@
-//! Paths as archives and lists have them.
+//! Cleans paths of archives and lists, so that an entry's path never leads out of its tree.
+//!
+//! Readers of tar archives, images and manifests pass every path to [`clean`]. It removes leading
+//! slashes and empty components, and refuses `..`, NUL bytes, and names or paths that are too long.
 
 /// The longest name in a directory.
 const LONGEST_NAME: usize = 255;
 
-/// The longest path that is taken.
+/// The longest path that is accepted.
 const LONGEST_PATH: usize = 65535;
 
-/// A path, freed of what does not belong into an [`Entry`](crate::Entry).
+/// A path in the form for an [`Entry`](crate::Entry).
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Cleaned {
     pub(crate) path: Vec<u8>,

@@ -1,5 +1,9 @@
-//! A stream that is read in a thread of its own, so that decompression and its consumer work at the
-//! same time.
+//! [`ReadAhead`]: a stream that a thread of its own reads, so that decompression and its consumer
+//! overlap.
+//!
+//! `tar` puts it between a decoder and the reader of an archive. Memory is bounded by a few
+//! buffers. An error of the stream comes after the bytes before it. The thread ends with the
+//! stream, or when the reading end is dropped.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -15,7 +19,7 @@ pub(crate) struct ReadAhead {
     /// Where used buffers go back.
     used: Sender<Vec<u8>>,
     current: Vec<u8>,
-    /// How much of the current buffer was taken.
+    /// How many bytes of the current buffer have been read.
     taken: usize,
     ended: bool,
 }
@@ -55,7 +59,7 @@ fn fill(mut stream: impl Read, full: &SyncSender<io::Result<Vec<u8>>>, spare: &R
 impl Read for ReadAhead {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.current.len() && !self.ended {
-            // An end without its mark: the decoder panicked.
+            // The channel closed without the mark of the end, so the decoder panicked.
             let next = self.full.recv().unwrap_or_else(|_| Err(io::Error::other("the decoder failed")));
             self.ended = next.as_ref().map_or(true, Vec::is_empty);
             let used = std::mem::replace(&mut self.current, next?);

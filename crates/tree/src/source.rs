@@ -1,4 +1,9 @@
-//! Sources and sinks of entries.
+//! [`Source`] and [`Sink`]: the interface between trees that are read and their consumers.
+//!
+//! Directories, archives, images, manifests, volumes and [`Entries`](crate::Entries) are sources.
+//! The builder of volumes and the listings of `diff` are sinks. A source passes entries in an order
+//! in which the target of a hard link comes first. After the scan it opens contents, from several
+//! threads at once. [`Opened::check_unchanged`] reports a host file that has changed since.
 
 use std::fmt;
 use std::fs::File;
@@ -9,48 +14,48 @@ use std::sync::Arc;
 use crate::entry::{Contents, Entry, Identity};
 use crate::error::{Error, Result};
 
-/// Receives a tree in the order in which its source has it. Each call overlays what came before.
+/// A consumer of a tree. It gets the entries in the order of their source. Each call overlays
+/// earlier ones.
 pub trait Sink {
-    /// Takes an entry.
+    /// Consumes an entry.
     ///
-    /// A later entry of one path replaces an earlier one. Two directories merge, and the later
-    /// one's metadata wins. A directory that was not given before an entry in it is implied. A sink
-    /// that does not have the target of a hard link says [`Error::NoTarget`].
+    /// A later entry replaces an earlier one of the same path. Two directories merge, and the later
+    /// one's metadata wins. A directory that does not precede an entry in it is implied. A sink
+    /// that does not have the target of a hard link returns [`Error::NoTarget`].
     fn entry(&mut self, entry: Entry) -> Result<()>;
 
     /// Removes an entry and all below it, if there is one: a whiteout.
     fn remove(&mut self, path: &[u8]) -> Result<()>;
 
-    /// Removes all entries below a directory and keeps the directory: a layer that has an opaque
-    /// directory.
+    /// Removes all entries below a directory, and keeps the directory. It is called for an opaque
+    /// directory of a layer.
     fn clear(&mut self, path: &[u8]) -> Result<()>;
 
-    /// Takes a message about something that is left out or altered.
+    /// Consumes a warning about something that is left out or altered.
     fn warn(&mut self, message: String);
 
-    /// Returns a test for directories that the sink is going to leave out, if there may be any. A
-    /// source need not read their attributes and what is in them. It still gives the directory
-    /// itself.
+    /// Returns a test for directories that the sink will leave out, if there may be any. A source
+    /// may then skip their attributes and contents. It still passes the directory itself.
     fn unwanted(&self) -> Option<Unwanted> {
         None
     }
 }
 
-/// Says whether the sink is going to leave out a directory, given by its path in the source.
+/// A test whether the sink will leave out a directory, given by its path in the source.
 pub type Unwanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// A tree that can be read.
 pub trait Source: Send + Sync {
-    /// Gives the whole tree to the sink. A source that spools its contents can be scanned once
-    /// only.
+    /// Passes the whole tree to the sink. A source that spools its contents can be scanned only
+    /// once.
     fn scan(&self, sink: &mut dyn Sink) -> Result<()>;
 
-    /// Opens the contents of a file, given by its path in the source. Several threads may call this
-    /// at a time.
+    /// Opens the contents of a file, given by its path in the source. Several threads may call it
+    /// at the same time.
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened>;
 }
 
-/// Bytes that can be read at any place, by several threads at a time.
+/// Bytes that can be read at any offset, by several threads at the same time.
 pub trait ReadAt: Send + Sync {
     /// Fills the buffer from an offset on. The end of the bytes is an error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
@@ -77,7 +82,7 @@ enum Bytes {
     Own(File),
     /// A file of the host with the contents of many entries.
     Shared(Arc<File>),
-    /// Anything else.
+    /// Bytes of another kind.
     Other(Arc<dyn ReadAt>),
 }
 
@@ -89,17 +94,17 @@ impl fmt::Debug for Opened {
 }
 
 impl Opened {
-    /// A store: position `p` is the byte `p + base` of the file, modulo 2^64.
+    /// Returns contents in a store: position `p` is the byte `p + base` of the file, modulo 2^64.
     pub fn store(file: Arc<File>, base: u64) -> Self {
         Self { bytes: Bytes::Shared(file), base, identity: None }
     }
 
-    /// A file of the entry's own, with the identity that the scan met.
+    /// Returns contents in a file of the entry's own, with the identity that the scan found.
     pub fn own(file: File, identity: Identity) -> Self {
         Self { bytes: Bytes::Own(file), base: 0, identity: Some(identity) }
     }
 
-    /// Bytes that are no file of the host. Positions are offsets in them.
+    /// Returns contents that are not in a host file. Positions are offsets in the bytes.
     pub fn other(bytes: Arc<dyn ReadAt>) -> Self {
         Self { bytes: Bytes::Other(bytes), base: 0, identity: None }
     }
@@ -121,11 +126,11 @@ impl Opened {
         }
     }
 
-    /// Returns where a position is in the file: that of [`Data::Stored`](crate::Data::Stored) or of
-    /// a [`Piece`](crate::Piece), or the offset in a [`Data::HostFile`](crate::Data::HostFile).
+    /// Returns the file's offset for a position: that of [`Data::Stored`](crate::Data::Stored) or
+    /// of a [`Piece`](crate::Piece), or the offset in a [`Data::HostFile`](crate::Data::HostFile).
     pub fn offset(&self, position: u64) -> u64 {
-        // The positions of a source's stores follow one another, so a base may stand for a negative
-        // number.
+        // The positions of a source's stores follow one another, so a base may be a negative
+        // number, modulo 2^64.
         position.wrapping_add(self.base)
     }
 
@@ -139,7 +144,8 @@ impl Opened {
         }
     }
 
-    /// Fails if the host's file changed after the scan. Called after its bytes are read.
+    /// Returns an error if the host's file has changed since the scan. The caller calls it after
+    /// reading.
     pub fn check_unchanged(&self, path: &[u8]) -> Result<()> {
         let (Some(expected), Some(file)) = (self.identity, self.file()) else { return Ok(()) };
         match Identity::of(file) {

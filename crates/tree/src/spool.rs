@@ -1,4 +1,9 @@
-//! A temporary file without a name, for contents that can be read only once.
+//! [`Spool`]: a temporary file without a name, for contents that can be read only once.
+//!
+//! `tar` writes the contents of a compressed or piped archive to it during the scan; `stores` reads
+//! them later. The file is in the directory that the user chose, and is gone when it is closed,
+//! also after a crash. Where the file system has no nameless files, the name is removed right after
+//! the file is made.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,7 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// How many names are tried for a file where the file system has none without a name.
+/// How many names are tried if the file system has no files without a name.
 const TRIES: u32 = 100;
 
 /// A temporary file without a name.
@@ -52,7 +57,7 @@ impl Write for Spool {
     }
 }
 
-/// Makes a file with a name and removes the name.
+/// Makes a file with a name, and removes the name.
 fn unlinked(directory: &Path) -> io::Result<File> {
     for number in 0..TRIES {
         let path = directory.join(format!(".extern4-{}-{number}", std::process::id()));

@@ -1,4 +1,8 @@
-//! The files of the host that hold the contents of a source's entries.
+//! [`Stores`]: the host files that hold the contents of a source's entries.
+//!
+//! Sources for archives and images add a file for each archive, layer or spool, and open contents
+//! by position. Positions of all stores are in one range of numbers, so an entry needs only a
+//! position. If the user's archive has changed since the scan, opening contents is an error.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +21,9 @@ pub(crate) const LARGEST: u64 = 1 << INDEX_SHIFT;
 #[derive(Debug)]
 struct Store {
     file: Arc<File>,
-    /// Where in the file the store begins.
+    /// The offset of the store in the file.
     start: u64,
-    /// A file of the user's, with its name: it must not change.
+    /// The name and the identity of a user's file, which must not change.
     unchanged: Option<(String, Identity)>,
 }
 
@@ -28,8 +32,8 @@ struct Store {
 pub(crate) struct Stores(Mutex<Vec<Store>>);
 
 impl Stores {
-    /// Adds a store, which begins at `start` of the file, and returns the position of its first
-    /// byte. A file of the user's comes with its name.
+    /// Adds a store that starts at `start` of the file, and returns the position of its first byte.
+    /// `name` is given for a user's file.
     pub(crate) fn add(&self, file: Arc<File>, start: u64, name: Option<&str>) -> Result<u64> {
         let unchanged = match name {
             Some(name) => {

@@ -1,4 +1,9 @@
-//! Tar archives.
+//! Tar archives: [`TarSource`] reads them, [`TarWriter`] writes them.
+//!
+//! `build`, `diff` and the commands for archives use both. The reader takes the forms of POSIX
+//! (ustar, pax), GNU tar, star, and old ones, compressed or not, from a file or a pipe. The scan
+//! streams through the archive once; contents of a plain file are read in place, others are
+//! spooled. A damaged member is an error with its name and offset.
 //!
 //! Sources: POSIX.1-2017, `pax`, sections "ustar Interchange Format" and "pax Interchange Format";
 //! tar(5) of libarchive; the manual of GNU tar, appendix "Tar Internals"; star(5); and archives
@@ -34,10 +39,10 @@ pub use write::{ReadContents, TarWriter};
 
 pub(crate) use read::{Member, Reader, placed};
 
-/// The unit of a tar archive.
+/// The size of a block of a tar archive.
 pub(crate) const BLOCK: usize = 512;
 
-/// The buffer in front of a decoder.
+/// The size of the buffer before a decoder.
 const COMPRESSED_BUFFER: usize = 128 << 10;
 
 /// A tar archive as a tree: plain, or compressed with gzip, zstd, xz or bzip2.
@@ -53,7 +58,7 @@ pub struct TarSource {
 
 enum Archive {
     File(Arc<File>),
-    /// A stream that can be read only once, until it is.
+    /// A stream that can be read only once; `None` afterwards.
     Stream(Mutex<Option<Box<dyn Read + Send>>>),
 }
 
@@ -65,7 +70,7 @@ impl TarSource {
         Self::from_file(file, name, spool)
     }
 
-    /// Takes an open file or pipe, such as standard input. Messages use the name.
+    /// Makes a source of an open file or pipe, such as standard input. Messages use the name.
     pub fn from_file(file: File, name: impl Into<String>, spool: impl Into<PathBuf>) -> Result<Self> {
         let (name, spool) = (name.into(), spool.into());
         let stat = rustix::fs::fstat(&file).map_err(|error| Error::io(&name, error))?;
@@ -77,7 +82,7 @@ impl TarSource {
         Ok(Self { name, spool, archive, stores: Stores::default() })
     }
 
-    /// Takes a stream. It can be scanned once.
+    /// Makes a source of a stream, which can be scanned once.
     pub fn from_stream(
         stream: impl Read + Send + 'static,
         name: impl Into<String>,
@@ -87,8 +92,8 @@ impl TarSource {
         Self { name: name.into(), spool: spool.into(), archive, stores: Stores::default() }
     }
 
-    /// Says whether a file begins as an archive does: with a header whose checksum is right,
-    /// perhaps compressed.
+    /// Whether a file starts as an archive does: with a header whose checksum is right, perhaps
+    /// compressed.
     pub fn is_archive(file: &File) -> std::io::Result<bool> {
         let mut start = [0; BLOCK];
         match compression(file) {
@@ -106,7 +111,7 @@ impl TarSource {
         }
     }
 
-    /// Says whether the scan copies contents to a temporary file.
+    /// Whether the scan copies contents to a temporary file.
     pub fn is_spooled(&self) -> bool {
         match &self.archive {
             Archive::File(file) => compression(file).is_some(),
@@ -140,7 +145,7 @@ impl TarSource {
     }
 }
 
-/// The input from a stream that is perhaps compressed; the contents that it has are spooled.
+/// Returns the input from a stream that may be compressed, and whose contents are spooled.
 pub(crate) fn spooled<'a>(
     name: &'a str,
     mut stream: Box<dyn BufRead + Send>,

@@ -1,4 +1,8 @@
-//! A sink that keeps what it gets, for tests.
+//! Helpers for the tests of this crate: sinks that keep entries, and bytes of archives.
+//!
+//! [`Collected`] records the calls that a sink gets. [`plain`] returns the tree that a source
+//! describes, for comparison of two sources. [`Raw`] and [`archive`] make tar archives byte by
+//! byte.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -102,7 +106,7 @@ pub(crate) struct Plain {
     pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The tree that comes of a source, whichever name of a file the source calls the first.
+/// Returns the tree that a source describes. Which name of a file comes first makes no difference.
 #[track_caller]
 pub(crate) fn plain(source: &dyn Source) -> BTreeMap<String, Plain> {
     let mut overlay = Overlay::default();
@@ -130,7 +134,7 @@ fn one(source: &dyn Source, entry: &Entry) -> Plain {
     Plain { kind, bytes, mode: entry.mode, owner, mtime: entry.mtime, xattrs: entry.xattrs.clone() }
 }
 
-/// A sink as the builder of volumes is one: entries replace each other.
+/// A sink in which later entries replace earlier ones, as in the builder of volumes.
 #[derive(Default)]
 struct Overlay {
     /// Which file a path names, and the entry that made the file.

@@ -1,15 +1,19 @@
-//! Opens a path below a directory and follows no symbolic link on it.
+//! Opens a path below a directory without following a symbolic link.
+//!
+//! The walk reopens directories by [`open`], and sources open files by it, so a link that is put
+//! into the tree meanwhile cannot lead out of it: it is the error `LOOP`. It uses `openat2`, and
+//! component after component where the kernel has none. Paths may be longer than one system call
+//! takes.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 
-/// The longest path that one system call gets; the kernel's limit is 4,096 with the byte at its
-/// end.
+/// The longest path for one system call; the kernel's limit is 4,096 with the final NUL.
 const LONGEST: usize = 4000;
 
-/// Opens `path` below `top`: an error `LOOP` where one of its components is a symbolic link.
+/// Opens `path` below `top`. The error is `LOOP` if one of its components is a symbolic link.
 pub(crate) fn open(top: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     let mut rest = path;

@@ -1,7 +1,10 @@
-//! Walks in a thread of its own, while the caller's thread feeds the sink.
+//! Scans a directory with two threads: one walks, and the caller's thread feeds the sink.
 //!
-//! The walk waits for the kernel most of the time, and the sink computes. The thread also has a
-//! current directory of its own, by which extended attributes are read.
+//! The walk waits for the kernel most of the time, and the sink computes, so they overlap. The
+//! walking thread also has a current directory of its own, by which `xattrs` reads attributes.
+//! [`scan`] is `DirectorySource::scan`. The sink gets entries in the order of the walk, in batches
+//! of bounded number. After an error of either thread the other ends, and the sink's error takes
+//! precedence.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -12,17 +15,17 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::source::{Sink, Unwanted};
 
-/// How many entries are handed over at a time, and how often before the walk waits.
+/// The entries of a batch, and the batches that can wait before the walk blocks.
 const BATCH: usize = 128;
 const BATCHES: usize = 8;
 
-/// A finding of the walk.
+/// A result of the walk.
 enum Found {
     Entry(Entry),
     Warning(String),
 }
 
-/// Gives the tree of the source to the sink.
+/// Passes the tree of the source to the sink.
 pub(super) fn scan(source: &DirectorySource, sink: &mut dyn Sink) -> Result<()> {
     let (sender, receiver) = sync_channel(BATCHES);
     let unwanted = sink.unwanted();
@@ -56,11 +59,11 @@ fn walk_into(
 ) -> Result<()> {
     let mut batches = Batches { sender, batch: Vec::with_capacity(BATCH) };
     let walked = Walk::new(source, &mut batches, unwanted, by).run();
-    // Entries that the walk found before an error are given, as without this thread.
+    // Entries from before an error are passed on, as without this thread.
     batches.send().and(walked)
 }
 
-/// Collects what is handed over.
+/// The sink of the walk, which sends batches to the other thread.
 struct Batches {
     sender: SyncSender<Vec<Found>>,
     batch: Vec<Found>,
@@ -74,7 +77,7 @@ impl Batches {
 
     fn send(&mut self) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        // The sink's own error is what the caller gets.
+        // The receiver ended because of the sink's error, which `scan` returns instead of this one.
         self.sender.send(batch).map_err(|_| Error::Sink("the sink ended".into()))
     }
 }

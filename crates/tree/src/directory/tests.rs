@@ -1,3 +1,8 @@
+//! Tests of directories as sources: kinds of files, attributes, holes, mounts and deep trees.
+//!
+//! A file that changes, vanishes or cannot be read must be an error that names it. Parts that need
+//! root, such as devices and mounts, are left out without it.
+
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;

@@ -1,4 +1,9 @@
-//! Walks a directory of the host.
+//! Walks a directory of the host and passes each file to a sink as an entry.
+//!
+//! `feed` runs it in a thread. It visits names in the order of their bytes, and passes a directory
+//! before the files in it. A further name of a file becomes a hard link. It keeps a bounded number
+//! of directories open, so a deep tree needs few descriptors. It reopens others, and checks that
+//! they are the same. An error ends the walk and names the file.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,13 +17,11 @@ use crate::entry::{Contents, Data, Entry, Identity, Kind, Time};
 use crate::error::{Error, Result};
 use crate::source::{Sink, Unwanted};
 
-/// This number of directories on the way down stays open. The others are opened again on the way
-/// up.
+/// How many directories on the path stay open. The others are reopened on the way up.
 const OPEN_DIRECTORIES: usize = 64;
 
-/// File systems of the kernel's own, by the type that statfs(2) gives: they hold no files of the
-/// user.
-const KERNELS: &[(u32, &str)] = &[
+/// File systems of the kernel without the user's files, by the type that statfs(2) returns.
+const KERNEL_FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x0000_9fa0, "proc"),
     (0x6265_6572, "sysfs"),
     (0x0000_1cd1, "devpts"),
@@ -44,7 +47,7 @@ const KERNELS: &[(u32, &str)] = &[
 
 /// A directory whose names are being visited.
 struct Frame {
-    /// Open, unless too many are.
+    /// `None` while too many others are open.
     fd: Option<OwnedFd>,
     dev: u64,
     ino: u64,
@@ -56,9 +59,9 @@ struct Frame {
 
 /// A file with several names.
 struct Linked {
-    /// The path that was given as the file.
+    /// The path that the sink got first.
     first: Box<[u8]>,
-    /// How many names are still to come, at most.
+    /// The most names that can still come.
     left: u32,
 }
 
@@ -72,12 +75,12 @@ pub(super) struct Walk<'a> {
     path: Vec<u8>,
     /// Files with several names, by device and inode number.
     links: HashMap<(u64, u64), Linked>,
-    /// The last frame's directory is this thread's current one.
+    /// The last frame's directory is this thread's current directory.
     is_here: bool,
 }
 
 impl<'a> Walk<'a> {
-    /// `by` says how extended attributes are read.
+    /// Returns a walk of `source` into `sink`, which reads extended attributes by `by`.
     pub(super) fn new(
         source: &'a DirectorySource,
         sink: &'a mut dyn Sink,
@@ -100,7 +103,7 @@ impl<'a> Walk<'a> {
         let source = self.source;
         self.go_to(source.top.as_fd())?;
         let stat = self.stat(source.top.as_fd(), b".")?;
-        self.give(source.top.as_fd(), b".", &stat, Kind::Directory)?;
+        self.pass_entry(source.top.as_fd(), b".", &stat, Kind::Directory)?;
         self.descend(source.top.as_fd(), b".", &stat, None)?;
         while let Some(frame) = self.frames.last_mut() {
             self.path.truncate(frame.path);
@@ -115,7 +118,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Makes a directory the thread's current one, if attributes are read by it.
+    /// Changes the thread's current directory, if attributes are read by it.
     fn go_to(&mut self, at: BorrowedFd<'_>) -> Result<()> {
         if self.xattrs.by == By::CurrentDirectory && !self.is_here {
             rustix::process::fchdir(at).map_err(|error| self.source.error(&self.path, error))?;
@@ -144,7 +147,7 @@ impl<'a> Walk<'a> {
         let stat = self.stat(at.as_fd(), name)?;
         let crosses = device(&stat) != parent;
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory {
-            self.give(at.as_fd(), name, &stat, Kind::Directory)?;
+            self.pass_entry(at.as_fd(), name, &stat, Kind::Directory)?;
             if self.is_unwanted() {
                 return Ok(());
             }
@@ -155,7 +158,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         match self.kind(&stat)? {
-            Some(kind) => self.give(at.as_fd(), name, &stat, kind),
+            Some(kind) => self.pass_entry(at.as_fd(), name, &stat, kind),
             None => Ok(()),
         }
     }
@@ -176,7 +179,8 @@ impl<'a> Walk<'a> {
         self.sink.warn(format!("'{name}' {what}"));
     }
 
-    /// Returns the kind of what is no directory; a hard link for a further name.
+    /// Returns the kind of a file that is not a directory: a hard link for a further name of a
+    /// file.
     fn kind(&mut self, stat: &Statx) -> Result<Option<Kind>> {
         let key = (device(stat), stat.stx_ino);
         if stat.stx_nlink > 1 {
@@ -206,8 +210,8 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// Gives the entry at the walk's path to the sink.
-    fn give(&mut self, at: BorrowedFd<'_>, name: &[u8], stat: &Statx, kind: Kind) -> Result<()> {
+    /// Passes the entry at the walk's path to the sink.
+    fn pass_entry(&mut self, at: BorrowedFd<'_>, name: &[u8], stat: &Statx, kind: Kind) -> Result<()> {
         let kind = match kind {
             Kind::Symlink(_) => Kind::Symlink(
                 rustix::fs::readlinkat(at, name, Vec::new())
@@ -232,9 +236,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Lists a directory and makes it the last frame, unless it is of a file system that is left
-    /// out. `crosses` says whether it is on another device than its parent; the root of the walk
-    /// has none.
+    /// Lists a directory and makes it the last frame, unless its file system is left out. `crosses`
+    /// says whether it is on another device than its parent; it is `None` for the root of the walk.
     fn descend(
         &mut self,
         at: BorrowedFd<'_>,
@@ -254,7 +257,7 @@ impl<'a> Walk<'a> {
         let fd = rustix::fs::openat(at, name, flags, rustix::fs::Mode::empty()).map_err(error)?;
         if crosses != Some(false) {
             let kind = rustix::fs::fstatfs(&fd).map_err(error)?.f_type as u32;
-            if let Some((_, name)) = KERNELS.iter().find(|(magic, _)| *magic == kind) {
+            if let Some((_, name)) = KERNEL_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind) {
                 self.warn(&format!("is of the file system {name}; its contents are left out"));
                 return Ok(());
             }
@@ -287,7 +290,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The names in a directory, the first in the order of their bytes last.
+/// Returns the names in a directory in descending order of their bytes.
 fn names(fd: &OwnedFd) -> rustix::io::Result<Vec<Box<[u8]>>> {
     let mut names: Vec<Box<[u8]>> = Vec::new();
     for item in rustix::fs::Dir::read_from(fd)? {

@@ -1,4 +1,9 @@
 //! Reads the extended attributes of the host's files.
+//!
+//! The walk calls [`Reader::read`] for each file. Attributes are sorted by name. Those that mean
+//! nothing on another file system are left out with one warning each, and so are those that the
+//! caller may not read. A file system without attributes is warned about once. All other errors end
+//! the walk.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,21 +19,21 @@ use crate::source::Sink;
 /// The kernel's limit for the list of names and for a value.
 const LARGEST: usize = 65536;
 
-/// How the attributes of a name in an open directory are read. The kernel has no call for that
-/// before Linux 6.13.
+/// How to read the attributes of a name in an open directory. Before Linux 6.13 the kernel has no
+/// call for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum By {
-    /// The directory is the current one of the thread, which has one of its own.
+    /// By the thread's own current directory, which is that directory.
     CurrentDirectory,
-    /// By the directory's descriptor in `/proc`, which takes twice the time.
+    /// By the directory's descriptor in `/proc`, which takes twice as long.
     Proc,
     /// By the whole path.
     Path,
 }
 
 impl By {
-    /// Gives this thread a current directory of its own, if the system lets it. That needs no
-    /// rights, but filters of system calls may forbid it.
+    /// Gives this thread a current directory of its own, if possible. It needs no privileges, but a
+    /// filter of system calls may forbid it.
     #[expect(deprecated, reason = "the safe form; descriptors stay shared")]
     pub(super) fn of_this_thread() -> Self {
         if rustix::thread::unshare(rustix::thread::UnshareFlags::FS).is_ok() {
@@ -39,7 +44,7 @@ impl By {
     }
 }
 
-/// Reads extended attributes, and remembers which warnings it gave.
+/// A reader of extended attributes that gives each warning once.
 pub(super) struct Reader {
     names: Vec<u8>,
     value: Vec<u8>,
@@ -141,7 +146,7 @@ impl Reader {
     }
 }
 
-/// Says whether another file system can have this attribute.
+/// Whether another file system can have this attribute.
 fn is_kept(name: &[u8]) -> bool {
     match XattrNamespace::of(name) {
         Some(XattrNamespace::System) => AclKind::from_xattr_name(name).is_some(),

@@ -1,4 +1,8 @@
-//! Lists of the kernel's `gen_init_cpio`.
+//! Parses lists of the kernel's `gen_init_cpio`.
+//!
+//! `Manifest::read` asks [`is_list`] and then calls [`read`]. Every line becomes an amendment that
+//! can be made, and a `file` line further ones for its hard links. A line that is not understood is
+//! an error.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -10,11 +14,11 @@ use crate::path;
 /// The first words of its lines.
 const WORDS: [&[u8]; 6] = [b"file", b"dir", b"nod", b"slink", b"pipe", b"sock"];
 
-/// Says whether these lines are such a list, by the first of them.
+/// Whether these lines are such a list, by the first of them.
 pub(super) fn is_list(lines: &[(usize, Vec<u8>)]) -> bool {
     lines.first().is_some_and(|(_, line)| {
         let mut words = words(line);
-        // In mtree(5), what follows the name are words with `=`.
+        // In mtree(5), words with `=` follow the name.
         WORDS.contains(&words.next().unwrap_or_default())
             && words.nth(1).is_some_and(|word| !word.contains(&b'='))
     })
@@ -29,7 +33,7 @@ pub(super) fn read(lines: &Lines, manifest: &mut Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Reads a line: an entry, and further names of it.
+/// Parses a line: an entry, and further names of it.
 fn amendments(words: &[&[u8]], line: usize, manifest: &mut Manifest) -> Result<Vec<Amendment>, String> {
     let clean = |name: &[u8]| match path::clean(name) {
         Ok(cleaned) => Ok(cleaned.path),

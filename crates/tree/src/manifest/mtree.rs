@@ -1,4 +1,8 @@
-//! The format of mtree(5).
+//! Parses the format of mtree(5).
+//!
+//! `Manifest::read` calls [`read`]. It honours `/set`, `/unset`, `..` and the keywords that an
+//! entry has a field for; a keyword for a digest or a flag is ignored. Owners are taken by number:
+//! a name without a number is warned about. A damaged keyword is an error.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStringExt;
@@ -18,7 +22,7 @@ pub(super) fn read(lines: &Lines, manifest: &mut Manifest) -> Result<()> {
         let error = |reason: String| lines.error(*line, reason);
         let mut words = words(text);
         match words.next().unwrap_or_default() {
-            // The name of the format.
+            // The line with the name of the format.
             first if first.starts_with(b"#") => {}
             b"/set" => defaults.extend(words.map(keyword)),
             b"/unset" => words.for_each(|key| drop(defaults.remove(key))),
@@ -49,7 +53,7 @@ fn keyword(word: &[u8]) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// The path that a name means, and whether it was given whole: with a slash in it.
+/// Returns the path of a name, and whether it was given as a full path, with a slash in it.
 fn name(directory: &[u8], word: &[u8]) -> Result<(Vec<u8>, bool), String> {
     let name = unvis(word);
     let whole = name.contains(&b'/');
@@ -125,7 +129,7 @@ fn amendment(
     Ok(amendment)
 }
 
-/// Seconds, and nanoseconds as a number of their own.
+/// Parses seconds, and nanoseconds as a separate number.
 fn time(text: &[u8]) -> Option<Time> {
     let text = std::str::from_utf8(text).ok()?;
     let (secs, nanos) = text.split_once('.').unwrap_or((text, "0"));
@@ -133,7 +137,7 @@ fn time(text: &[u8]) -> Option<Time> {
     Some(Time { secs: secs.parse().ok()?, nanos })
 }
 
-/// The major and the minor number: `FORMAT,MAJOR,MINOR`, `MAJOR,MINOR` or one number of Linux.
+/// Parses a major and a minor number: `FORMAT,MAJOR,MINOR`, `MAJOR,MINOR` or one number of Linux.
 fn device_numbers(text: &[u8]) -> Option<(u32, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let parse = |text: &str| match text.strip_prefix("0x") {

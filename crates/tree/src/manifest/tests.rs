@@ -1,3 +1,7 @@
+//! Tests of manifests: both formats, amendments of entries, and the errors for wrong lines.
+//!
+//! A manifest that `bsdtar` writes must give a tree its metadata back.
+
 use std::fs;
 
 use extern4_testkit::tools::{Need, can_run};

@@ -1,4 +1,7 @@
-//! Digests of blobs.
+//! [`Digest`]: the digest of a blob, SHA-256 or SHA-512, parsed and verified.
+//!
+//! `image`, `files` and `layer` use it. A digest in JSON becomes the path of a file, so only the
+//! exact number of lower-case hexadecimal digits is accepted.
 
 use std::io::{self, Read};
 
@@ -6,7 +9,7 @@ use sha2::{Sha256, Sha512};
 
 const BUFFER: usize = 128 << 10;
 
-/// A digest, as `sha256:` and hexadecimal digits.
+/// A digest: an algorithm and hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Digest {
     algorithm: Algorithm,
@@ -20,7 +23,7 @@ enum Algorithm {
 }
 
 impl Digest {
-    /// Reads a digest. The error says what is wrong with it.
+    /// Parses a digest. The error says what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (algorithm, hex) = text.split_once(':').unwrap_or_default();
         let (algorithm, length) = match algorithm {
@@ -28,14 +31,14 @@ impl Digest {
             "sha512" => (Algorithm::Sha512, 128),
             _ => return Err(format!("the digest '{text}' is of an unknown algorithm")),
         };
-        // The digits become a name of a file.
+        // The digits become the name of a file.
         if hex.len() != length || !hex.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(format!("the digest '{text}' is damaged"));
         }
         Ok(Self { algorithm, hex: hex.to_owned() })
     }
 
-    /// The path of the blob in a layout.
+    /// Returns the path of the blob in a layout.
     pub(super) fn path(&self) -> String {
         format!("blobs/{}/{}", self.algorithm(), self.hex)
     }
@@ -47,7 +50,7 @@ impl Digest {
         }
     }
 
-    /// Says whether the bytes have this digest.
+    /// Whether the bytes have this digest.
     pub(super) fn is_of(&self, bytes: impl Read) -> io::Result<bool> {
         let hex = match self.algorithm {
             Algorithm::Sha256 => hash::<Sha256>(bytes)?,
@@ -77,7 +80,7 @@ fn hash<H: sha2::Digest>(mut bytes: impl Read) -> io::Result<String> {
     Ok(hex(hash))
 }
 
-/// The hexadecimal digits of a digest.
+/// Returns the hexadecimal digits of a hash.
 pub(super) fn hex<H: sha2::Digest>(hash: H) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

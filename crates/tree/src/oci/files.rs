@@ -1,4 +1,8 @@
-//! The files of an image: in a directory or in a tar archive.
+//! [`Files`]: the files of an image, in a directory or in an uncompressed tar archive.
+//!
+//! `image` reads JSON files, and `layer` reads blobs. A blob is a range of a host file, so a layer
+//! in an archive is read in place. Links inside an archive are followed a few times only. In a
+//! directory, symbolic links are followed for blobs only, because their digests are verified.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +23,7 @@ use crate::tar::{InPlace, TarSource};
 const LARGEST_JSON: u64 = 8 << 20;
 
 /// How many links are followed from one file of an archive to another.
-const MOST_LINKS: usize = 8;
+const MAX_LINKS: usize = 8;
 
 /// The files of an image.
 pub(super) enum Files {
@@ -54,7 +58,7 @@ impl Files {
         Ok(Self::Archive { tar: Box::new(tar), members: members.0 })
     }
 
-    /// Says whether there is a file with this path.
+    /// Whether there is a file with this path.
     pub(super) fn has(&self, path: &str) -> bool {
         match self {
             Self::Directory(root) => root.join(path).is_file(),
@@ -75,7 +79,7 @@ impl Files {
         }
     }
 
-    /// Reads a file with JSON, whose digest is verified.
+    /// Reads a JSON file, and verifies its digest if there is one.
     pub(super) fn json(&self, path: &str, digest: Option<&Digest>) -> Result<Value, Reason> {
         let blob = self.file(path)?;
         if blob.len > LARGEST_JSON {
@@ -104,7 +108,7 @@ fn in_directory(root: &Path, path: &str) -> std::io::Result<File> {
 
 fn in_archive(tar: &TarSource, members: &BTreeMap<Vec<u8>, Kind>, path: &str) -> Result<Blob, Reason> {
     let mut at = path.as_bytes().to_vec();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match members.get(&at) {
             Some(Kind::File(contents)) => {
                 let Data::Stored { position } = contents.data else { break };
@@ -122,7 +126,7 @@ fn in_archive(tar: &TarSource, members: &BTreeMap<Vec<u8>, Kind>, path: &str) ->
     Err(format!("its file '{path}' cannot be read in place").into())
 }
 
-/// The path that a symbolic link at `path` names.
+/// Returns the path that a symbolic link at `path` refers to.
 fn follow(path: &[u8], target: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     names.pop();
@@ -138,7 +142,7 @@ fn follow(path: &[u8], target: &[u8]) -> Vec<u8> {
     names.join(&b'/')
 }
 
-/// Keeps the files of an archive.
+/// A sink that keeps the files of an archive.
 struct Members(BTreeMap<Vec<u8>, Kind>);
 
 impl Sink for Members {

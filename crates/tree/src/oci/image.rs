@@ -1,4 +1,9 @@
-//! Finds an image's layers.
+//! Finds the layers of the wanted image: by `index.json` of an OCI layout, or `manifest.json` of
+//! `docker save`.
+//!
+//! `OciSource::open` calls [`layers`] with the user's reference and platform. If they do not choose
+//! exactly one image, the error lists what there is. Nested indexes and the number of layers are
+//! limited. The result has each layer's path, size and digest; nothing of the layers is read yet.
 
 use serde_json::Value;
 
@@ -6,11 +11,11 @@ use super::digest::Digest;
 use super::files::Files;
 use super::{Platform, Reason};
 
-/// How deep indexes may stand in indexes.
+/// How deep indexes may be nested.
 const DEEPEST: usize = 4;
 
 /// The most layers of an image.
-const MOST_LAYERS: usize = 4096;
+const MAX_LAYERS: usize = 4096;
 
 /// The annotations that name an image in an index.
 const NAMES: [&str; 2] = ["org.opencontainers.image.ref.name", "io.containerd.image.name"];
@@ -51,7 +56,7 @@ pub(super) fn layers(
     } else {
         return Err("it is no image: it has neither 'index.json' nor 'manifest.json'".to_owned().into());
     };
-    if layers.len() > MOST_LAYERS {
+    if layers.len() > MAX_LAYERS {
         return Err(format!("it has {} layers", layers.len()).into());
     }
     Ok(layers)
@@ -86,7 +91,7 @@ fn manifest(
     let digest = digest(descriptor)?;
     let found = files.json(&digest.path(), Some(&digest))?;
     if found.get("manifests").is_some() {
-        // The reference named the index.
+        // The reference chose the index, so it is not needed for the images in it.
         return manifest(files, &found, None, platform, depth + 1);
     }
     Ok(found)
@@ -138,7 +143,7 @@ fn is_named(descriptor: &Value, name: &str) -> bool {
         || names(descriptor).any(|known| known == name || known.ends_with(&format!("/{name}")))
 }
 
-/// Says whether a descriptor is of statements about an image. Docker's tools put them into the
+/// Whether a descriptor is of an attestation about an image, which Docker's tools put into the
 /// index.
 fn is_attestation(descriptor: &Value) -> bool {
     let platform = descriptor.get("platform");
@@ -172,7 +177,7 @@ fn ambiguous(images: &[&Value]) -> Reason {
     format!("it has several images; name one of {}", names.join(", ")).into()
 }
 
-/// The layers of an OCI manifest.
+/// Returns the layers of an OCI manifest.
 fn of_manifest(manifest: &Value) -> Result<Vec<Layer>, Reason> {
     let layers = list(manifest, "layers")?.iter().map(|descriptor| {
         let digest = digest(descriptor)?;
@@ -190,7 +195,7 @@ fn of_manifest(manifest: &Value) -> Result<Vec<Layer>, Reason> {
     layers.collect()
 }
 
-/// The layers of an image in an archive of `docker save`.
+/// Returns the layers of an image in an archive of `docker save`.
 fn of_docker(files: &Files, reference: Option<&str>) -> Result<Vec<Layer>, Reason> {
     let manifest = files.json("manifest.json", None)?;
     let damaged = |what: &str| Reason::from(format!("its 'manifest.json' lacks {what}"));

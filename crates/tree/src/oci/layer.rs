@@ -1,4 +1,8 @@
-//! Reads one layer.
+//! Reads one layer of an image: a tar archive, perhaps compressed, with whiteouts.
+//!
+//! `OciSource::scan` calls [`Read::verified`] and then [`Changes::give`] for each layer. A second
+//! thread verifies the digest while this one reads the archive. Whiteouts apply to lower layers
+//! only, so the sink gets them before the layer's own members.
 
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -12,10 +16,10 @@ use crate::source::Sink;
 use crate::stores::Stores;
 use crate::tar::{Input, Keep, Member, Reader, placed, spooled};
 
-/// In front of a name that lower layers have and this one removes.
+/// The prefix of a whiteout, which removes a name of lower layers.
 const WHITEOUT: &[u8] = b".wh.";
 
-/// The mark of a directory of which lower layers' names are removed.
+/// The name that marks an opaque directory, which removes all names of lower layers in it.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
 const BUFFER: usize = 128 << 10;
@@ -29,8 +33,8 @@ pub(super) struct Read<'a> {
     pub(super) stores: &'a Stores,
 }
 
-/// A layer's changes to those below it. Its own members may come in any order among its whiteouts,
-/// which count for lower layers only, so the sink gets the whiteouts first.
+/// A layer's changes to those below it. Members and whiteouts come in any order, and whiteouts
+/// apply to lower layers only, so the sink gets the whiteouts first.
 #[derive(Default)]
 pub(super) struct Changes {
     removed: Vec<Vec<u8>>,
@@ -46,7 +50,7 @@ impl Read<'_> {
             let verified = scope.spawn(|| self.has(digest));
             let changes = self.changes();
             let verified = verified.join().unwrap_or(Ok(false));
-            // Damaged bytes are the reason of what else is wrong.
+            // A wrong digest takes precedence over errors of the archive, which follow from it.
             if !verified.map_err(|error| Error::io(self.name, error))? {
                 let reason = "it does not have the digest that the image says".to_owned();
                 return Err(Error::Image { image: self.name.to_owned(), reason });
@@ -106,7 +110,7 @@ impl Changes {
             Some(_) if name == OPAQUE => {
                 self.cleared.push(parent.strip_suffix(b"/").unwrap_or(parent).to_vec());
             }
-            // Marks of AUFS, which have no meaning in a layer.
+            // Names that only AUFS uses.
             Some(hidden) if hidden.starts_with(WHITEOUT) => {}
             Some(b"" | b"." | b"..") => {
                 let reason = "it removes no name".to_owned();
@@ -118,8 +122,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Gives the changes to the sink.
-    pub(super) fn give(self, layer: &str, sink: &mut dyn Sink) -> Result<()> {
+    /// Passes the changes to the sink.
+    pub(super) fn pass_changes(self, layer: &str, sink: &mut dyn Sink) -> Result<()> {
         self.warnings.into_iter().for_each(|warning| sink.warn(warning));
         self.removed.iter().try_for_each(|path| sink.remove(path))?;
         self.cleared.iter().try_for_each(|path| sink.clear(path))?;

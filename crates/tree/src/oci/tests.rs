@@ -1,3 +1,8 @@
+//! Tests of container images: layouts and archives, references and platforms, whiteouts, digests.
+//!
+//! Most images are made here byte by byte, and damaged ones must be errors. Where `umoci` is
+//! installed, it must unpack the same tree.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,9 @@
-//! Writes images of one layer.
+//! [`LayerWriter`]: writes a layer of an image, and the other files of a layout with that one
+//! layer.
+//!
+//! The command `export` uses it. Equal entries give equal bytes and digests. An entry that a layer
+//! cannot have, such as a socket or a name like a whiteout, is left out, and the caller is told the
+//! reason. The layout is complete once its last document is written.
 //!
 //! Source: the OCI Image Format Specification 1.1 (image layout, manifest, layer, configuration).
 
@@ -14,7 +19,7 @@ use crate::entry::Entry;
 use crate::error::Result;
 use crate::tar::{ReadContents, TarWriter};
 
-/// Names that begin so are whiteouts in a layer: they remove files of the layers below.
+/// The prefix of whiteouts in a layer, which remove files of the layers below.
 const WHITEOUT: &[u8] = b".wh.";
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
@@ -70,8 +75,8 @@ impl<W: Write> LayerWriter<W> {
         Ok(Self { tar: TarWriter::new(Hashed::new(encoder)), compression })
     }
 
-    /// Writes an entry, and the contents that `read` gives. Returns why it is left out, if a layer
-    /// cannot have it.
+    /// Writes an entry and the contents that `read` returns. Returns the reason if a layer cannot
+    /// have the entry.
     pub fn append(&mut self, entry: &Entry, read: ReadContents<'_>) -> Result<Option<&'static str>> {
         let name = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if name.starts_with(WHITEOUT) {

@@ -1,9 +1,12 @@
-//! The header of a member: one block.
+//! [`Header`]: the header of a member, one block of fixed fields.
+//!
+//! `read` parses each header by it, and `TarSource::is_archive` recognizes archives. A header is
+//! accepted if its checksum is right. The fields are decoded only when they are asked for, because
+//! an extended header may replace a field that is wrong.
 
 use super::BLOCK;
 
-/// The parts of a header that all forms have. Numbers may be replaced by an extended header, so
-/// their errors wait.
+/// A header whose checksum is right.
 pub(super) struct Header {
     pub(super) block: [u8; BLOCK],
     pub(super) form: Form,
@@ -23,14 +26,14 @@ pub(super) enum Form {
 }
 
 impl Header {
-    /// Reads a header. None if its checksum is wrong.
+    /// Parses a header; `None` if its checksum is wrong.
     pub(super) fn parse(block: [u8; BLOCK]) -> Option<Self> {
         let stored = number(&block[148..156])?;
         let sum = |byte: fn(u8) -> i64| -> i64 {
             let spaces = 8 * i64::from(b' ');
             block[..148].iter().chain(&block[156..]).map(|value| byte(*value)).sum::<i64>() + spaces
         };
-        // Some programs added signed bytes.
+        // Some programs sum signed bytes.
         if stored != sum(i64::from) && stored != sum(|value| i64::from(value.cast_signed())) {
             return None;
         }
@@ -81,7 +84,7 @@ impl Header {
         number(&self.block[136..148])
     }
 
-    /// The major and the minor number of a device, within Linux's limits.
+    /// Returns the major and the minor number of a device, within Linux's limits.
     pub(super) fn device(&self) -> Option<(u32, u32)> {
         let part = |field, bits: u32| {
             let number = number(field).and_then(|number| u32::try_from(number).ok());
@@ -91,12 +94,12 @@ impl Header {
     }
 }
 
-/// The bytes before the first NUL.
+/// Returns the bytes before the first NUL.
 pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Reads a number: octal digits, or two's complement in base 256 where the first bit is set.
+/// Parses a number: octal digits, or two's complement in base 256 if the first bit is set.
 pub(super) fn number(field: &[u8]) -> Option<i64> {
     let (first, rest) = field.split_first()?;
     if first & 0x80 != 0 {

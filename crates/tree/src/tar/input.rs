@@ -1,4 +1,8 @@
-//! The bytes of an archive, one after the other.
+//! [`Input`]: the bytes of an archive, read forwards with a buffer.
+//!
+//! `read` and `sparse` take blocks and data from it. It counts the bytes for messages, and keeps
+//! contents for later: in place, or in a spool. An archive that ends too early is an error with the
+//! offset.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,12 +14,12 @@ use crate::error::{Error, Result};
 use crate::spool::Spool;
 use crate::stores;
 
-/// Holds the headers and small contents that one read brings.
+/// The size of the buffer: one read fetches several headers and small contents.
 const BUFFER: usize = 64 << 10;
 
 /// Bytes that are read forwards.
 pub(crate) trait Bytes: Read {
-    /// Leaves bytes out. There are fewer if the error says `UnexpectedEof`.
+    /// Skips bytes. The error is `UnexpectedEof` if there are fewer.
     fn skip(&mut self, count: u64) -> io::Result<()>;
 }
 
@@ -43,7 +47,7 @@ pub(crate) struct InPlace {
 }
 
 impl InPlace {
-    /// The part from `start` on, of `len` bytes or all.
+    /// Returns the part of `file` from `start` on, of `len` bytes or up to the end.
     pub(crate) fn new(file: Arc<File>, start: u64, len: Option<u64>) -> io::Result<Self> {
         let end = match len {
             Some(len) => start.saturating_add(len),
@@ -74,11 +78,11 @@ impl Bytes for InPlace {
     }
 }
 
-/// How contents are kept for later.
+/// Where contents are kept for later.
 pub(crate) enum Keep {
-    /// They stay where they are: byte 0 of the archive has this position.
+    /// In the archive, whose byte 0 has this position.
     InPlace { start: u64 },
-    /// They are copied to a spool, whose byte 0 has this position.
+    /// In a spool, whose byte 0 has this position.
     Spool { spool: Spool, start: u64 },
 }
 
@@ -88,10 +92,10 @@ pub(crate) struct Input<'a> {
     pub(crate) name: &'a str,
     bytes: Box<dyn Bytes + 'a>,
     buf: Box<[u8]>,
-    /// The part of the buffer that was not taken yet.
+    /// The start and the end of the unread part of the buffer.
     from: usize,
     to: usize,
-    /// How many bytes were taken.
+    /// How many bytes have been taken.
     taken: u64,
     keep: Keep,
 }
@@ -102,7 +106,7 @@ impl<'a> Input<'a> {
         Self { name, bytes, buf, from: 0, to: 0, taken: 0, keep }
     }
 
-    /// How many bytes were taken.
+    /// Returns how many bytes have been taken.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
@@ -133,7 +137,7 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// The next block, which is not taken. None at the end of the archive.
+    /// Returns the next block without taking it; `None` at the end of the archive.
     pub(crate) fn peek(&mut self) -> Result<Option<[u8; BLOCK]>> {
         self.fill(BLOCK)?;
         match self.buf[self.from..self.to].first_chunk() {
@@ -143,7 +147,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Takes the next block. None at the end of the archive.
+    /// Takes the next block; `None` at the end of the archive.
     pub(crate) fn block(&mut self) -> Result<Option<[u8; BLOCK]>> {
         let block = self.peek()?;
         if block.is_some() {
@@ -153,7 +157,7 @@ impl<'a> Input<'a> {
         Ok(block)
     }
 
-    /// Leaves bytes out.
+    /// Skips bytes.
     pub(crate) fn skip(&mut self, count: u64) -> Result<()> {
         let buffered = count.min((self.to - self.from) as u64);
         self.from += buffered as usize;

@@ -1,4 +1,9 @@
-//! Extended headers: records that replace or add to what a member's header says.
+//! Extended headers: records that replace or add to the fields of a member's header.
+//!
+//! `read` splits headers by [`records`] and applies them to an [`Extended`]. It knows the keys of
+//! POSIX, and those of star, libarchive, GNU tar and Red Hat for attributes, ACLs and sparse files.
+//! If an attribute comes in several forms, one wins by a fixed order. A damaged record is an error;
+//! unknown keys are ignored.
 
 use crate::Time;
 use crate::acl::Acl;
@@ -28,7 +33,7 @@ pub(super) struct Extended {
 /// The records of a sparse file, in the forms of GNU tar.
 #[derive(Default, Debug)]
 pub(super) struct SparseRecords {
-    /// The version of the form, where it is said: 1.0 has its map in front of the contents.
+    /// The version of the form, if it is given: 1.0 has its map before the contents.
     pub(super) major: Option<u64>,
     pub(super) name: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
@@ -36,7 +41,8 @@ pub(super) struct SparseRecords {
     pub(super) map: Vec<u64>,
 }
 
-/// An extended attribute. Where one is given in several forms, the first of their order counts.
+/// An extended attribute. If it comes in several forms, the first in the order of [`XattrForm`]
+/// counts.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Xattr {
     name: Vec<u8>,
@@ -46,7 +52,8 @@ struct Xattr {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum XattrForm {
-    /// A record of this member, before one of a global header: `true` for the latter.
+    /// A record `SCHILY.xattr`; `true` for one of a global header, which comes after one of the
+    /// member.
     Star(bool),
     Libarchive,
     RedHat,
@@ -84,7 +91,7 @@ impl Extended {
             Some(id) => u32::try_from(id).map(Some).map_err(|_| wrong()),
             None => Ok(None),
         };
-        // An empty value takes back what was said before.
+        // An empty value cancels earlier records of the key.
         let given = || Some(value).filter(|value| !value.is_empty()).map(<[u8]>::to_vec);
         match key {
             b"path" => self.path = given(),
@@ -118,7 +125,7 @@ impl Extended {
         Ok(())
     }
 
-    /// Adds an attribute. None if Linux has no such attribute.
+    /// Adds an attribute; `None` if Linux cannot have such an attribute.
     fn xattr(&mut self, name: Vec<u8>, form: XattrForm, value: Vec<u8>) -> Option<()> {
         let fits = !name.is_empty() && name.len() <= LONGEST_XATTR_NAME && !name.contains(&0);
         if !fits || value.len() > LARGEST_XATTR {
@@ -136,7 +143,8 @@ impl Extended {
         }
     }
 
-    /// The extended attributes, ACLs among them, sorted by name. `mode` becomes what the ACL says.
+    /// Returns the extended attributes, including ACLs, sorted by name. Sets the permission bits of
+    /// `mode` from the access ACL.
     pub(super) fn xattrs(&mut self, mode: &mut u16, warn: &mut dyn FnMut(String)) -> Vec<(Vec<u8>, Vec<u8>)> {
         let texts = [
             (&b"system.posix_acl_access"[..], self.access.take()),
@@ -181,7 +189,7 @@ impl SparseRecords {
     }
 }
 
-/// Reads a number of decimal digits.
+/// Parses a decimal number.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -192,7 +200,7 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads seconds with a fraction.
+/// Parses seconds with a fraction.
 fn time(text: &[u8]) -> Option<Time> {
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(text) => (true, text),

@@ -1,4 +1,9 @@
-//! Reads the members of an archive.
+//! [`Reader`]: reads the members of an archive one after the other.
+//!
+//! `TarSource::scan` and `oci::layer` call [`Reader::next`] until the end, and then
+//! [`Reader::finish`]. It joins headers, extended headers and GNU's long names to an entry, and
+//! keeps its contents for later. Each error has the member's name and its offset. Oddities that
+//! other programs accept, such as leading slashes or unknown types, are warnings.
 
 use super::header::{Form, Header};
 use super::pax::{self, Extended, Record};
@@ -7,13 +12,13 @@ use crate::entry::{Contents, Data, Entry, Kind, Time};
 use crate::error::{Error, Result, shown};
 use crate::path;
 
-/// The largest size of a file: that of a file of Linux.
+/// The largest size of a file in Linux.
 const LARGEST_FILE: u64 = i64::MAX as u64;
 
 /// A member of an archive.
 pub(crate) struct Member {
     pub(crate) entry: Entry,
-    /// Where its headers begin.
+    /// The offset of its first header.
     pub(crate) position: u64,
 }
 
@@ -21,21 +26,21 @@ pub(crate) struct Member {
 pub(crate) struct Reader<'a> {
     input: Input<'a>,
     globals: Vec<Record>,
-    /// The headers of the current member begin here.
+    /// The offset of the current member's first header.
     start: u64,
     /// The current member's path, for messages.
     member: Vec<u8>,
     warned: Warned,
 }
 
-/// Warnings that an archive's reader gives once, and has given.
+/// Warnings that are given once for an archive, and have been given.
 #[derive(Default)]
 struct Warned {
     absolute: bool,
     absolute_link: bool,
 }
 
-/// The contents of the blocks in front of a member's header.
+/// The contents of the blocks before a member's header.
 #[derive(Default)]
 struct Before {
     /// Names of GNU's form.
@@ -46,7 +51,7 @@ struct Before {
 
 type Warn<'w> = &'w mut dyn FnMut(String);
 
-/// Adds the place to a sink's error about a member, which begins at this position of the archive.
+/// Adds the archive and the position of a member to a sink's error about it.
 pub(crate) fn placed(error: Error, archive: &str, position: u64) -> Error {
     let (member, reason) = match error {
         Error::Refused { path, reason } => (path, reason),
@@ -72,7 +77,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Names the member in an error of the input.
+    /// Adds the current member to an error of the input.
     fn named<T>(&self, result: Result<T>) -> Result<T> {
         match result {
             Err(Error::Archive { reason, .. }) => Err(self.error(reason)),
@@ -86,7 +91,7 @@ impl<'a> Reader<'a> {
         self.input.drain()
     }
 
-    /// Returns the next member. None at the archive's end.
+    /// Returns the next member; `None` at the archive's end.
     pub(crate) fn next(&mut self, warn: Warn<'_>) -> Result<Option<Member>> {
         while let Some(member) = self.any(warn)? {
             // GNU tar writes such a link for a file that it was given twice.
@@ -101,13 +106,13 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Returns the next member, a hard link to itself too.
+    /// Returns the next member, even if it is a hard link to itself.
     fn any(&mut self, warn: Warn<'_>) -> Result<Option<Member>> {
         self.start = self.input.taken();
         self.member.clear();
         let mut before = Before::default();
         for (key, value) in &self.globals {
-            // A record of a global header was tried when it was met.
+            // An error of a global record was reported when its header was read.
             let _ = before.extended.apply(key, value, true);
         }
         let mut waits = false;
@@ -140,7 +145,7 @@ impl<'a> Reader<'a> {
         if waits { Err(self.error("the archive ends after an extended header")) } else { Ok(None) }
     }
 
-    /// Reads the next header. None at the archive's end.
+    /// Reads the next header; `None` at the archive's end.
     fn header(&mut self, warn: Warn<'_>) -> Result<Option<Header>> {
         let first = self.input.taken() == 0;
         let Some(block) = self.input.block()? else {
@@ -210,7 +215,7 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    /// Takes a global header, which counts for all members after it.
+    /// Reads a global header, which applies to all later members.
     fn global(&mut self, header: &Header, before: &mut Before) -> Result<()> {
         for (key, value) in self.records(header)? {
             before.extended.apply(&key, &value, true).map_err(|reason| self.error(reason))?;
@@ -253,7 +258,7 @@ impl<'a> Reader<'a> {
         Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs })
     }
 
-    /// Reads what follows a header, and returns the kind of the member.
+    /// Reads the data after a header, and returns the kind of the member.
     fn kind(
         &mut self,
         header: &Header,
@@ -276,7 +281,7 @@ impl<'a> Reader<'a> {
             }
             b'3' => device().map(|(major, minor)| Kind::CharDevice { major, minor })?,
             b'4' => device().map(|(major, minor)| Kind::BlockDevice { major, minor })?,
-            // A size here is that of a quota, and no data follow.
+            // The size of a directory is a quota, and no data follow.
             b'5' => Kind::Directory,
             b'6' => Kind::Fifo,
             // GNU's list of a directory's names.
@@ -319,7 +324,7 @@ impl<'a> Reader<'a> {
         }
         let size = self.data_size(header, before)?;
         if size > 0 && !self.header_follows()? {
-            // POSIX allows the contents to be there once more.
+            // POSIX allows a hard link to repeat the contents.
             let result = self.input.skip(size);
             self.named(result)?;
             self.pad(size)?;
@@ -327,8 +332,8 @@ impl<'a> Reader<'a> {
         Ok(target.path)
     }
 
-    /// Says whether a header or the end stands here: programs before POSIX gave hard links a size,
-    /// and no data.
+    /// Whether a header or the end comes next: programs before POSIX gave hard links a size without
+    /// data.
     fn header_follows(&mut self) -> Result<bool> {
         let block = self.input.peek();
         Ok(match self.named(block)? {
@@ -367,8 +372,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the size and the pieces of a file with holes. `left` becomes less by the
-    /// size of a map in front of the data.
+    /// Returns the size and the pieces of a file with holes. Subtracts the size of a map before the
+    /// data from `left`.
     fn map(
         &mut self,
         header: &Header,

@@ -1,4 +1,8 @@
-//! Files with holes in tar archives.
+//! Maps of files with holes, in the three forms of GNU tar.
+//!
+//! `read` calls the function for the form, and then [`contents`], which checks that the pieces
+//! ascend, do not overlap, and fit into the file and its data. A map that does not is damage. The
+//! number of pieces is limited.
 
 use super::header::number;
 use super::{BLOCK, Input, pax};
@@ -6,23 +10,23 @@ use crate::entry::{Contents, Data, Piece};
 use crate::error::Result;
 
 /// The most pieces of a file.
-const MOST_PIECES: usize = 4 << 20;
+const MAX_PIECES: usize = 4 << 20;
 
-/// Where the pieces of a file are: the place in the file, and the length.
+/// The pieces of a file by offset and length.
 pub(super) type Map = Vec<(u64, u64)>;
 
-/// Why a map is refused.
+/// The message for a refused map.
 pub(super) const DAMAGED: &str = "its map of holes is damaged";
 
 /// Pairs offsets and lengths.
 pub(super) fn pairs(numbers: &[u64]) -> Option<Map> {
     let (pairs, rest) = numbers.as_chunks();
-    (rest.is_empty() && pairs.len() <= MOST_PIECES)
+    (rest.is_empty() && pairs.len() <= MAX_PIECES)
         .then(|| pairs.iter().map(|[from, len]| (*from, *len)).collect())
 }
 
-/// Reads the pieces in a header of the old form of GNU tar, and in the blocks that follow it. The
-/// real size comes with them.
+/// Reads the size of the file and its pieces from a header of GNU tar's old form, and from the
+/// blocks that follow it.
 pub(super) fn old_gnu(header: &[u8; BLOCK], input: &mut Input<'_>) -> Result<Option<(u64, Map)>> {
     let mut map = Map::new();
     let Some(size) = number(&header[483..495]).and_then(|size| u64::try_from(size).ok()) else {
@@ -34,7 +38,7 @@ pub(super) fn old_gnu(header: &[u8; BLOCK], input: &mut Input<'_>) -> Result<Opt
     let mut more = header[482] != 0;
     while more {
         let Some(block) = input.block()? else { return Ok(None) };
-        if map.len() > MOST_PIECES || !add_fields(&block[..504], &mut map) {
+        if map.len() > MAX_PIECES || !add_fields(&block[..504], &mut map) {
             return Ok(None);
         }
         more = block[504] != 0;
@@ -57,8 +61,8 @@ fn add_fields(fields: &[u8], map: &mut Map) -> bool {
     true
 }
 
-/// Reads the map that stands in front of the contents: decimal numbers, one a line, padded to a
-/// block. `left` is how many bytes the member has, and what is taken goes off it.
+/// Reads the map before the contents: decimal numbers, one a line, padded to a block. Subtracts the
+/// bytes that it reads from `left`, the bytes of the member.
 pub(super) fn in_front(input: &mut Input<'_>, left: &mut u64) -> Result<Option<Map>> {
     let mut numbers = Vec::new();
     let mut wanted = 1;
@@ -77,7 +81,7 @@ pub(super) fn in_front(input: &mut Input<'_>, left: &mut u64) -> Result<Option<M
             let Some(number) = pax::decimal(&digits) else { return Ok(None) };
             digits.clear();
             if numbers.is_empty() {
-                let Some(count) = usize::try_from(number).ok().filter(|count| *count <= MOST_PIECES) else {
+                let Some(count) = usize::try_from(number).ok().filter(|count| *count <= MAX_PIECES) else {
                     return Ok(None);
                 };
                 wanted = 1 + 2 * count;
@@ -94,8 +98,8 @@ pub(super) fn in_front(input: &mut Input<'_>, left: &mut u64) -> Result<Option<M
     Ok(pairs(&numbers[1..]))
 }
 
-/// Makes contents from a map, whose pieces stand one after the other from `position` on, in
-/// `stored` bytes. None if the map does not fit them.
+/// Returns contents by a map whose pieces are stored one after the other from `position` on, in
+/// `stored` bytes. `None` if the map does not fit.
 pub(super) fn contents(size: u64, map: &Map, position: u64, stored: u64) -> Option<Contents> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(map.len());
     let (mut end, mut used) = (0, 0_u64);

@@ -1,4 +1,8 @@
-//! Writes archives.
+//! [`TarWriter`]: writes entries as a PAX archive, plain or compressed with zstd.
+//!
+//! The command `export` and `oci::write` use it. The caller passes entries in order, and a function
+//! that reads contents. Equal entries give equal bytes. Numbers and names that a header has no room
+//! for go to extended headers. A socket cannot be in an archive and is reported to the caller.
 
 use std::io::{self, Write};
 
@@ -7,10 +11,10 @@ use crate::acl::Acl;
 use crate::entry::{Contents, Data, Entry, Kind, Time};
 use crate::error::{Error, Result, shown};
 
-/// How much of a file is read at a time.
+/// How many bytes of a file are read at a time.
 const BUFFER: usize = 256 << 10;
 
-/// The largest number of a field with eleven octal digits, and of one with seven.
+/// The largest numbers of eleven and of seven octal digits.
 const LARGEST_11: u64 = (1 << 33) - 1;
 const LARGEST_7: u64 = (1 << 21) - 1;
 
@@ -37,7 +41,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Reads the bytes of a file from an offset on, and fills the buffer. Holes are not asked for.
+/// Fills the buffer with bytes of a file from an offset on. It is not called for holes.
 pub type ReadContents<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 
 impl<W: Write> TarWriter<W> {
@@ -52,7 +56,7 @@ impl<W: Write> TarWriter<W> {
         Ok(Self { out: Output::Zstd(encoder), buf: Vec::new() })
     }
 
-    /// Writes an entry, and the contents that `read` gives. Returns false for a socket, which an
+    /// Writes an entry and the contents that `read` returns. Returns false for a socket, which an
     /// archive cannot have.
     pub fn append(&mut self, entry: &Entry, read: ReadContents<'_>) -> Result<bool> {
         let error = |error| Error::io(shown(&entry.path), error);
@@ -114,7 +118,7 @@ struct Member {
 }
 
 impl Member {
-    /// None for a socket.
+    /// Returns the bytes for an entry, without its contents; `None` for a socket.
     fn new(entry: &Entry) -> Option<Self> {
         let mut member =
             Self { records: Vec::new(), header: [0; BLOCK], map: Vec::new(), pieces: Vec::new() };
@@ -171,8 +175,8 @@ impl Member {
         Some(member)
     }
 
-    /// Takes a file's pieces. Returns how many bytes are written for it, and the size of one that
-    /// has holes.
+    /// Sets the pieces and the map of a file. Returns how many bytes are written for it, and its
+    /// size if it has holes.
     fn contents(&mut self, contents: &Contents) -> (u64, Option<u64>) {
         let size = contents.size;
         let Data::Pieces(pieces) = &contents.data else {
@@ -191,7 +195,7 @@ impl Member {
             return (size, None);
         }
         let mut map = self.pieces.clone();
-        // The end of the file is told by an empty piece, if a hole is before it.
+        // An empty piece at the end gives the size of a file that ends in a hole.
         if end < size || map.is_empty() {
             map.push((size, 0));
         }
@@ -272,12 +276,12 @@ impl Member {
     }
 }
 
-/// A record holds what is too large for its field, which is 0 then.
+/// Returns `number`, or 0 if it is too large for its field, because a record has it then.
 fn within(number: u64, largest: u64) -> u64 {
     if number > largest { 0 } else { number }
 }
 
-/// The header of a member's records.
+/// Returns the header of a member's records.
 fn extended(entry: &Entry, size: u64) -> [u8; BLOCK] {
     let base = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let mut header = Header::new(b'x', &[b"PaxHeaders/", base].concat());
@@ -289,7 +293,7 @@ fn extended(entry: &Entry, size: u64) -> [u8; BLOCK] {
     header.finish()
 }
 
-/// Seconds with a fraction, in decimal digits.
+/// Returns seconds with a fraction, in decimal digits.
 fn time(Time { secs, nanos }: Time) -> String {
     let whole = i128::from(secs) * 1_000_000_000 + i128::from(nanos);
     let (sign, whole) = if whole < 0 { ("-", -whole) } else { ("", whole) };
@@ -300,7 +304,7 @@ fn time(Time { secs, nanos }: Time) -> String {
     format!("{sign}{secs}.{nanos:09}").trim_end_matches('0').to_owned()
 }
 
-/// Replaces the characters that cannot stand in a key, as GNU tar does.
+/// Escapes the characters that a key cannot have, as GNU tar does.
 fn escape(name: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(name.len());
     for byte in name {
@@ -313,7 +317,7 @@ fn escape(name: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// A header that is being made.
+/// A header under construction.
 struct Header([u8; BLOCK]);
 
 impl Header {

@@ -1,3 +1,7 @@
+//! Tests of writing tar archives, which this crate's reader, GNU tar and `bsdtar` read back.
+//!
+//! Each must read the tree that was written. The helpers that make trees are in `tar/tests.rs`.
+
 use std::fs::{self, File};
 use std::path::Path;
 
