@@ -1,6 +1,9 @@
-//! Accesses of an operation to shared memory. A separate build with the feature `audit` counts
-//! them: its atomics and locks record each access, and so cannot be timed. A file carries the
-//! counts to the build that measures.
+//! The accesses of an operation to shared memory.
+//!
+//! A separate build with the feature `audit` counts them: its atomics and locks record each access,
+//! and so cannot be timed. A file carries the counts to the build that measures. `main` writes that
+//! file, and the chapters read it. An operation that was not counted has no figure, and the report
+//! says so.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -132,8 +135,8 @@ impl AccessCounts {
     #[cfg(feature = "audit")]
     pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
         use extern4_sync::audit;
-        // A step takes microseconds, a recorded access next to nothing. So few calls are stepped
-        // through, and many recorded.
+        // A step takes microseconds, and a recorded access takes nanoseconds. So this steps through
+        // few calls and records many.
         const STEPPED: u32 = 4;
         const NOTED: u32 = 25;
         let (footprints, lines) = side_by_side(&one, other);
@@ -142,7 +145,8 @@ impl AccessCounts {
         let stepped = audit::locked_instructions(|| (0..STEPPED).for_each(|_| one()));
         let ((), noted) = audit::record(|| (0..NOTED).for_each(|_| one()));
         let noted = noted.locked_instructions() as f64 / f64::from(NOTED);
-        // Records leave out the counts of `Arc`. Few steps may leave out rare work.
+        // The records lack the counts of `Arc`, and a few steps may lack rare work. The greater
+        // number counts.
         let locked = stepped.map_or(f64::NAN, |((), locked)| (locked as f64 / f64::from(STEPPED)).max(noted));
         self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
     }
@@ -162,8 +166,8 @@ pub(crate) fn side_by_side(
 }
 
 /// Returns `act` bound to the CPU of this number among those that the thread may run on, if there
-/// is one. Only so do per-CPU data show as separate. The returned function restores the thread's
-/// CPU set in the end.
+/// is one. Two threads on different CPUs use different copies of per-CPU data. The returned
+/// function restores the thread's CPU set at its end.
 #[cfg(feature = "audit")]
 fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

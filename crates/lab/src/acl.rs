@@ -2,6 +2,8 @@
 //!
 //! All sides are `extern4-vfs`, called through sessions. The baseline and the patch have another
 //! check in the walk. The baseline has that of ext3 before 2009, the patch that of ext3 since then.
+//!
+//! `lib` calls `chapter` to measure, and `main` calls `count` in the audit's build.
 
 mod calls;
 mod first;

@@ -1,4 +1,7 @@
-//! The report's chapter on one mechanism.
+//! The report's chapter on one mechanism: its text, its rows, its verdicts.
+//!
+//! Each mechanism's module fills one, and `report` prints it. A side or a workload that was not
+//! measured has no cell, and no verdict counts it as met.
 
 use crate::access_counts::{Figure, Length};
 use crate::coherence::Curve;

@@ -1,6 +1,9 @@
 //! A simulation of cache coherence, for more CPUs than this machine has. It replays the accesses
 //! that the audit recorded.
 //!
+//! The report asks it for curves, from the recordings in `access_counts`. Its figures are
+//! predictions.
+//!
 //! For each mechanism the audit records, in order, which cache lines an operation uses and how. Two
 //! threads do the operation, each on an object of its own. Any number of simulated CPUs repeats the
 //! recordings. Even CPUs replay the first thread, odd ones the second. All CPUs share a line that

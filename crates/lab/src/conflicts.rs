@@ -10,6 +10,8 @@
 //! run, or one thread may have to create a structure. So a pair with a conflict is made again in
 //! other directories. The report has two figures: the pairs free of conflicts at the first try, and
 //! those free at one of [`TRIES`].
+//!
+//! `main` runs it in the audit's build, and the report prints the matrices from its file.
 
 #[cfg(feature = "audit")]
 mod field;
@@ -183,7 +185,7 @@ impl Matrix {
         Share::of(self.tests.iter())
     }
 
-    /// The sample: the first [`PAIRS_OF_A_CELL`] tests of each two kinds of calls.
+    /// Returns the sample: the first [`PAIRS_OF_A_CELL`] tests of each two kinds of calls.
     fn sample(&self) -> impl Iterator<Item = &Test> {
         let mut taken = BTreeMap::<_, usize>::new();
         self.tests.iter().filter(move |test| {

@@ -4,6 +4,9 @@
 //! The difference in instructions between a long and a short run, divided by the difference in
 //! operations, is the figure. Of a [`load`] only its batches count: the work of other threads, such
 //! as commits, depends on its duration.
+//!
+//! `row` asks for it where the clock does not tell which side is faster. Without callgrind there is
+//! no figure.
 
 use extern4_measure::{callgrind, load};
 

@@ -3,6 +3,8 @@
 //! [`conflicts`](crate::conflicts) examines the calls of a whole file system, which the baseline
 //! and the patch are not. This module compares all three sides. Two threads do two operations that
 //! commute, and the audit counts the lines that one writes and the other uses.
+//!
+//! Each chapter calls `count` in the audit's build, and the report prints the pairs.
 
 use std::collections::BTreeMap;
 

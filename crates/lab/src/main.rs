@@ -1,4 +1,8 @@
 //! `extern4-lab`: measures, and writes the report.
+//!
+//! `make lab` runs it twice. The audit's build counts (`count FILE`); the ordinary build measures
+//! and reads those counts (`--counted FILE`). It ends with an error if an argument, a trace or a
+//! file is wrong. A goal that is not met is a verdict in the report, and no error.
 
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,8 @@
 //!
 //! All sides are `extern4-vfs`, called through sessions. The others have another check in the walk:
 //! that of Linux up to 6.18, that of the posted patch, and that of 6.19.
+//!
+//! `lib` calls `chapter` to measure, and `main` calls `count` in the audit's build.
 
 mod calls;
 

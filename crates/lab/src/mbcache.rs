@@ -6,6 +6,8 @@
 //! files join and leave blocks. The workload sets an attribute of a file, as far as the cache is
 //! concerned: there is no journal, and a block holds one number. A second workload sets attributes
 //! through `setxattr`.
+//!
+//! `lib` calls `chapter` to measure, and `main` calls `count` in the audit's build.
 
 mod baseline;
 mod blocks;

@@ -2,6 +2,8 @@
 //!
 //! The baseline and the patch are registries of the lab. The records are those of production,
 //! filled and emptied in the same way as by `OpenFiles::enter` and `leave`.
+//!
+//! `lib` calls `chapter` to measure, and `main` calls `count` in the audit's build.
 
 mod churn;
 mod hand_over;
@@ -29,8 +31,8 @@ use extern4_measure::table::{Table, maybe};
 use extern4_measure::verdict::Verdict;
 
 use lists::{CpuLists, OneList};
-use remounts::Telling;
-use traces::{Played, Trace};
+use remounts::WriterCheck;
+use traces::{Trace, VolumeRegistry};
 
 /// One list, one lock.
 pub type Baseline = OneList<Opened>;
@@ -148,7 +150,11 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     }
 }
 
-fn take<R: Telling<Ticket: Send> + Played>(plan: &Plan, workload: &str, threads: usize) -> Sample {
+fn take<R: WriterCheck<Ticket: Send> + VolumeRegistry>(
+    plan: &Plan,
+    workload: &str,
+    threads: usize,
+) -> Sample {
     match workload {
         PAIRS => pairs::take::<R>(plan, threads),
         HAND_OVER => hand_over::take::<R>(plan, threads),
@@ -240,7 +246,7 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         BOOT,
-        "Played back: 40 scripts start three commands each; every process loads libraries and reads some files, and two commands of a \
+        "VolumeRegistry back: 40 scripts start three commands each; every process loads libraries and reads some files, and two commands of a \
          script have a file from it that it opened. Whoever has time runs the next process. All sides open and close \
          through the VFS of production, in memory; they differ in the registry that it enters files in. The baseline and the patch are called through a table of functions.",
     ),
@@ -338,7 +344,7 @@ mod tests {
 
     /// No thread writes while the file system is read-only, and it can become so once no thread
     /// writes.
-    fn turns_read_only_without_writers<R: Telling<Ticket: Send>>() {
+    fn turns_read_only_without_writers<R: WriterCheck<Ticket: Send>>() {
         const OPENED: u64 = 500;
         let (volume, writing) = (&Volume::<R>::new(), &AtomicU64::new(0));
         let reading = (0..20).map(|ino| open(volume.registry(), ino)).collect::<Vec<_>>();

@@ -1,6 +1,8 @@
-//! The time in which a cache line travels from one CPU to another and back. On some machines,
-//! virtual ones above all, it changes from one minute to the next. All figures that depend on such
-//! lines change with it.
+//! The time in which a cache line travels from one CPU to another and back.
+//!
+//! On some machines, virtual ones above all, it changes from one minute to the next. All figures
+//! that depend on such lines change with it. So the report prints it, before and after the
+//! measurements.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};

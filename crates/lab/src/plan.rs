@@ -1,4 +1,8 @@
-//! The extent of a measurement: numbers of threads, repetitions and time.
+//! The extent of a measurement: sides, workloads, numbers of threads, repetitions and time.
+//!
+//! `main` makes a [`Plan`] from the arguments, and every workload runs by it. All sides of a row
+//! are measured in one process, in turn, equally often. A row that the plan leaves out is not in
+//! the report.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,7 +36,7 @@ impl Side {
     /// The sides that extern4 is compared with.
     pub const RIVALS: [Self; 3] = [Self::Baseline, Self::Patch, Self::Merged];
 
-    /// The name of the side in a table.
+    /// Returns the name of the side in a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -100,7 +104,7 @@ impl Repeated {
 }
 
 impl Plan {
-    /// The plan of a full report.
+    /// Returns the plan of a full report.
     pub fn full() -> Self {
         Self {
             threads: vec![1, 2, 4, 8, 16, 32, 64, 128, 512],
@@ -116,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// The plan of a run under callgrind.
+    /// Returns the plan of a run under callgrind.
     pub fn repeat(repeated: Repeated) -> Self {
         Self { threads: vec![1], every_cell: true, repeated: Some(repeated), ..Self::quick() }
     }
@@ -158,7 +162,8 @@ impl Plan {
         self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()))
     }
 
-    /// The numbers of threads that a workload is measured with; empty if it is not measured.
+    /// Returns the numbers of threads that a workload is measured with; empty if it is not
+    /// measured.
     pub fn threads_of(&self, workload: &str) -> &[usize] {
         if self.wants(workload) { &self.threads } else { &[] }
     }
@@ -195,7 +200,7 @@ impl Plan {
     }
 }
 
-/// A load of `threads` threads whose allocations are counted.
+/// Returns a load of `threads` threads whose allocations are counted.
 pub fn load(threads: usize) -> Load {
     Load::counting(threads, allocations::of_this_thread)
 }

@@ -1,4 +1,7 @@
-//! Pseudo-random numbers, the same in each run.
+//! Pseudo-random numbers, the same in each run, so that all sides do the same work.
+//!
+//! The workloads and the simulation take them. They are good enough to spread accesses, and for
+//! nothing else.
 
 /// Marsaglia's xorshift generator. Its state is never 0.
 #[derive(Clone, Debug)]

@@ -1,4 +1,6 @@
 //! The hidden command that callgrind runs: it repeats one operation, or batches of one workload.
+//!
+//! `main` runs it when `instructions` starts this program again. It measures nothing itself.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,7 @@
 //! The report: Markdown with charts, for readers, and JSON, for programs.
+//!
+//! `lib` calls `write` once at the end. It replaces the files of an earlier report in the same
+//! folder.
 
 mod chart;
 mod conflicts;

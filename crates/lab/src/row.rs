@@ -1,4 +1,8 @@
 //! One line of a table: a workload on a number of threads, with the figures of all sides.
+//!
+//! The chapters measure their rows through it, so all rows follow the same rules: sides in turn,
+//! and instructions where the clock does not tell. A verdict of [`nowhere_slower`] covers every row
+//! that it gets.
 
 use extern4_measure::callgrind;
 use extern4_measure::row::INSTRUCTIONS;

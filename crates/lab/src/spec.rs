@@ -1,6 +1,9 @@
 //! An executable specification of the calls of a file system: the result of each call, and the
 //! state after it, one call after the other.
 //!
+//! `conflicts` takes the commuting pairs from here, and compares the results of calls with the
+//! model's.
+//!
 //! It says which calls commute, and implementations are judged by that. Two calls commute if their
 //! results, and those of all later calls, are the same in either order. Such calls can be
 //! implemented so that neither writes a cache line that the other uses. Source: Clements, Kaashoek,

@@ -5,6 +5,9 @@
 //! names, only its walk is played, as a question for the attributes of the name. A name exists in
 //! the volume if any call found it. The loadfile of dbench is read from the place where its package
 //! installs it.
+//!
+//! `may_exec` and `main` play them. All sides get the same volume and the same calls in the same
+//! order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,8 @@
-//! Volumes on which a user walks through directories that mostly belong to others. They are
-//! `extern4-vfs` over memory, with the walk of production or one with another search check
-//! ([`Check`]). So the sides differ in nothing but the check.
+//! Volumes on which a user walks through directories that mostly belong to others.
+//!
+//! They are `extern4-vfs` over memory, with the walk of production or one with another search check
+//! ([`Check`]). So the sides differ in nothing but the check. The chapters on ACLs, search
+//! permission and open files, and the traces, run on them.
 
 mod production;
 
@@ -27,12 +29,12 @@ pub struct File {
 }
 
 impl File {
-    /// A directory that root owns and every user may search.
+    /// Returns a directory that root owns and every user may search.
     pub fn directory(path: impl Into<String>) -> Self {
         Self { path: path.into(), kind: FileType::Directory, uid: 0, mode: 0o755 }
     }
 
-    /// A file that root owns and every user may read.
+    /// Returns a file that root owns and every user may read.
     pub fn regular(path: impl Into<String>) -> Self {
         Self { path: path.into(), kind: FileType::Regular, uid: 0, mode: 0o644 }
     }
@@ -68,7 +70,7 @@ pub(crate) fn check_of(side: Side) -> Check {
     }
 }
 
-/// The caller of all walks.
+/// Returns the caller of all walks.
 pub fn user() -> Cred {
     Cred::new(1000, 1000, &[])
 }
@@ -144,8 +146,8 @@ pub(crate) mod tests {
     /// lets the user pass `/usr`, or not.
     pub(crate) fn a_change_counts_at_once(volume: &Production, set: impl Fn(bool)) {
         const CHANGES: u64 = 2000;
-        // Numbers of changes begun and changes ended: while it is odd, the user may not pass. Then
-        // the number of answers that fell between two changes.
+        // The number of changes begun, that of changes ended, and that of answers between two
+        // changes. While the first is odd, the user may not pass.
         let [begun, ended, answers] = &[const { AtomicU64::new(0) }; 3];
         let ask = || {
             let mut last = 0;

@@ -1,4 +1,7 @@
-//! The workload of first questions: the first check of an inode, whose ACL has not been read.
+//! The workload of first questions, for the chapter on ACLs: the first check of an inode.
+//!
+//! Each repetition reads inodes afresh, so their ACLs have not been read. `acl` measures how long a
+//! side takes to learn that there is none; the tests check that the answer is right.
 
 use std::hint::black_box;
 

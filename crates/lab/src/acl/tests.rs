@@ -1,4 +1,4 @@
-//! Tests that all three sides have to pass.
+//! Tests that all sides of the chapter on ACLs have to pass: they give the same answers.
 
 use extern4_vfs::{Acl, Errno};
 

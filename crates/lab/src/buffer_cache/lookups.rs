@@ -1,4 +1,7 @@
 //! The workload of lookups: threads look at blocks, most of which are in memory.
+//!
+//! `buffer_cache` measures it on each side, with several rates of misses. Another function measures
+//! how long locks are held.
 
 use std::hint::black_box;
 use std::sync::Arc;

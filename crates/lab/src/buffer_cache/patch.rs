@@ -1,4 +1,6 @@
-//! Patch: a buffer is allocated on a miss.
+//! Patch of the buffer cache: it allocates a buffer only on a miss, as XFS does since 2011.
+//!
+//! It is a `Cache` of the chapter, over the tree that the baseline also uses.
 
 use extern4_block::Result;
 

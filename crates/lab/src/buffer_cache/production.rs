@@ -1,4 +1,6 @@
-//! extern4: the cache in production.
+//! extern4's side of the buffer cache: `extern4-block`, called as the file system calls it.
+//!
+//! It implements the `Cache` of the chapter and adds nothing to the cache in production.
 
 use std::sync::Arc;
 

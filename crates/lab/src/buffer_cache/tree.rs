@@ -1,4 +1,8 @@
-//! A tree of buffers under a lock, which the baseline and the patch share.
+//! A tree of buffers under one lock, which the baseline and the patch share.
+//!
+//! They look blocks up and insert them here. A block has at most one buffer, and one thread reads
+//! it from the device. The tree evicts in the simplest way, so its cost is not that of a good
+//! policy.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};

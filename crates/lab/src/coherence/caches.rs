@@ -1,4 +1,7 @@
-//! The state of each cache line: which CPUs have it, and since when.
+//! The state of each cache line in the simulation: which CPUs have it, and since when.
+//!
+//! `run` reads and writes lines through it, and gets the time at which the access is complete. A
+//! line is writable in one cache at most. Transfers of one line never overlap.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,7 @@
-//! Curves: the time of an operation by the number of CPUs.
+//! Curves: the simulated time of an operation by the number of CPUs.
+//!
+//! A chapter keeps the curves of its workloads, and the report draws them. A workload whose
+//! accesses were not recorded, or whose time with one thread was not measured, has no curve.
 
 use super::latencies::Latencies;
 use super::run::nanos;

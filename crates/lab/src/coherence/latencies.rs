@@ -1,4 +1,7 @@
-//! Transfer times of a cache line between CPUs.
+//! Transfer times of a cache line between CPUs, as published for one machine.
+//!
+//! `caches` takes the time of each transfer from here, and the report names the source. They are no
+//! measurements of the machine that runs the lab.
 
 /// Picoseconds.
 pub(super) type Picos = u64;

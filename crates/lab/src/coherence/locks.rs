@@ -1,4 +1,7 @@
-//! The CPUs that hold each lock, and those that wait for it.
+//! The CPUs that hold each lock in the simulation, and those that wait for it.
+//!
+//! `run` takes and releases locks here. A lock has one exclusive holder, or any number of shared
+//! ones. The CPU that has waited longest is the first to try again.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,7 @@
 //! Recordings: the accesses of an operation to cache lines, in order.
+//!
+//! `access_counts` makes them from the audit's record and carries them in its file; `run` repeats
+//! them. A recording that was written as text is read back as the same.
 
 use crate::plan::Side;
 

@@ -1,4 +1,7 @@
 //! The simulation: CPUs that repeat a recording.
+//!
+//! `curve` calls it for each number of CPUs. The result depends on the recording and the latencies
+//! only, so two runs agree. The time with one CPU is the measured one by construction.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

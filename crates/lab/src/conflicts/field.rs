@@ -3,6 +3,9 @@
 //! The audit knows the place of each call of a method of an atomic or a lock. The text before the
 //! call names the field: in `self.head.load(Relaxed)` it is `head`. The type is that of the last
 //! `impl` before the call.
+//!
+//! `run` names the offending fields so. The name is a guess from the text and for readers only; no
+//! figure depends on it.
 
 use std::collections::HashMap;
 use std::fs;

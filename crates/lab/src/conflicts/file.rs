@@ -1,4 +1,7 @@
 //! Matrices as text in a file, for the build that writes the report.
+//!
+//! `access_counts` writes and reads them with its other figures. A text that has anything else in
+//! it is refused as a whole.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,7 @@
 //! Makes the pairs on a volume, and finds the lines that they conflict on.
+//!
+//! `conflicts` calls it for each kind of volume. It compares each result with the specification,
+//! and stops if one differs; so a fast wrong call is never counted as free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -8,7 +11,7 @@ use extern4_vfs::{LookupFlags, NewKind, OpenFlags, Session};
 
 use super::field::Fields;
 use super::setup::Setup;
-use super::worker::{BLOCK_BYTES, Seen, Told, Worker};
+use super::worker::{BLOCK_BYTES, CallReport, ObservedOutcome, Worker};
 use super::{Matrix, TRIES, Test};
 use crate::Result;
 use crate::spec::{BLOCKS, Kind, NameSlot, Outcome, Pair};
@@ -24,7 +27,7 @@ pub fn run(setup: &Setup, pairs: &[Pair], stepped: usize) -> Result<Matrix> {
         Bench { root: setup.session(), fields: Fields::default(), made: 0, stepped, unseen: BTreeMap::new() };
     let tests = thread::scope(|scope| {
         let workers = [0, 1].map(|number| Worker::start(scope, number, setup.session()));
-        bench.settle(&workers)?;
+        bench.warm_up(&workers)?;
         pairs.iter().map(|pair| bench.test(&workers, pair)).collect::<Result<_>>()
     })?;
     let mean =
@@ -45,9 +48,9 @@ struct Bench {
 }
 
 impl Bench {
-    /// Lets the threads find places of their own. Threads that create files at the same time move
-    /// apart after a conflict.
-    fn settle(&mut self, workers: &[Worker; 2]) -> Result<()> {
+    /// Warms up the workers. Threads that create files at the same time choose places apart from
+    /// each other after a conflict.
+    fn warm_up(&mut self, workers: &[Worker; 2]) -> Result<()> {
         const TIMES: usize = 50;
         let at = NameSlot { dir: 0, name: 0 };
         for _ in 0..TIMES {
@@ -80,14 +83,14 @@ impl Bench {
     /// Makes a pair once. Returns the names of the fields in conflict.
     fn attempt(&mut self, workers: &[Worker; 2], pair: &Pair, number: usize) -> Result<BTreeSet<String>> {
         let base = self.directory()?;
-        let numbers = self.furnish(&base, pair)?;
+        let numbers = self.create_files(&base, pair)?;
         for (worker, file) in workers.iter().zip(pair.start.open) {
             let at = NameSlot::all().find(|at| pair.start.names[at.index()] == Some(file));
             worker.prepare(&base, at.expect("what is open has a name"));
         }
-        // Warm up: calls that are made again and again find settled data from the second time on.
+        // Warm up: a repeated call finds its data cached from the second time on.
         if pair.kinds().iter().all(|kind| kind.reads_only()) {
-            Worker::settle(workers);
+            Worker::stat_in_turn(workers);
         } else {
             // A repeated write is visible to the other call only if the two do not commute.
             let calls = [0, 1].map(|who| pair.kinds()[who].is_repeatable().then_some(pair.calls[who]));
@@ -95,7 +98,7 @@ impl Bench {
         }
         // Alternate, so that the second caller is not always the same.
         let first = number % 2;
-        let mut told = [None, None];
+        let mut reports = [None, None];
         for who in [first, 1 - first] {
             let kind = pair.kinds()[who];
             let step =
@@ -104,15 +107,15 @@ impl Bench {
             if let Some(unseen) = call.unseen {
                 self.unseen.entry(kind).or_default().push(unseen);
             }
-            told[who] = Some(call);
+            reports[who] = Some(call);
         }
-        let told = told.map(|told| told.expect("both have called"));
+        let reports = reports.map(|reports| reports.expect("both have called"));
         for who in [0, 1] {
-            check(pair, who, &told[who], &numbers)?;
+            check(pair, who, &reports[who], &numbers)?;
         }
         workers.iter().for_each(Worker::forget);
         self.remove(&base)?;
-        let footprints = told.map(|told| told.footprint);
+        let footprints = reports.map(|reports| reports.footprint);
         let found = conflicts(&footprints[0], &footprints[1]);
         Ok(found.iter().map(|conflict| self.name(conflict, &footprints)).collect())
     }
@@ -155,7 +158,7 @@ impl Bench {
     }
 
     /// Creates the initial files of a pair. Returns their inode numbers.
-    fn furnish(&self, base: &str, pair: &Pair) -> Result<Vec<u64>> {
+    fn create_files(&self, base: &str, pair: &Pair) -> Result<Vec<u64>> {
         let mut first: Vec<Option<(String, u64)>> = vec![None; pair.start.files()];
         for at in NameSlot::all() {
             let path = format!("{base}/{}", at.path());
@@ -185,14 +188,14 @@ impl Bench {
 }
 
 /// Checks that the volume returned the specified outcome.
-fn check(pair: &Pair, who: usize, told: &Told, numbers: &[u64]) -> Result<()> {
+fn check(pair: &Pair, who: usize, reports: &CallReport, numbers: &[u64]) -> Result<()> {
     let call = pair.calls[who];
-    let seen = told.outcome.clone()?;
+    let seen = reports.outcome.clone()?;
     let is_as_specified = match (pair.outcomes[who], seen) {
-        (Outcome::Attributes { file, links, mode, .. }, Seen::Attributes(ino, nlink, bits)) => {
+        (Outcome::Attributes { file, links, mode, .. }, ObservedOutcome::Attributes(ino, nlink, bits)) => {
             (numbers[file], links, mode) == (ino, nlink, bits)
         }
-        (specified, Seen::As(seen)) => specified == seen,
+        (specified, ObservedOutcome::As(seen)) => specified == seen,
         _ => false,
     };
     match is_as_specified {

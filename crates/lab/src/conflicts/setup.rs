@@ -1,4 +1,7 @@
-//! Volumes that pairs of calls are made on. They keep no access times, which are not in the
+//! The volumes that pairs of calls are made on: the VFS over memory, and ext4 on a device in
+//! memory.
+//!
+//! `conflicts` makes one of each kind. They keep no access times, which are not in the
 //! specification. With them, a read would not commute with a change of its file, since the read has
 //! to find out whether the file has changed.
 

@@ -1,5 +1,7 @@
 //! A worker: a thread that makes the calls of one side of each pair, and keeps its open files.
 //!
+//! `run` gives it one order at a time and waits for the report.
+//!
 //! Workers live as long as the volume. So the data of each thread are warm, as in a running
 //! program.
 
@@ -19,25 +21,26 @@ use crate::spec::{Call, NameSlot, Outcome, PLACES};
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// The extended attribute of [`spec`](crate::spec).
 const ATTRIBUTE: &str = "user.lab";
-/// Rounds of preparation: each thread does all that a call may do, on files that stay and on names
-/// of its own.
+/// The number of warm-up rounds. In each, the thread makes every kind of call, on files that stay
+/// and on names of its own.
 const ROUNDS: usize = 3;
-/// Repetitions of lookups that follow: structures that adapt to frequent reads have done so by
-/// then.
-const LOOKS: usize = 16;
+/// The number of lookups after these rounds. It is enough for structures that adapt to frequent
+/// reads.
+const LOOKUPS: usize = 16;
 /// The time after which reads of changed data are as fast as of others. It is longer than the
 /// millisecond for which [`biased_rwlock`](extern4_sync::biased_rwlock) remembers a writer. It is
 /// also longer than a tick, within which an access time is not yet later than that of the change.
-const MOMENT: Duration = Duration::from_millis(12);
-/// A pause like [`MOMENT`], but without regard to access times: it leaves most of a tick.
-const LITTLE: Duration = Duration::from_micros(1200);
+const COOLDOWN: Duration = Duration::from_millis(12);
+/// A shorter pause, after which reads of changed data are as fast as of others. It ignores access
+/// times, and leaves most of a tick.
+const SHORT_COOLDOWN: Duration = Duration::from_micros(1200);
 
 /// An order to the worker.
 enum Order {
     /// Warm up below a directory, with this file open.
     Prepare { base: String, open: NameSlot },
     /// Look at all files once more.
-    LookAround,
+    StatAll,
     /// Make a call, and report nothing.
     Repeat { call: Call },
     /// Make a call, and report it. It is single-stepped if `step`.
@@ -47,9 +50,9 @@ enum Order {
 }
 
 /// The report on a call.
-pub(super) struct Told {
+pub(super) struct CallReport {
     /// The outcome of the call. An error that the specification does not have is text.
-    pub(super) outcome: Result<Seen, String>,
+    pub(super) outcome: Result<ObservedOutcome, String>,
     /// Its accesses to shared memory.
     pub(super) footprint: Footprint,
     /// Locked instructions that the audit did not record, if they were counted.
@@ -58,7 +61,7 @@ pub(super) struct Told {
 
 /// An outcome as the volume reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum ObservedOutcome {
     /// An outcome of the specification.
     As(Outcome),
     /// Attributes: inode number, number of names, permission bits.
@@ -68,7 +71,7 @@ pub(super) enum Seen {
 /// A handle to the thread.
 pub(super) struct Worker {
     orders: Sender<Order>,
-    told: Receiver<Option<Told>>,
+    told: Receiver<Option<CallReport>>,
 }
 
 impl Worker {
@@ -76,7 +79,7 @@ impl Worker {
     pub(super) fn start<'s>(scope: &'s thread::Scope<'s, '_>, number: usize, session: Session) -> Self {
         let ((orders, ordered), (tell, told)) = (channel(), channel());
         scope.spawn(move || {
-            let mut hands = Hands::new(number, session);
+            let mut hands = WorkerState::new(number, session);
             for order in ordered {
                 let told = hands.follow(order);
                 if tell.send(told).is_err() {
@@ -87,7 +90,7 @@ impl Worker {
         Self { orders, told }
     }
 
-    fn order(&self, order: Order) -> Option<Told> {
+    fn order(&self, order: Order) -> Option<CallReport> {
         self.begin(order);
         self.end()
     }
@@ -96,7 +99,7 @@ impl Worker {
         self.orders.send(order).expect("the worker lives");
     }
 
-    fn end(&self) -> Option<Told> {
+    fn end(&self) -> Option<CallReport> {
         self.told.recv().expect("the worker has not panicked")
     }
 
@@ -113,13 +116,13 @@ impl Worker {
 
     /// Has all workers in turn look again at the files that any of them changed while it warmed up.
     /// In the end, a read of these files is like one of files that do not change.
-    pub(super) fn settle(workers: &[Self]) {
+    pub(super) fn stat_in_turn(workers: &[Self]) {
         // The first worker that looks at a file may update its access time, which is a change as
         // well.
-        for times in [1, LOOKS] {
-            thread::sleep(MOMENT);
+        for times in [1, LOOKUPS] {
+            thread::sleep(COOLDOWN);
             for _ in 0..times {
-                workers.iter().for_each(|worker| drop(worker.order(Order::LookAround)));
+                workers.iter().for_each(|worker| drop(worker.order(Order::StatAll)));
             }
         }
     }
@@ -140,12 +143,12 @@ impl Worker {
             }
         };
         in_turns();
-        thread::sleep(LITTLE);
-        (0..LOOKS).for_each(|_| in_turns());
+        thread::sleep(SHORT_COOLDOWN);
+        (0..LOOKUPS).for_each(|_| in_turns());
     }
 
     /// Has the worker make a call. If `step`, it counts locked instructions, which takes long.
-    pub(super) fn call(&self, call: Call, step: bool) -> Told {
+    pub(super) fn call(&self, call: Call, step: bool) -> CallReport {
         self.order(Order::Call { call, step }).expect("a call is told of")
     }
 
@@ -155,7 +158,7 @@ impl Worker {
     }
 }
 
-/// Waits until the clock of change times has just moved on.
+/// Waits until just after a tick of the clock that stamps changes.
 fn wait_for_tick() {
     let now = || clock_gettime(ClockId::RealtimeCoarse).tv_nsec;
     let before = now();
@@ -165,7 +168,7 @@ fn wait_for_tick() {
 }
 
 /// The state of the thread.
-struct Hands {
+struct WorkerState {
     number: usize,
     session: Session,
     /// The paths of the places, so that no recorded call allocates them.
@@ -176,7 +179,7 @@ struct Hands {
     batch: DirBatch,
 }
 
-impl Hands {
+impl WorkerState {
     fn new(number: usize, session: Session) -> Self {
         Self {
             number,
@@ -189,18 +192,18 @@ impl Hands {
         }
     }
 
-    fn follow(&mut self, order: Order) -> Option<Told> {
+    fn follow(&mut self, order: Order) -> Option<CallReport> {
         match order {
             Order::Prepare { base, open } => {
                 self.prepare(&base, open);
                 None
             }
-            Order::LookAround => {
-                self.look_around();
+            Order::StatAll => {
+                self.stat_all();
                 None
             }
             Order::Repeat { call } => {
-                // The outcome is checked only of the call that counts.
+                // Only the outcome of the measured call is checked.
                 drop(self.act(call));
                 None
             }
@@ -220,12 +223,12 @@ impl Hands {
                 let outcome = match outcome {
                     Ok(seen) => Ok(seen),
                     Err(error) => match error.errno() {
-                        Errno::ENOENT => Ok(Seen::As(Outcome::Absent)),
-                        Errno::EEXIST => Ok(Seen::As(Outcome::Exists)),
+                        Errno::ENOENT => Ok(ObservedOutcome::As(Outcome::Absent)),
+                        Errno::EEXIST => Ok(ObservedOutcome::As(Outcome::Exists)),
                         errno => Err(format!("{call}: {errno:?}")),
                     },
                 };
-                Some(Told { outcome, footprint, unseen })
+                Some(CallReport { outcome, footprint, unseen })
             }
             Order::Forget => {
                 (self.descriptor, self.opened) = (None, None);
@@ -242,11 +245,11 @@ impl Hands {
         self.directories = [0, 1].map(|dir| open_dir(dir).expect("it is there")).into();
         self.open_descriptor(open);
         for _ in 0..ROUNDS {
-            self.look_around();
-            [0, 1].iter().for_each(|dir| self.come_and_go(&format!("{base}/d{dir}")));
+            self.stat_all();
+            [0, 1].iter().for_each(|dir| self.create_and_remove(&format!("{base}/d{dir}")));
         }
-        self.look_around();
-        for _ in 0..LOOKS {
+        self.stat_all();
+        for _ in 0..LOOKUPS {
             // Some names do not exist.
             NameSlot::all().for_each(|at| drop(self.act(Call::Open(at))));
         }
@@ -260,7 +263,7 @@ impl Hands {
     }
 
     /// Looks at all files.
-    fn look_around(&mut self) {
+    fn stat_all(&mut self) {
         for at in NameSlot::all() {
             // Some names do not exist, and the results do not matter here.
             let _ = self.act(Call::Stat(at));
@@ -273,7 +276,7 @@ impl Hands {
     }
 
     /// Creates, changes and removes files of the thread's own.
-    fn come_and_go(&self, dir: &str) {
+    fn create_and_remove(&self, dir: &str) {
         let [one, two, three] =
             ["x", "y", "z"].map(|name| format!("{dir}/of thread {}: {name}", self.number));
         let session = &self.session;
@@ -291,14 +294,14 @@ impl Hands {
         work().expect("nothing is in the way");
     }
 
-    fn act(&mut self, call: Call) -> extern4_vfs::Result<Seen> {
+    fn act(&mut self, call: Call) -> extern4_vfs::Result<ObservedOutcome> {
         let Self { session, paths, .. } = self;
         let path = |at: NameSlot| &paths[at.index()];
-        let done = Seen::As(Outcome::Done);
+        let done = ObservedOutcome::As(Outcome::Done);
         match call {
             Call::Stat(at) => {
                 let attr = session.stat(path(at), LookupFlags::FOLLOW)?;
-                return Ok(Seen::Attributes(attr.ino, attr.nlink, attr.mode));
+                return Ok(ObservedOutcome::Attributes(attr.ino, attr.nlink, attr.mode));
             }
             Call::Open(at) => self.opened = Some(session.open(path(at), OpenFlags::READ)?),
             Call::Close => self.descriptor = None,
@@ -319,7 +322,7 @@ impl Hands {
             Call::Read(block) => {
                 let mut bytes = [0; 64];
                 self.descriptor().read_at(&mut bytes, block as u64 * BLOCK_BYTES)?;
-                return Ok(Seen::As(Outcome::Block(bytes[0])));
+                return Ok(ObservedOutcome::As(Outcome::Block(bytes[0])));
             }
             Call::Write(block, value) => {
                 self.descriptor().write_at(&[value; 64], block as u64 * BLOCK_BYTES)?;
@@ -327,7 +330,7 @@ impl Hands {
             Call::ReadDir(dir) => {
                 self.directories[dir].read_dir(0, 64, &mut self.batch)?;
                 let has = |name: &[u8]| self.batch.iter().any(|entry| entry.name == name);
-                return Ok(Seen::As(Outcome::Names([has(b"a"), has(b"b")])));
+                return Ok(ObservedOutcome::As(Outcome::Names([has(b"a"), has(b"b")])));
             }
         }
         Ok(done)

@@ -1,4 +1,8 @@
-//! The workload of calls: threads ask for files by their paths.
+//! The workload of calls, for the chapter on search permission: threads ask for files by their
+//! paths.
+//!
+//! `may_exec` measures it on each side, and counts its accesses. The sides differ in the search
+//! check only.
 
 use std::hint::black_box;
 

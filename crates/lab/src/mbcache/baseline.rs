@@ -1,9 +1,9 @@
-//! Baseline: two tables, a lock in each entry, and a list of the unused entries.
+//! Baseline of the mbcache: two tables, a lock in each entry, and a list of the unused entries.
 //!
-//! Threads use an entry shared or exclusively. A thread that has to wait sleeps in one queue with
-//! all other waiters. A thread that starts to use an entry takes it off the list of the unused. The
-//! last user puts it back. An entry stays in memory while it is in the tables, and while a thread
-//! uses it or waits for it.
+//! It is the cache of Linux up to 4.5, and a `Cache` of the chapter. Threads use an entry shared or
+//! exclusively. A thread that has to wait sleeps in one queue with all other waiters. A thread that
+//! starts to use an entry takes it off the list of the unused. The last user puts it back. An entry
+//! stays in memory while it is in the tables, and while a thread uses it or waits for it.
 //!
 //! Lock order: an entry's, then that of a block's buffer; the chain of a block, then the chain of a
 //! hash, then the list.
@@ -100,7 +100,7 @@ impl Baseline {
         while !self.try_acquire(entry, how) {
             queue = self.released.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        // SeqCst: as the addition, with which it pairs.
+        // SeqCst: ordered with the addition above and with the load in `release`.
         queued.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -201,8 +201,8 @@ impl Baseline {
         let mut unused = lock(&self.unused);
         while unused.first != 0 {
             let oldest = unused.first;
-            // Also if another thread is about to use it: that thread then puts it back. AcqRel
-            // pairs with the other changes of `FLAGS`.
+            // This also holds if another thread is about to use the entry: that thread puts it
+            // back. AcqRel pairs with the other changes of `FLAGS`.
             self.slab.unlink(&mut unused, oldest, LIST);
             self.slab.word(oldest, FLAGS).fetch_and(!LISTED, Ordering::AcqRel);
             if self.try_acquire(oldest, Use::Alone) {

@@ -1,4 +1,8 @@
-//! Attribute blocks, with the parts that caches use.
+//! Attribute blocks, with the parts of them that caches use.
+//!
+//! The three sides join, leave and write these blocks, so that they differ only in how they find
+//! one. A block is shared by at most [`MOST`] files, and a free one is given to one thread at a
+//! time.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,7 @@
 //! The costs of a cache other than time: memory and lines of code.
+//!
+//! `mbcache` puts them next to its rows. Memory is counted with a fixed number of blocks in the
+//! cache, and lines in the sources of this repository.
 
 use super::{Baseline, Blocks, Cache, Extern4, Patch, hash};
 use crate::chapter::Fact;

@@ -1,4 +1,7 @@
 //! The cells of the patch's table: numbers of values and of files.
+//!
+//! The workloads of the chapter are measured for each cell, so that the report can print the lab's
+//! figures next to the patch's own. A quick run takes three of them.
 
 use crate::plan::Plan;
 

@@ -1,10 +1,10 @@
-//! Patch: chains by hash, one list, and a count of users in each entry.
+//! Patch of the mbcache: chains by hash, one list, and a count of users in each entry.
 //!
-//! An entry is in its chain and on the list, or in neither, except during its eviction. Both
-//! together count as one user. A thread that adds or removes an entry takes the lock of its chain,
-//! and within it that of the list. A thread that evicts takes the entry off the list first, under
-//! the list's lock. It releases that lock, and keeps the entry in use until it has the lock of its
-//! chain.
+//! It is the cache of Linux since 4.6, and a `Cache` of the chapter. An entry is in its chain and
+//! on the list, or in neither, except during its eviction. Both together count as one user. A
+//! thread that adds or removes an entry takes the lock of its chain, and within it that of the
+//! list. A thread that evicts takes the entry off the list first, under the list's lock. It
+//! releases that lock, and keeps the entry in use until it has the lock of its chain.
 
 use extern4_sync::primitive::{AtomicBool, AtomicU64, Latch, Ordering};
 
@@ -87,7 +87,7 @@ impl Patch {
     fn find(&self, hash: u32, after: Option<u32>) -> Option<u32> {
         let chain = self.chains.lock(hash.into());
         let from = match after {
-            // It has been removed meanwhile, and its link leads nowhere.
+            // Another thread has removed the entry, so its link is not valid any more.
             Some(after) if !self.has(after, CHAINED) => 0,
             Some(after) => self.slab.next(after, CHAIN),
             None => chain.first,

@@ -1,4 +1,7 @@
-//! extern4: the cache in production.
+//! extern4's side of the mbcache: the cache of `extern4-ext4`, called as its `xattr` module calls
+//! it.
+//!
+//! It implements the `Cache` of the chapter and adds nothing to the cache in production.
 
 use extern4_ext4::mbcache::{Candidate, MbCache};
 use extern4_sync::closable_refcount::{Put, TryGet};

@@ -1,4 +1,7 @@
-//! Threads that set attributes of files of their own.
+//! The workload of the mbcache alone: threads set attributes of files of their own.
+//!
+//! `mbcache` measures it on each side and for each cell. After each repetition every file has a
+//! block with its value.
 
 use extern4_sync::thread_counter::ThreadCounter;
 

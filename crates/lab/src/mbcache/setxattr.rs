@@ -4,6 +4,8 @@
 //! The baseline and the patch replace the cache by which production finds blocks ([`BlockCache`]).
 //! All else is production's on all three sides, also the reference count by which files join and
 //! leave a block.
+//!
+//! `mbcache` measures it next to the workload on the cache alone.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

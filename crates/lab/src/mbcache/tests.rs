@@ -1,4 +1,5 @@
-//! Tests that all three sides have to pass.
+//! Tests that all sides of the chapter on shared attributes have to pass: files with equal values
+//! share blocks, and no block is lost.
 
 use std::collections::HashMap;
 use std::thread;
@@ -47,7 +48,7 @@ fn files_have_the_attributes_that_were_set<C: Cache>() {
 }
 
 /// At most [`MOST`] files share a block. Further ones get another.
-fn a_block_is_shared_by_so_many_only<C: Cache>() {
+fn a_full_block_is_shared_no_further<C: Cache>() {
     let count = 3 * MOST as usize;
     let len = room(1, count);
     let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, count));
@@ -100,7 +101,7 @@ fn many_may_set<C: Cache>(values: u32, count: usize) {
 
 fn all<C: Cache>() {
     files_have_the_attributes_that_were_set::<C>();
-    a_block_is_shared_by_so_many_only::<C>();
+    a_full_block_is_shared_no_further::<C>();
     surplus_entries_are_evicted::<C>();
     // Each block loses its last file again and again. Many files join few blocks. Entries come and
     // go.

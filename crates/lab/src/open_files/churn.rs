@@ -1,4 +1,8 @@
-//! Memory that short-lived threads leave behind, each of which creates, closes and unlinks files.
+//! The memory that short-lived threads leave behind, each of which creates, closes and unlinks
+//! files.
+//!
+//! `open_files` puts it next to its rows, for each side. It shows whether a registry with state for
+//! each thread grows with the threads that have ended.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,7 +10,7 @@ use std::thread;
 use extern4_sync::allocations::{count_live, live_bytes};
 use extern4_vfs::OpenFlags;
 
-use super::traces::Played;
+use super::traces::VolumeRegistry;
 use super::{Baseline, Extern4, Patch};
 use crate::chapter::Fact;
 use crate::plan::Plan;
@@ -30,7 +34,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
 }
 
 /// Returns the bytes that are live after all turns and were not after the first.
-fn left<R: Played>(turns: usize, at_once: usize, files: usize) -> usize {
+fn left<R: VolumeRegistry>(turns: usize, at_once: usize, files: usize) -> usize {
     let registry = Arc::new(R::default());
     let volume = Production::with_registry(R::in_place(&registry), &[]);
     turn(&volume, at_once, files);

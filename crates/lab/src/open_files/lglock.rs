@@ -1,5 +1,7 @@
 //! The lglock of Linux 2.6.35: a value for each CPU, each under a lock of its own.
 //!
+//! The patch's registry of open files uses it (`lists`).
+//!
 //! | lock | held | for |
 //! | --- | --- | --- |
 //! | [local](LgLock::local) | that of this thread's CPU | adding an item to that CPU's value |

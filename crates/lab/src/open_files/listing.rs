@@ -1,5 +1,7 @@
 //! The workload of listings: threads open and close files, while another lists all open files now
 //! and then.
+//!
+//! `open_files` measures it on each side: a listing may delay the threads that open and close.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,5 +1,8 @@
 //! The registries that production is compared with: Linux's before 2009, and that of a patch of
 //! 2009.
+//!
+//! They implement the VFS's `Registry`, and the VFS calls them in its open and close. They pass the
+//! tests of that trait as production's does: a list has every file that is open throughout it.
 
 use std::sync::PoisonError;
 

@@ -1,4 +1,7 @@
 //! The workload of pairs: threads open a file and close it again.
+//!
+//! `open_files` measures it on each side; it is the common case, in which a file is closed by the
+//! thread that opened it.
 
 use extern4_sync::percpu;
 use extern4_vfs::lab::{Opened, Registry};

@@ -1,6 +1,9 @@
-//! The workload of remounts: threads open files for writing and close them, while another tries now
-//! and then to make the file system read-only. That succeeds if no file is open for writing. While
-//! the file system is read-only, no thread may open one.
+//! The workload of remounts: threads open files for writing, while another makes the file system
+//! read-only.
+//!
+//! A remount succeeds if no file is open for writing. While the file system is read-only, no thread
+//! may open one. `open_files` measures on each side how long opens and remounts take; the tests
+//! check that no file is open for writing during a successful remount.
 
 use std::thread;
 use std::time::Instant;
@@ -23,7 +26,7 @@ const ATTEMPTS: usize = 3;
 const BATCH: u64 = 256;
 
 /// A registry that can tell whether files are open for writing.
-pub(super) trait Telling: Locks {
+pub(super) trait WriterCheck: Locks {
     /// The count of writers, next to the registry.
     type Writers: Send + Sync;
 
@@ -41,9 +44,9 @@ pub(super) trait Telling: Locks {
 }
 
 /// Lists are searched, under the locks that a thread needs to enter a file.
-macro_rules! lists_tell {
+macro_rules! lists_check_writers {
     ($($list:ty),*) => {$(
-        impl Telling for $list {
+        impl WriterCheck for $list {
             type Writers = ();
 
             fn no_writers() {}
@@ -59,10 +62,10 @@ macro_rules! lists_tell {
     )*};
 }
 
-lists_tell!(Baseline, Patch);
+lists_check_writers!(Baseline, Patch);
 
 /// Slabs are not searched for that. Writers are counted, by stores to lines of their threads.
-impl Telling for Extern4 {
+impl WriterCheck for Extern4 {
     type Writers = ThreadRefcount;
 
     fn no_writers() -> ThreadRefcount {
@@ -83,14 +86,14 @@ impl Telling for Extern4 {
 }
 
 /// The open files of a file system.
-pub(super) struct Volume<R: Telling> {
+pub(super) struct Volume<R: WriterCheck> {
     registry: R,
     writers: R::Writers,
     /// The file system is read-only, or a thread is finding out whether it can be.
     closing: AtomicBool,
 }
 
-impl<R: Telling> Volume<R> {
+impl<R: WriterCheck> Volume<R> {
     pub(super) fn new() -> Self {
         Self { registry: R::default(), writers: R::no_writers(), closing: AtomicBool::new(false) }
     }
@@ -134,7 +137,7 @@ impl<R: Telling> Volume<R> {
     }
 }
 
-pub(super) fn take<R: Telling>(plan: &Plan, threads: usize) -> Sample {
+pub(super) fn take<R: WriterCheck>(plan: &Plan, threads: usize) -> Sample {
     let (volume, moves) = (Volume::<R>::new(), Moves::new());
     let stay: Vec<_> = (0..OPEN).map(|ino| open(&volume.registry, ino)).collect();
     let mut micros = Vec::new();

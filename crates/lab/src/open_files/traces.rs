@@ -5,6 +5,8 @@
 //! step to its last. It takes over files from the process that started it, and closes them in the
 //! end. So some files are closed by other threads than those that opened them. All sides play a
 //! trace through the VFS, with their registry in it.
+//!
+//! `open_files` measures them on each side. A trace is the same in each run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -193,7 +195,7 @@ impl<'t> Stage<'t> {
 }
 
 /// Plays a trace on `threads` threads. An operation is a file that is opened and closed.
-pub(super) fn take<R: Played>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
+pub(super) fn take<R: VolumeRegistry>(plan: &Plan, trace: &Trace, threads: usize) -> Sample {
     let registry = Arc::new(R::default());
     let stage = &Stage::new(trace, R::in_place(&registry));
     let done = plan.work(1, threads, |_| (), |()| stage.run_one());
@@ -201,24 +203,25 @@ pub(super) fn take<R: Played>(plan: &Plan, trace: &Trace, threads: usize) -> Sam
 }
 
 /// A registry that a volume can have.
-pub(super) trait Played: Locks + Sized {
-    /// The registry that the volume has in the place of production's; `None` for production's own.
+pub(super) trait VolumeRegistry: Locks + Sized {
+    /// Returns the registry that the volume has in the place of production's; `None` for
+    /// production's own.
     fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>>;
 }
 
-impl Played for Baseline {
+impl VolumeRegistry for Baseline {
     fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
         Some(Arc::<Self>::clone(registry))
     }
 }
 
-impl Played for Patch {
+impl VolumeRegistry for Patch {
     fn in_place(registry: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
         Some(Arc::<Self>::clone(registry))
     }
 }
 
-impl Played for Extern4 {
+impl VolumeRegistry for Extern4 {
     fn in_place(_: &Arc<Self>) -> Option<Arc<dyn LabRegistry>> {
         None
     }

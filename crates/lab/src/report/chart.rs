@@ -1,5 +1,8 @@
 //! A chart for each chapter: operations per microsecond by the number of threads, a panel for each
 //! workload.
+//!
+//! `report` writes it for each chapter, and `curves` draws with the same code. A workload with one
+//! number of threads has no panel.
 
 use plotters::coord::Shift;
 use plotters::prelude::{

@@ -1,4 +1,6 @@
 //! Conflicts of calls that commute: a picture and a table for each volume.
+//!
+//! `report` and its Markdown call it. Without counts it says how to get them.
 
 use std::fmt::Write as _;
 

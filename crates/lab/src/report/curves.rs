@@ -1,4 +1,6 @@
 //! The results of the simulation of more CPUs: a chart and a table for a chapter.
+//!
+//! `report` and its Markdown call it. A chapter without a simulated workload has neither.
 
 use std::fmt::Write as _;
 

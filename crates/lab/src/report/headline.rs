@@ -1,4 +1,6 @@
 //! The headline: a summary for a terminal.
+//!
+//! `main` prints it when the report has been written.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,6 @@
 //! The report in JSON, for programs: every repetition of every row.
+//!
+//! `report` writes it next to the Markdown. Figures that were not measured are `null`.
 
 use extern4_measure::json::{self, Object};
 use extern4_measure::row::Sample;

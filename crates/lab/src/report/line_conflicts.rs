@@ -1,4 +1,6 @@
 //! Conflicts of the mechanisms' operations on cache lines, on each side.
+//!
+//! The Markdown report contains it; without counts it is empty.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,7 @@
 //! The machine and the build that were measured.
+//!
+//! `lib` collects the facts before the measurements and once more after them, and the report prints
+//! both. So a reader sees whether the machine was busy or a cache line slow in between.
 
 use std::process::Command;
 

@@ -1,4 +1,7 @@
-//! The report in Markdown, for readers.
+//! The full report in Markdown, for readers: every row, every verdict, how it was measured.
+//!
+//! `report` writes it. It leaves out no row that was measured, and names the goals that were not
+//! met.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,7 @@
-//! Calls and their results.
+//! The calls of the specification, with all their arguments, and their results.
+//!
+//! `state` says what each call does, `commute` forms pairs of them, and `conflicts` makes them on
+//! volumes. The list of calls is complete: each kind with each argument that the small model has.
 
 use std::fmt;
 

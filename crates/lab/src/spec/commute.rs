@@ -1,4 +1,7 @@
-//! Finds the calls that commute.
+//! Finds the pairs of calls that commute, by making both orders of each pair on the model.
+//!
+//! `conflicts` tests these pairs. A pair counts only if results and final state agree in both
+//! orders. The order of the list is pseudo-random and the same in each run.
 
 use super::call::{Call, Kind, Outcome};
 use super::state::{Start, starts};

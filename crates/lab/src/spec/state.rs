@@ -1,4 +1,7 @@
-//! The state of the specified file system.
+//! The state of the specified file system, and the effect of each call on it.
+//!
+//! `commute` and `conflicts` apply calls to it. States that no later call can tell apart compare as
+//! equal ([`State::canonical`]).
 
 use super::call::{Call, NameSlot, Outcome};
 
