@@ -67,7 +67,7 @@ pub struct Ext4 {
     pub(crate) close_when_unused: bool,
     /// [`close`](Self::close) has been called.
     pub(crate) is_closed: AtomicBool,
-    pub(crate) is_halted: AtomicBool,
+    pub(crate) is_aborted: AtomicBool,
 }
 
 impl Deref for Ext4 {

@@ -135,7 +135,7 @@ impl Nodes {
 
     /// Counts a lookup that the caller is about to report to the kernel; returns the node id of the
     /// location.
-    pub(crate) fn tell(&self, location: Location) -> u64 {
+    pub(crate) fn count_lookup(&self, location: Location) -> u64 {
         let id = self.id(location.ino());
         if id == ROOT_ID {
             return id;

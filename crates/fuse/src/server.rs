@@ -228,7 +228,7 @@ impl Server {
     /// had succeeded. A full volume does not count: programs get that error when they sync or
     /// close, and it says nothing about the volume.
     #[cold]
-    pub(crate) fn lose(&self, error: &Error) {
+    pub(crate) fn note_data_loss(&self, error: &Error) {
         if [Errno::ENOSPC, Errno::EDQUOT].contains(&error.errno()) {
             return;
         }
@@ -318,7 +318,7 @@ impl Server {
             Ok(Ok(())) => Answer::Body(len),
             Ok(Err(_)) if has_no_reply(opcode) => Answer::None,
             Ok(Err(error)) => self.refuse(opcode, &error),
-            Err(panic) => self.broke(opcode, &*panic),
+            Err(panic) => self.handle_panic(opcode, &*panic),
         }
     }
 
@@ -333,16 +333,16 @@ impl Server {
     /// Reacts to a fault in the program. The half-done work of the request must not become durable:
     /// the volume is left as in a crash, and from now on it is read-only.
     #[cold]
-    fn broke(&self, opcode: Opcode, panic: &(dyn std::any::Any + Send)) -> Answer {
+    fn handle_panic(&self, opcode: Opcode, panic: &(dyn std::any::Any + Send)) -> Answer {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
         // Relaxed: see `is_broken`.
         if !self.broken.swap(true, Ordering::Relaxed) {
             // This may panic as well.
-            let halted = catch_unwind(AssertUnwindSafe(|| {
-                self.superblock().fs().halt(&format!("a fault in the program: {text}"))
+            let aborted = catch_unwind(AssertUnwindSafe(|| {
+                self.superblock().fs().abort(&format!("a fault in the program: {text}"))
             }));
-            let how = if halted.is_ok() { "nothing is changed any more" } else { "and so did stopping it" };
+            let how = if aborted.is_ok() { "nothing is changed any more" } else { "and so did stopping it" };
             self.log(&format!("{opcode:?} met a fault in the program ({text}); {how}"));
         }
         if has_no_reply(opcode) { Answer::None } else { Answer::Error(Errno::EIO) }

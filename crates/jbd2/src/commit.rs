@@ -76,7 +76,7 @@ impl Committer {
             let result = match self.shared.next_job(walking) {
                 Job::Commit => self.commit(),
                 Job::Checkpoint => self.step(),
-                Job::Settle(calls) => self.settle(calls),
+                Job::CheckpointAll(calls) => self.checkpoint_all(calls),
                 Job::Close => {
                     let result = self.close();
                     if result.is_ok() {
@@ -104,7 +104,7 @@ impl Committer {
     /// Stops after an error. From then on it writes only the record of the error.
     fn fail(&mut self, error: Error) {
         // Nothing was written of a transaction that does not fit: the volume is sound.
-        let is_sound = self.shared.is_halted() || matches!(error, Error::TooLarge { .. });
+        let is_sound = self.shared.is_aborted() || matches!(error, Error::TooLarge { .. });
         self.shared.fail(error);
         if let (false, Some(journaling)) = (is_sound, &mut self.journaling) {
             journaling.log.note_failure(JournalSuperblock::EIO);
@@ -153,16 +153,16 @@ impl Committer {
     }
 
     fn step(&mut self) -> Result<(), Error> {
-        self.shared.go_on()?;
+        self.shared.check_not_aborted()?;
         self.journaling.as_mut().map_or(Ok(()), |Journaling { log, checkpoint }| checkpoint.step(log))
     }
 
-    fn settle(&mut self, calls: u64) -> Result<(), Error> {
+    fn checkpoint_all(&mut self, calls: u64) -> Result<(), Error> {
         self.commit()?;
         if let Some(journaling) = &mut self.journaling {
             journaling.checkpoint_all(&self.shared)?;
         }
-        self.shared.settled(calls);
+        self.shared.note_checkpointed(calls);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl Committer {
         self.commit()?;
         let Some(journaling) = &mut self.journaling else { return Ok(()) };
         journaling.checkpoint_all(&self.shared)?;
-        self.shared.go_on()?;
+        self.shared.check_not_aborted()?;
         journaling.log.mark_empty()
     }
 }
@@ -179,7 +179,7 @@ impl Committer {
 /// ascending order. Returns false: no block needs to be revoked.
 fn write_in_place(shared: &JournalState, closed: &Closed) -> Result<bool, Error> {
     shared.flush_volume()?;
-    shared.go_on()?;
+    shared.check_not_aborted()?;
     let mut writer = BlockWriter::new(shared.cache.device(), shared.cache.block_size());
     for (pin, snapshot) in &closed.changed {
         writer.push(pin.number(), snapshot)?;
@@ -217,7 +217,7 @@ impl Journaling {
         let copies: Vec<_> =
             changed.map(|(pin, snapshot)| (pin.number(), Snapshot::clone(snapshot))).collect();
         let contents = Contents { tid: closed.tid, copies: &copies, revokes: &revokes };
-        self.log.append(&contents, || shared.go_on())?;
+        self.log.append(&contents, || shared.check_not_aborted())?;
         Ok(unsaid)
     }
 
@@ -242,7 +242,7 @@ impl Journaling {
         let Some((last, _)) = self.log.live().last() else { return Ok(()) };
         self.checkpoint.begin(last);
         while self.checkpoint.is_walking() {
-            shared.go_on()?;
+            shared.check_not_aborted()?;
             self.checkpoint.step(&mut self.log)?;
         }
         Ok(())

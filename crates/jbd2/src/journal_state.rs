@@ -47,7 +47,7 @@ pub(crate) struct JournalState {
     pub(crate) small_data: PerThread<Cell<u64>>,
     pub(crate) flushes: Flushes,
     /// Whether nothing more may be made durable.
-    halted: AtomicBool,
+    aborted: AtomicBool,
     /// The transaction and log that the committer leaves behind. It stores them once, and no thread
     /// ever reads them.
     unwritten: OnceLock<Unwritten>,
@@ -104,9 +104,9 @@ pub(crate) struct State {
     wanted: u64,
     pub(crate) closed: u64,
     done: u64,
-    /// Calls of `settle` so far, and how many of them have been answered.
-    settle_wanted: u64,
-    settled: u64,
+    /// Calls of `checkpoint_all` so far, and how many of them have been answered.
+    checkpoint_wanted: u64,
+    checkpointed: u64,
     pub(crate) end: End,
     pub(crate) error: Option<Error>,
 }
@@ -126,8 +126,8 @@ impl State {
             wanted: 0,
             closed: 0,
             done: 0,
-            settle_wanted: 0,
-            settled: 0,
+            checkpoint_wanted: 0,
+            checkpointed: 0,
             end: End::Open,
             error: None,
         }
@@ -151,8 +151,9 @@ impl State {
 pub(crate) enum Job {
     Commit,
     Checkpoint,
-    /// Commit and write every block in place; answers the calls of `settle` up to this number.
-    Settle(u64),
+    /// Commit and write every block in place; answers the calls of `checkpoint_all` up to this
+    /// number.
+    CheckpointAll(u64),
     Close,
     Stop,
 }
@@ -181,7 +182,7 @@ impl JournalState {
             data: AtomicU64::new(0),
             small_data: PerThread::new(),
             flushes: Flushes::default(),
-            halted: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             observer: None,
             limits,
@@ -227,7 +228,7 @@ impl JournalState {
     fn start_locked(&self, credits: u32, was_counted: bool) -> Result<Handle<'_>, Error> {
         let (mut state, mut waited) = (self.state(), false);
         if was_counted {
-            self.tell_left(&state);
+            self.notify_left(&state);
         }
         // Other threads must not again and again overtake a thread that needs a transaction of its
         // own.
@@ -352,11 +353,11 @@ impl JournalState {
             }
             self.gate.leave_locked();
         }
-        self.tell_left(&state);
+        self.notify_left(&state);
     }
 
     /// Wakes the threads that may have counted a handle which is no longer inside.
-    fn tell_left(&self, state: &State) {
+    fn notify_left(&self, state: &State) {
         if state.locked {
             self.work.notify_all();
         } else if state.waiting > 0 {
@@ -380,7 +381,7 @@ impl JournalState {
         loop {
             state.check()?;
             let is_committing = state.locked || state.wanted > state.done;
-            if state.held_by.is_none() && !is_committing && state.settled >= state.settle_wanted {
+            if state.held_by.is_none() && !is_committing && state.checkpointed >= state.checkpoint_wanted {
                 state.held_by = Some(thread::current().id());
                 return Ok(());
             }
@@ -451,25 +452,25 @@ impl JournalState {
     }
 
     /// Has every change committed and written in place, and waits for that.
-    pub(crate) fn settle(&self) -> Result<(), Error> {
+    pub(crate) fn checkpoint_all(&self) -> Result<(), Error> {
         let mut state = self.state();
         state.check()?;
         if state.is_held_here() {
             return Err(Error::Held);
         }
-        state.settle_wanted += 1;
-        let target = state.settle_wanted;
+        state.checkpoint_wanted += 1;
+        let target = state.checkpoint_wanted;
         self.work.notify_all();
-        while state.settled < target {
+        while state.checkpointed < target {
             state.check()?;
             state = wait(&self.done, state);
         }
         Ok(())
     }
 
-    /// Notes that the first `calls` calls of `settle` are answered.
-    pub(crate) fn settled(&self, calls: u64) {
-        self.state().settled = calls;
+    /// Notes that the first `calls` calls of `checkpoint_all` are answered.
+    pub(crate) fn note_checkpointed(&self, calls: u64) {
+        self.state().checkpointed = calls;
         self.done.notify_all();
     }
 
@@ -503,8 +504,8 @@ impl JournalState {
                 state.wanted = state.wanted.max(state.closed + 1);
                 return Job::Commit;
             }
-            if !is_held && state.settle_wanted > state.settled {
-                return Job::Settle(state.settle_wanted);
+            if !is_held && state.checkpoint_wanted > state.checkpointed {
+                return Job::CheckpointAll(state.checkpoint_wanted);
             }
             if !is_held && state.end == End::Closing {
                 return Job::Close;
@@ -551,12 +552,12 @@ impl JournalState {
         state.locked = true;
         self.gate.shut();
         while self.gate.inside() > 0 {
-            self.go_on()?;
+            self.check_not_aborted()?;
             state = wait(&self.work, state);
         }
         // `abort` may have been called with a handle open, so the transaction may hold half of an
         // operation: it is not read.
-        self.go_on()?;
+        self.check_not_aborted()?;
         Ok(mem::take(&mut state.freed))
     }
 
@@ -606,7 +607,7 @@ impl JournalState {
         let error = state.error.get_or_insert(error).clone();
         // Set only after `error` is stored: the committer fails because of the flag, and that error
         // must not be the first.
-        self.halted.store(true, Relaxed);
+        self.aborted.store(true, Relaxed);
         self.gate.shut();
         drop(state);
         self.opened.notify_all();
@@ -625,12 +626,12 @@ impl JournalState {
         let _ = self.unwritten.set(unwritten);
     }
 
-    pub(crate) fn is_halted(&self) -> bool {
-        self.halted.load(Relaxed)
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
     }
 
     /// Returns an error if nothing more may be made durable.
-    pub(crate) fn go_on(&self) -> Result<(), Error> {
-        if self.is_halted() { Err(Error::aborted("it was stopped")) } else { Ok(()) }
+    pub(crate) fn check_not_aborted(&self) -> Result<(), Error> {
+        if self.is_aborted() { Err(Error::aborted("it was stopped")) } else { Ok(()) }
     }
 }

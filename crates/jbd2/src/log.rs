@@ -259,13 +259,13 @@ impl Log {
 
     /// Appends a transaction and makes it durable, and file data that was written before it. The
     /// caller has made room for it. Before each write that would make it durable this calls
-    /// `go_on`, and stops at its error.
+    /// `check_not_aborted`, and stops at its error.
     pub(crate) fn append(
         &mut self,
         contents: &Contents<'_>,
-        mut go_on: impl FnMut() -> Result<(), Error>,
+        mut check_not_aborted: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        go_on()?;
+        check_not_aborted()?;
         let (start, is_first) = (self.head, self.superblock.start.is_none());
         self.announce_revokes(contents)?;
         let len_blocks = self.len_blocks(contents);
@@ -277,7 +277,7 @@ impl Log {
             self.void_fast_commits()?;
         }
         self.flush()?;
-        go_on()?;
+        check_not_aborted()?;
         if is_first {
             let mut superblock = self.superblock.clone();
             (superblock.start, superblock.sequence) = (Some(start), contents.tid);

@@ -41,7 +41,7 @@
 //!    under it, and none is held while the device is flushed.
 //!
 //! The committer's thread owns the log and the blocks to be written in place, so these have no
-//! lock. `JournalState::halted` is an atomic flag that the committer reads between two writes. It
+//! lock. `JournalState::aborted` is an atomic flag that the committer reads between two writes. It
 //! publishes nothing, so its accesses are relaxed. A caller that must know that all writing has
 //! stopped waits for the thread to end.
 
@@ -101,7 +101,7 @@ pub trait Observer: Send + Sync {
 
     /// Changes could not be made durable, and from now on none can be. The thread that met the
     /// error calls this once, without a lock held. It does not if the transactions were
-    /// [aborted](Transactions::abort) or [given up](Transactions::give_up).
+    /// [aborted](Transactions::abort) or [aborted as damaged](Transactions::abort_damaged).
     fn failed(&self, _error: &Error) {}
 }
 
@@ -289,7 +289,8 @@ impl Transactions {
     /// changes until [`Hold::commit`] become durable together or not at all.
     ///
     /// Changes of other threads during the hold belong to the transaction, and their syncs wait for
-    /// its end. The thread's own syncs return at once, and it cannot [`settle`](Self::settle).
+    /// its end. The thread's own syncs return at once, and it cannot
+    /// [`checkpoint_all`](Self::checkpoint_all).
     ///
     /// # Errors
     /// As [`Transactions::start`]; [`Error::Held`] if the thread holds it already.
@@ -340,8 +341,8 @@ impl Transactions {
     ///
     /// # Errors
     /// As [`Transactions::start`].
-    pub fn settle(&self) -> Result<(), Error> {
-        self.shared.settle()
+    pub fn checkpoint_all(&self) -> Result<(), Error> {
+        self.shared.checkpoint_all()
     }
 
     /// Notes that `bytes` bytes of file data were written. After much of it a commit begins, so
@@ -387,16 +388,17 @@ impl Transactions {
 
     /// Aborts the transactions as [`abort`](Self::abort) does, and waits until no write is under
     /// way.
-    pub fn halt(&self, why: &str) {
+    pub fn abort_and_wait(&self, why: &str) {
         self.abort(why);
         self.join();
     }
 
-    /// Stops the transactions as [`halt`](Self::halt) does, because the volume is damaged. The
-    /// journal's superblock records the damage, too, because recovery may write an older superblock
-    /// of the volume over the one that records it. The damage is not recorded where an earlier
-    /// error had already stopped the transactions: the volume may then belong to another system.
-    pub fn give_up(&self, why: &str) {
+    /// Stops the transactions as [`abort_and_wait`](Self::abort_and_wait) does, because the volume
+    /// is damaged. The journal's superblock records the damage, too, because recovery may write an
+    /// older superblock of the volume over the one that records it. The damage is not recorded
+    /// where an earlier error had already stopped the transactions: the volume may then belong to
+    /// another system.
+    pub fn abort_damaged(&self, why: &str) {
         self.shared.fail(Error::Damaged(why.into()));
         self.join();
     }
@@ -428,7 +430,7 @@ impl Transactions {
 impl Drop for Transactions {
     fn drop(&mut self) {
         if self.opener.is_here() {
-            self.halt("the journal was dropped");
+            self.abort_and_wait("the journal was dropped");
         } else {
             // A forked child has no such thread to wait for. A lock may have been held at the fork.
             std::mem::forget(self.committer.get_mut().ok().and_then(Option::take));

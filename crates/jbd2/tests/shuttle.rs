@@ -146,7 +146,7 @@ fn handles_and_commits() {
             let stats = world.transactions.stats();
             assert_eq!(stats.handles, (THREADS as u64 + 1) * ROUNDS);
             assert_eq!(*world.witness.freed.lock().unwrap(), [50, 51, 52]);
-            world.transactions.halt("of a test");
+            world.transactions.abort_and_wait("of a test");
             for block in TWINS {
                 assert_eq!(world.recovered(block), THREADS as u64 * ROUNDS);
             }
@@ -180,7 +180,7 @@ fn handles_and_abort() {
             }
         },
         |world| {
-            world.transactions.halt("of a test");
+            world.transactions.abort_and_wait("of a test");
             let [first, second] = TWINS.map(|block| world.recovered(block));
             assert!(first == second && first < THREADS as u64 * ROUNDS);
         },

@@ -252,9 +252,9 @@ impl<T> BiasedRwLock<T> {
         self.value.get_mut()
     }
 
-    /// Takes the lock exclusive if it is free and not biased. For a caller that can also do
-    /// without. It does not count as a writer, so a lock that other threads read often still
-    /// becomes biased.
+    /// Takes the lock exclusive if it is free and not biased, for a caller that can also go on
+    /// without the lock. The call does not count as a writer. So a lock that other threads read
+    /// often still becomes biased.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_write_unless_read(&self) -> Option<BiasedWriteGuard<'_, T>> {

@@ -127,7 +127,7 @@ impl ClosableRefcount {
             return;
         }
         let mut now = seen.0;
-        // Otherwise another thread has set the same count, or more has happened.
+        // Otherwise another thread has set the same count, and may have changed the word since.
         while is_same(now, seen.0) {
             match self.swap(now, now & !(STATE | COUNT) | OPEN | stored) {
                 Ok(()) => return,
@@ -151,7 +151,7 @@ impl ClosableRefcount {
         }
     }
 
-    /// Subtracts the one that `try_get` added in vain.
+    /// Undoes the addition of a `try_get` that got no reference.
     #[cold]
     fn undo_get(&self, old: u32) {
         // Relaxed, all: the count of a word that is not open orders no other memory.
@@ -207,8 +207,8 @@ impl ClosableRefcount {
     /// Opens the word with one reference, the caller's. The caller has closed or created it and has
     /// the data alone.
     pub fn open(&self) {
-        // Relaxed: only the caller changes the generation and the state of a closed word. `try_get`
-        // in vain changes the count only.
+        // Relaxed: only the caller changes the generation and the state of a closed word. A
+        // `try_get` that gets no reference changes the count only.
         let now = self.0.load(Ordering::Relaxed);
         self.store(now & !(STATE | COUNT) | OPEN | 1);
     }

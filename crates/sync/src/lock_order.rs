@@ -88,7 +88,7 @@ impl Drop for Ranked {
     fn drop(&mut self) {
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
-            // None if another thread took the lock.
+            // `None` if another thread has the lock.
             if let Some(at) = held.iter().rposition(|&rank| rank == self.rank) {
                 held.remove(at);
             }
@@ -112,7 +112,7 @@ impl<G> Ordered<G> {
         Self { guard: lock(), _ranked }
     }
 
-    /// Takes a lock of this rank by `lock`, if that gets it.
+    /// Tries to take a lock of this rank by calling `lock`.
     #[inline(always)]
     pub fn try_lock(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
         let _ranked = Ranked::take(rank);
@@ -144,7 +144,7 @@ mod tests {
         assert!(panics(|| drop(Ranked::take(Rank::Rename))));
         assert!(panics(|| drop(Ranked::take(Rank::Directory))));
         drop(name);
-        // In any order they are let go.
+        // They may be released in any order.
         let other = Ranked::take(Rank::Directory);
         drop(directory);
         let rename = std::panic::AssertUnwindSafe(|| drop(Ranked::take(Rank::Rename)));

@@ -117,7 +117,7 @@ mod expedited {
     const MEMBARRIER: u8 = 2;
     const DISABLING: u8 = 3;
 
-    /// Longer than a store stays in the buffer of any CPU.
+    /// The length of the sleep: longer than a store stays in the store buffer of any CPU.
     pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
     static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);

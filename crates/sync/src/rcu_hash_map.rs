@@ -187,7 +187,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         for stripe in 0..self.stripes.len() {
             let guard = pin();
             let mut bucket = self.bucket_of(stripe, &self.heads[stripe], &guard);
-            // The test saves the walk over the buckets of a short-lived map.
+            // The test saves a short-lived map the walk over its buckets.
             if bucket.lock.entries > 0 {
                 gone += bucket.reclaim(usize::MAX, self.share(self.heads.len()), &mut may_go);
             }

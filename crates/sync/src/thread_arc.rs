@@ -41,7 +41,7 @@ use crate::rcu::pin;
 use crate::thread_refcount::ThreadRefcount;
 
 struct Inner<T> {
-    /// In a cell because it is dropped while other threads may still access the other fields.
+    /// It is in a cell because it is dropped while other threads may still access the other fields.
     value: UnsafeCell<ManuallyDrop<T>>,
     refs: ThreadRefcount,
     /// The last owner has been dropped.

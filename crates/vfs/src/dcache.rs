@@ -282,7 +282,7 @@ pub(crate) enum Attempt {
 }
 
 /// The certain state of a name in the cache.
-pub(crate) enum Settled {
+pub(crate) enum CachedName {
     /// The name is bound to this dentry.
     Known(RcuArc<Dentry>),
     /// A thread is changing the binding, or was a moment ago.
@@ -352,21 +352,21 @@ impl DentryCache {
 
     /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
     /// in the cache. Without the lock, it could miss an entry that the clock hand is moving.
-    pub(crate) fn find_settled(&self, key: Key<'_>) -> Settled {
+    pub(crate) fn find_locked(&self, key: Key<'_>) -> CachedName {
         // Dropped after the bucket's lock.
         let held;
         let guard = pin();
         let bucket = self.table.lock(key.hash(), &guard);
-        let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return Settled::Unknown };
+        let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return CachedName::Unknown };
         let entry = found.value();
         held = entry.dentry.load(&guard).and_then(RcuRef::try_upgrade);
         // Read last. An entry without a dentry stays in the table only while the name is hidden,
         // because eviction takes the dentry under the bucket's lock. Acquire: as in
         // `DcacheEntry::dentry`.
         if entry.hidden.load(Ordering::Acquire) {
-            return Settled::Hidden;
+            return CachedName::Hidden;
         }
-        held.map_or(Settled::Hidden, Settled::Known)
+        held.map_or(CachedName::Hidden, CachedName::Known)
     }
 
     /// Keeps other threads from asking the file system for the same name.
@@ -400,7 +400,7 @@ impl DentryCache {
 
     /// Waits while a name is hidden. Locks: see the top.
     #[cold]
-    pub(crate) fn wait_until_shown(&self, key: Key<'_>) {
+    pub(crate) fn wait_until_visible(&self, key: Key<'_>) {
         let _ranked = Ranked::take(Rank::Name);
         let queue = self.waiting.queue(key.hash());
         let mut waiting = queue.enter();

@@ -343,7 +343,7 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
     /// Stops all changes: those that are not durable are lost, as in a crash. After the return,
     /// only changes that had begun may still write, and these fail soon. `why` is for the errors
     /// that follow.
-    fn halt(&self, _why: &str) {}
+    fn abort(&self, _why: &str) {}
 
     /// Called when the last user of the [`SuperBlock`](crate::SuperBlock) has gone. Afterwards the
     /// VFS calls only [`evict_inode`](Self::evict_inode), for inodes that are still in the caches.

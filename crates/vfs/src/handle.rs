@@ -58,7 +58,7 @@ impl SuperBlock {
             let above = self.parent_of(last)?;
             let parent = self.iget(above).map_err(|error| dangling(error, above))?;
             if !parent.is_dir() {
-                return Err(astray(last));
+                return Err(disconnected(last));
             }
             way.push(parent);
         }
@@ -74,7 +74,7 @@ impl SuperBlock {
             parent = (entry.name == b"..").then_some(entry.ino);
             if parent.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        parent.ok_or_else(|| astray(dir))
+        parent.ok_or_else(|| disconnected(dir))
     }
 
     /// Returns the dentry of directory `child`, which is in `parent`.
@@ -94,14 +94,14 @@ impl SuperBlock {
             name = found.then(|| entry.name.to_vec());
             if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        let name = name.ok_or_else(|| astray(&child))?;
+        let name = name.ok_or_else(|| disconnected(&child))?;
         let found = self.prime(parent, &name, child.clone())?;
-        if found.inode().is_none() { Err(astray(&child)) } else { Ok(found) }
+        if found.inode().is_none() { Err(disconnected(&child)) } else { Ok(found) }
     }
 }
 
 /// Returns the error for a directory from which no way leads to the root. Only damage leaves one.
-fn astray(dir: &Inode) -> Error {
+fn disconnected(dir: &Inode) -> Error {
     let why = format!("directory inode {} is not in the directory that it names above it", dir.ino());
     Error::with_cause(Errno::EUCLEAN, why)
 }

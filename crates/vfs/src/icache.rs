@@ -76,7 +76,7 @@ impl InodeCache {
 
     /// Like [`find`](Self::find), under the lock of the bucket. Without the lock, it could miss an
     /// inode whose entry the clock hand is moving, and the inode would be read a second time.
-    fn find_settled(&self, ino: u64) -> Option<RcuArc<Inode>> {
+    fn find_locked(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
         bucket.find(hash(ino), |entry| entry.ino == ino)?.value().inode.load(&guard)?.try_upgrade()
@@ -88,7 +88,7 @@ impl InodeCache {
             return Ok(inode);
         }
         let _single_flight = self.stripes.lock(Rank::InodeRead, hash(ino));
-        if let Some(inode) = self.linked(self.find_settled(ino)) {
+        if let Some(inode) = self.linked(self.find_locked(ino)) {
             return Ok(inode);
         }
         // Relaxed: a statistic.

@@ -218,7 +218,10 @@ impl Inode {
     /// Returns owner, group, the permission cache and the access ACL, all of one moment. The ACL is
     /// as [`cached_acl`](Self::cached_acl) returns it.
     #[inline]
-    pub(crate) fn standing<'g>(&'g self, guard: &'g Guard) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
+    pub(crate) fn owner_and_acl<'g>(
+        &'g self,
+        guard: &'g Guard,
+    ) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
         let (uid, gid, (bits, acl)) = self.attr.owner_with(|| {
             let bits = self.perm.load();
             (bits, self.cached_acl(AclKind::Access, bits, guard))

@@ -171,13 +171,13 @@ impl InodeAttrs {
 
     #[inline]
     fn consistent<T>(&self, seq: &SeqCount, copy: impl Fn() -> T) -> T {
-        seq.read(&copy).unwrap_or_else(|| self.settled(copy))
+        seq.read(&copy).unwrap_or_else(|| self.copy_locked(copy))
     }
 
     /// Returns the result of `copy` with the writers' lock held, because writers have interrupted
     /// the reader again and again.
     #[cold]
-    fn settled<T>(&self, copy: impl FnOnce() -> T) -> T {
+    fn copy_locked<T>(&self, copy: impl FnOnce() -> T) -> T {
         let _writers = lock::latch(&self.writers);
         copy()
     }

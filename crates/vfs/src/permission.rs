@@ -109,10 +109,10 @@ impl Checker {
         }
         if self.is_fast(dir) {
             compare_fast_search(cred, dir, guard);
-            return (self.hear_hook(cred, dir, Access::EXEC), Search::Fast);
+            return (self.hook_verdict(cred, dir, Access::EXEC), Search::Fast);
         }
         let verdict = judge_by(cred, dir, Access::EXEC, guard, |acl, gid| passed.allows(acl, gid, cred));
-        (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
+        (self.with_hook(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
     /// Returns whether the permission cache may answer for `dir`, and lets every user search it. A
@@ -197,14 +197,14 @@ impl Checker {
     #[inline]
     fn check_seen(&self, cred: &Cred, inode: &Inode, want: Access, guard: &Guard) -> Verdict {
         let _counted = self.ask(cred, inode);
-        self.heard(judge(cred, inode, want, guard), cred, inode, want)
+        self.with_hook(judge(cred, inode, want, guard), cred, inode, want)
     }
 
     /// Adds the hook's answer to a verdict.
     #[inline]
-    pub(crate) fn heard(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
+    pub(crate) fn with_hook(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
         match verdict {
-            Verdict::Granted => self.hear_hook(cred, inode, want),
+            Verdict::Granted => self.hook_verdict(cred, inode, want),
             other => other,
         }
     }
@@ -212,7 +212,7 @@ impl Checker {
     /// Asks the hook. Any refusal is [`Verdict::Unknown`], and the full check then returns the
     /// hook's error.
     #[inline]
-    fn hear_hook(&self, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
+    fn hook_verdict(&self, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
         if self.ask_hook(cred, inode, want).is_ok() { Verdict::Granted } else { Verdict::Unknown }
     }
 
@@ -229,12 +229,12 @@ impl Checker {
 #[inline]
 pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
     if cfg!(debug_assertions) {
-        let standing = dir.standing(guard);
+        let owner_and_acl = dir.owner_and_acl(guard);
         // The word may have changed since the answer; then there is nothing to compare it with.
-        if standing.2.exec_all() {
+        if owner_and_acl.2.exec_all() {
             let allows =
                 |acl: &Acl, gid| acl.allows(cred.uid(), |gid| cred.in_group(gid), gid, Access::EXEC.bits());
-            let general = granted(cred, standing, Access::EXEC, allows);
+            let general = granted(cred, owner_and_acl, Access::EXEC, allows);
             assert!(matches!(general, Verdict::Granted), "the fast search check lets {cred:?} into {dir:?}");
         }
     }
@@ -279,7 +279,7 @@ fn judge_by<'g>(
     guard: &'g Guard,
     allows: impl FnOnce(&'g Acl, u32) -> bool,
 ) -> Verdict {
-    match granted(cred, inode.standing(guard), want, allows) {
+    match granted(cred, inode.owner_and_acl(guard), want, allows) {
         Verdict::Refused if capable(cred, inode, want) => Verdict::Granted,
         verdict => verdict,
     }

@@ -49,7 +49,7 @@ use extern4_sync::thread_counter::ThreadCounter;
 
 use crate::attr::StatFs;
 use crate::cred::{Caps, Cred};
-use crate::dcache::{Attempt, DentryCache, Expect, IfLocked, Key, LockedName, Settled};
+use crate::dcache::{Attempt, CachedName, DentryCache, Expect, IfLocked, Key, LockedName};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::fs::{FileSystem, FsTraits, SpaceRights};
@@ -329,7 +329,7 @@ impl SuperBlock {
             self.write_gate.wait_for_changes();
         }
         let flushed = if how == Shutdown::Forget { Ok(()) } else { self.fs.sync() };
-        self.fs.halt("it was shut down");
+        self.fs.abort("it was shut down");
         // Those that had begun are refused by now.
         self.write_gate.wait_for_changes();
         flushed
@@ -564,10 +564,10 @@ impl SuperBlock {
             return Ok(known);
         }
         let _single_flight = self.dcache.single_flight(key);
-        match self.dcache.find_settled(key) {
-            Settled::Known(known) => Ok(known),
-            Settled::Unknown => self.bind(key, name, found, None),
-            Settled::Hidden => Err(Errno::EAGAIN.into()),
+        match self.dcache.find_locked(key) {
+            CachedName::Known(known) => Ok(known),
+            CachedName::Unknown => self.bind(key, name, found, None),
+            CachedName::Hidden => Err(Errno::EAGAIN.into()),
         }
     }
 
@@ -581,12 +581,12 @@ impl SuperBlock {
     fn lookup_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<RcuArc<Dentry>> {
         let _single_flight = loop {
             let single_flight = self.dcache.single_flight(key);
-            match self.dcache.find_settled(key) {
-                Settled::Known(dentry) => return Ok(dentry),
-                Settled::Unknown => break single_flight,
-                Settled::Hidden => {
+            match self.dcache.find_locked(key) {
+                CachedName::Known(dentry) => return Ok(dentry),
+                CachedName::Unknown => break single_flight,
+                CachedName::Hidden => {
                     drop(single_flight);
-                    self.dcache.wait_until_shown(key);
+                    self.dcache.wait_until_visible(key);
                 }
             }
         };

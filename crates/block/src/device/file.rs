@@ -29,7 +29,7 @@ use rustix::io::Errno as OsErrno;
 
 use super::flush::Flushes;
 use super::holder;
-use super::lock::{self, PATIENCE, Refused};
+use super::lock::{self, RETRY_TIME, Refused};
 use super::{BlockDevice, check_range, check_span, total_len};
 use crate::{Error, Op, Result};
 
@@ -150,8 +150,8 @@ fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<Stri
     let start = Instant::now();
     loop {
         let device = loop_device_of(file, options)?;
-        let patience = if is_detaching(&device) { DETACHING } else { PATIENCE };
-        if start.elapsed() >= patience {
+        let retry_time = if is_detaching(&device) { DETACHING } else { RETRY_TIME };
+        if start.elapsed() >= retry_time {
             return Some(device);
         }
         sleep(Duration::from_millis(5));

@@ -25,7 +25,7 @@ use nix::libc;
 use super::file::FileOptions;
 
 /// How long this thread retries to take a lock that another program has.
-pub(super) const PATIENCE: Duration = Duration::from_millis(200);
+pub(super) const RETRY_TIME: Duration = Duration::from_millis(200);
 
 /// The bytes of a disk that hold its partition table.
 const FIRST_SECTOR: u64 = 512;
@@ -39,7 +39,7 @@ pub(super) enum Refused {
 }
 
 /// Locks the window that `options` name: exclusively if it is opened for writing, else shared with
-/// other readers. Retries a taken lock for [`PATIENCE`]. A child process that another thread is
+/// other readers. Retries a taken lock for [`RETRY_TIME`]. A child process that another thread is
 /// just starting holds all locks of its parent until it executes its program.
 pub(super) fn take(file: &File, options: &FileOptions) -> Result<(), Refused> {
     let start = Instant::now();
@@ -47,7 +47,7 @@ pub(super) fn take(file: &File, options: &FileOptions) -> Result<(), Refused> {
         let taken = try_file(file, options).and_then(|()| try_bytes(file, options));
         match taken {
             // A reader that accepts changes by others can do without the lock, so it does not wait.
-            Err(Refused::Taken) if !options.shared && start.elapsed() < PATIENCE => {
+            Err(Refused::Taken) if !options.shared && start.elapsed() < RETRY_TIME => {
                 sleep(Duration::from_millis(5))
             }
             taken => return taken,

@@ -163,7 +163,7 @@ pub(crate) fn prepare_switch(fs: &Ext4, info: &InodeInfo) -> Result<()> {
         return Ok(());
     }
     if info.journals_contents(fs) {
-        return Ok(writer.transactions.settle()?);
+        return Ok(writer.transactions.checkpoint_all()?);
     }
     if info.has_map(fs) { reload_contents(fs, info) } else { Ok(()) }
 }

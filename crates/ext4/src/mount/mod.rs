@@ -224,10 +224,10 @@ impl Ext4 {
     }
 
     /// Whether a caller has shut the volume down
-    /// ([`FileSystem::halt`](extern4_vfs::FileSystem::halt)).
-    pub fn is_halted(&self) -> bool {
-        // Relaxed: see `FileSystem::halt` in `ops`.
-        self.is_halted.load(Relaxed)
+    /// ([`FileSystem::abort`](extern4_vfs::FileSystem::abort)).
+    pub fn is_aborted(&self) -> bool {
+        // Relaxed: see `FileSystem::abort` in `ops`.
+        self.is_aborted.load(Relaxed)
     }
 
     /// Closes a volume whose last user has gone without closing it. Does nothing in a forked child,
@@ -288,7 +288,7 @@ impl Ext4 {
             opener: Opener::here(),
             close_when_unused: options.close_when_unused,
             is_closed: AtomicBool::new(false),
-            is_halted: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
         })
     }
 }

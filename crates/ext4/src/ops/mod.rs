@@ -105,7 +105,7 @@ impl FileSystem for Ext4 {
         self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?;
         // Programs such as blkid read the superblock from the device, so it is written in place at
         // once.
-        Ok(self.writer()?.transactions.settle().map_err(crate::Error::from)?)
+        Ok(self.writer()?.transactions.checkpoint_all().map_err(crate::Error::from)?)
     }
 
     fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
@@ -120,11 +120,11 @@ impl FileSystem for Ext4 {
         }
     }
 
-    fn halt(&self, why: &str) {
-        // Relaxed: callers of `is_halted` ask after this call, by their own order.
-        self.is_halted.store(true, Relaxed);
+    fn abort(&self, why: &str) {
+        // Relaxed: callers of `is_aborted` ask after this call, by their own order.
+        self.is_aborted.store(true, Relaxed);
         if let Some(writer) = self.writer.get() {
-            writer.transactions.halt(why);
+            writer.transactions.abort_and_wait(why);
         }
     }
 

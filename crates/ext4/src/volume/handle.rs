@@ -185,7 +185,7 @@ impl<'f> Handle<'f> {
         // This happens while the handle is open, so that no commit includes the half-done change.
         match error {
             Error::Corrupt(corrupt) => {
-                self.writer.transactions.give_up(&corrupt.to_string());
+                self.writer.transactions.abort_damaged(&corrupt.to_string());
                 // An aborted journal means a shutdown, or that another host has taken the volume.
                 // Then nothing may be written.
                 if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted(_))) {

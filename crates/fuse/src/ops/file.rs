@@ -81,7 +81,7 @@ impl Server {
     }
 
     pub(crate) fn open(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        if !self.hears_of_opens() {
+        if !self.reports_opens() {
             // After this answer, the kernel does not ask again, and names no open files.
             return Err(Errno::ENOSYS.into());
         }
@@ -101,7 +101,7 @@ impl Server {
     /// Returns whether the kernel reports opens. A write-back cache needs that, because the server
     /// has to check inode flags at the open. When the kernel writes the cached data, it is too
     /// late.
-    pub(crate) fn hears_of_opens(&self) -> bool {
+    pub(crate) fn reports_opens(&self) -> bool {
         self.config().opens || self.protocol.has(Features::WRITEBACK_CACHE)
     }
 
@@ -109,7 +109,7 @@ impl Server {
     /// count for every write through the file. If the kernel does not report opens, the server
     /// looks capabilities up when it finds no space.
     fn identify_opener<'r>(&self, request: &Request<'r>, flags: OpenFlags) -> Request<'r> {
-        let identify = flags.contains(OpenFlags::WRITE) && self.hears_of_opens();
+        let identify = flags.contains(OpenFlags::WRITE) && self.reports_opens();
         if identify { request.by(self.credentials.identified(&request.caller)) } else { *request }
     }
 
@@ -117,7 +117,7 @@ impl Server {
     /// their release either. Then the node keeps the open file.
     fn opened(&self, request: &Request<'_>, nodeid: u64, file: OpenFile) -> OpenOut {
         let handle = Handle::new(&request.caller, file);
-        let fh = if self.hears_of_opens() {
+        let fh = if self.reports_opens() {
             self.handles.enter(handle)
         } else {
             self.nodes.set_file(nodeid, &handle);
@@ -129,7 +129,7 @@ impl Server {
     /// Makes a file and opens it. A kernel that opens files without the server gets `ENOSYS`, and
     /// from then on sends MKNOD instead. It then need not report the release.
     pub(crate) fn create(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
-        if !self.hears_of_opens() {
+        if !self.reports_opens() {
             return Err(Errno::ENOSYS.into());
         }
         let (create, rest) = request.split::<CreateIn>()?;
@@ -178,7 +178,7 @@ impl Server {
         flags: OpenFlags,
         file: OpenFile,
     ) -> Result<(Request<'r>, OpenFile)> {
-        if !(self.protocol.has(Features::ALLOW_IDMAP) && self.hears_of_opens()) {
+        if !(self.protocol.has(Features::ALLOW_IDMAP) && self.reports_opens()) {
             return Ok((*request, file));
         }
         let opener = request.by(self.credentials.itself(&request.caller));
@@ -230,7 +230,7 @@ impl Server {
         if let Err(error) = &written
             && write.write_flags & WRITE_CACHE != 0
         {
-            self.lose(error);
+            self.note_data_loss(error);
         }
         let written = written?;
         let size = u32::try_from(written).map_err(|_| Errno::EIO)?;

@@ -144,7 +144,7 @@ impl Server {
         let new = location.attr().flags - FileFlags::from_bits_retain(before);
         // Relaxed: the flag orders nothing else.
         if new.intersects(protects)
-            && !self.hears_of_opens()
+            && !self.reports_opens()
             && !self.warned_of_opens.swap(true, Ordering::Relaxed)
         {
             self.log(

@@ -21,7 +21,7 @@ impl Server {
     /// Returns the answer for a node that the kernel may name from then on.
     pub(crate) fn entry(&self, location: Location) -> EntryOut {
         let attr = self.config().attr_for_kernel(&location);
-        let nodeid = self.nodes.tell(location);
+        let nodeid = self.nodes.count_lookup(location);
         let (entry_valid, entry_valid_nsec) = lifetime(self.name_lifetime());
         let (attr_valid, attr_valid_nsec) = lifetime(self.config().moment());
         EntryOut {

@@ -24,7 +24,7 @@ use super::cpu_sharing::CpuSharing;
 use super::cpus::run_on;
 use super::pipe::Pipe;
 use super::pollers::{Next, Pollers};
-use super::{BUSY, BlockingPool, PATIENCE, SHORT_ANSWER_BYTES, Start, Worker, answer, named, waits};
+use super::{BUSY, BlockingPool, POLL_TIME, SHORT_ANSWER_BYTES, Start, Worker, answer, named, waits};
 use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
 use crate::forgets::Drain;
 use crate::init::MAX_DATA_BYTES;
@@ -69,11 +69,11 @@ pub(super) struct Channel {
     answer: Vec<u8>,
     pipe: Pipe,
     /// How long the thread polls for the next request before it sleeps.
-    patience: Duration,
+    poll_time: Duration,
     sharing: CpuSharing,
 }
 
-/// Starts a thread on each CPU, with a channel of its own, to serve once `start` says so.
+/// Starts a thread on each CPU, with a channel of its own, to serve once `start` lets it.
 pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     server: &Arc<Server>,
@@ -114,7 +114,7 @@ impl Channel {
             request: zeroes(REQUEST_BYTES)?,
             answer: zeroes(ANSWER_BYTES)?,
             pipe: Pipe::default(),
-            patience: Duration::ZERO,
+            poll_time: Duration::ZERO,
             sharing: CpuSharing::default(),
         })
     }
@@ -220,7 +220,7 @@ impl Channel {
                 Next::Poll => Duration::ZERO,
                 Next::Sleep => pollers.sleep(self.device.as_fd()).map(|()| start.elapsed())?,
             };
-            self.patience = if slept < BUSY { PATIENCE } else { Duration::ZERO };
+            self.poll_time = if slept < BUSY { POLL_TIME } else { Duration::ZERO };
         };
         let found = received.as_ref().ok().and_then(Option::as_ref);
         pollers.end(found.and_then(|found| found.tid).filter(|_| self.sharing.is_shared()));
@@ -231,7 +231,7 @@ impl Channel {
         let start = Instant::now();
         loop {
             match self.receive(server)? {
-                Received::Nothing if start.elapsed() < self.patience => {
+                Received::Nothing if start.elapsed() < self.poll_time => {
                     let device = &self.device;
                     self.sharing.yield_cpu(pollers, || is_readable(device))
                 }

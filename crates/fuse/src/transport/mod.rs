@@ -39,7 +39,7 @@ use ring::Queue;
 type Worker<'scope> = thread::ScopedJoinHandle<'scope, io::Result<()>>;
 
 /// How long a thread polls for the next request before it sleeps: a few times the cost of waking.
-const PATIENCE: Duration = Duration::from_micros(100);
+const POLL_TIME: Duration = Duration::from_micros(100);
 /// After a longer sleep than this, a thread does not poll for the next request. So polling in vain
 /// takes a tenth of a CPU at most.
 const BUSY: Duration = Duration::from_millis(1);
@@ -91,7 +91,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
             }
             (true, None) => channel::start(scope, server, &device, &pool, &start)?,
         };
-        gate.0.say(true);
+        gate.0.decide(true);
         ready();
         let mut result = forgets.map_or(Ok(()), |mut channel| channel.run_for_forgets(server, &pool));
         for thread in threads {
@@ -108,22 +108,22 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
 /// second case they end without having served.
 #[derive(Default)]
 struct Start {
-    goes: Mutex<Option<bool>>,
-    said: Condvar,
+    decision: Mutex<Option<bool>>,
+    decided: Condvar,
 }
 
 impl Start {
     /// Waits for the start; returns whether to serve.
     fn wait(&self) -> bool {
-        let goes = lock(&self.goes);
-        let said = self.said.wait_while(goes, |goes| goes.is_none());
-        said.unwrap_or_else(std::sync::PoisonError::into_inner).unwrap_or(false)
+        let decision = lock(&self.decision);
+        let decided = self.decided.wait_while(decision, |decision| decision.is_none());
+        decided.unwrap_or_else(std::sync::PoisonError::into_inner).unwrap_or(false)
     }
 
     /// Makes the threads serve, or end; the first call counts.
-    fn say(&self, goes: bool) {
-        lock(&self.goes).get_or_insert(goes);
-        self.said.notify_all();
+    fn decide(&self, decision: bool) {
+        lock(&self.decision).get_or_insert(decision);
+        self.decided.notify_all();
     }
 }
 
@@ -132,7 +132,7 @@ struct CancelStart<'a>(&'a Start);
 
 impl Drop for CancelStart<'_> {
     fn drop(&mut self) {
-        self.0.say(false);
+        self.0.decide(false);
     }
 }
 

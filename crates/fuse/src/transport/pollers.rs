@@ -2,7 +2,7 @@
 //!
 //! A caller that gets an answer mostly sends its next request at once. In a virtual machine, a CPU
 //! that sleeps takes longer to wake than most requests take. So after a request, a thread polls for
-//! the next one for a moment ([`PATIENCE`](super::PATIENCE)) before it sleeps. If all threads
+//! the next one for a moment ([`POLL_TIME`](super::POLL_TIME)) before it sleeps. If all threads
 //! polled, they would contend for a lock of the kernel. If only one did, a request that takes long
 //! would delay the others. So two threads poll while there are requests, and the others are parked:
 //!

@@ -43,7 +43,7 @@ use zerocopy::IntoBytes as _;
 use self::placement::{Cpu, Placement};
 use self::slot::{Slot, answer_parts, push_poll};
 use super::cpus::{listed, run_on};
-use super::{BUSY, BlockingPool, PATIENCE, SHORT_ANSWER_BYTES, Start, Worker, named, waits};
+use super::{BUSY, BlockingPool, POLL_TIME, SHORT_ANSWER_BYTES, Start, Worker, named, waits};
 use crate::abi::{OutHeader, RING_COMMIT_AND_FETCH, RING_REGISTER};
 use crate::init::{MAX_DATA_BYTES, PAGE_BYTES};
 use crate::lock::lock;
@@ -80,7 +80,7 @@ fn request_bytes(max_bytes: usize, cpus: usize) -> usize {
     share.clamp(LEAST_BYTES, MAX_DATA_BYTES) / PAGE_BYTES * PAGE_BYTES
 }
 
-/// Starts a thread for each queue, to serve once `start` says so.
+/// Starts a thread for each queue, to serve once `start` lets it.
 pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     queues: Vec<Queue>,
@@ -106,7 +106,7 @@ pub(super) struct Queue {
     away: usize,
     late: Arc<Late>,
     /// How long the thread polls for the next request before it sleeps.
-    patience: Duration,
+    poll_time: Duration,
     placement: Placement,
 }
 
@@ -133,7 +133,7 @@ impl Queue {
             slots,
             away: 0,
             late,
-            patience: Duration::ZERO,
+            poll_time: Duration::ZERO,
             placement: Placement::default(),
         })
     }
@@ -180,7 +180,7 @@ impl Queue {
     /// a request, the thread polls for the next one for a moment. It yields its CPU after each
     /// poll. Where requests are seldom it sleeps at once.
     fn wait(&mut self) -> io::Result<()> {
-        if !self.patience.is_zero() {
+        if !self.poll_time.is_zero() {
             self.ring.submit()?;
             // The caller that the answer woke may have sent its next request before the system call
             // returned.
@@ -189,14 +189,14 @@ impl Queue {
             }
         }
         let start = Instant::now();
-        while start.elapsed() < self.patience {
+        while start.elapsed() < self.poll_time {
             sched_yield();
             if !self.ring.completion().is_empty() {
                 return Ok(());
             }
         }
         self.ring.submit_and_wait(1)?;
-        self.patience = if start.elapsed() < BUSY { PATIENCE } else { Duration::ZERO };
+        self.poll_time = if start.elapsed() < BUSY { POLL_TIME } else { Duration::ZERO };
         Ok(())
     }
 

@@ -258,16 +258,16 @@ fn freed_blocks_are_told_when_their_transaction_is_durable() {
     assert!(device_block(&closed, 10) == contents(77));
 }
 
-/// A block that has been settled may be written without the log, though it was never revoked.
+/// A block that has been checkpointed may be written without the log, though it was never revoked.
 #[test]
-fn settled_blocks_are_in_place_and_not_replayed() {
+fn checkpointed_blocks_are_in_place_and_not_replayed() {
     let device = Arc::new(CrashDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&(Arc::clone(&device) as _), PATIENT);
-    for settles in [false, true] {
+    for checkpoints in [false, true] {
         fill(&cache, &transactions, 10, 1);
         fill(&cache, &transactions, 11, 5);
-        if settles {
-            transactions.settle().expect("written");
+        if checkpoints {
+            transactions.checkpoint_all().expect("written");
             let home: Arc<dyn BlockDevice> = Arc::new(device.crash(device.moment(), |_| false));
             assert!(device_block(&home, 10) == contents(1) && device_block(&home, 11) == contents(5));
         } else {
@@ -277,17 +277,17 @@ fn settled_blocks_are_in_place_and_not_replayed() {
         cache.device().flush().expect("flushed");
         let crashed: Arc<dyn BlockDevice> = Arc::new(device.crash(device.moment(), |_| false));
         recover(&crashed);
-        assert!(device_block(&crashed, 10) == contents(if settles { 77 } else { 1 }));
+        assert!(device_block(&crashed, 10) == contents(if checkpoints { 77 } else { 1 }));
         assert!(device_block(&crashed, 11) == contents(5));
     }
     // The second call has nothing to write, and no call succeeds after the end.
-    transactions.settle().expect("written");
+    transactions.checkpoint_all().expect("written");
     transactions.close().expect("closed");
-    assert!(matches!(transactions.settle(), Err(Error::Closed)));
+    assert!(matches!(transactions.checkpoint_all(), Err(Error::Closed)));
 }
 
 #[test]
-fn settle_waits_for_earlier_changes_only() {
+fn a_checkpoint_waits_for_earlier_changes_only() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(2) });
     std::thread::scope(|scope| {
@@ -296,7 +296,7 @@ fn settle_waits_for_earlier_changes_only() {
             scope.spawn(move || {
                 for round in 1..40 {
                     fill(cache, transactions, 10 + thread, round);
-                    transactions.settle().expect("written");
+                    transactions.checkpoint_all().expect("written");
                     assert!(device_block(device, 10 + thread) == contents(round), "{thread} {round}");
                 }
             });
@@ -389,7 +389,7 @@ fn damage_is_noted_in_the_journal_unless_it_was_aborted_before() {
         if is_aborted {
             transactions.abort("of a test");
         }
-        transactions.give_up("of a test");
+        transactions.abort_damaged("of a test");
         assert!(transactions.start(1).is_err());
         let journal = Journal::internal(device, 1024, Log::map()).expect("a journal");
         assert_eq!(journal.superblock().errno, errno, "aborted before: {is_aborted}");

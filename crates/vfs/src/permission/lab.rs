@@ -94,7 +94,7 @@ impl Checker {
         if matches!(dir.kind(), FileType::BlockDevice | FileType::CharDevice) {
             return (Verdict::Unknown, Search::Full);
         }
-        (self.heard(verdict, cred, dir, Access::EXEC), Search::Full)
+        (self.with_hook(verdict, cred, dir, Access::EXEC), Search::Full)
     }
 
     /// Asks for the ACL of an inode by its lock, where this check does and the ACL counts.

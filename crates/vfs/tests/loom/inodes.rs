@@ -19,7 +19,7 @@ fn stat_torn_attrs() {
     let read = |(_, a): &Shared| {
         let (uid, gid, mode) = a.inode().owner();
         assert!(uid == gid && gid == u32::from(mode & 0o7777), "torn: {uid} {gid} {mode:o}");
-        let (uid, _, bits, _) = a.inode().standing(&pin());
+        let (uid, _, bits, _) = a.inode().owner_and_acl(&pin());
         assert_eq!(uid, u32::from(bits.mode() & 0o7777), "torn");
         uid
     };

@@ -3,7 +3,7 @@
 use extern4_sync::model::{race, race_for};
 use extern4_sync::rcu::pin;
 
-use crate::dcache::Settled;
+use crate::dcache::CachedName;
 use crate::errno::Errno;
 use crate::fs::{NewKind, RenameFlags};
 use crate::lookup::LookupFlags;
@@ -231,8 +231,8 @@ fn unlink_vs_lookup_that_asks() {
         |world| world.root.unlink("/a").unwrap(),
         |world| {
             let key = world.sb.dcache.key(world.sb.root(), b"a");
-            let settled = world.sb.dcache.find_settled(key);
-            assert!(!matches!(settled, Settled::Unknown), "the name is in the cache all the time");
+            let settled = world.sb.dcache.find_locked(key);
+            assert!(!matches!(settled, CachedName::Unknown), "the name is in the cache all the time");
         },
         |world| assert!(!world.has("/a")),
     );

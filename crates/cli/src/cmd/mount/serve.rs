@@ -1,4 +1,7 @@
 //! Serves a mount, from the first request to the end of the volume.
+//!
+//! `mount` calls it when the volume is mounted. When it returns, the volume is closed and every
+//! change is on it, or the failure is reported.
 
 use std::io;
 use std::process;
@@ -72,7 +75,7 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     }
     if let Err(error) = closed.get_or_init(|| close(&volume)) {
         app.error(&image, error);
-        if !volume.ext4().is_halted() {
+        if !volume.ext4().is_aborted() {
             lost.get_or_insert_with(|| error.to_string());
         }
     }
