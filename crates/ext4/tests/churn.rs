@@ -17,7 +17,7 @@ use extern4_vfs::*;
 static ALLOCATOR: CountingLive = CountingLive;
 
 const SPEC: ImageSpec = ImageSpec::new("churn", 64 << 20, &["-t", "ext4", "-b", "4096"]);
-/// Threads that run at one time, of those that come and go.
+/// Threads that run at one time, of those that start and end.
 const AT_ONCE: usize = 8;
 /// Files that each of them makes and removes.
 const FILES: usize = 1000;
@@ -55,8 +55,8 @@ fn session(sb: &Arc<SuperBlock>) -> Session {
     Session::new(&Namespace::new(Arc::clone(sb)), Cred::root())
 }
 
-/// Threads come and go, `AT_ONCE` at a time.
-fn come_and_go(sb: &Arc<SuperBlock>, threads: usize) {
+/// Starts and ends threads, `AT_ONCE` at a time.
+fn start_and_end(sb: &Arc<SuperBlock>, threads: usize) {
     let session = &session(sb);
     for _ in 0..threads / AT_ONCE {
         thread::scope(|scope| {
@@ -98,14 +98,14 @@ fn memory_does_not_grow_with_threads() {
     let threads =
         std::env::var("EXTERN4_THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(400);
     for (name, sb) in superblocks() {
-        come_and_go(&sb, AT_ONCE);
+        start_and_end(&sb, AT_ONCE);
         drop_retired(&sb);
         let before = live_bytes();
         let one = held_at_rest(&sb, 1, 100 * 1000);
         drop_retired(&sb);
         let many = held_at_rest(&sb, 100, 1000);
         println!("{name}: one thread holds {one} bytes, and 100 that rest hold {many}");
-        come_and_go(&sb, threads);
+        start_and_end(&sb, threads);
         let grown = live_bytes().saturating_sub(before);
         println!("{name}: {threads} threads have left {grown} bytes");
         drop_retired(&sb);

@@ -161,8 +161,8 @@ fn xattr_reuse_vs_two_releases() {
     });
 }
 
-/// A thread joins in vain: it leaves as any other does, and frees the block if the last has left it
-/// meanwhile.
+/// A thread joins a block whose contents turn out to differ. It leaves as any other does, and frees
+/// the block if the last owner has left it meanwhile.
 #[test]
 fn xattr_reuse_in_vain_vs_release_last() {
     for setup in [|| SharedBlock::of_one(true), SharedBlock::of_one_in_transaction] {
@@ -178,7 +178,8 @@ fn xattr_reuse_in_vain_vs_release_last() {
     }
 }
 
-/// A thread joins in vain while one inode stays and another joins for the block's contents.
+/// A thread joins a block whose contents differ, while one inode stays and another joins for the
+/// contents.
 #[test]
 fn xattr_reuse_in_vain_vs_reuse() {
     race_for(
@@ -448,7 +449,7 @@ fn xattr_remove_vs_grow_and_shrink() {
 }
 
 /// A thread joins a block and its only owner leaves, while the cache grows or shrinks. A thread
-/// that found the entry at its old place learns that the block was given up.
+/// that found the entry at its old place finds that the block was released.
 #[test]
 fn xattr_reuse_vs_release_last_vs_resize() {
     for (bits, resize) in [(0, grow as fn(&MbCache)), (2, shrink)] {

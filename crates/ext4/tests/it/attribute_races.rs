@@ -25,7 +25,7 @@ const VOLUMES: [ImageSpec; 4] = [
 
 const FILE: &str = "/file";
 const BLOCK: usize = 4096;
-/// Names that stay while others come and go.
+/// Names that stay while others are added and removed.
 const LASTING: u32 = 2;
 
 /// A thread's changes to one property, which no other thread changes, with the expected state.
@@ -103,7 +103,7 @@ impl Changer for Attribute {
     }
 }
 
-/// Names that come and go, and take the place of others.
+/// Adds, removes and replaces names.
 struct Links {
     names: Vec<String>,
 }
@@ -155,7 +155,8 @@ impl Changer for Mover {
     }
 }
 
-/// Writes over blocks of its own until it is told to stop; how the last one was filled.
+/// Overwrites the thread's own blocks until `stop` is set. Returns the byte that filled the last
+/// one.
 fn write(session: &Session, writer: usize, stop: &AtomicBool) -> u8 {
     let file = open(session, FILE, OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
     let (mut mark, offset, mut bytes) = (0_u8, (2 * writer * BLOCK) as u64, vec![0; 2 * BLOCK]);

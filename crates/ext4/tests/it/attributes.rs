@@ -457,7 +457,7 @@ fn new_files_take_the_group_of_their_directory_where_the_volume_says_so() {
 /// As in the kernel's mount: values that would fill the block go to inodes of their own, so that
 /// more attributes can be named there.
 #[test]
-fn values_leave_room_for_names_where_they_can_be_elsewhere() {
+fn values_leave_room_for_names_where_ea_inodes_are_allowed() {
     for (spec, count) in [(VOLUMES[4], 8), (VOLUMES[5], 20), (SMALL_EA, 8)] {
         if !spec.mounted(&[files]).can_run() {
             continue;
@@ -738,8 +738,8 @@ fn read_whole(session: &Session, path: &str, len: usize) {
     assert!(is_whole && all_same(&bytes[..read]), "{path}: {read} bytes, {:?}", &bytes[..read]);
 }
 
-/// A reader of contents does not wait for a writer of attributes, though both may stand in one
-/// record.
+/// A reader of contents does not wait for a writer of attributes, though the inode's record may
+/// hold both.
 #[test]
 fn contents_and_attributes_are_whole_while_attributes_change() {
     for (is_inline, spec) in [

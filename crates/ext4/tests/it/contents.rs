@@ -288,8 +288,8 @@ fn contents_change_as_an_array_of_bytes_does() {
     });
 }
 
-/// Files whose blocks never stand together, written in no order: trees of several levels, whose
-/// nodes split anywhere.
+/// Writes files in random order, so that no two of their blocks are adjacent. Their extent trees
+/// have several levels, whose nodes split anywhere.
 fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     let image = image(name, 40 << 20, mke2fs);
     let fs = open(&image);

@@ -70,8 +70,8 @@ fn damage_is_the_end_of_changes_where_the_volume_says_so() {
     }
 }
 
-/// The log may hold a superblock that says nothing of the damage, and recovery writes it over the
-/// one that does.
+/// The log may hold a superblock without the error flag, and recovery overwrites the one that has
+/// it.
 #[test]
 fn the_record_of_damage_outlives_recovery() {
     let Some((image, _)) = damaged(true, "remount-ro", &Bitmap::Inodes) else { return };
@@ -83,7 +83,7 @@ fn the_record_of_damage_outlives_recovery() {
     drop((root, fs));
     let refused = || try_open_for_writing(&image.path).map(drop).expect_err("e2fsck is due").to_string();
     assert!(refused().contains("errors have been found"), "{}", refused());
-    // As if the superblock of the log stood there already.
+    // As if recovery had already written the log's superblock.
     let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
     let mut bytes = [0; SUPERBLOCK_SIZE];
     file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).expect("it is read");
@@ -146,8 +146,8 @@ fn a_change_that_meets_damage_is_never_half_kept() {
     assert!(walk::resolve(&walk::open(&image.path), "/d").is_err());
 }
 
-/// A group that says it has free blocks, and a bitmap that has none: what was promised to a change
-/// cannot be found.
+/// A group whose descriptor counts free blocks, and whose bitmap has none: the blocks that were
+/// reserved for a change cannot be found.
 #[test]
 fn free_blocks_that_are_not_there_are_damage() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^uninit_bg", "-e", "remount-ro"];
@@ -181,7 +181,7 @@ fn free_blocks_that_are_not_there_are_damage() {
     }
 }
 
-/// A directory that says it has as many blocks as can be counted, and needs one more.
+/// A directory whose inode counts the maximum of blocks, and that needs one more.
 #[test]
 fn a_directory_whose_blocks_cannot_be_counted_is_damaged() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^huge_file"];

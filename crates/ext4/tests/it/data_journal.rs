@@ -141,7 +141,7 @@ fn recovered(what: &str, bytes: &[u8], by: Recovery) -> Vec<u8> {
         Recovery::Writing => {
             std::fs::write(&file, power::ours(&what, bytes.to_vec())).expect("the image is written");
         }
-        // It says so where it has repaired something.
+        // `e2fsck` returns an error code where it has repaired something.
         Recovery::E2fsck => drop(tools::try_run("e2fsck", ["-p".as_ref(), file.as_os_str()])),
         Recovery::Kernel => power::kernel(&what, &file),
     }
@@ -293,8 +293,8 @@ fn a_write_is_there_after_a_crash_whole_or_not_at_all() {
     assert!(faults.iter().any(|fault| fault.contains("a part of")), "{faults:?}");
 }
 
-/// Also where the map of the file goes on in another place: behind what the inode itself names, and
-/// behind the first block of numbers.
+/// Also where the file's map continues in another block: after the blocks in the inode itself, and
+/// after the first indirect block.
 #[test]
 fn new_contents_are_written_in_one_step() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
@@ -458,7 +458,7 @@ fn a_file_that_starts_journaling_keeps_its_contents() {
     volume.switch("/file");
     let mut want = vec![2; 50_000];
     write_all(&file, &want, 0);
-    // Some behind the end, too.
+    // Some blocks are after the end, too.
     file.fallocate(FallocateMode::KEEP_SIZE, 50_000, 20_000).expect("room");
     volume.switch("/file");
     assert!(read_all(&file) == want);
@@ -592,8 +592,7 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
                 let session = session(Arc::new(fs));
                 assert_eq!(use_all(&session), [], "{mke2fs:?}, block {claimed}");
                 let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
-                // Only a checksum tells that a name, or where a run of blocks stands, is not what
-                // it was.
+                // Only a checksum shows that a name or the start of a run of blocks has changed.
                 let data = if has_checksums { &[byte; 3][..] } else { &[byte; 1024] };
                 file.write_at(data, 40).expect("it is the file's");
                 let found = use_all(&session);
@@ -644,7 +643,7 @@ fn the_journal_flag_needs_privilege_and_takes_effect() {
     assert!(error.to_string().contains("no journal"), "{error}");
 }
 
-/// Modes that are asked for count more than what the superblock says.
+/// The data mode in the options overrides that of the superblock.
 #[test]
 fn open_options_override_the_volumes_data_mode() {
     let spec = SMALL_BLOCKS.then(LOG_CONTENTS);

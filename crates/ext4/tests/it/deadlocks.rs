@@ -235,8 +235,8 @@ fn kind(kind: Kind) -> FileType {
     }
 }
 
-/// Caches in which nearly everything has room, or such that names and inodes come and go all the
-/// time.
+/// Returns caches that hold nearly everything, or caches so small that they evict names and inodes
+/// all the time.
 fn caches(seed: u64) -> SuperOptions {
     let most = if seed.is_multiple_of(2) { 1024 } else { 32 };
     SuperOptions { max_dentries: most, max_inodes: most, ..SuperOptions::default() }

@@ -1,5 +1,5 @@
-//! Contents that cannot be read without a key leave the volume in no way, and the answers are the
-//! kernel's.
+//! Encrypted files without their key: no operation returns or changes their contents, and each
+//! fails with the kernel's error.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -89,7 +89,7 @@ fn clear_path(fs: &Ext4) -> String {
 }
 
 #[test]
-fn contents_that_cannot_be_read_leave_in_no_way() {
+fn contents_are_out_of_reach_without_their_key() {
     if !UNREADABLE.can_run() {
         return;
     }
@@ -124,7 +124,7 @@ fn contents_that_cannot_be_read_leave_in_no_way() {
 }
 
 #[test]
-fn names_and_targets_that_cannot_be_read_leave_in_no_way() {
+fn names_and_targets_are_out_of_reach_without_their_key() {
     if !UNREADABLE.can_run() {
         return;
     }

@@ -240,8 +240,8 @@ fn ext4_with_quotas_on_a_device_that_fails() {
     seeds().for_each(|seed| explore(ImageSpec::new("faults-quota", 8 << 20, mke2fs), HABITS, seed + 40));
 }
 
-/// `data_err=abort`: contents that the device does not take end all changes; otherwise only the
-/// writer is told.
+/// `data_err=abort`: a write of contents that fails halts the volume. Otherwise only the writer
+/// gets an error.
 #[test]
 fn contents_that_cannot_be_written_end_all_changes_where_that_is_asked_for() {
     let spec = ImageSpec::new("faults-abort", 8 << 20, &["-t", "ext4", "-b", "1024"]);

@@ -137,7 +137,7 @@ fn journals_of_volumes_with_checksums_have_them_too() {
             if count == 3 {
                 judge(&crashed, &what);
             }
-            // A log that is not empty is recovered as it is, and goes on with checksums.
+            // A log that is not empty is recovered first. Later transactions have checksums.
             fill(&crashed, "two", None, 2, &mut |_| {});
             assert_eq!(checksums(&crashed), after, "{what}");
             let fs = crashed.write();

@@ -143,7 +143,7 @@ fn furnish(session: &Session, block: u64) {
     write(session, "/small", 0, b"0123456789").expect("a small file");
     for at in [0, 2, 4, 6] {
         write(session, "/pieces", at * block, part(1)).expect("a piece");
-        // So that the next piece does not stand behind it.
+        // So that the next piece is not adjacent to this one.
         write(session, "/between", at * block, part(1)).expect("a block between");
     }
     for at in 0..(block - 36) / 260 {

@@ -24,7 +24,7 @@ impl Volume {
         assert_eq!(file.write_at(&data(at, len), at * BLOCK).expect("there is room"), len);
     }
 
-    /// Makes files of one block, no two of which stand side by side.
+    /// Makes files of one block, no two of which are adjacent.
     fn make_pads(&self, count: u64) {
         let between = self.file("/between");
         for at in 0..count {
@@ -99,7 +99,8 @@ fn a_hole_in_a_full_leaf_is_filled_in_pieces() {
 #[test]
 fn zeroes_where_two_full_leaves_meet() {
     let Some(volume) = Volume::new(&no_journal("full-leaves")) else { return };
-    // Holes of two blocks each, of which the volume is made so that a map knows of them already.
+    // The writes split the map at every hole while there is room, so that punching the holes needs
+    // no new node.
     let comb = volume.file("/comb");
     let holes = 2 * FULL_LEAF + 20;
     comb.fallocate(FallocateMode::empty(), 0, holes * 4 * BLOCK).expect("there is room");
@@ -117,8 +118,7 @@ fn zeroes_where_two_full_leaves_meet() {
     volume.judge(result);
 }
 
-/// One change's part of the hole ends in the middle of an extent, which continues behind the hole
-/// as well.
+/// One change's part of the hole ends in the middle of an extent, which continues after the hole.
 #[test]
 fn a_hole_in_a_long_extent_of_a_full_leaf() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];

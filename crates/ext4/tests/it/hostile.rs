@@ -198,8 +198,8 @@ fn each_broken_rule_is_named() {
             Structure::ExtentNode,
             CorruptKind::Order { what: "extents" },
         ),
-        // The child says that it is as high as its parent: were it believed, a node could be its
-        // own child.
+        // The child has the same depth as its parent. If that were allowed, a node could be its own
+        // child.
         (
             "extent loop",
             |p| p.first_block("/map") + 6,
@@ -404,7 +404,7 @@ fn no_changed_byte_makes_a_look_panic_or_hang() {
 struct Grouped {
     bytes: Vec<u8>,
     own: Vec<(Structure, u64)>,
-    /// The byte where a file's extent says where it starts.
+    /// The offset of the field of a file's extent that holds its first block.
     extent: usize,
 }
 

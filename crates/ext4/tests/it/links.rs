@@ -54,7 +54,7 @@ fn links(session: &Session, path: &str) -> u32 {
     session.stat(path, LookupFlags::NOFOLLOW).expect("a directory").nlink
 }
 
-/// The parent of a directory stands in its inode, if its names do. After many reads, the inode is
+/// The inode of a directory with inline names also holds its parent. After many reads, the inode is
 /// read on the path for inodes that no thread changes.
 #[test]
 fn a_directory_that_has_moved_is_listed_with_its_new_parent() {

@@ -245,7 +245,7 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
     }
 }
 
-/// Bytes that tell where they stand.
+/// Returns bytes that depend on their offset in the file.
 pub(crate) fn data(offset: u64, len: usize) -> Vec<u8> {
     (offset..offset + len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
 }
@@ -315,7 +315,8 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
             let file = open(session, dir, write | OpenFlags::TMPFILE, 0o600)?;
             all(&file, 100, 3000)?;
             match name {
-                // Through a session that stands on the file, as /proc/self/fd would be.
+                // Through a session whose current directory is the file, like a path in
+                // /proc/self/fd.
                 Some(name) => {
                     let at = session.at(file.location());
                     let how = LookupFlags::EMPTY_PATH;
@@ -327,7 +328,7 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
     }
 }
 
-/// Whether an attribute has found no room: there are limits that the model does not know.
+/// Whether an attribute has found no room. The model does not have those limits.
 pub(crate) fn no_room(op: &Op, got: &Result<()>) -> bool {
     let sets = matches!(op, Op::SetXattr(..) | Op::SetAcl(..));
     sets && got.as_ref().is_err_and(|error| error.errno() == Errno::ENOSPC)
@@ -430,7 +431,7 @@ pub(crate) fn judge(what: &str, image: &Image) -> Tree {
     ours
 }
 
-/// Runs `count` operations from `seed` on; says with which seed it went wrong.
+/// Runs `count` random operations. Failures are reported with `seed`.
 fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) {
     let what = format!("{} seed {seed}", spec_name(spec));
     let run_all = || {

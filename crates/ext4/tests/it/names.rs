@@ -128,7 +128,7 @@ fn names_are_found_without_their_hash_tree() {
     let mut whole = walk::names(&fs, &dir, usize::MAX).expect("a listing");
     whole.sort();
 
-    // The count of entries stands behind `.`, `..` and the facts about the tree.
+    // The count of entries follows `.`, `..` and the tree's parameters.
     let root: u64 = image
         .debugfs("bmap /crowd/of-3000 0\n")
         .trim()

@@ -86,7 +86,7 @@ fn unknown_features_are_refused_by_name_if_they_matter() {
     }
     let image = ImageSpec::new("small", 4 << 20, &["-t", "ext4", "-O", "^metadata_csum"]).build();
     let good = std::fs::read(&image.path).expect("the image is read");
-    // The words of features stand 0x5c, 0x60 and 0x64 bytes into the superblock.
+    // The words of features are at the offsets 0x5c, 0x60 and 0x64 of the superblock.
     let with = |offset: usize, bit: u32| {
         let mut bytes = good.clone();
         let word = &mut bytes[1024 + offset..][..4];

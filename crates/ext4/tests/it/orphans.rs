@@ -1,5 +1,5 @@
-//! Files without names: they stand in a list through their own records, so a thread that makes or
-//! ends one writes to its neighbours.
+//! Orphans: files without names that are still open. Their inodes form a list on the volume, linked
+//! through the inodes themselves, so a thread that adds or removes one also changes its neighbours.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
@@ -19,7 +19,7 @@ const THREADS: u64 = 4;
 /// A neighbour goes while one is being made: its record is written by two threads, of which the
 /// maker is the first.
 #[test]
-fn files_without_names_come_and_go_side_by_side() {
+fn files_without_names_are_made_and_freed_concurrently() {
     let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
     if !spec.can_run() {
         return;
@@ -87,8 +87,8 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
     memory::fsck("a removed file", &device);
 }
 
-/// Two files, of which `debugfs` makes orphans as `script` says. The superblock says nothing of an
-/// attempt to open it for writing.
+/// Two files, of which `debugfs` makes orphans as `script` says. An attempt to open the volume for
+/// writing must leave the superblock as it was.
 fn refuse_as_it_was(options: &'static [&'static str], script: &str) -> Option<String> {
     let spec = ImageSpec::new("refused orphans", 16 << 20, options);
     if !spec.can_run() {

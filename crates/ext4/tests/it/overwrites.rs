@@ -155,8 +155,8 @@ fn writes_that_overlap_are_whole() {
         for block in 0..32 {
             file.write_at(&[0xff; 4096], block * 4096).expect("contents");
         }
-        // Every other block goes, so that none stands behind the one before it. A map of block
-        // numbers tells of runs in parts anyway.
+        // Removes every other block, so that no two are adjacent. A map of block numbers returns
+        // runs in parts anyway.
         if name != "ext2-1k" {
             let collapse = |block| file.fallocate(FallocateMode::COLLAPSE_RANGE, block * 4096, 4096);
             (1..16_u64).for_each(|block| collapse(block).expect("a block less"));

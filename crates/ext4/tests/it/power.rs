@@ -70,7 +70,7 @@ fn tame(random: &mut Random, habits: &Habits) -> Op {
 fn record(spec: &ImageSpec, habits: &Habits, seed: u64, threads: u64, count: usize) -> History {
     let image = spec.build();
     let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
-    // Where the device is told of what is freed, that has to be free for good.
+    // With discards, blocks may be discarded only after their removal is durable.
     let options = OpenOptions { discard: Some(seed % 2 == 1), ..OpenOptions::default() };
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("the volume opens");
     let fs = Arc::new(fs);
@@ -244,9 +244,8 @@ pub(crate) fn crash(device: &CrashDevice, moment: usize, random: &mut Random) ->
             2 => coin.below(2) == 0,
             _ => coin.below(8) != 0,
         };
-        // The superblock fills two sectors, and its checksum stands in the second. The format has
-        // no way to change it but to write both. Every implementation has to rely on a disk to do
-        // that as one.
+        // The superblock fills two sectors, and its checksum is in the second. Every change has to
+        // write both, so every implementation relies on the disk to write them atomically.
         match pending.sector {
             2 => superblock = (pending.event, keep),
             3 if superblock.0 == pending.event => return superblock.1,
@@ -368,8 +367,8 @@ fn changes_of_many_threads_survive_power_loss() {
     explore_crowds(data.then(LOG_CONTENTS), HABITS, 10);
 }
 
-/// Bytes written behind the end of a file, whose size the crash left as it was, do not show when
-/// the file grows.
+/// Bytes that were written after the end of a file, before a crash that kept the old size, are not
+/// visible when the file grows.
 #[test]
 fn bytes_beyond_the_end_of_a_file_stay_unseen_after_a_crash() {
     let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);

@@ -1,6 +1,6 @@
 //! Quotas. After every operation on a volume, `e2fsck`, which counts again what each owner has,
-//! agrees with the volume's quota files. A user that may have no more is told so before anything
-//! changes.
+//! agrees with the volume's quota files. An operation that would exceed a user's limit fails before
+//! anything changes.
 
 use std::sync::Arc;
 

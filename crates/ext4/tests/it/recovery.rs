@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 use crate::model::{open, session};
 use crate::walk;
 
-/// Blocks of 1 KiB, so that the first copy of the superblock stands in block 8193.
+/// Blocks of 1 KiB, so that the first backup of the superblock is in block 8193.
 const SIZE: u64 = 16 << 20;
 const COPY: u64 = 8193;
 
@@ -106,7 +106,7 @@ impl Pair {
         Ext4::open(Arc::clone(&self.volume) as _, &OpenOptions { superblock, ..self.options() })
     }
 
-    /// The devices as they stand.
+    /// Copies the devices in their present state.
     pub(crate) fn copy(&self) -> Self {
         let copy = |device: &Arc<MemoryDevice>| Arc::new(MemoryDevice::new(bytes_of(device)));
         Self { volume: copy(&self.volume), journal: self.journal.as_ref().map(copy) }

@@ -218,7 +218,7 @@ fn values_in_inodes_as_lustre_stored_them_are_freed() {
     }
 }
 
-/// Where the map of an inode stands in the image.
+/// Returns the offset of an inode's block map in the image.
 fn map_of(image: &Image, path: &str) -> u64 {
     let found = tools::debugfs(&image.path, false, &format!("imap {path}"));
     let number = |word: &str| {
@@ -321,9 +321,9 @@ fn a_leaf_without_extents_is_freed() {
 /// The call that removes a file has returned when its blocks are freed, so closing the volume
 /// reports the failure.
 #[test]
-fn a_file_that_cannot_be_freed_is_told_when_the_volume_is_closed() {
+fn a_file_that_cannot_be_freed_is_reported_when_the_volume_is_closed() {
     let Some(image) = with_deep_tree(7) else { return };
-    // The node at the end says that it is no leaf.
+    // Damages the last leaf: its depth is that of an inner node.
     let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
     file.write_all_at(&9_u16.to_le_bytes(), 5000 * BLOCK + 6).expect("it is written");
     let closed = change(&image, |session| session.unlink("/f").expect("it is there"));

@@ -312,7 +312,7 @@ fn write_into_allocated_room(name: &'static str, size: u64, options: &OpenOption
             .expect("it opens")
     };
     for at in 0..FILES {
-        // Of some, the second half stands behind the end.
+        // Some files keep their size, so the second half of their blocks is after the end.
         let mode = FallocateMode::KEEP_SIZE;
         open_it(at).fallocate(mode, 0, room).expect("there is room");
         open_it(at).set_len(if at % 4 == 0 { room / 2 } else { room }).expect("it can be longer");

@@ -33,7 +33,7 @@ use extern4_vfs::{AclKind, Errno, FileSystem as _, LookupFlags, OpenFlags, Sessi
 use crate::model::{acl, open, session};
 use crate::{memory, walk};
 
-/// Of each attribute block: how many it says share it, once all is durable, and how many inodes do.
+/// Returns for each attribute block its durable reference count, and how many inodes share it.
 pub(crate) fn counts(fs: &Ext4) -> HashMap<u64, (u32, u32)> {
     // It is said when the transaction is closed.
     fs.sync().expect("sync");
@@ -278,7 +278,7 @@ fn extern4_and_the_kernel_share_each_others_blocks() {
         return;
     }
     let volume = Volume::open(&spec);
-    // As the kernel, we know of a block when it has been looked at.
+    // As in the kernel, a block can be shared only after it has been read.
     assert_eq!(volume.get("/a"), value(9, 600));
     volume.file("/c");
     volume.set("/c", &value(9, 600));
@@ -444,8 +444,8 @@ fn colliding(of: u32) -> Vec<u8> {
     bytes
 }
 
-/// A thread that compares a block in vain has joined it for that. It frees the block if all other
-/// inodes leave it meanwhile.
+/// A thread that compares a block joins it for that time. If the contents differ and all other
+/// inodes have left the block meanwhile, the thread frees it.
 #[test]
 fn a_failed_join_frees_a_block_that_all_others_left() {
     if !EXT4.can_run() {

@@ -113,7 +113,7 @@ fn files_that_a_crash_brings_back_are_whole() {
     let sb = Arc::clone(root.root().superblock());
     sb.trim(0..u64::MAX, 0).unwrap();
     root.unlink("/file").unwrap();
-    // Too late for it to become durable: the device must not be told about it either.
+    // The removal can no longer become durable, so its blocks must not be discarded either.
     sb.shut_down(Shutdown::Forget).unwrap();
     assert_eq!(sb.trim(0..u64::MAX, 0).unwrap_err(), Errno::EIO);
     assert!(fs.trim(0..u64::MAX, 0).is_err());

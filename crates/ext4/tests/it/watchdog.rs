@@ -1,5 +1,5 @@
-//! A watchdog for tests with threads: it knows what each thread is doing, and fails with that list
-//! when one of them hangs.
+//! A watchdog for tests with threads: it records what each thread is doing, and fails with that
+//! list when one of them hangs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -12,7 +12,7 @@ use crate::model::open;
 /// The bytes by which a file grows, and its final size.
 const STEP: usize = 4 << 10;
 const SIZE: u64 = 8 << 20;
-/// Pieces that a file may stand in.
+/// The most pieces that a file may have on the device.
 const MOST: usize = 12;
 
 /// A new volume of `mib` MiB.
@@ -51,7 +51,7 @@ fn assert_contents(file: &OpenFile, at: usize) {
     }
 }
 
-/// In how many pieces a file stands on the device.
+/// Returns how many pieces a file has on the device.
 fn pieces(file: &OpenFile) -> usize {
     let (mut at, mut end, mut pieces) = (0, 0, 0);
     while let Some(span) = file.span_at(at).expect("the map is read") {
@@ -166,7 +166,7 @@ fn windows_are_broken_when_blocks_run_short() {
         big.set_len(size - 3 * STEP as u64).expect("it is cut");
         volume.sync();
         assert_eq!(volume.free(), 3);
-        // Where they stood before, so that the map needs none of them.
+        // These take the places of blocks that were removed, so the map needs no new block.
         big.write_at(&[7; 3 * STEP], size - 3 * STEP as u64).expect("there is room for these");
         assert_eq!(volume.free(), 0);
         files.iter().enumerate().for_each(|(at, file)| assert_contents(file, at));

@@ -48,7 +48,7 @@ impl Random {
 /// The alphabets that names are made of.
 #[derive(Clone, Copy, PartialEq)]
 enum Letters {
-    /// Any byte that may stand in a name.
+    /// Any byte that a name may contain.
     Bytes,
     /// Text, for directories that ignore case.
     Text,
@@ -66,7 +66,7 @@ struct Subject {
     random: Random,
     letters: Letters,
     longest: usize,
-    /// How many have got another name where they stood.
+    /// How many entries were renamed in place.
     renamed: usize,
 }
 
@@ -248,7 +248,7 @@ impl Subject {
         self.files[index].2 += 1;
     }
 
-    /// Gives a file another name where it stands, or removes it if that cannot be.
+    /// Renames an entry in place, or removes it where that is impossible.
     fn rename(&mut self, name: &[u8]) {
         if self.dir.is_indexed() {
             // By its hash another name may belong elsewhere.

@@ -249,7 +249,8 @@ fn the_table_grows_with_its_entries() {
     assert_eq!((removed, cache.stats().entries, entries(&cache)), (found, 0, 0));
 }
 
-/// Entries that come and go meet in some bucket now and then, which is no reason to grow.
+/// By chance, entries that are added and removed sometimes fill a bucket. That is no reason to
+/// grow.
 #[test]
 fn does_not_grow_by_chance() {
     let cache = MbCache::sized(6, 16);
@@ -267,8 +268,7 @@ fn does_not_grow_by_chance() {
     assert_eq!((stats.capacity, stats.entries), (7 << 6, 15));
 }
 
-/// The size of the cache as many entries come and go again, while a few of them come and go all the
-/// time.
+/// The size of the cache while many entries are added and removed, and a few of them all the time.
 #[test]
 fn shrinks_when_there_is_little_to_find() {
     let cache = MbCache::sized(4, 12);
@@ -375,7 +375,7 @@ fn steps() -> impl Strategy<Value = Vec<Do>> {
 
 proptest! {
     /// Compares the cache with a map of the entries put in. Lookups find nothing else, missing
-    /// entries were given up and counted, and entries marked full are not offered.
+    /// entries were dropped and counted, and entries marked full are not offered.
     #[test]
     fn agrees_with_a_map(bits in 0..3u32, more in 0..4u32, steps in steps()) {
         let cache = MbCache::sized(bits, bits + more);
