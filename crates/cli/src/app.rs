@@ -1,5 +1,9 @@
 //! The state that every subcommand works with: the open volumes, the caller that looks at them, and
 //! the worst failure so far.
+//!
+//! `main` makes one [`App`] for a run, and a script or shell makes every line share it. A volume
+//! that several paths name is opened once. Each failure is reported when it happens, and the exit
+//! code is that of the worst.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;

@@ -1,4 +1,8 @@
-//! The command line.
+//! The command line: the global options, the subcommands, and how an image path is written.
+//!
+//! `main`, scripts and the shell read lines with [`Args::read`] and run the result. `--help`,
+//! manual pages and completions show the same definition. A line that is wrong is refused as a
+//! whole, before any volume is opened.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

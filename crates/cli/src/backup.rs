@@ -1,4 +1,7 @@
-//! The names under which commands keep files that they replace.
+//! The names under which commands keep files that they replace: `file~` or `file.~1~`.
+//!
+//! `cp`, `mv` and `ln` rename an existing file so before they give its name away, if `-b` asks for
+//! it. A numbered name is one that no file has. A file that cannot be renamed is not replaced.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -3,6 +3,8 @@
 //!
 //! Any fault ends the walk with an error that names its place. No map has more blocks than its
 //! volume, so a walk ends also over a corrupt map.
+//!
+//! `inode`, `block`, `find` and `diff` call it.
 
 use extern4_disk::inode::Inode;
 use extern4_disk::{CorruptKind, Place, Structure};

@@ -1,4 +1,7 @@
 //! Rules of a command line that clap cannot express.
+//!
+//! The arguments of subcommands implement [`Check`], and clap calls it when it reads a line. So
+//! `run` gets only arguments that go together, and a wrong line ends as any other usage error does.
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, FromArgMatches};

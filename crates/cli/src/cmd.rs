@@ -1,4 +1,8 @@
-//! The subcommands.
+//! The subcommands: one module each, with its arguments and its function `run`.
+//!
+//! `args` parses the arguments and calls `run` with the [`App`](crate::app::App). A subcommand
+//! reports a failure at its path and goes on with the rest. It returns an error only if it cannot
+//! write its output.
 
 pub(crate) mod bench;
 pub(crate) mod block;

@@ -1,4 +1,6 @@
 //! Colours of names, by the rules of `ls`: `LS_COLORS` where it is set, else the usual ones.
+//!
+//! `ls` and `tree` colour with it. Where colours are off, it adds no byte.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;

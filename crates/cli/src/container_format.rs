@@ -1,5 +1,7 @@
-//! Formats of containers and of other file systems. The module recognizes an image without an ext
-//! volume by its first bytes, and gives the user advice on it.
+//! Formats of containers and of other file systems, recognized by their first bytes.
+//!
+//! `app` asks for advice when an image has no ext volume, and adds it to the message. It reads the
+//! first bytes only, and gives no advice on a form that it does not know.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom};

@@ -16,6 +16,8 @@
 //! A connection is for one request and one answer. The request names the version of the protocol;
 //! members may be added to an answer without a new version. The answer to a request that fails has
 //! a member `error`.
+//!
+//! The command's `mount` starts it, and `stats`, `top`, `umount` and a remount are clients.
 
 pub(crate) mod activity;
 pub(crate) mod client;

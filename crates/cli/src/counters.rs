@@ -1,4 +1,6 @@
 //! The counters of the caches and the journal of a volume, by name.
+//!
+//! `stats`, `script`, the report and the metrics show them, under the same names.
 
 use extern4::Stats;
 

@@ -1,4 +1,7 @@
-//! Exit codes.
+//! Exit codes: how a command ended.
+//!
+//! Subcommands report each failure with one to `app`, and `main` ends with the worst. The guide and
+//! the manual pages have the table. Comparisons and helpers of fsck(8) have codes of their own.
 
 /// How a command ended. The worst of all results counts, in the order of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

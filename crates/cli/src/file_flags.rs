@@ -1,4 +1,7 @@
 //! The attributes of files that `lsattr` shows and `chattr` changes, by letters and by names.
+//!
+//! `lsattr` and `chattr` use one table, so each letter that is shown can be set where Linux allows
+//! it.
 
 use extern4::FileFlags;
 

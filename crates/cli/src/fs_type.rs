@@ -1,4 +1,6 @@
 //! The type of file system that a set of features makes.
+//!
+//! `info`, `app` and `bench` name a volume by it. It decides nothing.
 
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 

@@ -1,5 +1,8 @@
 //! Acting as the checker that `fsck(8)` calls for a type of file system: `fsck.extern4` is a link
 //! to the command.
+//!
+//! `main` calls it when the program was started by such a name. Exit codes are those of fsck(8). It
+//! replays the journal unless `-n` forbids it, and repairs nothing else.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

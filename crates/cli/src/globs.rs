@@ -3,6 +3,8 @@
 //! `*`, `?` and `[...]` match as in a shell: within one name, and a leading dot only if the pattern
 //! has it. A backslash takes the meaning from the character behind it. A path that exists as it is
 //! written is no pattern. A pattern that matches nothing stays as it is.
+//!
+//! `main` expands each command line with it before it is parsed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -2,6 +2,9 @@
 //!
 //! The host's names do not apply: a volume is another machine's disk, and its user 1000 is not the
 //! host's user 1000.
+//!
+//! `app` reads the names once for each volume, and subcommands print and look up by them. The files
+//! are untrusted: a wrong line is skipped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -11,6 +11,9 @@
 //! An image's own name may hold `:`, `#` and `@`. Of all the ways to read an image path, the parser
 //! takes the one with the longest image that exists. Where no image exists, the first `:/` ends its
 //! name, and opening it reports the error.
+//!
+//! `args` parses every operand with it, and messages print it, so that a user can copy a path from
+//! a message.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

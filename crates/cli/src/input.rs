@@ -1,5 +1,7 @@
 //! The files that commands such as `head` and `grep` read: each in a volume, on the host, or
 //! standard input.
+//!
+//! A failure to read is reported at the input, and the command goes on; a failure to write ends it.
 
 use std::ffi::OsStr;
 use std::fmt;

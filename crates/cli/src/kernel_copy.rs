@@ -4,6 +4,8 @@
 //! pipe without copying pages, and to a file of the same file system perhaps by sharing blocks. The
 //! kernel may refuse every such call, depending on the output; then this process reads and writes
 //! the data.
+//!
+//! `cat` and `cp` try it for each span. The bytes are the same either way.
 
 use std::fs::File;
 use std::os::fd::AsFd;

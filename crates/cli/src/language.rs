@@ -1,5 +1,8 @@
 //! The language of scripts and of the shell: subcommands with paths of one volume, directories to
 //! start them in, and transactions.
+//!
+//! `script` and `shell` use it. Its commands are the subcommands themselves, with the same options,
+//! output and exit codes.
 
 pub(crate) mod expert;
 pub(crate) mod interpreter;

@@ -1,4 +1,7 @@
 //! Modes as `chmod` takes them: an octal number, or clauses such as `u+rwX,go=r`.
+//!
+//! `chmod`, `mkdir`, `mknod`, `build` and `find -perm` parse modes with it. A mode that GNU `chmod`
+//! refuses is a usage error.
 
 /// A change of permission bits.
 #[derive(Clone, Debug, PartialEq, Eq)]

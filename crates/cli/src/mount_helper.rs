@@ -1,5 +1,8 @@
 //! Acting as the helper that `mount(8)` calls for a type of file system: `mount.extern4`, or
 //! `mount.fuse.extern4`, is a link to the command.
+//!
+//! `main` calls it when the program was started by such a name, and runs the command line that it
+//! returns. Words that only mount(8) needs are dropped.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! The mounts of this program in the kernel's mount table.
+//!
+//! `mount` and `umount` ask it for earlier mounts of an image. It reads the table once, and touches
+//! no mount of another user.
 
 use std::ffi::OsString;
 use std::io;

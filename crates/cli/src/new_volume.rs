@@ -1,4 +1,6 @@
 //! New volumes, as `mkfs` and `build` make them: their sizes, targets, sources and defaults.
+//!
+//! The two subcommands share it, so that an option that both have means the same.
 
 mod failure;
 mod filling;

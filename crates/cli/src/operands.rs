@@ -1,4 +1,7 @@
 //! The operands of commands that give files other names: sources and a destination.
+//!
+//! `cp`, `mv` and `ln` flatten it into their arguments. `-t` and `-T` decide as in GNU's tools; too
+//! few operands are a usage error.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;

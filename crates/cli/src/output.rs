@@ -1,4 +1,7 @@
-//! Standard output of the subcommands.
+//! Standard output of the subcommands, buffered.
+//!
+//! A subcommand takes it with [`out`] and flushes it at its end. On a terminal each line appears at
+//! once. A closed pipe is an error of writing, which ends the command.
 
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write as _};
 

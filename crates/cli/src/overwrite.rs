@@ -1,4 +1,7 @@
 //! The options that say whether a file gives way to another one of its name.
+//!
+//! `cp` and `mv` ask it before they replace a file. The last of several options counts, as in GNU's
+//! tools.
 
 use extern4::Timespec;
 

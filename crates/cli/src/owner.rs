@@ -1,4 +1,7 @@
 //! An owner and a group as `chown` takes them: `ann`, `ann:staff`, `ann:` or `:staff`.
+//!
+//! `chown`, `chgrp` and `cp` parse with it, and look names up in each volume. A name that one of
+//! the volumes does not know is reported before any file changes.
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;

@@ -6,6 +6,9 @@
 //! `\{`, `\+` and `\?` too, and the extended one has all of them without a backslash. `^` is an
 //! anchor where an alternative begins, `$` where one ends; in the extended syntax they always are.
 //! In brackets a backslash stands for itself, and Emacs knows no classes such as `[:alpha:]`.
+//!
+//! `grep` and `find -regex` compile the result. A pattern that the library cannot express, such as
+//! a reference back, is an error and never matches something else.
 
 use std::iter::Peekable;
 use std::str::CharIndices;

@@ -1,4 +1,7 @@
 //! Paths without symbolic links and dots, as `realpath(1)` makes them.
+//!
+//! `readlink -f` and `ln -r` call it. It walks in the volume with the rights of the caller. A loop
+//! of links is an error.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

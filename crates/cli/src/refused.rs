@@ -1,4 +1,7 @@
 //! Options of the namesakes that are not there, with the reason.
+//!
+//! `main` asks it when clap does not know an option, and prints the reason. It is the one list of
+//! such options.
 
 /// The subcommands of an option, its name, and the reason for its refusal.
 type Refusal = (&'static [&'static str], &'static str, &'static str);

@@ -4,6 +4,9 @@
 //! `std::io::Stdin` treats a descriptor that cannot be read as an empty one. A command must not
 //! take either for empty input. So this module looks at the descriptor before the runtime does, and
 //! reads it as a file.
+//!
+//! Every command that reads standard input opens it here. A closed or unreadable descriptor is an
+//! error.
 
 #![allow(
     unsafe_code,

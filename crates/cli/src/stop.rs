@@ -3,6 +3,8 @@
 //! The first signal asks the command to end: it stops between two files or pieces of one, and
 //! closes its volume. The exit code tells of the signal. A second signal ends the process at once,
 //! and leaves the volume as after a crash.
+//!
+//! Commands that change volumes listen through `app`, and ask between two files.
 
 use std::io;
 use std::ops::ControlFlow;

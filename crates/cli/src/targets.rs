@@ -1,4 +1,7 @@
 //! The files that a command changes, and the names that it gives them.
+//!
+//! Every command that changes files finds them here. A path that cannot be resolved is reported,
+//! and the others go on. A walk changes a directory after its contents where the order matters.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

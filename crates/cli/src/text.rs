@@ -1,4 +1,7 @@
 //! The form of names, sizes, modes and times in output.
+//!
+//! Subcommands print with these functions, so that the same thing looks the same everywhere. They
+//! do no I/O.
 
 mod block_size;
 mod columns;

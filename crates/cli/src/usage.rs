@@ -1,4 +1,6 @@
 //! Errors in command lines, in the form of all other messages.
+//!
+//! `main` and `fsck_helper` print with it. Words of the command line are escaped in the message.
 
 use std::io::{self, Write as _};
 

@@ -1,4 +1,7 @@
 //! Paths in trees of volumes, and messages about their files.
+//!
+//! `export` and `diff` walk volumes through it, and report what a walk cannot read in the same
+//! words.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

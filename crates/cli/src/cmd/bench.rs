@@ -1,5 +1,7 @@
 //! `extern4 bench`: measures how fast operations are on this machine. It runs a short suite, with
 //! the kernel's own mount for comparison, or one operation by itself.
+//!
+//! `args` calls [`run`]. It changes no image that it is given: what writes works on a copy.
 
 mod copy;
 mod ops;

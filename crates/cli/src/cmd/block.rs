@@ -1,4 +1,6 @@
 //! `extern4 block`: shows the use of a block of the volume, and its contents.
+//!
+//! `args` calls [`run`]. It reads metadata as it is stored, and changes nothing.
 
 mod owner;
 

@@ -1,4 +1,6 @@
 //! `extern4 build`: builds a volume from directories, tar archives, OCI images and other volumes.
+//!
+//! `args` calls [`run`]. If the build fails, it leaves no half-made output file.
 
 mod edits;
 mod rules;

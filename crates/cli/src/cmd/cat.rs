@@ -1,4 +1,7 @@
 //! `extern4 cat`: writes the contents of files, one after the other.
+//!
+//! `args` calls [`run`], and `get` uses [`write`]. A file that cannot be read is reported, and the
+//! next one follows. Bytes go out unchanged unless an option asks for a form.
 
 mod numbering;
 

@@ -1,4 +1,7 @@
 //! `extern4 chattr`: changes attributes such as immutable and append-only.
+//!
+//! `args` calls [`run`]. A change that the volume or the caller's rights do not allow is reported
+//! at its file.
 
 use std::ffi::OsString;
 use std::io;

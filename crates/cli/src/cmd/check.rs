@@ -2,6 +2,8 @@
 //!
 //! Faults go to standard output, a line each, and a closing line sums up. The exit code tells
 //! scripts: 4 if anything is wrong.
+//!
+//! `args` calls [`run`], and `fsck_helper` calls [`volume`]. The volume is never written.
 
 use std::io::{self, Write as _};
 

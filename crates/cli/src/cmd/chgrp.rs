@@ -1,4 +1,7 @@
 //! `extern4 chgrp`: changes groups.
+//!
+//! `args` calls [`run`]; `chown::change` does the work. A file that cannot be changed is reported,
+//! and the others still change.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,6 @@
 //! `extern4 chmod`: changes permission bits.
+//!
+//! `args` calls [`run`]. Symbolic links below a directory are left alone.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,7 @@
 //! `extern4 chown`: changes owners and groups.
+//!
+//! `args` calls [`run`]; `change` does the work. A file that cannot be changed is reported, and the
+//! others still change.
 
 mod change;
 mod options;

@@ -1,4 +1,7 @@
 //! `extern4 cmp`: compares two files byte by byte, as cmp(1) does.
+//!
+//! `args` calls [`run`]. The exit codes are cmp's: 0 if the files are equal, 1 if not, 2 for
+//! trouble.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

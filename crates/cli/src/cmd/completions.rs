@@ -1,4 +1,7 @@
 //! `extern4 completions`: writes the script with which a shell completes command lines.
+//!
+//! `args` calls [`run`], and `make release` keeps its output. The script comes from the definition
+//! of the command line, so it always fits.
 
 use std::io::{self, Write as _};
 

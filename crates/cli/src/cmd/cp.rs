@@ -4,6 +4,8 @@
 //! destination. It takes every step from an open directory, by one name, with links refused
 //! ([`tree::Tree`]). It replaces a file that is there already, and never writes through it. Only
 //! the destination as it was typed may contain links.
+//!
+//! `args` calls [`run`], and `export` copies to a directory of the host with [`export`].
 
 mod ahead;
 mod attributes;

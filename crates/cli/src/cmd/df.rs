@@ -1,4 +1,7 @@
 //! `extern4 df`: shows how full volumes are.
+//!
+//! `args` calls [`run`]. The figures are those of `statfs(2)` on the kernel's mount of the same
+//! volume.
 
 use std::io::{self, Write as _};
 

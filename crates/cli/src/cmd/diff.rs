@@ -10,6 +10,8 @@
 //! only what may differ ([`joint`]).
 //!
 //! The exit codes are those of diff(1): 0 without differences, 1 with some, 2 for trouble.
+//!
+//! `args` calls [`run`]. Something that cannot be read is trouble, and is never taken as equal.
 
 mod blocks;
 mod change;

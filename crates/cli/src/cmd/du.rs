@@ -1,4 +1,7 @@
 //! `extern4 du`: shows how much space files take.
+//!
+//! `args` calls [`run`]. A file with several names counts once in a run. A directory that cannot be
+//! read is reported, and the sum lacks it.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -1,5 +1,7 @@
 //! `extern4 export`: writes a tree of a volume to a tar archive, a directory of the host, or an
 //! image of a container.
+//!
+//! `args` calls [`run`]. A file that the output cannot hold is reported.
 
 mod archive;
 mod layout;

@@ -3,6 +3,9 @@
 //! The command line is GNU's: options, image paths, then an expression whose order matters. It is
 //! parsed by hand into an [`expr::Expr`], bound to each volume's user names, and evaluated for each
 //! entry of a walk. Attributes are read only for entries where a test asks for them.
+//!
+//! `args` calls [`run`]. A file that cannot be read is reported, and the search goes on. A wrong
+//! expression is a usage error before any volume is opened.
 
 mod action;
 mod candidate;

@@ -1,4 +1,7 @@
 //! `extern4 get`: writes the contents of one file to standard output, the opposite of `put`.
+//!
+//! `args` calls [`run`]. It writes the bytes unchanged, also to a terminal. On an error, it may
+//! have written a part of them.
 
 use std::io;
 

@@ -1,5 +1,7 @@
 //! `extern4 getfacl`: shows access control lists, as `getfacl` writes them and `setfacl --restore`
 //! reads them.
+//!
+//! `args` calls [`run`]. `setfacl --restore` of its output sets the same ACLs.
 
 mod tabular;
 

@@ -1,5 +1,8 @@
 //! `extern4 getfattr`: shows extended attributes, as `getfattr` writes them and
 //! `setfattr --restore` reads them.
+//!
+//! `args` calls [`run`], and `setfattr --restore` of its output sets the same attributes. An
+//! attribute that the caller may not read is not shown.
 
 pub(super) mod encoding;
 

@@ -1,4 +1,6 @@
 //! `extern4 grep`: prints the lines of files that match a pattern, as GNU `grep` does.
+//!
+//! `args` calls [`run`]. The exit codes are grep's: 0 with a match, 1 without, 2 for trouble.
 
 mod pattern;
 mod search;

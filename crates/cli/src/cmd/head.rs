@@ -1,4 +1,6 @@
 //! `extern4 head`: writes the first lines or bytes of files.
+//!
+//! `args` calls [`run`], and `tail` shares its headings.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -2,6 +2,9 @@
 //!
 //! Everything is a [`facts::Fact`]: one word for scripts, a few for people, and the value in both
 //! forms.
+//!
+//! `args` calls [`run`]. It reads the superblock and descriptors, and changes nothing. A disk
+//! without a volume of its own is described by its partitions (`disk`).
 
 mod disk;
 mod facts;

@@ -1,4 +1,7 @@
 //! `extern4 inode`: shows an inode as the volume stores it, and the map of its blocks.
+//!
+//! `args` calls [`run`]. It decodes the record itself, so it shows inodes that no path leads to. It
+//! changes nothing. A damaged map is an error that names the place.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

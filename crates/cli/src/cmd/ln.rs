@@ -1,4 +1,7 @@
 //! `extern4 ln`: gives files more names, or makes symbolic links.
+//!
+//! `args` calls [`run`]. A name that exists is kept unless an option replaces it. Hard links
+//! between volumes are refused.
 
 use std::ffi::OsString;
 use std::io;

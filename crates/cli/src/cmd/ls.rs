@@ -1,4 +1,7 @@
 //! `extern4 ls`: lists directories as GNU `ls` does.
+//!
+//! `args` calls [`run`]. A file or directory that cannot be read is reported, and the listing goes
+//! on.
 
 mod args;
 mod entry;

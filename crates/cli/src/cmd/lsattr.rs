@@ -1,4 +1,6 @@
 //! `extern4 lsattr`: shows the attributes that `chattr` changes.
+//!
+//! `args` calls [`run`]. Letters and names are those of lsattr(1) (`file_flags`).
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -1,4 +1,7 @@
 //! `extern4 man`: writes manual pages, made from the same text as `--help`.
+//!
+//! `args` calls [`run`], and `make install` and `make release` keep its output. The pages come from
+//! the definition of the command line, so they have every option.
 
 mod notes;
 mod page;

@@ -1,4 +1,6 @@
 //! `extern4 mkdir`: makes directories.
+//!
+//! `args` calls [`run`]. With `-p`, a directory that exists is no failure.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,6 @@
 //! `extern4 mkfifo`: makes pipes.
+//!
+//! `args` calls [`run`]. A path that exists is a failure, and the others are still made.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,7 @@
 //! `extern4 mkfs`: makes ext2, ext3 and ext4 volumes, with the options of mke2fs.
+//!
+//! `args` calls [`run`]. A file or device that holds something is not overwritten without
+//! `--force`. A wrong option is refused before anything is written.
 
 mod extended;
 mod journal;

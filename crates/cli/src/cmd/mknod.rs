@@ -1,4 +1,7 @@
 //! `extern4 mknod`: makes device nodes and pipes.
+//!
+//! `args` calls [`run`], and `mkfifo` uses [`make`]. The node is one in the volume; the host gets
+//! none.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,7 @@
 //! `extern4 mount`: serves a volume as a directory.
+//!
+//! `args` calls [`run`], also for `mount.extern4` (`mount_helper`). The volume is closed before the
+//! process ends. If data could not be written, the exit code says so.
 
 mod daemon;
 mod log;

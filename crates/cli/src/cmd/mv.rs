@@ -1,4 +1,7 @@
 //! `extern4 mv`: renames files within a volume.
+//!
+//! `args` calls [`run`]. A rename is one step. Files do not move between volumes; the message says
+//! how to copy them.
 
 use std::ffi::OsString;
 use std::io;

@@ -2,6 +2,8 @@
 //!
 //! A reader of the file meanwhile, or after a crash, finds the old contents or the new ones, whole.
 //! The new contents are written next to the file, made durable, and renamed over it.
+//!
+//! `args` calls [`run`].
 
 use std::ffi::OsString;
 use std::io::{self, Read};

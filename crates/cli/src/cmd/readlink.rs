@@ -1,4 +1,6 @@
 //! `extern4 readlink`: prints where symbolic links point.
+//!
+//! `args` calls [`run`]. Without options it prints the stored target, escaped on a terminal.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

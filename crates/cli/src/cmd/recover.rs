@@ -1,4 +1,6 @@
 //! `extern4 recover`: replays the journal of a volume onto it.
+//!
+//! `args` calls [`run`], and `fsck_helper` calls [`recover`]. A clean volume stays as it is.
 
 use std::io::{self, Write as _};
 

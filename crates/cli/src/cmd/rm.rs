@@ -1,4 +1,7 @@
 //! `extern4 rm`: removes files, and with `-r` directories with all that is in them.
+//!
+//! `args` calls [`run`]. It follows no link, and removes neither a root nor `.` and `..`. A file
+//! that cannot be removed is reported, and the rest goes on.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,6 @@
 //! `extern4 rmdir`: removes empty directories.
+//!
+//! `args` calls [`run`]. A directory that is not empty is never removed.
 
 use std::ffi::OsString;
 use std::io;

@@ -4,6 +4,8 @@
 //! are read before the first one runs, so a line that makes no sense changes nothing. All changes
 //! become durable together, at the end. The first failure ends the script; the changes before it
 //! stay.
+//!
+//! `args` calls [`run`]; `language` has the parser and the interpreter.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! `extern4 setfacl`: changes access control lists, in the words that `getfacl` prints.
+//!
+//! `args` calls [`run`]. Names are looked up in the volume before any of its files changes. A
+//! change that would make an ACL invalid is refused for that file.
 
 mod entries_file;
 mod restore;

@@ -1,4 +1,6 @@
 //! `extern4 setfattr`: sets or removes extended attributes, with values as `getfattr` writes them.
+//!
+//! `args` calls [`run`]. With `--restore`, the whole file is read before anything changes.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};

@@ -3,6 +3,9 @@
 //! On a terminal it edits lines, keeps a history and completes commands and paths. Elsewhere it
 //! reads standard input as it is. The volume is opened for reading first, and for writing by the
 //! first command that changes it.
+//!
+//! `args` calls [`run`]; `language` has the parser and the interpreter. A command that fails is
+//! reported, and the shell goes on.
 
 mod complete;
 mod editor;

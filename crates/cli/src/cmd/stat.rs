@@ -1,4 +1,6 @@
 //! `extern4 stat`: shows everything about files, as GNU `stat` does.
+//!
+//! `args` calls [`run`], and other subcommands take their JSON members and words from here.
 
 mod format;
 

@@ -1,5 +1,8 @@
 //! `extern4 stats`: shows the counters of the caches and the journal for a look at everything below
 //! an image path. For a mount, it shows the requests answered so far.
+//!
+//! `args` calls [`run`]. For a mount it asks the serving process through `control`, and changes
+//! nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};

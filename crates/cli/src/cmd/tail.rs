@@ -1,4 +1,7 @@
 //! `extern4 tail`: writes the last lines or bytes of files.
+//!
+//! `args` calls [`run`]. Files are read from their end, and standard input is kept only as far as
+//! it may be wanted.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -1,4 +1,7 @@
 //! `extern4 top`: shows the activity of a mount, live.
+//!
+//! `args` calls [`run`]. It asks the serving process through `control` again and again, and ends
+//! with it.
 
 mod keyboard;
 

@@ -1,4 +1,6 @@
 //! `extern4 touch`: makes files, or sets their times.
+//!
+//! `args` calls [`run`].
 
 mod time;
 

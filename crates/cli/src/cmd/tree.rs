@@ -1,4 +1,7 @@
 //! `extern4 tree`: shows a directory with everything below it.
+//!
+//! `args` calls [`run`]. A directory that cannot be read is reported, and the tree goes on. Names
+//! are escaped on a terminal.
 
 use std::collections::HashSet;
 use std::io::{self, Write as _};

@@ -1,4 +1,7 @@
 //! `extern4 truncate`: makes files shorter or longer; a longer file ends with a hole.
+//!
+//! `args` calls [`run`]. A length that the volume cannot hold is an error, and the file keeps its
+//! length.
 
 use std::ffi::OsString;
 use std::io;

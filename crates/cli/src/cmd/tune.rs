@@ -1,4 +1,7 @@
 //! `extern4 tune`: changes the settings in the superblock of a volume.
+//!
+//! `args` calls [`run`]. All settings of a line are checked first. A volume whose structures have
+//! to change with a setting is first checked for faults.
 
 mod settings;
 

@@ -1,5 +1,7 @@
 //! `extern4 umount`: unmounts a volume, and waits until everything is on it. If data could not be
 //! written, that is an error.
+//!
+//! `args` calls [`run`]. It asks the serving process how the mount ended (`control::waiting`).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,8 @@
 //! The activity of a mount, as tables for people and members for scripts: since it was mounted, or
 //! between two reports.
+//!
+//! `stats` and `top` print it. Counters only grow, so the activity between two reports is their
+//! difference.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -2,6 +2,8 @@
 //!
 //! Root may ask a process of another user. So the whole answer has one deadline and one limit of
 //! length, and no part of it is printed unescaped.
+//!
+//! `stats`, `top` and a remount call it.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};

@@ -4,6 +4,8 @@
 //! process to process without a word to the server. So this module searches `/proc` for open files
 //! with the device number of the mount. A user sees only the user's own processes, and root sees
 //! all.
+//!
+//! `stats` and `top` list them. A process that ends meanwhile is left out.
 
 use std::path::Path;
 

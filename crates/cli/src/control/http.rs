@@ -2,6 +2,9 @@
 //!
 //! A connection is for one request. Its header fields do not matter here, and it cannot have a
 //! body.
+//!
+//! `control` calls it for connections to the port of `--metrics`. Any other request gets an error
+//! status.
 
 /// The end of a request.
 pub(super) const END: &[u8] = b"\r\n\r\n";

@@ -1,4 +1,7 @@
 //! How a mount uses the journal of its volume: fixed when it is mounted.
+//!
+//! `mount` computes it once. The report shows it, and a remount that asks for another use is
+//! refused.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Metrics in the text format of Prometheus.
+//!
+//! `control` answers `GET /metrics` with it. Names and units of metrics do not change; counters
+//! only grow.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! Finds which mount a directory is in without asking the process that serves it: the question may
 //! be about that process.
+//!
+//! The clients in this module and the subcommands that take a directory call it. So it never waits
+//! for a mount that hangs.
 
 use std::io;
 use std::path::Path;

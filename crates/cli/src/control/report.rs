@@ -1,4 +1,7 @@
 //! The report about a mount that is served.
+//!
+//! The serving process makes it, and `client` reads it. A reader accepts only a whole and valid
+//! report; members that it does not know are ignored.
 
 use std::time::Duration;
 

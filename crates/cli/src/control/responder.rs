@@ -5,6 +5,8 @@
 //! for its whole exchange. A service has at most `MAX_CLIENTS` clients at a time. One more replaces
 //! the oldest of them, so silent clients keep no others out. A panic in an answer ends that
 //! connection only.
+//!
+//! `control` opens one for each mount.
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;

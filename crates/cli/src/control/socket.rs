@@ -9,6 +9,8 @@
 //!
 //! The name of a socket is the device number of its mount, which no other mount has at that time.
 //! So a socket that has this name already was left behind, and is replaced.
+//!
+//! `control` opens the socket, and the clients connect to it.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;

@@ -6,6 +6,9 @@
 //!      umount(2)                          the volume is closed
 //!                <- "ended\n", or "lost: " and the reason, and the end of the connection
 //! ```
+//!
+//! `control` keeps the waiting clients, and `umount` waits. A connection that ends without a word
+//! means that the process has died, and counts as lost.
 
 use std::io::Write as _;
 use std::os::fd::{BorrowedFd, OwnedFd};

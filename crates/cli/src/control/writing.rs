@@ -7,6 +7,8 @@
 //! ```
 //!
 //! A long journal makes that slow, so the responder goes on with other requests meanwhile.
+//!
+//! `control` begins it, and `mount::remount` asks. A refused volume stays open for reading.
 
 use std::io::Write as _;
 use std::os::fd::{BorrowedFd, OwnedFd};

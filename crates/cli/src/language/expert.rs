@@ -2,6 +2,9 @@
 //!
 //! Each becomes a command that does the same. A word that changes single structures has none:
 //! extern4 changes a volume by whole operations only.
+//!
+//! `statement` translates with it before it parses. A word without a translation is refused with
+//! the reason.
 
 use std::ffi::{OsStr, OsString};
 

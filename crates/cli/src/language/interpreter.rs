@@ -1,4 +1,7 @@
-//! Running statements.
+//! Runs statements, and holds back those of a transaction until it is committed.
+//!
+//! `script` and `shell` give it each statement. Those of a transaction become durable together or
+//! not at all. A failure inside of one drops it whole.
 
 use std::env;
 use std::io::{self, Write as _};

@@ -1,4 +1,7 @@
 //! The statements of a script or a shell, and their parser.
+//!
+//! `script` and `shell` parse with it, and `interpreter` runs the result. A statement that makes no
+//! sense is an error with its line, and runs in no part.
 
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,7 @@
 //! The words of a script, quoted as in a shell.
+//!
+//! `script` and `shell` split their text with it, before `statement` parses. An open quote is an
+//! error with the line in which it begins.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

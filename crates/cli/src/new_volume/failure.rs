@@ -1,4 +1,6 @@
-//! Why no volume was made.
+//! Why no volume was made, and the message and exit code for it.
+//!
+//! `mkfs` and `build` return it from every step. It is reported once, at the file that it is about.
 
 use extern4::build::{Error as BuildError, SourceError};
 use extern4_mkfs::Error as MakeError;

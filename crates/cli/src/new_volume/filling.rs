@@ -1,4 +1,6 @@
 //! A volume that is being filled from sources, with its progress and the signals that end it.
+//!
+//! `build` and `mkfs -d` run it. A signal ends it, and then the caller removes what was made.
 
 use std::num::NonZero;
 use std::path::PathBuf;

@@ -1,4 +1,7 @@
 //! The progress of a build: a bar on a terminal, or lines elsewhere.
+//!
+//! `filling` updates it. It writes to standard error, and nothing where the user did not ask and
+//! there is no terminal.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicU64, Ordering};

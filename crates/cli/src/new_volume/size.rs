@@ -1,4 +1,6 @@
 //! Sizes of volumes, as mke2fs takes them.
+//!
+//! `mkfs` and `build` parse sizes with it.
 
 /// A size as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,7 @@
 //! The sources that a command line names.
+//!
+//! `mkfs -d` and `build` open each source with it. A source that cannot be opened ends the build
+//! before the target changes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

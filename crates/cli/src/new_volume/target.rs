@@ -1,4 +1,7 @@
 //! Files, devices and partitions that are to become volumes.
+//!
+//! `mkfs` and `build` open their target with it. One that holds something, is mounted or is locked
+//! is refused, unless `--force` is given for the first.
 
 use extern4::Volume;
 use extern4::block::BlockDevice;

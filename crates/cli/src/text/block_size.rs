@@ -1,4 +1,6 @@
 //! The unit in which space is shown: `-B 1M`, `-BM`.
+//!
+//! `df` and `du` show space with it. Sizes are rounded up, as GNU's tools do.
 
 use super::size::size;
 use super::units;

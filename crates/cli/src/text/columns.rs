@@ -1,4 +1,6 @@
 //! Names in columns, as `ls` lays them out on a terminal.
+//!
+//! `ls` prints its cells with it. Every cell is printed once.
 
 /// The order of cells in columns.
 #[derive(Clone, Copy, PartialEq, Eq)]

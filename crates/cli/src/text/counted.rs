@@ -1,4 +1,6 @@
 //! A number with its noun.
+//!
+//! Messages for people use it. The noun is singular for 1 only.
 
 /// Returns a number with its noun: `1 file`, `2 files`.
 pub(crate) fn counted(count: impl TryInto<u64>, one: &str, many: &str) -> String {

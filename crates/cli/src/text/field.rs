@@ -1,4 +1,6 @@
 //! Fields of formats, as printf(3) has them: `%-10.3s`.
+//!
+//! `stat -c` and `find -printf` parse and fill fields with it.
 
 /// The characters of a format that are still to be read.
 pub(crate) type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;

@@ -1,4 +1,7 @@
 //! Sizes for people.
+//!
+//! `ls`, `df`, `du` and reports show sizes with it. They are rounded up, so nothing looks smaller
+//! than it is.
 
 /// Returns `bytes` with a binary unit as `ls -h` writes it: rounded up, one decimal below ten.
 pub(crate) fn human(bytes: u64) -> String {

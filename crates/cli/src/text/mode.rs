@@ -1,4 +1,6 @@
 //! Types and permission bits.
+//!
+//! `ls`, `stat`, `find` and `chmod` print modes with it, as GNU's tools do.
 
 use std::fmt;
 

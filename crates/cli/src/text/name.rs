@@ -3,6 +3,8 @@
 //! A name in a volume is any bytes but `/` and NUL, so it may hold a terminal's control sequences.
 //! Output for people contains no such bytes: [`escape`] writes them as C does, [`shell_quote`] as a
 //! shell reads them.
+//!
+//! All output for people and all messages pass names through it.
 
 use std::borrow::Cow;
 use std::fmt::Display;

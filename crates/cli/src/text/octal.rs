@@ -1,4 +1,6 @@
 //! Names as `getfacl` and `getfattr` write them, and as `setfacl` and `setfattr` read them back.
+//!
+//! Each name that is written is read back as the same bytes.
 
 /// The two forms of a backslash, one for each tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,6 @@
 //! Numbers with GNU's units: `10`, `4K`, `2kB`, `1M`.
+//!
+//! Options that take a size parse with it. A number that does not fit into 64 bits is no size.
 
 /// Returns the number that a text means: digits and perhaps a unit.
 pub(crate) fn size(text: &str) -> Option<u64> {

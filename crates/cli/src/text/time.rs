@@ -1,4 +1,7 @@
 //! Times in the time zone of the reader: `TZ`, or the system's.
+//!
+//! `ls`, `stat`, `find` and `info` print times with it. A time that the calendar does not have is
+//! shown as seconds.
 
 use extern4::Timespec;
 use jiff::tz::TimeZone;

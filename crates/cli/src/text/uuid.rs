@@ -1,4 +1,6 @@
 //! UUIDs in their usual form.
+//!
+//! `info`, `mkfs` and messages print UUIDs with it.
 
 /// Returns a UUID as it is usually written.
 pub(crate) fn uuid(bytes: [u8; 16]) -> String {

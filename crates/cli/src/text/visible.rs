@@ -1,4 +1,6 @@
 //! Bytes as `cat -v` shows them.
+//!
+//! `cat -v` shows bytes with it. It is the form of GNU `cat`, and it cannot be read back.
 
 /// Appends a byte: `^A` for a control byte, `M-a` for one with the high bit.
 pub(crate) fn push_visible(byte: u8, out: &mut Vec<u8>) {

@@ -1,4 +1,7 @@
 //! Copies of images, which the benchmarks change in place of the originals.
+//!
+//! `ops` and `suite` make them. Holes stay holes, and the file to copy to is not otherwise used. If
+//! there is no room, the copy fails and its file is removed by the caller.
 
 use std::fs::File;
 use std::io;

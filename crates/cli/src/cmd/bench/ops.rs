@@ -2,6 +2,8 @@
 //!
 //! The copy's name is removed before the copy is opened. So it is gone with this process, however
 //! that ends.
+//!
+//! `bench` calls [`run`]. The first failed operation ends the run, without figures.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -13,6 +13,8 @@
 //!
 //! Where there can be no copy, or the volume cannot be written, the suite runs only reading
 //! measures, on the image itself, opened for reading.
+//!
+//! `bench` calls [`run`]. The image is never written.
 
 mod kernel;
 mod measure;

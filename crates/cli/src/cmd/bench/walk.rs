@@ -1,4 +1,7 @@
 //! `bench walk`: gets the attributes of one path repeatedly, in process.
+//!
+//! `bench` calls [`run`]. It opens the volume for reading. If one look-up fails, the benchmark
+//! prints no figures.
 
 use std::io::{self, Write as _};
 use std::time::Duration;

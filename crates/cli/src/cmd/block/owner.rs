@@ -2,6 +2,9 @@
 //!
 //! The format has no map from blocks to owners. So all inodes are read and their blocks compared:
 //! once for all the blocks that the user asks for.
+//!
+//! `block` calls it. An inode that cannot be read is reported; its blocks then may seem to have no
+//! owner.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

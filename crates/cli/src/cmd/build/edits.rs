@@ -1,4 +1,7 @@
 //! `--chmod`, `--uid-map`, `--gid-map` and `--selinux`: changes of all entries of the sources.
+//!
+//! `build` makes one function of them, which the builder calls for each entry. A wrong range or
+//! mode is a usage error before any source is read.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,7 @@
 //! `--exclude` and `--include`: rules that leave out a part of the tree.
+//!
+//! `build` asks it for each path of a tree. Of all rules, the first that matches decides, as with
+//! rsync.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;

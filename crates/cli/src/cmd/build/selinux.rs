@@ -3,6 +3,8 @@
 //! Each line is `REGEX [TYPE] CONTEXT`. The expression has to match a whole path. As in
 //! selabel_file(5), an expression without special characters wins over others, and of several that
 //! match the last one counts. The context `<<none>>` leaves a file as its source has it.
+//!
+//! `edits` labels each entry with it. A line that is wrong is an error with its number.
 
 use std::path::{Path, PathBuf};
 

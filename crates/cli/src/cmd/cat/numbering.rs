@@ -1,4 +1,7 @@
 //! The forms in which `cat` shows lines: with numbers, ends and unprintable bytes.
+//!
+//! `cat` passes all contents through it if an option asks. Its output is that of GNU `cat`,
+//! whatever the pieces are in which the contents come.
 
 use crate::text::push_visible;
 

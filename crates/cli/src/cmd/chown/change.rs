@@ -1,4 +1,7 @@
-//! A change of owners and groups.
+//! A change of owners and groups, as `chown` and `chgrp` make it.
+//!
+//! Both commands make an [`OwnerChange`] and run it. Names are looked up in each volume before any
+//! file of it changes. A file that cannot be changed is reported, and the walk goes on.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,7 @@
-//! The options that `chown` and `chgrp` have in common.
+//! The options that `chown` and `chgrp` have in common, and the rules between them.
+//!
+//! Both commands flatten them into their arguments. Options that exclude each other are a usage
+//! error.
 
 use std::ffi::{OsStr, OsString};
 

@@ -1,5 +1,8 @@
 //! A walk in a thread of its own, ahead of the thread that uses the files: one CPU reads while
 //! another writes.
+//!
+//! `into` takes the steps. They come in the order of the walk, and memory and open files stay
+//! bounded.
 
 use std::io;
 use std::ops::ControlFlow;

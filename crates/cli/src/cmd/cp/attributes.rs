@@ -3,6 +3,9 @@
 //! The order matters. A change of owner takes set-id bits and capabilities away, so it comes first.
 //! A mode may forbid later steps, so attributes come before it. An ACL holds the group's bits of
 //! the mode, so it comes after the mode. Times come last, because every other step changes them.
+//!
+//! `copier` sets them on each copy. An attribute that cannot be kept does not end the copy; the
+//! losses are reported once at the end.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,8 @@
-//! A copy out of a volume, from its first file to its last.
+//! A copy out of a volume to the host, from its first file to its last.
+//!
+//! `cp` makes a [`Copier`] and gives it each source. A file that cannot be copied is reported and
+//! left out, and the copy goes on. Nothing in the volume can make it write outside of the
+//! destination. A signal ends it between two pieces.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,6 @@
 //! Copies contents of files. Only data is copied, so holes stay holes.
+//!
+//! `copier` calls it for each regular file. A failure says on which side it was.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -4,6 +4,8 @@
 //! follows no link. A copy replaces an existing file, unless that file is the destination that the
 //! user typed: then it writes to it. New files belong to the caller. They get the modes of their
 //! originals without the bits of umask 022, unless modes are to be kept.
+//!
+//! `cp` calls it. A file that cannot be copied is reported, and the copy goes on.
 
 mod attributes;
 

@@ -1,4 +1,7 @@
 //! The options of a copy, as they take effect together.
+//!
+//! `cp` makes them from its arguments, and both directions of a copy read them. Later options
+//! override earlier ones, as GNU's `cp` has it; a list with an unknown attribute is a usage error.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,7 @@
 //! The progress bar of a copy, on a terminal.
+//!
+//! `copier` and `into` count for it. It writes to standard error, and nothing where that is no
+//! terminal.
 
 use std::time::Duration;
 

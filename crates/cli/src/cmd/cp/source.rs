@@ -1,4 +1,7 @@
 //! The sources of copies into a volume: files of the host or of a volume.
+//!
+//! `walk` and `into` read through it, so that a copy is one text for both. Names are looked up in
+//! open directories and never through a link.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io::{self, Read as _};

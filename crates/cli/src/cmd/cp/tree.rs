@@ -5,6 +5,8 @@
 //! from the volume or at the destination, can lead a copy elsewhere. Only the innermost directories
 //! stay open. The copy opens one further up again by its names, in the same way, when it returns to
 //! it.
+//!
+//! `copier` works in it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

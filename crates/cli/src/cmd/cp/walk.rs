@@ -1,5 +1,7 @@
 //! The walk over the files to copy into a volume. It visits each directory before and after the
 //! files in it.
+//!
+//! `ahead` and `into` take its steps. A file that cannot be read is a step with the fault.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -3,6 +3,9 @@
 //! Reading both images from start to end, and only where one of them has data, takes less time than
 //! reading their files one by one. Then a piece of a file that both volumes have in the same blocks
 //! needs no reading, if these blocks did not change.
+//!
+//! `compare` calls it for two volumes. If the answer says that bytes are equal, they are. Bytes
+//! that may have changed are compared as contents.
 
 use std::fs::File;
 use std::io;

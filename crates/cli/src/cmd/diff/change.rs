@@ -1,4 +1,7 @@
 //! The attributes in which two files differ.
+//!
+//! `compare` finds them, and `show` writes them. An attribute that one of the sources cannot hold
+//! is not compared.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
-//! The comparison of two trees.
+//! The comparison of two trees: types, attributes, contents, and the paths that only one has.
+//!
+//! `diff` calls it with the operands. Its differences come in the order of paths, whatever the
+//! number of threads. Something that cannot be read is reported as trouble and never as equal.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;

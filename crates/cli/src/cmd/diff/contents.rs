@@ -1,4 +1,7 @@
 //! The contents of files, and their comparison.
+//!
+//! The threads of `compare` call it. It ends at the first byte that differs, and skips holes that
+//! both have.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,7 @@
 //! The comparison of the text of two files.
+//!
+//! `diff` calls it for two files. The output is that of diff(1) in the form that is asked for;
+//! files that are no text are only said to differ.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -3,6 +3,8 @@
 //! An inode is the same in both volumes if its record and every block that it uses have the same
 //! bytes. Its blocks hold contents, the nodes of its map, and extended attributes. Then the file
 //! and its attributes are the same, and so are the names in a directory.
+//!
+//! `compare` calls it after `blocks`. An inode that it does not contain is equal in both volumes.
 
 use std::collections::HashSet;
 

@@ -3,6 +3,8 @@
 //! The names of a directory that has not changed are those of both volumes, and are read in one
 //! only. A file whose inode has not changed is left out of both lists, if both volumes have its
 //! name at the same inode. All others are listed, so the lists compare as whole ones do.
+//!
+//! `compare` calls it. Without such lists it lists both trees whole.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;

@@ -1,4 +1,6 @@
-//! Lists of the files of a tree.
+//! Lists of the files of a tree, in an order that is the same for all kinds of trees.
+//!
+//! `contents` lists each operand, and `compare` merges two lists. A list has each path once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! The operands of a comparison: which kind of tree or file each one is.
+//!
+//! `diff` calls it first. It opens what it recognises, and reports a failure at the operand. A path
+//! that could mean several things is taken as the other operand suggests.
 
 use std::ffi::OsStr;
 use std::fs::File;

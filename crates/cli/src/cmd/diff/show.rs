@@ -1,4 +1,7 @@
 //! The differences of two trees, as they are written.
+//!
+//! `diff` calls it, for text or JSON. Names are escaped on a terminal. It sets exit code 1 if there
+//! is a difference.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};

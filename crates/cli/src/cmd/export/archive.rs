@@ -1,4 +1,7 @@
 //! The members of an archive, from a tree of a volume.
+//!
+//! `export` and `layout` call it. Members come in the order of the names' bytes, so equal trees
+//! give equal archives. A file that becomes shorter meanwhile is filled with zeroes.
 
 use std::io::{self, BufWriter, Write};
 

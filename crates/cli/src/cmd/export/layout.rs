@@ -1,4 +1,6 @@
 //! OCI layouts with an image of one layer.
+//!
+//! `export` calls it. A layout without its index is no image, so a failed export leaves none.
 
 use std::io::Write as _;
 use std::path::Path;

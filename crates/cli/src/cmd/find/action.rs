@@ -1,4 +1,8 @@
-//! The actions on entries that match.
+//! The actions on entries that match: printing, removing, running commands.
+//!
+//! `find` opens their outputs, `parse` makes them, and `eval` runs them. An action that fails is
+//! reported and counts as false, as in GNU `find`. A file that a search writes is made before the
+//! search begins.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

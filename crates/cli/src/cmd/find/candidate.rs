@@ -1,4 +1,7 @@
-//! An entry that a search looks at.
+//! An entry that a search looks at, with attributes that are read when a test first needs them.
+//!
+//! `find` makes one for each entry, and `eval` tests it. An attribute that cannot be read makes the
+//! test false, and the error is reported once for the entry.
 
 use std::cell::{Cell, OnceCell};
 use std::os::unix::ffi::OsStringExt as _;

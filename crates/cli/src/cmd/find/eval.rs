@@ -1,4 +1,7 @@
 //! Evaluates an expression on an entry.
+//!
+//! `find` calls it for each entry. Tests run from left to right and only as far as the result needs
+//! them, as GNU `find` has it.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;

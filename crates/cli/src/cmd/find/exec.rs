@@ -2,6 +2,9 @@
 //!
 //! A command that starts with `extern4` runs in this process: it sees the volume as the search
 //! does, and may change it meanwhile.
+//!
+//! `action` calls it. A command that fails makes the action false, and sets the exit code where
+//! `find` does.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};

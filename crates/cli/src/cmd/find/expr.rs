@@ -1,4 +1,7 @@
-//! The expressions that `find` evaluates.
+//! The expressions that `find` evaluates: tests, actions and operators.
+//!
+//! `parse` makes them, and `eval` reads them. They are plain data. Names of users stay names until
+//! the volume is known whose names count.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,7 @@
 //! Symbolic links that a search follows.
+//!
+//! `find` and `parse` use it, and so do copies. A link that leads back to a directory above it is
+//! not followed.
 
 use std::path::Path;
 

@@ -6,6 +6,9 @@
 //! and   = not { ["-a" | "-and"] not }
 //! not   = ("!" | "-not") not | "(" list ")" | test | action
 //! ```
+//!
+//! `find` calls it before it opens a volume. A command line that GNU `find` would refuse is
+//! refused, with the word that is wrong.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;

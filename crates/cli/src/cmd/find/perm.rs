@@ -1,4 +1,6 @@
 //! `-perm`: exactly these bits, all of them, or any of them.
+//!
+//! `parse` reads it, and `eval` asks it. It matches as GNU `find` does.
 
 use crate::mode_change::ModeChange;
 

@@ -1,4 +1,6 @@
 //! `-printf`: GNU `find`'s %-directives and escapes.
+//!
+//! `action` prints with it. Names are escaped on a terminal. An unknown directive is a usage error.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;

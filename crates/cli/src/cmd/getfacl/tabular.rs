@@ -1,4 +1,6 @@
 //! `getfacl -t`: both ACLs of a file, side by side.
+//!
+//! `getfacl` prints the rows. An entry that only one of the ACLs has leaves the other column empty.
 
 use extern4::AclTag;
 

@@ -1,4 +1,6 @@
 //! The encodings of attribute values.
+//!
+//! `getfattr` and `setfattr` call it. Each value that is written is read back as the same bytes.
 
 use clap::ValueEnum;
 

@@ -1,4 +1,7 @@
 //! The patterns of `grep`, as one regular expression.
+//!
+//! `grep` calls it once. Matching takes time in proportion to the input, whatever the pattern is. A
+//! pattern with references back is refused.
 
 use std::ffi::OsString;
 use std::io::Read as _;

@@ -1,4 +1,7 @@
 //! The search of one file, line by line.
+//!
+//! `grep` calls it for each input. Its output is that of GNU `grep`. Memory is bounded by the
+//! longest line.
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};

@@ -1,4 +1,7 @@
-//! A disk with partitions.
+//! A disk with partitions, as `info` describes it.
+//!
+//! `info` calls it for an image that is no volume itself. Each partition with an ext volume has a
+//! line with the image path that names it. A damaged table is shown as far as it can be read.
 
 use std::fmt::Write as _;
 

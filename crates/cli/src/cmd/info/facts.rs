@@ -1,4 +1,6 @@
 //! The facts about a volume that `info` shows.
+//!
+//! `info` prints them as text or JSON. Every fact is in both, under a name that does not change.
 
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::quota::Kind;

@@ -1,4 +1,7 @@
 //! The options of `ls`, and what they say together.
+//!
+//! `ls` asks for the form, the order and the marks that result. As with GNU `ls`, the last of
+//! several options that exclude each other counts.
 
 use std::ffi::OsString;
 

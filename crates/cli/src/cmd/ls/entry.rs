@@ -1,4 +1,7 @@
-//! One name in a listing.
+//! One name in a listing, with the attributes that the listing needs.
+//!
+//! `ls` makes entries, `order` sorts them, and `long` prints their columns. Attributes are read
+//! only where an option needs them. Names are escaped on a terminal.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,7 @@
 //! The columns of `ls -l` before the name.
+//!
+//! `ls` collects the widths of all rows first, so that the columns align. An attribute that cannot
+//! be read shows as `?`.
 
 use extern4::{AclKind, FileType};
 

@@ -1,4 +1,6 @@
 //! The order of a listing.
+//!
+//! `ls` sorts with it. Entries that are equal by the chosen order keep the order of their names.
 
 use std::cmp::{Ordering, Reverse};
 use std::os::unix::ffi::OsStrExt as _;

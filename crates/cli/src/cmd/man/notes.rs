@@ -1,5 +1,7 @@
 //! The parts of manual pages that `--help` does not have: examples, exit codes, the environment,
 //! files and related pages.
+//!
+//! `page` takes them.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,7 @@
 //! A manual page in the form of man(7).
+//!
+//! `man` writes one for each subcommand. Text is escaped, so that nothing in it is a request of
+//! man(7).
 
 use std::io::{self, Write};
 

@@ -1,4 +1,7 @@
 //! The options of `-E` and `-J`.
+//!
+//! clap calls the parsers when `mkfs` reads its arguments. A word that mke2fs knows and this
+//! program does not is refused with a reason.
 
 use extern4_mkfs::{JournalSize, QuotaKind};
 

@@ -1,4 +1,7 @@
 //! The external journal that a new volume uses.
+//!
+//! `mkfs` opens it before it plans the volume, and records the new user when the volume is written.
+//! A journal of another block size, or without room for a user, is refused.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};

@@ -1,4 +1,6 @@
 //! A volume that `mkfs` makes, with files in it or without.
+//!
+//! `mkfs` plans it, prints the plan, and writes it. The plan writes nothing.
 
 use extern4::block::BlockDevice;
 use extern4::build::Planned;

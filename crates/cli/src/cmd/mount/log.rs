@@ -1,5 +1,8 @@
 //! The log of a mount: on standard error in the foreground, in the system's log from the
 //! background, or in a file. `EXTERN4_LOG` sets the level.
+//!
+//! `mount` starts it. Names of a volume are escaped, so none can forge a line. A log that cannot be
+//! written loses lines and stops nothing.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,7 @@
 //! Opens the volume to mount, and waits for an earlier mount of it that is just ending.
+//!
+//! `mount` calls it. An image that another program keeps open is an error, with the name of that
+//! process where it is known.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,7 @@
-//! The words after `-o`.
+//! The words after `-o`: parsed, and sorted by the layer that carries each out.
+//!
+//! `mount` and `remount` read them. An unknown word, or a value that does not fit, is refused
+//! before the volume is opened. Later words override earlier ones, as in mount(8).
 
 mod help;
 mod spelling;

@@ -4,6 +4,8 @@
 //! refused before anything has changed. Words that repeat them are fine, because `mount(8)` passes
 //! on every word in fstab. A volume that is open for reading only is opened for writing on request.
 //! The process that serves it does that first, so that no program writes to it before.
+//!
+//! `mount` calls it. If it fails, the mount has its old options.
 
 use std::path::Path;
 

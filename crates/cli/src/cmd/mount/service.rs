@@ -1,5 +1,8 @@
 //! Reports the state of the mount to the service manager that has started it, if one has, as in
 //! sd_notify(3).
+//!
+//! `serve` calls it when the mount is ready and when it ends. Without a manager it does nothing; a
+//! message that cannot be sent is dropped.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;

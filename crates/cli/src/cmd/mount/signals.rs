@@ -8,6 +8,8 @@
 //!   its memory must get to the volume. The next mount replays the journal, as after a crash;
 //! * `PIPE` and `XFSZ`: the write that met a closed pipe, or a limit (`RLIMIT_FSIZE`), fails, and
 //!   the process goes on.
+//!
+//! `mount` starts the thread before it serves.
 
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,6 @@
 //! ACL entries from a file, one a line: `-M`, `-X` and `--set-file`.
+//!
+//! `setfacl` reads them before it changes anything. A wrong line is an error with its number.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! `--restore`: sets the ACLs that an output of `getfacl` lists, so that a file can keep ACLs for
 //! later.
+//!
+//! `setfacl` calls it. If the file has a mistake, no ACL changes.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;

@@ -1,4 +1,7 @@
 //! ACL entries as the command line gives them, and the edits that they make to an ACL.
+//!
+//! clap parses entries with it, and `setfacl` applies the edits. The result is what setfacl(1)
+//! makes of the same ACL, the mask included.
 
 use extern4::{Acl, AclEntry, AclTag};
 

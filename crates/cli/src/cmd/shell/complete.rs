@@ -1,4 +1,6 @@
 //! Completion of commands and of paths in the volume and on the host.
+//!
+//! `editor` calls it for each completion. It only reads, and what cannot be read is no candidate.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -1,4 +1,6 @@
 //! The line editor of a terminal, with its history.
+//!
+//! `shell` asks it for each line. A history that cannot be read or written is left alone.
 
 use std::env;
 use std::fs;

@@ -1,4 +1,7 @@
 //! `stat -c` and `--printf`: GNU `stat`'s %-directives.
+//!
+//! `stat` prints with it. The result is that of GNU `stat`; a directive that it does not have is
+//! printed as `?`.
 
 use extern4::{Metadata, StatFs, Timespec};
 

@@ -1,4 +1,6 @@
 //! Keyboard input while the command shows something on a terminal: `q` ends it, without Enter.
+//!
+//! `top` waits with it between two reports. Without a terminal it only waits.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal as _, stdin};

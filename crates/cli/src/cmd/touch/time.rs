@@ -1,4 +1,6 @@
 //! Times as `touch` takes them.
+//!
+//! `touch` parses its options with it. A text that is no time is a usage error.
 
 use extern4::Timespec;
 use jiff::tz::TimeZone;

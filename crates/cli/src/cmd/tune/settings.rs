@@ -1,4 +1,6 @@
 //! The values of `tune`, in the words of tune2fs(8).
+//!
+//! clap parses the values with it. A word that tune2fs does not know is a usage error.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

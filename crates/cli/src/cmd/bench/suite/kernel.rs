@@ -1,6 +1,9 @@
 //! The kernel's own mount of a volume, detached from the tree of directories. Only a file
 //! descriptor refers to it, so it ends with that descriptor, and with this process, however that
 //! ends.
+//!
+//! `side` opens it where the user is root. Where the kernel cannot mount the volume, the report has
+//! the reason in place of figures.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

@@ -1,4 +1,8 @@
-//! The measures of the suite.
+//! The measures of the suite: what each does, for how long, and the unit of its figure.
+//!
+//! `run` takes each measure on each side. All sides do the same operations on the same files,
+//! through `Tree`. A measure that writes works on files that `subjects` has made, and only in the
+//! copy.
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -1,4 +1,7 @@
 //! The progress of the suite, on a terminal.
+//!
+//! `run` and `source` report to it. It writes to standard error, and nothing where that is no
+//! terminal.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! The results of the suite.
+//! The results of the suite: the figures, the volume that they belong to, and notes.
+//!
+//! `run` fills a [`Report`], which prints itself as JSON; `table` prints it for people. A cell
+//! without figures has the reason. Ratios are between sides within a round.
 
 use extern4_measure::figures::Figures;
 use extern4_measure::machine::Machine;

@@ -1,4 +1,7 @@
 //! The run of the suite, from the image to the report.
+//!
+//! `suite` calls it. It ends its mounts and removes its copy however it ends, unless a signal kills
+//! the process.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;

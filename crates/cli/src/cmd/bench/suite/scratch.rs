@@ -1,5 +1,7 @@
 //! The suite's working directory, with the copy and its mount point. Dropping it removes the files
 //! by their names: it never looks into a mount that is still there.
+//!
+//! `run` makes one before it copies or mounts.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -1,4 +1,7 @@
 //! Our own mount of a volume, served by a process of this same program that ends with this one.
+//!
+//! `side` opens it. The mount has the default options. If the process that serves it ends early,
+//! its log says why, and the report has that.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

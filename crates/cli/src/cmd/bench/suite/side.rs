@@ -1,5 +1,8 @@
 //! The sides on which operations are measured: the library in this process, our mount, and the
 //! kernel's own.
+//!
+//! `run` opens each side in each round and closes it again. A side that this machine does not have
+//! is in the report with its reason.
 
 use std::ops::Range;
 

@@ -1,4 +1,7 @@
 //! The volume that is measured: a writable copy, or the image itself.
+//!
+//! `run` calls it once. Where a copy cannot be made, it returns the reason, and the suite measures
+//! only reading, on the image.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,7 @@
-//! Requests to stop. The first signal ends the measuring, and the suite removes its mounts and
-//! copies. A second signal ends the process at once.
+//! Requests to stop the suite, by SIGINT, SIGTERM or SIGHUP.
+//!
+//! The first signal ends the measuring, and the suite removes its mounts and copies. A second
+//! signal ends the process at once. `run` and the measures ask the flag between two steps.
 
 use std::io;
 use std::sync::Arc;

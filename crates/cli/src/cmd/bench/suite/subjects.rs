@@ -1,5 +1,8 @@
 //! The files of a volume that the suite measures: an existing file, directory and large file, and
 //! new files next to them in a copy.
+//!
+//! `run` chooses them, `source` makes the new ones, and the measures use them. Without an existing
+//! file of a kind, the measures that need it are left out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

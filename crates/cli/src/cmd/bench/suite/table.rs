@@ -1,4 +1,6 @@
 //! The report for people: the volume, a table, a chart, and the notes about them.
+//!
+//! `report` calls it. Names from the volume are escaped.
 
 use std::fmt::Write as _;
 

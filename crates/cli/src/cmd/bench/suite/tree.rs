@@ -1,5 +1,8 @@
 //! A tree of files that is measured: the library's in this process, or a mount. Paths are relative
 //! to its root, and the same for all.
+//!
+//! The measures call it, so that a measure is one text for all sides. An error names the operation
+//! and the path.
 
 use std::fs::File;
 use std::io;

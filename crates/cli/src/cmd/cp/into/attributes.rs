@@ -1,4 +1,7 @@
-//! The attributes of copies in a volume.
+//! The attributes of copies in a volume: those that the options ask to keep.
+//!
+//! `into` calls it when the contents of a copy are written. Where one call can set several, it
+//! does. A failure is reported as that of the copy.
 
 use std::ffi::OsStr;
 use std::path::Path;

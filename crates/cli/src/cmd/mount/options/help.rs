@@ -1,4 +1,6 @@
 //! The table of mount options for readers: in `--help` and the manual page, and in the guide.
+//!
+//! `args` and `man` print it, and the guide's table has the same rows.
 
 use super::spelling::Spelling;
 use super::table::{Layer, MountOption, Remount, TABLE};

@@ -1,4 +1,7 @@
 //! Finds the option that a word spells.
+//!
+//! The parser calls [`find`]. Spellings are those of the table only: with `no`, with a value, or
+//! plain.
 
 use super::Options;
 use super::table::{Layer, Meaning, MountOption, TABLE};
