@@ -1,5 +1,8 @@
 //! The standard library's atomics with a record of each access: the methods that this workspace
 //! uses.
+//!
+//! `extern4-sync` takes them in place of the standard ones when its feature `audit` is set. Values
+//! and orders are those of the standard library; only the record is added.
 
 use std::sync::atomic::{self as real, Ordering};
 

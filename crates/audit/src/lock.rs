@@ -1,4 +1,7 @@
 //! The standard library's locks, with a record of each locking and unlocking.
+//!
+//! `extern4-sync` takes them in place of the standard ones when its feature `audit` is set. They
+//! lock as those do, poison included.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;

@@ -1,5 +1,8 @@
 //! Runs two operations on two threads, to find their [`conflicts`](super::conflicts); also while
 //! many other threads sleep.
+//!
+//! Tests called `footprint` and the lab call it. Both operations have run a few times before they
+//! are recorded, so first uses do not count.
 
 use std::sync::Barrier;
 use std::sync::mpsc::channel;

@@ -1,4 +1,8 @@
 //! Instructions of a whole process, counted by callgrind.
+//!
+//! The lab and the benchmark of searches call it where noise hides which side is faster. It runs
+//! this program once more with other arguments. Without callgrind, or if the program fails, there
+//! is an error and no figure.
 
 use std::collections::HashMap;
 use std::process::Command;

@@ -1,4 +1,6 @@
 //! Figures of several rounds: their median, their spread, and their ratio to others.
+//!
+//! Rows and reports compute with them. Without figures each result is `None` and never zero.
 
 /// The figures of one measured place, one a round.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,6 +3,9 @@
 //! A name in a volume need not be UTF-8. Its member then holds the readable form, with U+FFFD for
 //! bytes that are no text. A second member of the same name with `_hex` appended holds the exact
 //! bytes in hexadecimal.
+//!
+//! The command's JSON forms, the lab and the benchmarks write it. An object is always complete and
+//! on one line; a number that JSON cannot hold becomes `null`.
 
 use std::fmt::{Display, Write as _};
 

@@ -1,4 +1,8 @@
-//! Threads that do the same thing at the same time, and what it took.
+//! Loads: threads that do the same work at the same time, and the time and allocations that it
+//! took.
+//!
+//! The lab, `xtask bench` and the command's `bench` measure with it. The threads begin together,
+//! after each has done a batch that does not count. The first error of a thread is the result.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

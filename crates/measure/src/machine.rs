@@ -1,4 +1,6 @@
-//! Where something was measured, and how busy that machine was.
+//! The machine of a measurement, and how busy it was.
+//!
+//! Every report names it. A fact that the system does not tell is missing; that changes no figure.
 
 use std::fs;
 

@@ -1,4 +1,7 @@
-//! The sides of a comparison, measured in turn.
+//! Rounds: the sides of a comparison, measured in turn.
+//!
+//! The lab and `xtask bench` measure through it. Each side gets the same number of figures, and
+//! each round begins with another side, so that no side always comes first after a disturbance.
 
 /// Takes a figure of each of `sides` sides in each of `rounds` rounds, so that a disturbance of the
 /// machine meets all sides. Each round begins with another side. A first round is thrown away: it

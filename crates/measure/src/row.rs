@@ -1,4 +1,7 @@
 //! One line of a table: a workload with a number of threads, measured on several sides.
+//!
+//! The lab and `xtask bench` fill rows, and tables and verdicts read them. A side that was not
+//! measured has no ratio. A comparison says by which figure it was decided.
 
 use crate::figures::Figures;
 use crate::load::Done;

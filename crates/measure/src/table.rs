@@ -1,4 +1,6 @@
 //! A table, for a terminal or in Markdown.
+//!
+//! Reports print with it. A figure that is missing shows as a dash.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,7 @@
 //! Goals, and whether rows reach them. A verdict names the rows that it leaves out.
+//!
+//! The lab and `xtask bench` end with verdicts. A goal whose figures were not measured is neither
+//! met nor missed.
 
 use std::fmt;
 

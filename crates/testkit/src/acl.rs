@@ -4,6 +4,9 @@
 //! or group id. The id is all ones if the tag needs none. acl(5) has the tags and their order. The
 //! kernel checks and canonicalises a list when it is set. So a test may write any shape and read
 //! back the kernel's form of it.
+//!
+//! Plans, the crash workloads and the question of permissions set lists of this form. It is written
+//! apart from `extern4-acl`, so that a mistake there does not hide here.
 
 /// One entry of an access control list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

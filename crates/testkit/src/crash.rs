@@ -4,6 +4,9 @@
 //! first. In any case this copies the image under the mount, with metadata in the journal that is
 //! not in its place yet. The kernel then gives the expected contents: it mounts a copy and replays
 //! the journal, and this crate reads the mount.
+//!
+//! The tests of `ext4` and `extern4` open these images. If the machine cannot make one, the test is
+//! skipped and says so.
 
 mod workload;
 

@@ -5,6 +5,8 @@
 //! directory and returns an [`Image`], which deletes it when dropped. A [`Mount`] unmounts when
 //! dropped, also while a failing test unwinds. Its loop device detaches itself with the last
 //! unmount.
+//!
+//! Every test with an image uses it. Where a step fails, it panics with the output of the program.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -3,6 +3,9 @@
 //! A plan works on any directory whose file system can hold its files. So the kernel's mount and
 //! the source of `mke2fs -d` share plans. All data is computed from names and offsets: two runs
 //! make equal trees.
+//!
+//! [`zoo`](crate::zoo) combines them into images. A plan that a file system cannot hold fails, so
+//! no image lacks files unnoticed.
 
 mod crowd;
 mod data;

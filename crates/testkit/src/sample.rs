@@ -1,4 +1,7 @@
-//! A small volume for tests of the library. Needs `mke2fs`, but no root.
+//! A small volume for tests and examples of the library. Needs `mke2fs`, but no root.
+//!
+//! The examples in the documentation of `extern4` open it. Its contents do not change, since the
+//! examples print them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

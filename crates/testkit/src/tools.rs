@@ -3,6 +3,9 @@
 //! A test that needs a loop mount cannot run for an ordinary user. It then says so on standard
 //! error and passes. Continuous integration sets `EXTERN4_REQUIRE_ORACLES=1`, which makes a missing
 //! oracle a failure, never a silent success.
+//!
+//! The other modules and most tests run programs through it. A program that fails is a panic, or an
+//! error with its output from the functions that begin with `try`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -2,6 +2,8 @@
 //!
 //! A field that an oracle cannot know is `None` and is not compared. So one [`diff`] serves the
 //! kernel's mount, which knows everything, and `debugfs`, which does not.
+//!
+//! Tests read the same volume with extern4 into a [`Tree`] and compare.
 
 mod content;
 mod debugfs;

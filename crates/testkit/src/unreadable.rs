@@ -1,4 +1,7 @@
 //! A volume with inodes of every kind that Linux does not read without a key, or at all.
+//!
+//! Tests of listings, copies and exports use it: each such file must be reported, and none may end
+//! the command or leak a cipher's bytes.
 
 use std::io;
 use std::os::unix::fs::{FileExt as _, symlink};

@@ -3,6 +3,8 @@
 //! A row is a name, mke2fs's arguments and the plans that fill it. Rows are cheap: sizes are small
 //! and files sparse. Only one or two rows have each expensive plan (200,000 names, 65,000
 //! directories). Each row gives the block size, as mke2fs would take 1024 for images this small.
+//!
+//! The tests of `ext4`, `check` and the command go through all of them, each against its oracle.
 
 mod touch;
 

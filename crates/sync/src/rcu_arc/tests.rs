@@ -1,3 +1,6 @@
+//! Tests of reference counts on one thread: when a value is released, and when its memory is freed.
+//! Those of several threads are in `tests/loom`.
+
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,8 @@
-//! Workloads that run before the crash.
+//! Workloads that run before the crash: each leaves one kind of content in the journal.
+//!
+//! [`SPECS`](super::SPECS) names them. A workload decides itself what is committed, by `fsync`, so
+//! the journal has the same kinds of records in each run. Files that it returns stay open until
+//! after the crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,7 @@
 //! Many names: big directories, deep trees, many links.
+//!
+//! The images of directories and hash trees use these plans. Numbers of names are chosen so that a
+//! tree has the levels that the plan is about.
 
 use std::ffi::OsStr;
 use std::io;

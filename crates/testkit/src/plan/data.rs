@@ -1,4 +1,7 @@
 //! Files by their bytes: sizes around every boundary, holes, unwritten and fragmented space.
+//!
+//! The images of extents, block maps and inline data use these plans. Contents differ from block to
+//! block, so a block read from a wrong place shows.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,6 @@
-//! Names and symbolic links.
+//! Names and symbolic links, of every length and with odd bytes.
+//!
+//! Nearly all images use these plans. They need no right but to write.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,7 @@
-//! Modes, owners and times.
+//! Modes, owners and times, at the ends of what their fields can hold.
+//!
+//! Nearly all images use these plans, which only root can make. A time that the file system cannot
+//! hold is stored as the kernel decides; the oracle says which.
 
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,7 @@
 //! Devices, pipes, sockets, and the flags of chattr(1).
+//!
+//! The images use these plans, which only root can make. The encrypted one adds a key to the
+//! mount's keyring.
 
 use std::io;
 use std::path::Path;

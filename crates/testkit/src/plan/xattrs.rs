@@ -1,4 +1,7 @@
 //! Extended attributes and access control lists.
+//!
+//! The images of attributes use these plans. Which place an attribute gets (inode, block or inode
+//! of its own) follows from the sizes that the plan gives it.
 
 use std::io;
 use std::path::Path;

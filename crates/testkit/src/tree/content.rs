@@ -1,4 +1,7 @@
-//! The digest of a file's bytes.
+//! The digest of a file's bytes, which does not depend on how they are read.
+//!
+//! Both oracles and the tests compute it. Equal contents have equal digests; different ones differ,
+//! except by chance. It is no protection against contents made to collide.
 
 /// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

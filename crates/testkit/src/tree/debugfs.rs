@@ -3,6 +3,9 @@
 //! This runs debugfs a few times with long scripts: `ls -l` level by level, `stat` for all inodes,
 //! then `dump` and `ea_get` into files. Holes and visible flags, which debugfs cannot show, stay
 //! unknown.
+//!
+//! `image` calls it where `debugfs` is the oracle. Output that the parser does not know is a panic,
+//! so a new version of debugfs cannot make a test pass wrongly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;

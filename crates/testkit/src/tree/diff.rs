@@ -1,4 +1,7 @@
 //! The first differences between two trees, for people.
+//!
+//! Tests end with [`assert_same`]. Fields that one side does not know are not compared; all others
+//! are.
 
 use std::fmt::{Debug, Write};
 

@@ -1,4 +1,8 @@
-//! A tree as the kernel shows it.
+//! A tree as the kernel shows it: everything below a mount, read by system calls.
+//!
+//! `image` and `crash` call it for the oracle's tree. It changes nothing on a mount without access
+//! times. A read of contents that the kernel refuses is part of the tree; any other failure is a
+//! panic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,7 @@
 //! Changes to images by hand, which make states that no mount of this kernel would leave behind.
+//!
+//! Rows of [`SPECS`](super::SPECS) name them as steps after filling. They use `debugfs -w` and
+//! write to the image while it is not mounted.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
