@@ -1,5 +1,7 @@
 //! Block devices, partition tables and the buffer cache.
 //!
+//! `jbd2`, `ext4`, the builders and `extern4` use it.
+//!
 //! A [`BlockDevice`] is an array of bytes that any thread may read and write at any offset. It may
 //! be an image file, a block special file, memory, or another device behind a window, an overlay or
 //! a fault injector. [`BufferCache`] keeps blocks of one volume in memory. It has at most one

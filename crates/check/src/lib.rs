@@ -35,8 +35,8 @@
 //! from the device in long runs and past the buffer cache, because it needs all of it once. It does
 //! not read file contents. Memory grows with the size of the volume: a bit for each cluster of the
 //! groups in use, eight bytes for each inode, and about fifty for each directory. Where there are
-//! quotas, each owner takes some more. The check follows no block twice as a part of a map or a
-//! tree, so a hostile volume costs no more than a large one.
+//! quotas, each owner takes some more. The check follows no block of a map or a tree twice. So a
+//! hostile volume costs no more than a large one.
 //!
 //! On a volume that was not cleanly unmounted, the check looks at the state that a replay of the
 //! journal would leave. Fast commits on top of that change nothing here: the blocks below them are

@@ -186,8 +186,8 @@ fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// Returns the number of the partition with this name in the GPT or, where there is none, of the
-/// one whose volume has it as its label or UUID. A name that several have names none.
+/// Returns the number of the partition with this name in the GPT. Where there is none, returns that
+/// of the one whose volume has it as its label or UUID. A name that several have names none.
 fn partition_named(disk: &Path, name: &str) -> Option<u32> {
     // A FIFO would wait for its writer.
     let found = std::fs::metadata(disk).ok()?;

@@ -1,5 +1,7 @@
 //! The on-disk structures of ext2, ext3, ext4 and jbd2.
 //!
+//! `jbd2`, `ext4`, `mkfs`, the builder and the checker decode and encode everything through it.
+//!
 //! This crate turns bytes into validated types and back. It does no I/O and sets no policy. Each
 //! structure comes in two forms. The raw struct is laid out as on the disk: its fields carry the
 //! names of the format's documentation, and the compiler checks its size. The validated type comes

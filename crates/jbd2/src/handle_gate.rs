@@ -1,6 +1,9 @@
 //! The handle admission gate: opens and drops handles without a lock while the log has plenty of
 //! room.
 //!
+//! `journal_state` calls it for every handle. No handle enters a closed transaction, and no
+//! transaction is granted more credits than the log has room for.
+//!
 //! A handle counts itself in and out on a cache line of its own thread ([`ThreadRefcount`]). It
 //! takes its credits from a pool that no other thread sees ([`PerThread`]). So handles of different
 //! threads write no memory in common. All else happens under the lock of `journal_state`: closing a

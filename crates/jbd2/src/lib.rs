@@ -1,5 +1,7 @@
 //! The journal (jbd2): transactions and recovery.
 //!
+//! `ext4` is the one user.
+//!
 //! Operations change metadata through [`Transactions`]. Many operations at once open a [`Handle`]
 //! on the running transaction and change blocks of the buffer cache through it. All these changes
 //! become durable together, in two flushes.

@@ -9,6 +9,8 @@
 //!    blocks that [`encode`] makes. Other blocks need no record.
 //! 3. The checkpoint list drops a block once its revocation is committed.
 //! 4. Recovery drops the copies that it has found so far of a block that a transaction revokes.
+//!
+//! The log (`log`) counts copies and encodes records with it.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,8 @@
 //! The lab: measures mechanisms on the hot paths of extern4 next to the code that they replace.
 //!
+//! `make lab` runs it as a program, and its tests run every workload for a moment. All sides of a
+//! row are measured in one process; figures of different runs are never compared.
+//!
 //! Every mechanism has three implementations, which pass the same tests:
 //!
 //! | side | meaning |

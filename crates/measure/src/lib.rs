@@ -8,6 +8,8 @@
 //! * [`callgrind`] counts instructions, where neither clock tells.
 //! * [`machine`] says where it was measured, and how busy that machine was.
 //! * [`table`] and [`json`] write it down.
+//!
+//! It does no I/O except to learn about the machine and to start callgrind.
 #![forbid(unsafe_code)]
 
 pub mod callgrind;

@@ -32,8 +32,9 @@
 //!    them closes it, because closing starts a new generation. So exactly one thread is told that
 //!    it is the last, and then no thread has a reference.
 //!
-//! A generation comes again after 65,536 others. A thread could hit the wrong generation only if it
-//! stopped, before it closes the word or subtracts its one, for exactly a multiple of that many.
+//! A generation comes again after 65,536 others. A thread could hit the wrong generation only by a
+//! pause before it closes the word or subtracts its one. The pause would have to last for exactly a
+//! multiple of that many.
 //!
 //! # Orderings
 //! | operation | ordering | pairs with |

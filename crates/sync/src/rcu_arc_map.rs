@@ -12,7 +12,8 @@
 //! 4. A reference keeps its value in the map until the last one is dropped, or
 //!    [`RcuArcMap::remove`] takes the value out.
 //!
-//! The orderings are those of the two modules: this one has no atomics of its own.
+//! The orderings are those of the two modules: this one has no atomics of its own. The cache of
+//! `block` is its one user.
 
 use std::fmt;
 

@@ -8,11 +8,11 @@
 //! A writer calls [`RcuSnapshot::invalidate`] under the lock before it changes the data. So data
 //! that changes often is never copied, and data that is read often is not locked.
 //!
-//! # Why a reader never sees stale data
-//! Only the holder of the lock publishes or removes the copy, so a published copy equals the data.
-//! A reader that runs at the same time as a change may still see the copy: it reads as if before
-//! the change. A reader that comes after the change, on the same thread or through other
-//! synchronisation, finds the pointer as the writer or a later holder left it.
+//! # Why a reader never sees stale data Only the holder of the lock publishes or removes the copy,
+//! so a published copy equals the data. A reader that runs at the same time as a change may still
+//! see the copy: it reads as if before the change. A reader that comes after the change finds the
+//! pointer as the writer or a later holder left it. Such a reader is on the same thread, or
+//! synchronised with the writer otherwise.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |

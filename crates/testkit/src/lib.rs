@@ -1,5 +1,7 @@
 //! Oracles and image factories for the tests of extern4.
 //!
+//! The tests of all crates use it; nothing that is shipped does.
+//!
 //! The oracles are programs that do not share a line with extern4. `mke2fs` and the kernel make the
 //! images; the kernel's mount and `debugfs` say what is in them. This crate makes those images on
 //! demand, in temporary directories, and puts the answers of the oracles into one comparable shape.

@@ -1,5 +1,7 @@
 //! The traits that a file system implements for the VFS.
 //!
+//! `ext4` and `memfs` implement them; only the VFS calls them.
+//!
 //! The three traits divide the work as Linux does. [`FileSystem`] is for the volume as a whole,
 //! [`InodeOps`] for the name space and attributes, [`FileOps`] for contents. The VFS has already
 //! walked the path and checked permissions. It has refused requests that no file system may see,

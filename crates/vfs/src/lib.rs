@@ -1,5 +1,8 @@
 //! A Linux-like VFS in user space.
 //!
+//! The FUSE server and the `extern4` crate are its hosts. Rights, errors and their order are those
+//! of Linux.
+//!
 //! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk
 //! format: a file system plugs in through the traits of [`fs`]. A host makes a [`SuperBlock`] of a
 //! file system, builds a [`Namespace`] on it, and acts through a [`Session`] for each caller.

@@ -1,5 +1,8 @@
 //! Decides which of the threads that serve `/dev/fuse` poll for the next request.
 //!
+//! The threads of `channel` ask it after each poll. No request waits for ever: some thread polls or
+//! sleeps in the kernel whenever one is idle.
+//!
 //! A caller that gets an answer mostly sends its next request at once. In a virtual machine, a CPU
 //! that sleeps takes longer to wake than most requests take. So after a request, a thread polls for
 //! the next one for a moment ([`POLL_TIME`](super::POLL_TIME)) before it sleeps. If all threads

@@ -1,5 +1,8 @@
 //! Tests of a collector of their own, which guards of other tests do not affect, and of the one of
 //! the process.
+//!
+//! They fail if a destructor runs while a pinned thread may see its value, runs twice, or never
+//! runs.
 
 use super::*;
 

@@ -1,6 +1,8 @@
 //! Path walk inside one RCU read section: no lock, no reference count, no allocation, no store to
 //! shared memory.
 //!
+//! `lookup` calls it first for every path.
+//!
 //! The walk goes over cached names, as [`lookup`](super) describes. It gives up
 //! ([`WalkError::Fallback`]) where it would have to wait or to take a reference. Such places are a
 //! name that is not cached or is being changed, and an ACL or a link target that has not been read.

@@ -1,5 +1,7 @@
 //! Path walk that takes a reference to each file it passes.
 //!
+//! `lookup` calls it.
+//!
 //! It serves where the walk of [`rcu_walk`](super::rcu_walk) gives up. It may wait: it reads
 //! directories, link targets and ACLs, crosses mount points, and checks scoped walks. It stops
 //! before the last component, since each operation takes that in its own way. Over cached names it

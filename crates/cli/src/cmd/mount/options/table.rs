@@ -4,6 +4,9 @@
 //! effect. It also has the part of the system that carries the option out, its rule for a remount,
 //! and its help. The parser ([`spelling`](super::spelling)), the remount, `--help`, the manual page
 //! and the guide read it.
+//!
+//! A row is complete or does not compile, so an option cannot lack its help or its rule for a
+//! remount.
 
 use std::path::PathBuf;
 use std::time::Duration;
