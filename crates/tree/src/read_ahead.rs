@@ -81,7 +81,7 @@ impl Read for ReadAhead {
 mod tests {
     use super::*;
 
-    /// A stream that ends in a way of its own.
+    /// A reader that calls a function at its end.
     struct Ends<R, F>(R, F);
 
     impl<R: Read, F: FnMut() -> io::Result<usize>> Read for Ends<R, F> {

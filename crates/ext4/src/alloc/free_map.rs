@@ -218,9 +218,9 @@ mod tests {
     const BITS: u32 = 192;
 
     impl FreeMap {
-        /// Returns a copy that has forgotten which blocks are known to be taken, so that it looks
-        /// at the bitmaps alone.
-        fn forgetful(&self) -> Self {
+        /// Returns a copy without the record of blocks that are known to be taken, so that its
+        /// searches use the bitmaps only.
+        fn without_hints(&self) -> Self {
             let held = HeldBlocks { bytes: self.held.bytes.clone(), count: self.held.count };
             Self {
                 held,
@@ -246,7 +246,7 @@ mod tests {
                     0..=2 => {
                         let bitmap = Bitmap::new(&bytes, BITS).unwrap();
                         let goal = Some(at / 8).filter(|_| step != 0);
-                        let expected = map.forgetful().best_run(&bitmap, goal, want);
+                        let expected = map.without_hints().best_run(&bitmap, goal, want);
                         let run = map.best_run(&bitmap, goal, want);
                         prop_assert_eq!(&run, &expected);
                         let Some(run) = run else { continue };

@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Names that `dx_hash` tells apart.
+    /// Names that have different hashes with `dx_hash`.
     #[test]
     fn names_that_do_not() {
         let different = [

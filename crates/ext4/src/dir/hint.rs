@@ -168,8 +168,8 @@ mod tests {
         Slots::new(bytes, &LAYOUT, Place::new(Structure::DirectoryBlock))
     }
 
-    /// Adds and removes names in an order that is drawn, and looks for room and names with and
-    /// without what is known.
+    /// Adds and removes names in random order, and searches for room and names with and without the
+    /// hints.
     #[test]
     fn a_hinted_search_agrees_with_a_full_search() {
         let (mut bytes, mut hint, mut names) = (vec![0; 1024], DirHint::default(), Vec::new());

@@ -262,7 +262,7 @@ mod tests {
         assert!(admits(&space, 0, 10, 1) && !admits(&space, 0, 11, 1));
         // A reserved amount is as good as taken.
         assert!(admits(&space, 4, 6, 1) && !admits(&space, 4, 7, 1));
-        // An account over its limit is refused more, and nothing is not more.
+        // An account over its limit cannot grow. A change of zero is no growth.
         let over = Resource { used: 200, ..space };
         assert!(!admits(&over, 0, 1, 1) && admits(&over, 0, 0, 1));
         let none = Resource { hard: 0, ..over };
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((space.used, space.until), (100, 0));
         count(&mut space, 1, GRACE, 1001);
         assert_eq!(space.until, 1101);
-        // The time does not begin again.
+        // The grace period does not start again.
         count(&mut space, 1, GRACE, 1050);
         assert_eq!(space.until, 1101);
         assert!(admits(&space, 0, 1, 1100) && !admits(&space, 0, 1, 1101));

@@ -105,7 +105,7 @@ mod tests {
             zone(0..1, Superblock),
             zone(10..12, Inode),
             zone(5..6, BlockBitmap),
-            // A zone that a hostile descriptor has put over others.
+            // A zone that overlaps others, from a hostile descriptor.
             zone(4..9, BlockBitmap),
             zone(20..20, Superblock),
         ]));

@@ -89,7 +89,7 @@ fn layers() -> Vec<Vec<u8>> {
         ]),
         archive(&[
             Raw::new(b'1', "link", b"").link("dir/kept"),
-            // The mark comes after names of its own layer.
+            // The opaque marker follows names of its own layer.
             Raw::new(b'0', "opaque/new", b"new"),
             Raw::new(b'0', "opaque/both", b"later"),
             file("opaque/.wh..wh..opq"),
@@ -177,7 +177,7 @@ fn archives_of_docker_save_are_read() {
     }
     let error = open(Some("other")).err().unwrap().to_string();
     assert!(error.contains("saved.tar") && error.contains("'other'"), "{error}");
-    // A layer that is not what the configuration says.
+    // A layer whose digest differs from that in the configuration.
     let mut wrong = layers();
     wrong[2][600] ^= 1;
     fs::write(dir.path().join("real2"), &wrong[2]).unwrap();

@@ -29,7 +29,7 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags, ROOT_INO};
 use extern4_testkit::tools::{self, Need, run};
 use extern4_vfs::Errno;
 
-/// Numbers that look random, the same each time.
+/// A pseudorandom sequence with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ enum Letters {
 struct Subject {
     image: PathBuf,
     _scratch: Box<dyn std::any::Any>,
-    /// None while others look at the volume.
+    /// `None` while other programs read the volume.
     open: Option<Ext4>,
     dir: InodeInfo,
     files: Vec<(InodeInfo, FileType, u32)>,
@@ -205,7 +205,7 @@ impl Subject {
             add_name(handle, &mut dir, name, ino, kind)?;
             handle.store(&dir)
         })?;
-        // A directory that leaves its inode had no blocks, with any size.
+        // An inline directory has no blocks, whatever its size.
         let before = if self.dir.is_inline() { 0 } else { self.dir.len_blocks(self.fs()).expect("a size") };
         let after = if dir.is_inline() { 0 } else { dir.len_blocks(self.fs()).expect("a size") };
         assert!(after - before <= super::MAX_NEW_BLOCKS, "from {before} to {after} blocks");
@@ -251,7 +251,7 @@ impl Subject {
     /// Renames an entry in place, or removes it where that is impossible.
     fn rename(&mut self, name: &[u8]) {
         if self.dir.is_indexed() {
-            // By its hash another name may belong elsewhere.
+            // The new name may have a hash of another leaf.
             return self.remove(name);
         }
         let (asked, new) = (self.other_case(name), self.name());
@@ -330,7 +330,7 @@ impl Subject {
         names.chain([(b".".to_vec(), self.dir.ino()), (b"..".to_vec(), ROOT_INO)]).collect()
     }
 
-    /// Closes the volume, and has others look at it.
+    /// Closes the volume, and checks it with other programs.
     fn check(&mut self) {
         assert!(self.listed(self.fs()) == self.expected(), "the listing differs before closing");
         let mut files = std::mem::take(&mut self.files);
@@ -360,7 +360,7 @@ impl Subject {
         }
     }
 
-    /// Has the kernel look every name up. The volume is closed then.
+    /// Looks every name up through the kernel's mount, while the volume is closed here.
     fn check_kernel(&mut self) {
         let casefold = self.dir.is_casefolded();
         if !tools::can_run(&[Need::Mount]) || casefold && !tools::can_run(&[Need::KernelFeature("casefold")])
@@ -472,7 +472,7 @@ fn every_hash() {
         return;
     }
     for version in ["legacy", "half_md4", "tea"] {
-        // Signed, unsigned, and not said, as in volumes that have never had a tree.
+        // Signed, unsigned, and unspecified, as in volumes that have never had a tree.
         for flags in ["1", "2", "0"] {
             let tune = format!("ssv def_hash_version {version}\nssv flags {flags}\n");
             let args = ["-t", "ext4", "-b", "1024"];
@@ -597,7 +597,7 @@ fn directories_inside_their_inode() {
         subject.check();
         for round in 0..20 {
             subject.longest = 12;
-            // Full again and again, and never so full that it leaves.
+            // Fills it again and again, but never so far that it moves to a block.
             for _ in 0..40 {
                 let (name, before) = (subject.name(), subject.dir.clone());
                 let layout = dir_layout(subject.fs(), &before);

@@ -20,13 +20,13 @@ fn all(cache: &MbCache, hash: u32) -> Vec<u64> {
     numbers
 }
 
-/// Whether an entry is in, offered or not.
+/// Whether the cache has an entry, even if lookups skip it.
 fn contains(cache: &MbCache, hash: u32, number: u64) -> bool {
     let bucket = cache.bucket(hash, cache.state().bits());
     cache.entry(hash, number).is_some_and(|entry| bucket.find(entry).is_some())
 }
 
-/// Has an entry that is offered noted as of use.
+/// Marks an entry as used, through a lookup that returns it.
 fn touch(cache: &MbCache, hash: u32, number: u64) {
     cache.candidates(hash).filter(|found| found.number() == number).for_each(|found| found.touch());
 }
@@ -323,8 +323,8 @@ fn numbers_that_do_not_fit_are_refused_at_every_size() {
     assert!(all(&cache, 1).contains(&most) && !cache.remove(1, most + 1));
 }
 
-/// Threads put in and take out what is theirs while the cache grows and shrinks: what one has taken
-/// out, it does not find again.
+/// Threads insert and remove their own entries while the cache grows and shrinks. No thread finds
+/// an entry that it has removed.
 #[test]
 fn threads_agree_while_it_grows_and_shrinks() {
     for _ in 0..50 {
