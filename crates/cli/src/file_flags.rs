@@ -44,9 +44,13 @@ pub(crate) fn letters(flags: FileFlags) -> String {
 }
 
 /// Returns the names of the flags that are set.
+pub(crate) fn set(flags: FileFlags) -> impl Iterator<Item = &'static str> {
+    LETTERS.iter().filter(move |(_, bit, _)| flags.bits() & bit != 0).map(|(.., name)| *name)
+}
+
+/// Returns the names of the flags that are set, as text.
 pub(crate) fn names(flags: FileFlags) -> String {
-    let set = LETTERS.iter().filter(|(_, bit, _)| flags.bits() & bit != 0);
-    let names: Vec<&str> = set.map(|(.., name)| *name).collect();
+    let names: Vec<&str> = set(flags).collect();
     if names.is_empty() { "---".to_owned() } else { names.join(", ") }
 }
 

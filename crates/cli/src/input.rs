@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::app::{App, Shown, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::json::{self, Object};
 use crate::standard_input;
 use crate::text::{escape, escape_bytes};
 
@@ -94,6 +95,16 @@ impl Input {
             }
             Err(Failure::Output(error)) => Err(error),
             Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes the members that name the input: its path, before that the image if it is in one, and
+    /// `-` for standard input.
+    pub(crate) fn members(&self, object: &mut Object<'_>) {
+        match self {
+            Self::Standard => object.text("path", "-"),
+            Self::Volume(ImagePath { image, path }) => json::file(object, image, path),
+            Self::Host(path) => object.bytes("path", path.as_os_str().as_bytes()),
         }
     }
 

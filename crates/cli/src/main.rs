@@ -26,6 +26,7 @@ mod globs;
 mod id_names;
 mod image_path;
 mod input;
+mod json;
 mod kernel_copy;
 mod language;
 mod mode_change;
@@ -53,7 +54,6 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
-use extern4_measure::json;
 
 use crate::app::{App, Lines, Opening, host_reason, message_of, try_help};
 use crate::args::Args;

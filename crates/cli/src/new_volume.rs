@@ -12,7 +12,7 @@ mod target;
 use extern4_mkfs::{Config, Error};
 
 pub(crate) use self::failure::Failure;
-pub(crate) use self::filling::{Filling, contents_line, threads};
+pub(crate) use self::filling::{Filling, contents_line, json_contents, json_numbers, threads};
 pub(crate) use self::progress::When;
 pub(crate) use self::source::Argument;
 pub(crate) use self::target::{device, device_bytes};

@@ -25,6 +25,6 @@ pub(crate) use mode::{ModeText, octal_mode, type_letter, type_name};
 pub(crate) use name::{always_quoted, escape, escape_bytes, is_printable, quoted, shell_quote, width};
 pub(crate) use octal::{Backslash, push_octal, unescape};
 pub(crate) use size::size;
-pub(crate) use time::{ListTime, format_time, full_time, iso_time};
+pub(crate) use time::{ListTime, format_time, full_time, iso_time, rfc3339};
 pub(crate) use uuid::uuid;
 pub(crate) use visible::push_visible;

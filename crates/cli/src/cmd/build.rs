@@ -12,8 +12,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{
-    BuildOptions, Manifest, OldLayout, Options, Planned, Size, Summary, Verity, Written, layout_of,
-    random_uuid,
+    BuildOptions, Manifest, OldLayout, Options, Planned, Size, Summary, Verity, layout_of, random_uuid,
 };
 
 use self::edits::Edits;
@@ -21,8 +20,10 @@ pub(crate) use self::rules::Rules;
 use super::tune::{Uuid, uuid};
 use crate::app::App;
 use crate::image_path::{ImagePath, Part};
+use crate::json;
 use crate::new_volume::{
-    Argument, Failure, Filling, When, config, contents_line, device, epoch, size, threads,
+    Argument, Failure, Filling, When, config, contents_line, device, epoch, json_contents, json_numbers,
+    size, threads,
 };
 
 #[derive(clap::Args)]
@@ -117,12 +118,16 @@ pub(crate) struct Args {
     /// Print nothing
     #[arg(short, long)]
     quiet: bool,
+    /// Write one JSON object
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let (image, progress) = (&args.out.image, if args.quiet { When::Never } else { args.progress });
     match Filling::run(image, progress, |filling| build(args, filling, app)) {
-        Ok((volume, written)) => show(args, &volume, written.as_ref()),
+        Ok(built) if args.json => io::stdout().write_all(json_line(args, &built).as_bytes()),
+        Ok(built) => show(args, &built),
         Err(failure) => {
             failure.report(image, app);
             Ok(())
@@ -130,8 +135,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
 }
 
-/// A volume, and what was written of it unless it only was to be planned.
-type Built = (Planned, Option<Written>);
+/// A volume that is planned, and perhaps written.
+struct Built {
+    volume: Planned,
+    /// Its UUID, if it is written.
+    uuid: Option<[u8; 16]>,
+    /// Its hash tree, if it has one.
+    verity: Option<Verity>,
+}
 
 fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure> {
     let (image, threads) = (&args.out.image, threads(args.threads));
@@ -140,7 +151,8 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure
             let volume = plan(args, args.size, filling, app)?;
             let write = || volume.write_file(&image.file, args.force, threads);
             let written = (!args.dry_run).then(write).transpose()?;
-            Ok((volume, written))
+            let uuid = written.as_ref().map(|written| written.uuid);
+            Ok(Built { volume, uuid, verity: written.and_then(|written| written.verity) })
         }
         Out::Device { is_device } => {
             if args.partition || args.verity {
@@ -157,10 +169,9 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure
             if wanted > have {
                 return Err(Failure::Target(format!("{wanted} bytes are more than its {have}")));
             }
-            if !args.dry_run {
-                volume.write(&*target, threads)?;
-            }
-            Ok((volume, None))
+            let write = || volume.write(&*target, threads);
+            let uuid = (!args.dry_run).then(write).transpose()?;
+            Ok(Built { volume, uuid, verity: None })
         }
     }
 }
@@ -288,7 +299,7 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
 
 /// Prints the numbers of a volume and the root hash of its tree; if nothing else is to be printed,
 /// that alone.
-fn show(args: &Args, volume: &Planned, written: Option<&Written>) -> io::Result<()> {
+fn show(args: &Args, Built { volume, verity, .. }: &Built) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if !args.quiet {
         show_numbers(&mut out, volume)?;
@@ -297,15 +308,27 @@ fn show(args: &Args, volume: &Planned, written: Option<&Written>) -> io::Result<
             writeln!(out, "{kept} of {used} bytes in use by files stand where '{}' has them", old.image)?;
         }
     }
-    let Some(Verity { root_hash, hash_offset, .. }) = written.and_then(|written| written.verity.as_ref())
-    else {
-        return Ok(());
-    };
+    let Some(Verity { root_hash, hash_offset, .. }) = verity else { return Ok(()) };
     let root_hash: String = root_hash.iter().map(|byte| format!("{byte:02x}")).collect();
     match args.quiet {
         true => writeln!(out, "{root_hash}"),
         false => writeln!(out, "A hash tree at its byte {hash_offset}, root hash {root_hash}"),
     }
+}
+
+fn json_line(args: &Args, Built { volume, uuid, verity }: &Built) -> String {
+    json::line(|object| {
+        let summary = volume.summary();
+        json_numbers(object, &args.out.image, volume.plan(), *uuid);
+        json_contents(object, &summary);
+        if args.stable_layout.is_some() {
+            object.raw("kept_bytes", summary.kept);
+        }
+        if let Some(Verity { root_hash, hash_offset, .. }) = verity {
+            object.hex("root_hash", root_hash);
+            object.raw("hash_offset", hash_offset);
+        }
+    })
 }
 
 fn show_numbers(out: &mut impl io::Write, volume: &Planned) -> io::Result<()> {

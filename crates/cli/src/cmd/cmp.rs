@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 
 use crate::app::{App, Shown};
 use crate::input::{CHUNK_BYTES, Failure, Input, Source};
+use crate::json::{self, Object};
 use crate::output::{Out, flush, out};
 use crate::text::{escape, push_visible, size};
 
@@ -41,6 +42,10 @@ pub(crate) struct Args {
     /// Print nothing: the exit code tells
     #[arg(short, long, visible_alias = "quiet")]
     silent: bool,
+    /// Write one JSON object: whether the files are equal, and the first difference. With -l, write
+    /// one a line for each byte that differs
+    #[arg(long, conflicts_with_all = ["silent", "print_bytes"])]
+    json: bool,
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -72,6 +77,8 @@ struct Position {
     /// Line ends among them.
     lines: u64,
     ends_line: bool,
+    /// Whether a byte differed.
+    differs: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -146,9 +153,18 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
                 flush(out)?;
                 app.differs();
                 let shorter = if a.is_empty() { one } else { other };
-                if !args.silent {
+                if args.json {
+                    let (at, bytes) = (usize::from(!a.is_empty()), position.bytes);
+                    let ends = |object: &mut Object<'_>| {
+                        object.text("ends", FILES[at]);
+                        object.raw("bytes", bytes);
+                    };
+                    out.write_all(result([one.input, other.input], false, ends).as_bytes())?;
+                } else if !args.silent {
                     app.note(end_of_file(args, shorter.input, app.shown(), &position));
                 }
+            } else {
+                equal(args, [one.input, other.input], &position, out)?;
             }
             return Ok(());
         }
@@ -161,7 +177,29 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
         }
         sides.iter_mut().for_each(|side| side.at += len);
     }
-    Ok(())
+    equal(args, [sides[0].input, sides[1].input], &position, out)
+}
+
+/// Writes as JSON that no byte differs, if none does.
+fn equal(args: &Args, inputs: [&Input; 2], position: &Position, out: &mut Out) -> io::Result<()> {
+    if !args.json || position.differs {
+        return Ok(());
+    }
+    out.write_all(result(inputs, true, |object| object.raw("bytes", position.bytes)).as_bytes())
+}
+
+/// The keys of the two files in JSON.
+const FILES: [&str; 2] = ["file1", "file2"];
+
+/// Returns a result as JSON, with the members that `rest` adds.
+fn result(inputs: [&Input; 2], equal: bool, rest: impl FnOnce(&mut Object<'_>)) -> String {
+    json::line(|object| {
+        for (key, input) in FILES.into_iter().zip(inputs) {
+            object.object(key, |file| input.members(file));
+        }
+        object.raw("equal", equal);
+        rest(object);
+    })
 }
 
 /// Prints the differences of two pieces of one length. Returns true if the first one ends the
@@ -184,6 +222,7 @@ fn differences(
     let mut from = 0;
     for at in (0..a.len()).filter(|at| a[*at] != b[*at]) {
         app.differs();
+        position.differs = true;
         if args.silent {
             return Ok(true);
         }
@@ -191,7 +230,17 @@ fn differences(
         from = at;
         let byte = position.bytes + 1;
         let (one, other) = (a[at], b[at]);
-        if args.verbose && args.print_bytes {
+        if args.json {
+            let difference = |object: &mut Object<'_>| {
+                object.raw("byte", byte);
+                object.raw("line", position.lines + 1);
+                object.numbers("values", [one, other]);
+            };
+            out.write_all(result(inputs, false, difference).as_bytes())?;
+            if !args.verbose {
+                return Ok(true);
+            }
+        } else if args.verbose && args.print_bytes {
             let (shown, other_shown) = (visible(one), visible(other));
             writeln!(out, "{byte:>number_width$} {one:>3o} {shown:<4} {other:>3o} {other_shown}")?;
         } else if args.verbose {

@@ -10,7 +10,7 @@ use extern4::StatFs;
 use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::json;
+use crate::json::{self, Object};
 use crate::output::{flush, out};
 use crate::text::{BlockSize, human};
 
@@ -201,13 +201,18 @@ fn json_line(image: &str, kind: &str, found: &StatFs) -> String {
     json::line(|object| {
         object.text("image", image);
         object.text("type", kind);
-        object.raw("block_size", found.block_size);
-        object.raw("blocks", found.blocks);
-        object.raw("blocks_free", found.blocks_free);
-        object.raw("blocks_available", found.blocks_available);
-        object.raw("inodes", found.files);
-        object.raw("inodes_free", found.files_free);
+        members(object, found);
     })
+}
+
+/// Writes the members about the space of a volume.
+pub(crate) fn members(object: &mut Object<'_>, found: &StatFs) {
+    object.raw("block_size", found.block_size);
+    object.raw("blocks", found.blocks);
+    object.raw("blocks_free", found.blocks_free);
+    object.raw("blocks_available", found.blocks_available);
+    object.raw("inodes", found.files);
+    object.raw("inodes_free", found.files_free);
 }
 
 #[cfg(test)]

@@ -260,9 +260,8 @@ impl Du<'_> {
         }
         if self.args.json {
             let line = json::line(|object| {
-                object.text("image", &volume.image.to_string());
-                object.bytes("path", path.as_os_str().as_bytes());
-                object.raw("bytes", bytes);
+                json::file(object, &volume.image, &path);
+                object.raw(if self.args.inodes { "inodes" } else { "bytes" }, bytes);
             });
             return self.out.write_all(line.as_bytes());
         }

@@ -19,7 +19,7 @@ use crate::image_path::ImagePath;
 use crate::input::{Input, below, inputs};
 use crate::output::{flush, out};
 
-use search::Search;
+use search::{Name, Search};
 
 #[derive(clap::Args)]
 #[command(
@@ -132,6 +132,10 @@ pub(crate) struct Args {
     /// With -r, do not search directories with such names
     #[arg(long, value_name = "GLOB")]
     exclude_dir: Vec<OsString>,
+    /// Write one JSON object for each line, part of a line, number or name that would be printed.
+    /// Every file is text
+    #[arg(long, conflicts_with_all = ["quiet", "null"])]
+    json: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: (),
@@ -216,7 +220,7 @@ fn file(
         return Ok(false);
     }
     let Some(source) = input.open(app) else { return Ok(false) };
-    let done = search.file(source, &input.name(shown, &args.label));
+    let done = search.file(source, &Name { input, shown: input.name(shown, &args.label) });
     let done = match done {
         Ok(search::Found::Binary) => {
             flush(&mut search.out)?;

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+use extern4::Timespec;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::time::Timestamp;
 use extern4_ext4::Ext4;
@@ -88,7 +89,7 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
         lines.push(("Record", format!("block {}, offset {}", at.block, at.offset)));
     }
     let flags: Vec<_> = inode.flags().named().map(|(_, name)| name).collect();
-    let time = |time: Timestamp| full_time(extern4::Timespec { sec: time.seconds, nsec: time.nanos });
+    let time = |time: Timestamp| full_time(timespec(time));
     lines.extend([
         ("Type", kind_name(inode.kind()).to_owned()),
         ("Mode", octal_mode(inode.mode().into())),
@@ -147,6 +148,10 @@ fn line(piece: &Piece) -> String {
     }
 }
 
+fn timespec(time: Timestamp) -> Timespec {
+    Timespec { sec: time.seconds, nsec: time.nanos }
+}
+
 fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
     json::line(|object| {
         object.text("image", &target.image_path.image.to_string());
@@ -167,7 +172,17 @@ fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
         object.texts("flag_names", inode.flags().named().map(|(_, name)| name));
         object.raw("generation", inode.generation());
         object.raw("version", inode.version());
+        for (key, time) in [
+            ("atime", Some(inode.atime())),
+            ("mtime", Some(inode.mtime())),
+            ("ctime", Some(inode.ctime())),
+            ("crtime", inode.crtime()),
+        ] {
+            json::time(object, key, time.map(timespec));
+        }
         object.raw("dtime", inode.dtime());
+        let deleted = Some(inode.dtime()).filter(|seconds| *seconds != 0);
+        json::time(object, "dtime", deleted.map(|seconds| Timespec { sec: seconds.into(), nsec: 0 }));
         object.raw("extra_isize", inode.extra_isize());
         object.maybe("xattr_block", inode.xattr_block());
         object.objects("blocks", map, json_piece);

@@ -10,7 +10,8 @@ use extern4::{FileType, Metadata};
 
 use crate::app::{App, Shown, Target};
 use crate::exit_status::ExitStatus;
-use crate::file_flags::{letters, names};
+use crate::file_flags::{letters, names, set};
+use crate::json;
 use crate::output::{Out, flush, out};
 
 #[derive(clap::Args)]
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// Print the number of the generation
     #[arg(short = 'v')]
     generation: bool,
+    /// Write one JSON object a line for each file
+    #[arg(long)]
+    json: bool,
 }
 
 /// A run of the command in one volume.
@@ -80,7 +84,7 @@ impl Listing<'_> {
         let mut left = vec![top.to_owned()];
         let mut is_first = true;
         while let Some(path) = left.pop() {
-            if !is_first {
+            if !is_first && !self.args.json {
                 let name = self.shown.path(&self.target.image_path.image, &path);
                 self.out.write_all(b"\n")?;
                 self.out.write_all(&name)?;
@@ -94,7 +98,7 @@ impl Listing<'_> {
                 }
             }
             left.extend(below.into_iter().rev());
-            if !std::mem::take(&mut is_first) {
+            if !std::mem::take(&mut is_first) && !self.args.json {
                 self.out.write_all(b"\n")?;
             }
         }
@@ -127,6 +131,17 @@ impl Listing<'_> {
     }
 
     fn line(&mut self, path: &Path, found: &Metadata) -> io::Result<()> {
+        if self.args.json {
+            let line = json::line(|object| {
+                json::file(object, &self.target.image_path.image, path);
+                object.raw("flags", found.flags().bits());
+                object.text("letters", &letters(found.flags()));
+                object.texts("flag_names", set(found.flags()));
+                object.raw("project", found.project());
+                object.raw("generation", found.generation());
+            });
+            return self.out.write_all(line.as_bytes());
+        }
         let name = self.shown.path(&self.target.image_path.image, path);
         if self.args.project {
             write!(self.out, "{:5} ", found.project())?;

@@ -24,10 +24,13 @@ use super::tune::{Uuid, uuid};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath, Part};
+use crate::json;
 use crate::new_volume::size::{self, VolumeSize};
 use crate::new_volume::{
-    Argument, Failure, Filling, When, config, contents_line, device, device_bytes, epoch, threads,
+    Argument, Failure, Filling, When, config, contents_line, device, device_bytes, epoch, json_contents,
+    json_numbers, threads,
 };
+use crate::text::uuid as uuid_text;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -111,6 +114,9 @@ pub(crate) struct Args {
     /// Print nothing
     #[arg(short, long)]
     quiet: bool,
+    /// Write one JSON object
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -129,7 +135,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match made {
         Ok(made) => {
             made.plan().warnings().iter().for_each(|warning| app.note_at(image, warning));
-            if args.quiet { Ok(()) } else { show(&made) }
+            match (args.quiet, args.json) {
+                (true, _) => Ok(()),
+                (_, true) => io::stdout().write_all(json_line(image, &made).as_bytes()),
+                (false, false) => show(&made),
+            }
         }
         Err(failure) => {
             failure.report(image, app);
@@ -358,7 +368,11 @@ fn show(made: &Made) -> io::Result<()> {
     Ok(())
 }
 
-fn uuid_text(uuid: [u8; 16]) -> String {
-    let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+fn json_line(image: &Image, made: &Made) -> String {
+    json::line(|object| {
+        json_numbers(object, image, made.plan(), made.uuid());
+        if let Made::Filled { planned, .. } = made {
+            json_contents(object, &planned.summary());
+        }
+    })
 }

@@ -11,6 +11,7 @@ use extern4::Errno;
 
 use crate::app::{App, Shown, Target};
 use crate::exit_status::ExitStatus;
+use crate::json;
 use crate::output::{flush, out};
 use crate::real_path::{Missing, real_path};
 use crate::text::escape_bytes;
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// End each line with NUL
     #[arg(short, long)]
     zero: bool,
+    /// Write one JSON object a line for each link
+    #[arg(long, conflicts_with_all = ["no_newline", "zero"])]
+    json: bool,
 }
 
 impl Args {
@@ -67,6 +71,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for image_path in &image_paths {
         let Some(target) = app.target(image_path) else { continue };
         match read(&target, args.missing()) {
+            Ok(path) if args.json => {
+                let line = json::line(|object| {
+                    json::file(object, &image_path.image, target.path());
+                    object.bytes("target", path.as_os_str().as_bytes());
+                });
+                out.write_all(line.as_bytes())?;
+                continue;
+            }
             Ok(path) if args.missing().is_some() => out.write_all(&shown.path(&image_path.image, &path))?,
             Ok(path) => out.write_all(&escape_bytes(path.as_os_str().as_bytes(), shown.terminal))?,
             Err(error) => {

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
+use crate::json::{self, Object};
 use crate::output::{Out, flush, out};
 use crate::text::counted;
 
@@ -52,6 +53,9 @@ pub(crate) struct Args {
     /// With --check, warn of every line that has no right form
     #[arg(short, long, requires = "check")]
     warn: bool,
+    /// Write one JSON object a line for each file
+    #[arg(long, conflicts_with_all = ["tag", "zero", "quiet", "status"])]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -64,6 +68,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for input in inputs(&args.files, app) {
         let Some(source) = input.open(app) else { continue };
         match digest(source) {
+            Ok(digest) if args.json => {
+                out.write_all(json_line(&input, |object| object.text("sha256", &digest)).as_bytes())?;
+            }
             Ok(digest) => out.write_all(&line(args, &digest, &input.name(shown, "-")))?,
             Err(failure) => {
                 flush(&mut out)?;
@@ -89,6 +96,14 @@ fn digest(mut source: Source) -> Result<String, Failure> {
         let _ = write!(text, "{byte:02x}");
     }
     Ok(text)
+}
+
+/// Returns a file as JSON, with the member that `rest` adds.
+fn json_line(input: &Input, rest: impl FnOnce(&mut Object<'_>)) -> String {
+    json::line(|object| {
+        input.members(object);
+        rest(object);
+    })
 }
 
 /// Returns the line about a file. A name with a line end is escaped, and a backslash says so.
@@ -221,20 +236,15 @@ impl Tally {
             }
             None => None,
         };
-        let result = match &found {
-            Some(found) if found == wanted => {
-                self.right += 1;
-                "OK"
-            }
-            Some(_) => {
-                self.mismatched += 1;
-                "FAILED"
-            }
-            None => {
-                self.unread += 1;
-                "FAILED open or read"
-            }
+        let (count, result, word) = match &found {
+            Some(found) if found == wanted => (&mut self.right, "OK", "ok"),
+            Some(_) => (&mut self.mismatched, "FAILED", "failed"),
+            None => (&mut self.unread, "FAILED open or read", "unreadable"),
         };
+        *count += 1;
+        if args.json {
+            return out.write_all(json_line(&input, |object| object.text("result", word)).as_bytes());
+        }
         if args.status || args.quiet && result == "OK" {
             return Ok(());
         }

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with_all = ["format", "printf"])]
     terse: bool,
     /// Write one JSON object a line for each file
-    #[arg(long, conflicts_with_all = ["format", "printf", "terse", "file_system"])]
+    #[arg(long, conflicts_with_all = ["format", "printf", "terse"])]
     json: bool,
 }
 
@@ -99,6 +99,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Returns what there is to say about the volume of a file.
 fn file_system(args: &Args, target: &Target, shown: Shown) -> extern4::Result<Vec<u8>> {
     let found = target.volume.volume.stat_fs()?;
+    if args.json {
+        let line = json::line(|object| {
+            json::file(object, &target.volume.image, target.path());
+            super::df::members(object, &found);
+            object.raw("name_max", found.name_max);
+            object.raw("magic", found.magic);
+            object.text("fsid", &format!("{:x}", found.fsid));
+        });
+        return Ok(line.into_bytes());
+    }
     let name = shown.path(&target.image_path.image, target.path());
     let format = args.format().unwrap_or(Format { text: FILE_SYSTEM, escapes: true });
     Ok(format.fill(|_, letter| format::of_file_system(&name, &found, letter)))
@@ -181,8 +191,7 @@ fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
 
 /// Writes the members that describe a file in JSON, the same in every subcommand.
 pub(crate) fn members(object: &mut Object<'_>, volume: &Opened, path: &Path, metadata: &Metadata) {
-    object.text("image", &volume.image.to_string());
-    object.bytes("path", path.as_os_str().as_bytes());
+    json::file(object, &volume.image, path);
     object.text("type", type_word(metadata.file_type()));
     object.raw("ino", metadata.ino());
     object.text("mode", &octal_mode(metadata.mode()));
@@ -191,11 +200,15 @@ pub(crate) fn members(object: &mut Object<'_>, volume: &Opened, path: &Path, met
     object.raw("gid", metadata.gid());
     object.raw("size", metadata.len());
     object.raw("blocks", metadata.blocks());
-    for (key, time) in [("atime", metadata.atime()), ("mtime", metadata.mtime()), ("ctime", metadata.ctime())]
-    {
-        object.text(key, &seconds(time));
+    for (key, time) in [
+        ("atime", Some(metadata.atime())),
+        ("mtime", Some(metadata.mtime())),
+        ("ctime", Some(metadata.ctime())),
+        ("btime", metadata.btime()),
+    ] {
+        object.text_or_null(key, time.map(seconds).as_deref());
+        json::time(object, key, time);
     }
-    object.text_or_null("btime", metadata.btime().map(seconds).as_deref());
     object.raw("flags", metadata.flags().bits());
     object.raw("project", metadata.project());
     object.raw("generation", metadata.generation());

@@ -14,6 +14,7 @@ use crate::app::{App, Opened, Shown};
 use crate::color::{Colors, Look, When};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::json;
 use crate::output::{Out, flush, out};
 use crate::text::{counted, escape, escape_bytes};
 
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", default_value = "auto", default_missing_value = "always",
         num_args = 0..=1, require_equals = true)]
     color: When,
+    /// Write one JSON object a line for each file, and one with their numbers
+    #[arg(long)]
+    json: bool,
 }
 
 /// A tree that is being printed.
@@ -76,8 +80,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 impl Tree<'_> {
     fn start(&mut self, volume: &Opened, path: &Path, app: &mut App) -> io::Result<()> {
         let Some(first) = self.level(volume, path.to_owned(), app)? else { return Ok(()) };
-        self.out.write_all(&self.shown.path(&volume.image, path))?;
-        self.out.write_all(b"\n")?;
+        if !self.args.json {
+            self.out.write_all(&self.shown.path(&volume.image, path))?;
+            self.out.write_all(b"\n")?;
+        }
         let mut levels = vec![first];
         while let Some(level) = levels.last_mut() {
             let Some((entry, kind)) = level.entries.next() else {
@@ -85,7 +91,10 @@ impl Tree<'_> {
                 continue;
             };
             let path = level.path.join(entry.file_name());
-            self.line(volume, &levels, &entry, kind, &path)?;
+            match self.args.json {
+                true => self.json_line(volume, levels.len(), &entry, &path, app)?,
+                false => self.line(volume, &levels, &entry, kind, &path)?,
+            }
             if kind != FileType::Directory {
                 self.files += 1;
                 continue;
@@ -177,7 +186,39 @@ impl Tree<'_> {
         self.out.write_all(&line)
     }
 
+    /// Writes an entry as JSON, with its number of directories below the one to show.
+    fn json_line(
+        &mut self,
+        volume: &Opened,
+        depth: usize,
+        entry: &DirEntry,
+        path: &Path,
+        app: &mut App,
+    ) -> io::Result<()> {
+        match entry.metadata() {
+            Ok(metadata) => {
+                let line = json::line(|object| {
+                    super::stat::members(object, volume, path, &metadata);
+                    object.raw("depth", depth);
+                });
+                self.out.write_all(line.as_bytes())
+            }
+            Err(error) => {
+                flush(&mut self.out)?;
+                app.error(volume.image_path(path), &error);
+                Ok(())
+            }
+        }
+    }
+
     fn summary(&mut self) -> io::Result<()> {
+        if self.args.json {
+            let line = json::line(|object| {
+                object.raw("directories", self.directories);
+                object.raw("files", self.files);
+            });
+            return self.out.write_all(line.as_bytes());
+        }
         write!(self.out, "\n{}", counted(self.directories, "directory", "directories"))?;
         if !self.args.directories {
             write!(self.out, ", {}", counted(self.files, "file", "files"))?;

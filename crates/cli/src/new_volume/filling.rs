@@ -9,13 +9,17 @@ use std::thread;
 use std::time::Duration;
 
 use extern4::build::{BuildOptions, Builder, NewFile, Planned, Summary};
+use extern4_mkfs::Plan;
 
 use super::failure::Failure;
 use super::progress::{Shown, When};
 use super::source::Argument;
 use crate::app::App;
+use crate::fs_type::type_name;
 use crate::image_path::Image;
+use crate::json::Object;
 use crate::stop::{self, Stop};
+use crate::text::uuid as uuid_text;
 
 /// The time in which a build can end by itself after a signal. It may be waiting for an archive on
 /// standard input, which does not come.
@@ -89,6 +93,33 @@ impl Filling {
 /// Returns how many threads fill a volume: one for each CPU unless `wanted` says otherwise.
 pub(crate) fn threads(wanted: Option<NonZero<usize>>) -> usize {
     wanted.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
+}
+
+/// Writes the members about a volume. Its UUID is known when it is written.
+pub(crate) fn json_numbers(object: &mut Object<'_>, image: &Image, plan: &Plan, uuid: Option<[u8; 16]>) {
+    let superblock = plan.superblock();
+    let block_size = u64::from(superblock.block_size());
+    object.text("image", &image.to_string());
+    object.text("type", type_name(superblock.features()));
+    object.bytes("label", superblock.label());
+    object.text_or_null("uuid", uuid.map(uuid_text).as_deref());
+    object.raw("size_bytes", plan.size_bytes());
+    object.raw("block_size", block_size);
+    object.raw("blocks", superblock.blocks_count());
+    object.raw("inodes", superblock.inodes_count());
+    object.raw("journal_bytes", plan.journal_blocks() * block_size);
+    object.numbers("backup_superblocks", plan.backup_blocks());
+}
+
+/// Writes the members about the files of a volume.
+pub(crate) fn json_contents(object: &mut Object<'_>, summary: &Summary) {
+    object.raw("files", summary.files);
+    object.raw("directories", summary.directories);
+    object.raw("others", summary.others);
+    object.raw("content_bytes", summary.bytes);
+    object.raw("extents", summary.extents);
+    object.raw("used_bytes", summary.used);
+    object.raw("free_bytes", summary.free);
 }
 
 /// Describes the files of a volume.

@@ -47,6 +47,13 @@ pub(crate) fn iso_time(seconds: i64) -> String {
     format(&TimeZone::system(), Timespec { sec: seconds, nsec: 0 }, "%Y-%m-%d %H:%M:%S %z")
 }
 
+/// Returns the time as RFC 3339 writes it, in UTC and with nanoseconds:
+/// `2024-02-29T11:00:00.123456789Z`. It has years from 0 to 9999.
+pub(crate) fn rfc3339(time: Timespec) -> Option<String> {
+    let zoned = zoned(&TimeZone::UTC, time).filter(|zoned| zoned.year() >= 0)?;
+    Some(zoned.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string())
+}
+
 /// Returns the parts of a time that a pattern of strftime(3) asks for.
 pub(crate) fn format_time(time: Timespec, pattern: &str) -> String {
     format(&TimeZone::system(), time, pattern)
@@ -68,7 +75,7 @@ fn zoned(zone: &TimeZone, time: Timespec) -> Option<Zoned> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ListTime, format};
+    use super::{ListTime, format, rfc3339};
     use extern4::Timespec;
     use jiff::tz::TimeZone;
 
@@ -84,6 +91,20 @@ mod tests {
         check(15_032_385_535, 999_999_999, "2446-05-10 22:38:55.999999999 +0000");
         check(-2_147_483_648, 0, "1901-12-13 20:45:52.000000000 +0000");
         check(i64::MAX, 1, "@9223372036854775807.000000001");
+    }
+
+    #[test]
+    fn times_for_scripts_are_in_utc_with_nanoseconds() {
+        let check = |sec, nsec, shown: Option<&str>| {
+            assert_eq!(rfc3339(Timespec { sec, nsec }).as_deref(), shown);
+        };
+        check(0, 0, Some("1970-01-01T00:00:00.000000000Z"));
+        check(-1, 500_000_000, Some("1969-12-31T23:59:59.500000000Z"));
+        check(15_032_385_535, 999_999_999, Some("2446-05-10T22:38:55.999999999Z"));
+        check(-62_167_219_200, 0, Some("0000-01-01T00:00:00.000000000Z"));
+        check(-62_167_219_201, 0, None);
+        check(253_402_300_800, 0, None);
+        check(i64::MAX, 0, None);
     }
 
     #[test]

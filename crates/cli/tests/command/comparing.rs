@@ -234,7 +234,11 @@ fn owners_devices_and_times_are_compared() {
     assert_eq!(
         said(&["--json"]),
         [
-            r#"{"path":"f","differs":["uid","mtime"],"old":{"uid":7,"mtime":"1.500000000"},"new":{"uid":8,"mtime":"2.500000000"}}"#,
+            concat!(
+                r#"{"path":"f","differs":["uid","mtime"],"#,
+                r#""old":{"uid":7,"mtime":"1.500000000","mtime_rfc3339":"1970-01-01T00:00:01.500000000Z"},"#,
+                r#""new":{"uid":8,"mtime":"2.500000000","mtime_rfc3339":"1970-01-01T00:00:02.500000000Z"}}"#
+            ),
             r#"{"path":"n","differs":["rdev"],"old":{"rdev":[1,3]},"new":{"rdev":[1,5]}}"#,
         ]
     );

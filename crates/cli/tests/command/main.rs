@@ -32,6 +32,7 @@ mod installing;
 mod interrupting;
 mod ioctls;
 mod journals;
+mod json;
 mod killing;
 mod limits;
 mod listing;

@@ -30,7 +30,7 @@ const MEASURES: [&str; 11] = [
 /// The measures that change nothing.
 const READING: &[&str] = MEASURES.split_at(6).0;
 /// Options for a short run.
-const SHORT: [&str; 6] = ["--seconds", "0.002", "--rounds", "2", "--threads", "1,2"];
+pub(crate) const SHORT: [&str; 6] = ["--seconds", "0.002", "--rounds", "2", "--threads", "1,2"];
 
 /// Makes a volume with a few files, one of them large.
 fn volume() -> Image {

@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use extern4::Timespec;
-use extern4_measure::json;
 use similar::{Algorithm, ChangeTag, TextDiff};
 
 use super::operand::TextFile;
 use super::{Args, Both};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
+use crate::json;
 use crate::output::{flush, out};
 use crate::text::{escape, full_time};
 

@@ -142,7 +142,11 @@ fn values(object: &mut json::Object<'_>, changes: &[Change], is_old: bool) {
             Change::Mode(modes) => object.text(&key, &octal_mode((*of(modes, is_old)).into())),
             Change::Owner(ids) | Change::Group(ids) => object.raw(&key, of(ids, is_old)),
             Change::Size(sizes) => object.raw(&key, of(sizes, is_old)),
-            Change::Time(times) => object.text(&key, &seconds(timespec(*of(times, is_old)))),
+            Change::Time(times) => {
+                let time = timespec(*of(times, is_old));
+                object.text(&key, &seconds(time));
+                json::time(object, &key, Some(time));
+            }
             Change::Target(targets) => object.bytes(&key, of::<Vec<u8>>(targets, is_old)),
             Change::Device(numbers) => {
                 let (major, minor) = of(numbers, is_old);

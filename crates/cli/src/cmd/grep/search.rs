@@ -8,7 +8,8 @@ use std::io::{self, Write as _};
 
 use regex::bytes::Regex;
 
-use crate::input::{Failure, Source};
+use crate::input::{Failure, Input, Source};
+use crate::json::{self, Object};
 use crate::output::Out;
 
 use super::Args;
@@ -37,6 +38,12 @@ pub(super) enum Found {
     Shown,
     /// A line is selected in a file that is not text.
     Binary,
+}
+
+/// A file, with its name as it is shown.
+pub(super) struct Name<'a> {
+    pub(super) input: &'a Input,
+    pub(super) shown: Vec<u8>,
 }
 
 /// A line that was read.
@@ -68,11 +75,11 @@ impl<'a> Search<'a> {
     }
 
     /// Searches a file with this name.
-    pub(super) fn file(&mut self, source: Source, name: &[u8]) -> Result<Found, Failure> {
+    pub(super) fn file(&mut self, source: Source, name: &Name<'_>) -> Result<Found, Failure> {
         let args = self.args;
         let mut lines = source.lines();
         let head = lines.peek()?;
-        let is_text = args.text || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
+        let is_text = args.text || args.json || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
         if !is_text && args.no_binary {
             return self.summary(name, 0);
         }
@@ -95,7 +102,7 @@ impl<'a> Search<'a> {
                     break;
                 }
                 if self.prints_lines() {
-                    if !is_text || !args.text && !is_printable(&line.text) {
+                    if !is_text || !(args.text || args.json || is_printable(&line.text)) {
                         return Ok(Found::Binary);
                     }
                     let first = before.front().map_or(line.number, |line| line.number);
@@ -129,16 +136,21 @@ impl<'a> Search<'a> {
     }
 
     /// Prints the line about a whole file, if the options ask for one.
-    fn summary(&mut self, name: &[u8], selected: u64) -> Result<Found, Failure> {
+    fn summary(&mut self, name: &Name<'_>, selected: u64) -> Result<Found, Failure> {
         let args = self.args;
         if args.quiet {
             return Ok(Found::Shown);
         }
         if args.files_with_matches || args.files_without_match {
-            if (selected > 0) == args.files_with_matches {
-                self.out.write_all(name)?;
+            if (selected > 0) != args.files_with_matches {
+            } else if args.json {
+                self.json(name, |_| {})?;
+            } else {
+                self.out.write_all(&name.shown)?;
                 self.out.write_all(if args.null { b"\0" } else { b"\n" })?;
             }
+        } else if args.count && args.json {
+            self.json(name, |object| object.raw("count", selected))?;
         } else if args.count {
             self.name(name, b':')?;
             writeln!(self.out, "{selected}")?;
@@ -146,25 +158,50 @@ impl<'a> Search<'a> {
         Ok(Found::Shown)
     }
 
-    fn name(&mut self, name: &[u8], mark: u8) -> io::Result<()> {
+    fn name(&mut self, name: &Name<'_>, mark: u8) -> io::Result<()> {
         if !self.with_name {
             return Ok(());
         }
-        self.out.write_all(name)?;
+        self.out.write_all(&name.shown)?;
         self.out.write_all(&[if self.args.null { 0 } else { mark }])
     }
 
     /// Prints a separator if lines before number `first` were left out.
     fn separate(&mut self, first: u64, last_printed: u64) -> io::Result<()> {
         let has_context = self.before > 0 || self.after > 0;
-        if has_context && self.printed && first != last_printed + 1 {
+        if has_context && self.printed && !self.args.json && first != last_printed + 1 {
             self.out.write_all(b"--\n")?;
         }
         self.printed = true;
         Ok(())
     }
 
-    fn prefix(&mut self, name: &[u8], line: &Line, offset: u64, mark: u8) -> io::Result<()> {
+    /// Writes an object about a file, with the members that `rest` adds.
+    fn json(&mut self, name: &Name<'_>, rest: impl FnOnce(&mut Object<'_>)) -> io::Result<()> {
+        let line = json::line(|object| {
+            name.input.members(object);
+            rest(object);
+        });
+        self.out.write_all(line.as_bytes())
+    }
+
+    /// Prints a line, or a part of one that begins at byte `offset`. A selected line has another
+    /// mark than its context.
+    fn text(&mut self, name: &Name<'_>, line: &Line, offset: u64, text: &[u8], end: u8, selected: bool) -> io::Result<()> {
+        if self.args.json {
+            return self.json(name, |object| {
+                object.raw("line", line.number);
+                object.raw("byte", offset);
+                object.raw("selected", selected);
+                object.bytes("text", text);
+            });
+        }
+        self.prefix(name, line, offset, if selected { b':' } else { b'-' })?;
+        self.out.write_all(text)?;
+        self.out.write_all(&[end])
+    }
+
+    fn prefix(&mut self, name: &Name<'_>, line: &Line, offset: u64, mark: u8) -> io::Result<()> {
         self.name(name, mark)?;
         let mark = char::from(mark);
         if self.args.line_number {
@@ -176,29 +213,23 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn context_line(&mut self, name: &[u8], line: &Line, end: u8) -> io::Result<()> {
+    fn context_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> io::Result<()> {
         if self.args.only_matching {
             return Ok(());
         }
-        self.prefix(name, line, line.offset, b'-')?;
-        self.out.write_all(&line.text)?;
-        self.out.write_all(&[end])
+        self.text(name, line, line.offset, &line.text, end, false)
     }
 
-    fn selected_line(&mut self, name: &[u8], line: &Line, end: u8) -> io::Result<()> {
+    fn selected_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> io::Result<()> {
         if !self.args.only_matching {
-            self.prefix(name, line, line.offset, b':')?;
-            self.out.write_all(&line.text)?;
-            return self.out.write_all(&[end]);
+            return self.text(name, line, line.offset, &line.text, end, true);
         }
         if self.args.invert_match {
             return Ok(());
         }
         let regex = self.regex.clone();
         for found in regex.find_iter(&line.text).filter(|found| !found.is_empty()) {
-            self.prefix(name, line, line.offset + found.start() as u64, b':')?;
-            self.out.write_all(found.as_bytes())?;
-            self.out.write_all(&[end])?;
+            self.text(name, line, line.offset + found.start() as u64, found.as_bytes(), end, true)?;
         }
         Ok(())
     }

@@ -2,13 +2,14 @@
 //!
 //! `info` prints them as text or JSON. Every fact is in both, under a name that does not change.
 
+use extern4::Timespec;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::quota::Kind;
 use extern4_disk::superblock::{CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock};
 
 use crate::app::Opened;
 use crate::fs_type::type_name;
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::text::{escape, human, iso_time, uuid};
 
 /// A fact about a volume.
@@ -32,6 +33,8 @@ enum Value {
     /// Several words.
     Words(Vec<String>),
     Yes(bool),
+    /// An error that the volume notes.
+    Error(ErrorRecord),
 }
 
 /// Returns all facts about a volume, in the order they are shown.
@@ -228,16 +231,21 @@ fn history(superblock: &Superblock, facts: &mut Facts) {
     );
     facts.number("error_count", "Errors", superblock.error_count());
     if let Some(error) = superblock.first_error() {
-        facts.text("first_error", "First error", error_text(&error));
+        facts.add("first_error", "First error", Value::Error(error));
     }
     if let Some(error) = superblock.last_error() {
-        facts.text("last_error", "Last error", error_text(&error));
+        facts.add("last_error", "Last error", Value::Error(error));
     }
+}
+
+/// Returns the time that a superblock writes as seconds.
+fn time(seconds: u64) -> Timespec {
+    Timespec { sec: i64::try_from(seconds).unwrap_or(i64::MAX), nsec: 0 }
 }
 
 fn error_text(error: &ErrorRecord) -> String {
     let function = error.function.split(|byte| *byte == 0).next().unwrap_or_default();
-    let time = iso_time(i64::try_from(error.time).unwrap_or(i64::MAX));
+    let time = iso_time(time(error.time).sec);
     format!("{time} in {} line {}, inode {}, block {}", escape(function), error.line, error.ino, error.block)
 }
 
@@ -294,9 +302,10 @@ impl Value {
             Self::Number(number) => number.to_string(),
             Self::Size(bytes) => human(*bytes),
             Self::Time(0) => "never".to_owned(),
-            Self::Time(seconds) => iso_time(i64::try_from(*seconds).unwrap_or(i64::MAX)),
+            Self::Time(seconds) => iso_time(time(*seconds).sec),
             Self::Words(words) => words.join(" "),
             Self::Yes(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+            Self::Error(error) => error_text(error),
         }
     }
 }
@@ -308,7 +317,15 @@ pub(super) fn json(facts: &[Fact], object: &mut Object<'_>) {
             Value::Text(text) => object.text(fact.key, text),
             Value::Bytes(bytes) => object.bytes(fact.key, bytes),
             Value::Number(number) | Value::Size(number) => object.raw(fact.key, number),
-            Value::Time(seconds) => object.maybe(fact.key, Some(*seconds).filter(|seconds| *seconds != 0)),
+            Value::Time(seconds) => {
+                let seconds = Some(*seconds).filter(|seconds| *seconds != 0);
+                object.maybe(fact.key, seconds);
+                json::time(object, fact.key, seconds.map(time));
+            }
+            Value::Error(error) => {
+                object.text(fact.key, &error_text(error));
+                json::time(object, fact.key, Some(time(error.time)));
+            }
             Value::Words(words) => object.texts(fact.key, words),
             Value::Yes(yes) => object.raw(fact.key, yes),
         }
