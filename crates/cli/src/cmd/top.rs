@@ -43,7 +43,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.01..=86_400.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))

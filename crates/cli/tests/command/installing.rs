@@ -244,6 +244,20 @@ fn manual_pages_are_sound() {
 }
 
 #[test]
+fn the_page_of_stats_explains_every_counter() {
+    let image = FOUR.build();
+    ok(extern4(&image, ["man", "pages"]));
+    let page = fs::read_to_string(image.scratch().join("pages/extern4-stats.1")).expect("a page");
+    let text = String::from_utf8(ok(extern4(&image, ["stats", "--explain"]))).expect("text");
+    let counters: Vec<_> = text.lines().filter_map(|line| line.split_once(": ")).collect();
+    assert!(counters.len() > 30 && counters.len() == text.lines().count(), "{text}");
+    for (name, meaning) in counters {
+        let written = format!("\\fB{name}\\fR\n{}\n", meaning.replace('-', "\\-").replace('\'', "\\(aq"));
+        assert!(page.contains(&written), "{name}: {page}");
+    }
+}
+
+#[test]
 fn the_page_of_the_mount_helper_has_every_option() {
     let image = FOUR.build();
     ok(extern4(&image, ["man", "pages"]));

@@ -147,6 +147,7 @@ const RUNS: &[&str] = &[
     "getfacl -R disk.img:/",
     "getfattr -R -d disk.img:/",
     "stats disk.img:/",
+    "stats --rates disk.img:/",
     "recover disk.img",
     "inode disk.img:/",
     "block disk.img 0 1 20",
@@ -224,6 +225,7 @@ fn all_output_is_as_the_schema_says() {
     let served = Served::new(&image, &[]);
     fs::write(served.path("new"), "x").expect("a file");
     seen.run(&image, &["stats", "mnt"]);
+    seen.run(&image, &["stats", "-i0.01", "mnt"]);
     seen.run(&image, &["top", "-n1", "-i0.01", "mnt"]);
     served.umount();
     seen.run(&image, &[&["bench", "disk.img"], &SHORT[..]].concat());
@@ -278,6 +280,19 @@ fn the_schema_has_every_command_with_json_and_no_other() {
     let cells = rows.map_while(|row| row.strip_prefix("| ")?.split(" |").next());
     let listed = cells.flat_map(|cell| cell.split(", ")).map(|name| name.trim_matches('`').to_owned());
     assert_eq!(without, listed.collect());
+}
+
+#[test]
+fn the_schema_describes_counters_as_the_command_does() {
+    let image = machine();
+    let text = String::from_utf8(ok(extern4(&image, ["stats", "--explain"]))).expect("text");
+    let explained: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(": ")).collect();
+    assert!(explained.len() > 30, "{text}");
+    for kind in definitions()["stats"]["oneOf"].as_array().expect("kinds") {
+        for (name, meaning) in &explained {
+            assert_eq!(kind["properties"][name]["description"], *meaning, "{name}");
+        }
+    }
 }
 
 #[test]

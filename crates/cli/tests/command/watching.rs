@@ -158,6 +158,29 @@ fn a_mount_tells_what_it_has_done() {
     for part in [" block_hits\n", " handles per commit\n", "\noperation ", "\nmknod ", " open: 1 by "] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // With meanings, and how often a second.
+    let text = String::from_utf8(ok(extern4(&image, ["stats", "--explain", "mnt"]))).expect("text");
+    let explained = |line: &str| {
+        line.trim_start().split_once(" block_hits: ").is_some_and(|(count, meaning)| {
+            count.parse::<u64>().is_ok_and(|count| count > 0) && meaning.ends_with('.')
+        })
+    };
+    assert!(text.lines().any(explained), "{text}");
+    for option in ["--rates", "--interval=0.01"] {
+        let text = String::from_utf8(ok(extern4(&image, ["stats", option, "mnt"]))).expect("text");
+        let (_, rates) = text.split_once("\nper second, in ").expect("rates");
+        assert!(rates.contains(" block_hits\n") && !rates.contains(" dentries\n"), "{text}");
+    }
+    let since = object(&ok(extern4(&image, ["stats", "--rates", "--json", "mnt"])));
+    let rates = since["rates"].as_array().expect("rates");
+    let hits = rates.iter().find(|rate| rate["name"] == "block_hits").expect("a rate");
+    let seconds = since["period_ms"].as_f64().expect("a number") / 1000.0;
+    let expected = since["block_hits"].as_f64().expect("a number") / seconds;
+    let shown = hits["per_second"].as_f64().expect("a number");
+    assert!((shown - expected).abs() <= expected * 0.01 + 0.01, "{shown} and {expected}");
+    let said = failed(&extern4(&image, ["stats", "--interval", "1", "disk.img:/"]), 2);
+    assert!(said.contains("--interval reads a mount twice"), "{said}");
+    assert!(failed(&extern4(&image, ["stats"]), 2).contains("a path is missing"));
     drop(kept);
     let path = socket(&served.dir);
     let found = fs::symlink_metadata(&path).expect("a socket");

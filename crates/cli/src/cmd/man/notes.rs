@@ -68,6 +68,8 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("extern4-du", "Sum up what a directory takes:", "extern4 du -h disk.img:/usr"),
     ("extern4-df", "Show the free space of a volume:", "extern4 df -h disk.img"),
     ("extern4-stats", "Ask the process that serves a mount what it has done:", "extern4 stats mnt"),
+    ("extern4-stats", "See how often a second, in the next ten seconds:", "extern4 stats --interval 10 mnt"),
+    ("extern4-stats", "Read what each counter counts:", "extern4 stats --explain"),
     ("extern4-top", "Watch a mount:", "extern4 top mnt"),
     ("extern4-getfacl", "Show the access control list of a file:", "extern4 getfacl disk.img:/srv"),
     (

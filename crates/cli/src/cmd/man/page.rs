@@ -10,6 +10,7 @@ use clap_mangen::Man;
 use super::notes::{self, Note};
 use crate::args::{GUIDE, IMAGE_PATHS};
 use crate::cmd::mount;
+use crate::counters;
 
 /// The version in the footer.
 const SOURCE: &str = concat!("extern4 ", env!("CARGO_PKG_VERSION"));
@@ -50,6 +51,10 @@ impl Page {
             man.render_subcommands_section(&mut page)?;
         }
         self.more(&mut page)?;
+        if self.name == "extern4-stats" {
+            let meanings = counters::ALL.iter().map(|counter| (counter.name.into(), counter.meaning));
+            list(&mut page, "COUNTERS", meanings)?;
+        }
         self.examples(&mut page)?;
         list(&mut page, "EXIT STATUS", notes::exit_status(&self.name))?;
         list(&mut page, "ENVIRONMENT", notes::of(notes::ENVIRONMENT, &self.name))?;
