@@ -39,6 +39,12 @@ pub(crate) struct Look {
 
 const DEFAULTS: &str = "di=01;34:ln=01;36:pi=33:so=01;35:bd=01;33:cd=01;33:ex=01;32:su=37;41:sg=30;43:tw=30;42:ow=34;42:st=37;44";
 
+/// Returns whether a text is a code of colours. Any other would be a control sequence from the
+/// environment.
+pub(crate) fn is_code(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b';')
+}
+
 impl When {
     /// Returns whether standard output is to have colours.
     pub(crate) fn is_wanted(self) -> bool {
@@ -67,8 +73,7 @@ impl Colors {
 
     fn add(&mut self, rules: &str) {
         for (key, code) in rules.split(':').filter_map(|rule| rule.split_once('=')) {
-            // Any other code would be a control sequence from the environment.
-            if !code.bytes().all(|byte| byte.is_ascii_digit() || byte == b';') && code != "target" {
+            if !is_code(code) && code != "target" {
                 continue;
             }
             match key.strip_prefix('*') {

@@ -75,8 +75,6 @@ const REFUSED: &[Refusal] = &[
     (&["grep"], "--perl-regexp", "patterns are matched in linear time, without back-references"),
     (&["grep"], "-R", "a search does not follow links, which may lead in a circle"),
     (&["grep"], "--dereference-recursive", "a search does not follow links, which may lead in a circle"),
-    (&["grep"], "--color", "matches are not coloured"),
-    (&["grep"], "--colour", "matches are not coloured"),
     (&["grep"], "-T", "output is for programs; pipe it to column"),
     (&["grep"], "--initial-tab", "output is for programs; pipe it to column"),
     (&["grep"], "-d", "-r searches directories; without it they are an error"),

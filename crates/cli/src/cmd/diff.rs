@@ -28,6 +28,7 @@ use std::ffi::OsString;
 use std::io;
 
 use crate::app::App;
+use crate::color::When;
 
 use operand::Operands;
 
@@ -52,6 +53,10 @@ pub(crate) struct Args {
     /// Ignore extended attributes and ACLs
     #[arg(long)]
     no_xattrs: bool,
+    /// Colour the difference of two texts
+    #[arg(long, value_name = "WHEN", default_value = "auto", default_missing_value = "auto",
+        num_args = 0..=1, require_equals = true)]
+    color: When,
     /// Write one JSON object a line for each difference
     #[arg(long)]
     json: bool,

@@ -2,6 +2,7 @@
 //!
 //! `args` calls [`run`]. The exit codes are grep's: 0 with a match, 1 without, 2 for trouble.
 
+mod colors;
 mod pattern;
 mod search;
 
@@ -14,6 +15,7 @@ use extern4::FileType;
 use extern4_tree::Glob;
 
 use crate::app::{App, Shown};
+use crate::color::When;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::input::{Input, below, inputs};
@@ -132,6 +134,10 @@ pub(crate) struct Args {
     /// With -r, do not search directories with such names
     #[arg(long, value_name = "GLOB")]
     exclude_dir: Vec<OsString>,
+    /// Colour matches, names and numbers, as GREP_COLORS says
+    #[arg(long, visible_alias = "colour", value_name = "WHEN", default_value = "auto",
+        default_missing_value = "auto", num_args = 0..=1, require_equals = true)]
+    color: When,
     /// Write one JSON object for each line, part of a line, number or name that would be printed.
     /// Every file is text
     #[arg(long, conflicts_with_all = ["quiet", "null"])]

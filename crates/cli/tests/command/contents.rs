@@ -218,7 +218,29 @@ fn grep_is_that_of_gnu() {
             std::fs::write(files(&image).join("files_of_patterns"), patterns).expect("a file");
         }
         same(&image, &format!("grep {line}"));
+        // The part of a match that GNU's colours is the longest alternative.
+        if !line.contains("-E") {
+            same(&image, &format!("grep --color=always {line}"));
+        }
     }
+}
+
+#[test]
+fn differences_have_the_colours_of_gnu() {
+    let image = volume();
+    let coloured = |mut tool: Command, files: [&str; 2]| {
+        let output = tool.args(["--color=always"]).args(files).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (head, hunks) = text.split_once("@@").expect("a hunk");
+        (head.matches("\x1b[1m").count(), head.matches("\x1b[0m\n").count(), hunks.to_owned())
+    };
+    let (mut ours, mut theirs) = (command(), Command::new("diff"));
+    ours.current_dir(image.scratch()).arg("diff");
+    theirs.current_dir(files(&image)).arg("-u");
+    let ours = coloured(ours, ["disk.img:/short", "disk.img:/other"]);
+    assert_eq!(ours, coloured(theirs, ["short", "other"]));
+    assert_eq!((ours.0, ours.1), (2, 2));
 }
 
 #[test]

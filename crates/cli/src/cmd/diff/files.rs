@@ -51,9 +51,13 @@ pub(super) fn compare(args: &Args, pair: &Both<TextFile>, app: &mut App) -> io::
     } else if is_binary(&old) || is_binary(&new) {
         writeln!(out, "Binary files {} and {} differ", names.old, names.new)?;
     } else {
-        writeln!(out, "--- {}\t{}", names.old, full_time(old.modified))?;
-        writeln!(out, "+++ {}\t{}", names.new, full_time(new.modified))?;
-        write_hunks(&old.bytes, &new.bytes, &mut out)?;
+        let is_colored = args.color.is_wanted();
+        for (sign, name, file) in [("---", names.old, &old), ("+++", names.new, &new)] {
+            let head = format!("{sign} {name}\t{}", full_time(file.modified));
+            paint(is_colored, "1", head.as_bytes(), &mut out)?;
+            out.write_all(b"\n")?;
+        }
+        write_hunks(&old.bytes, &new.bytes, is_colored, &mut out)?;
     }
     flush(&mut out)
 }
@@ -79,27 +83,35 @@ fn read(file: &TextFile, app: &mut App) -> Option<Read> {
     }
 }
 
-/// Writes the differing lines with three lines around them, in the form of `diff -u`.
-fn write_hunks(old: &[u8], new: &[u8], out: &mut impl Write) -> io::Result<()> {
+/// Writes text in the colour of a code, if it is to have one.
+fn paint(is_colored: bool, code: &str, text: &[u8], out: &mut impl Write) -> io::Result<()> {
+    match is_colored && !code.is_empty() {
+        true => out.write_all(&[b"\x1b[", code.as_bytes(), b"m", text, b"\x1b[0m"].concat()),
+        false => out.write_all(text),
+    }
+}
+
+/// Writes the differing lines with three lines around them, in the form and the colours of
+/// `diff -u`.
+fn write_hunks(old: &[u8], new: &[u8], is_colored: bool, out: &mut impl Write) -> io::Result<()> {
     let lines = |text| -> Vec<&[u8]> { <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect() };
     let (old, new) = (lines(old), lines(new));
     let mut config = TextDiff::configure();
     config.algorithm(Algorithm::Myers).timeout(LONGEST);
     let diff = config.diff_slices(&old, &new);
     for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        writeln!(out, "{}", hunk.header())?;
+        paint(is_colored, "36", hunk.header().to_string().as_bytes(), out)?;
+        out.write_all(b"\n")?;
         for change in hunk.ops().iter().flat_map(|op| diff.iter_changes(op)) {
-            let sign = match change.tag() {
-                ChangeTag::Equal => b' ',
-                ChangeTag::Delete => b'-',
-                ChangeTag::Insert => b'+',
+            let (sign, code) = match change.tag() {
+                ChangeTag::Equal => (b' ', ""),
+                ChangeTag::Delete => (b'-', "31"),
+                ChangeTag::Insert => (b'+', "32"),
             };
             let line: &[u8] = change.value();
-            out.write_all(&[sign])?;
-            out.write_all(line)?;
-            if !line.ends_with(b"\n") {
-                out.write_all(b"\n\\ No newline at end of file\n")?;
-            }
+            let text = line.strip_suffix(b"\n");
+            paint(is_colored, code, &[&[sign], text.unwrap_or(line)].concat(), out)?;
+            out.write_all(if text.is_some() { b"\n" } else { b"\n\\ No newline at end of file\n" })?;
         }
     }
     Ok(())
@@ -113,7 +125,7 @@ mod tests {
     fn hunks_are_those_of_gnu_diff() {
         let check = |old: &str, new: &str, expected: &str| {
             let mut out = Vec::new();
-            write_hunks(old.as_bytes(), new.as_bytes(), &mut out).expect("a vector takes everything");
+            write_hunks(old.as_bytes(), new.as_bytes(), false, &mut out).expect("a vector takes everything");
             assert_eq!(String::from_utf8_lossy(&out), expected);
         };
         check("a\nb\nc\n", "a\nB\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");

@@ -13,6 +13,7 @@ use crate::json::{self, Object};
 use crate::output::Out;
 
 use super::Args;
+use super::colors::{Colored, Colors};
 
 /// The part of a file in which a NUL tells that it is not text.
 const HEAD_BYTES: usize = 32 << 10;
@@ -22,6 +23,7 @@ pub(super) struct Search<'a> {
     args: &'a Args,
     regex: Regex,
     with_name: bool,
+    colors: Colors,
     before: usize,
     after: usize,
     pub(super) out: Out,
@@ -65,7 +67,8 @@ impl<'a> Search<'a> {
     pub(super) fn new(args: &'a Args, regex: Regex, with_name: bool, out: Out) -> Self {
         let both = args.context.unwrap_or(0);
         let (before, after) = (args.before_context.unwrap_or(both), args.after_context.unwrap_or(both));
-        Self { args, regex, with_name, before, after, out, selected_any: false, printed: false }
+        let (colors, selected_any, printed) = (Colors::new(args.color), false, false);
+        Self { args, regex, with_name, colors, before, after, out, selected_any, printed }
     }
 
     /// Returns whether lines are printed, and not only names or numbers.
@@ -79,7 +82,8 @@ impl<'a> Search<'a> {
         let args = self.args;
         let mut lines = source.lines();
         let head = lines.peek()?;
-        let is_text = args.text || args.json || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
+        let is_text =
+            args.text || args.json || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
         if !is_text && args.no_binary {
             return self.summary(name, 0);
         }
@@ -146,7 +150,7 @@ impl<'a> Search<'a> {
             } else if args.json {
                 self.json(name, |_| {})?;
             } else {
-                self.out.write_all(&name.shown)?;
+                self.paint(Colored::Name, &name.shown)?;
                 self.out.write_all(if args.null { b"\0" } else { b"\n" })?;
             }
         } else if args.count && args.json {
@@ -162,18 +166,28 @@ impl<'a> Search<'a> {
         if !self.with_name {
             return Ok(());
         }
-        self.out.write_all(&name.shown)?;
-        self.out.write_all(&[if self.args.null { 0 } else { mark }])
+        self.paint(Colored::Name, &name.shown)?;
+        match self.args.null {
+            true => self.out.write_all(b"\0"),
+            false => self.paint(Colored::Separator, &[mark]),
+        }
     }
 
     /// Prints a separator if lines before number `first` were left out.
     fn separate(&mut self, first: u64, last_printed: u64) -> io::Result<()> {
         let has_context = self.before > 0 || self.after > 0;
         if has_context && self.printed && !self.args.json && first != last_printed + 1 {
-            self.out.write_all(b"--\n")?;
+            self.paint(Colored::Separator, b"--")?;
+            self.out.write_all(b"\n")?;
         }
         self.printed = true;
         Ok(())
+    }
+
+    fn paint(&mut self, part: Colored, text: &[u8]) -> io::Result<()> {
+        let mut painted = Vec::with_capacity(text.len() + 24);
+        self.colors.paint(part, text, &mut painted);
+        self.out.write_all(&painted)
     }
 
     /// Writes an object about a file, with the members that `rest` adds.
@@ -187,7 +201,15 @@ impl<'a> Search<'a> {
 
     /// Prints a line, or a part of one that begins at byte `offset`. A selected line has another
     /// mark than its context.
-    fn text(&mut self, name: &Name<'_>, line: &Line, offset: u64, text: &[u8], end: u8, selected: bool) -> io::Result<()> {
+    fn text(
+        &mut self,
+        name: &Name<'_>,
+        line: &Line,
+        offset: u64,
+        text: &[u8],
+        end: u8,
+        selected: bool,
+    ) -> io::Result<()> {
         if self.args.json {
             return self.json(name, |object| {
                 object.raw("line", line.number);
@@ -197,18 +219,31 @@ impl<'a> Search<'a> {
             });
         }
         self.prefix(name, line, offset, if selected { b':' } else { b'-' })?;
-        self.out.write_all(text)?;
+        // With -v, the context matches and the selected lines do not.
+        let part = if selected { Colored::Selected } else { Colored::Context };
+        if self.colors.has(part) && selected != self.args.invert_match {
+            let (regex, mut at) = (self.regex.clone(), 0);
+            for found in regex.find_iter(text).filter(|found| !found.is_empty()) {
+                self.out.write_all(&text[at..found.start()])?;
+                self.paint(part, found.as_bytes())?;
+                at = found.end();
+            }
+            self.out.write_all(&text[at..])?;
+        } else {
+            self.out.write_all(text)?;
+        }
         self.out.write_all(&[end])
     }
 
     fn prefix(&mut self, name: &Name<'_>, line: &Line, offset: u64, mark: u8) -> io::Result<()> {
         self.name(name, mark)?;
-        let mark = char::from(mark);
-        if self.args.line_number {
-            write!(self.out, "{}{mark}", line.number)?;
-        }
-        if self.args.byte_offset {
-            write!(self.out, "{offset}{mark}")?;
+        let numbers = [
+            (self.args.line_number, Colored::Line, line.number),
+            (self.args.byte_offset, Colored::Byte, offset),
+        ];
+        for (_, part, number) in numbers.into_iter().filter(|(is_shown, ..)| *is_shown) {
+            self.paint(part, number.to_string().as_bytes())?;
+            self.paint(Colored::Separator, &[mark])?;
         }
         Ok(())
     }

@@ -128,7 +128,10 @@ const TIMES: &[&str] =
     &["extern4-ls", "extern4-stat", "extern4-info", "extern4-inode", "extern4-find", "extern4-touch"];
 
 /// The pages of subcommands that print names in colours.
-const COLOURS: &[&str] = &["extern4-ls", "extern4-tree"];
+const COLOURS: &[&str] = &["extern4-ls", "extern4-tree", "extern4-grep", "extern4-diff"];
+
+/// The pages of subcommands that colour names by the types of files.
+const COLOURED_NAMES: &[&str] = &["extern4-ls", "extern4-tree"];
 
 /// The pages of subcommands that make volumes.
 const MAKES: &[&str] = &["extern4-mkfs", "extern4-build"];
@@ -152,7 +155,8 @@ const OWNERS: &[&str] = &[
 
 pub(super) const ENVIRONMENT: &[Shared] = &[
     (TIMES, "TZ", "The time zone of the times that are read and shown."),
-    (COLOURS, "LS_COLORS", "The colours of names, as dircolors(1) writes them."),
+    (COLOURED_NAMES, "LS_COLORS", "The colours of names, as dircolors(1) writes them."),
+    (&["extern4-grep"], "GREP_COLORS", "The colours of matches, names and numbers, as grep(1) takes them."),
     (COLOURS, "NO_COLOR", "If it is set and not empty, nothing is coloured unless --color asks for it."),
     (COLOURS, "TERM", "If it is dumb, nothing is coloured unless --color asks for it."),
     (&["extern4-ls"], "COLUMNS", "The width of the listing."),
