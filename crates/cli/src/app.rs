@@ -438,6 +438,11 @@ impl App {
 
     /// Reports why a volume could not be opened.
     pub(crate) fn refused(&mut self, image: &Image, error: &extern4::Error) {
+        if let Some(namesakes) = image.namesakes() {
+            let names: Vec<_> = namesakes.iter().map(Image::to_string).collect();
+            let reason = format!("several partitions have this name: {}", names.join(", "));
+            return self.fail_at(ExitStatus::Failed, image, reason);
+        }
         let disk = || {
             let names = (image.part == Part::Whole).then(|| partitions(image)).flatten()?;
             Some(format!("this is a disk with partitions; name one of them: {names}"))

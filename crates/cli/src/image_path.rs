@@ -22,7 +22,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use extern4::Volume;
+use extern4::{Partition, Volume};
 
 use crate::text::{always_quoted, escape};
 
@@ -163,6 +163,17 @@ impl Image {
         Self::split(text).unwrap_or_else(|| Self { file: path(text), part: Part::Whole })
     }
 
+    /// Returns the partitions that a name behind a `#` stands for, if there is no such file and
+    /// several partitions have that name.
+    pub(crate) fn namesakes(&self) -> Option<Vec<Self>> {
+        let text = self.file.as_os_str().as_bytes();
+        let mark = text.iter().rposition(|byte| *byte == b'#').filter(|_| !self.file.exists())?;
+        let (disk, name) = (path(&text[..mark]), std::str::from_utf8(&text[mark + 1..]).ok()?);
+        let numbers = Some(partitions_named(&disk, name)).filter(|numbers| numbers.len() > 1)?;
+        let image = |number| Self { file: disk.clone(), part: Part::Partition(number) };
+        Some(numbers.into_iter().map(image).collect())
+    }
+
     /// Splits off a trailing `#N`, `#NAME` or `@OFFSET`.
     pub(crate) fn split(text: &[u8]) -> Option<Self> {
         let mark = text.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
@@ -186,21 +197,31 @@ fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// Returns the number of the partition with this name in the GPT. Where there is none, returns that
-/// of the one whose volume has it as its label or UUID. A name that several have names none.
+/// Returns the number of the partition that has this name alone.
 fn partition_named(disk: &Path, name: &str) -> Option<u32> {
+    match partitions_named(disk, name)[..] {
+        [number] => Some(number),
+        _ => None,
+    }
+}
+
+/// Returns the numbers of the partitions with this name in the GPT. Where there are none, returns
+/// those of the partitions whose volumes have it as their label or UUID.
+fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
     // A FIFO would wait for its writer.
-    let found = std::fs::metadata(disk).ok()?;
-    if name.is_empty() || !(found.is_file() || found.file_type().is_block_device()) {
-        return None;
+    let is_disk = |found: std::fs::Metadata| found.is_file() || found.file_type().is_block_device();
+    if name.is_empty() || !std::fs::metadata(disk).is_ok_and(is_disk) {
+        return Vec::new();
     }
-    let partitions = Volume::partitions(disk).ok()??.partitions;
-    if let Some(found) = partitions.iter().find(|found| found.name.as_deref() == Some(name)) {
-        return Some(found.number);
+    let partitions = Volume::partitions(disk).ok().flatten().map_or(Vec::new(), |table| table.partitions);
+    let numbers = |has: &dyn Fn(&Partition) -> bool| -> Vec<u32> {
+        partitions.iter().filter(|partition| has(partition)).map(|partition| partition.number).collect()
+    };
+    let named = numbers(&|partition| partition.name.as_deref() == Some(name));
+    match named.is_empty() {
+        true => numbers(&|partition| has_name(disk, partition.number, name)),
+        false => named,
     }
-    let mut named = partitions.iter().filter(|partition| has_name(disk, partition.number, name));
-    let first = named.next()?.number;
-    named.next().is_none().then_some(first)
 }
 
 /// Returns whether the volume in a partition has this label or UUID.

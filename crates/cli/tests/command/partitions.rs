@@ -138,6 +138,40 @@ fn an_mbr_may_count_in_sectors_of_4_kib() {
     assert!(errors.contains("and the device 8192"), "{errors}");
 }
 
+/// A name that two partitions have names neither: the message says which have it.
+#[test]
+fn a_name_of_two_partitions_names_neither() {
+    let image = machine();
+    let sectors = u32::try_from(fs::metadata(&image.path).expect("an image").len() / 512).expect("small");
+    let disk = disk(&image, 64 * MIB, &[8 * MIB, 32 * MIB]);
+    let uuid = "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11";
+    put(&disk, 512, 0, &[(0x83, 16384, sectors), (0x83, 65536, sectors)]);
+    let is_refused = |name: &str| {
+        for args in [&["ls"][..], &["info"], &["mkdir", "-p"], &["check"], &["df"]] {
+            let place = format!("d.img#{name}");
+            let errors = failed(&extern4(&image, [args, &[&place]].concat()), 1);
+            let says = format!("'{place}': several partitions have this name: d.img#1, d.img#2\n");
+            assert!(errors.ends_with(&says), "{args:?}: {errors}");
+        }
+    };
+    is_refused("tiny");
+    is_refused(uuid);
+    // A label of its own names a partition again.
+    ok(extern4(&image, ["tune", "d.img#2", "-L", "second"]));
+    for name in ["tiny", "second"] {
+        assert_eq!(ok(extern4(&image, ["cat", &format!("d.img#{name}:/etc/hostname")])), b"tiny\n");
+    }
+    is_refused(uuid);
+    if !can_run(&[Need::Tool("sfdisk")]) {
+        return;
+    }
+    sfdisk(
+        &image,
+        &format!("label: gpt\nstart=16384,size={sectors},name=twin\nstart=65536,size={sectors},name=twin\n"),
+    );
+    is_refused("twin");
+}
+
 #[test]
 fn an_odd_partition_table_is_reported() {
     let image = machine();
