@@ -9,13 +9,17 @@ pub(crate) mod size;
 mod source;
 mod target;
 
-use extern4_mkfs::{Config, Error};
+use std::os::unix::ffi::OsStrExt as _;
+
+use extern4_mkfs::Config;
 
 pub(crate) use self::failure::Failure;
 pub(crate) use self::filling::{Filling, contents_line, json_contents, json_numbers, threads};
 pub(crate) use self::progress::When;
 pub(crate) use self::source::Argument;
 pub(crate) use self::target::{device, device_bytes};
+use crate::app::host_reason;
+use crate::text::{escape, quoted};
 
 /// Returns `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
 pub(crate) fn epoch() -> Result<Option<i64>, Failure> {
@@ -30,9 +34,10 @@ pub(crate) fn config() -> Result<Config, Failure> {
     match std::env::var_os("MKE2FS_CONFIG") {
         None => Ok(Config::default()),
         Some(path) => {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| Error::Options(format!("{}: {error}", path.display())))?;
-            Ok(Config::parse(&text)?)
+            let failed =
+                |reason: String| Failure::Failed(format!("{}: {reason}", quoted(escape(path.as_bytes()))));
+            let text = std::fs::read_to_string(&path).map_err(|error| failed(host_reason(&error)))?;
+            Config::parse(&text).map_err(|error| failed(error.to_string()))
         }
     }
 }

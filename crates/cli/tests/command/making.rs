@@ -336,8 +336,30 @@ fn the_callers_configuration_counts() {
     let text = ok(run("own.conf"));
     assert!(String::from_utf8_lossy(&text).starts_with("65536 blocks of 1024 bytes, 1024 inodes\n"));
     std::fs::write(dir.join("wrong.conf"), "[defaults]\nblocksize\n").expect("it is written");
-    assert!(failed(&run("wrong.conf"), 1).contains("line 2"));
-    assert!(failed(&run("none.conf"), 2).contains("none.conf"));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_named() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    std::fs::write(dir.join("wrong.conf"), "[defaults]\nblocksize\n").expect("it is written");
+    std::fs::write(dir.join("bytes.conf"), b"[defaults]\n\xff\n").expect("it is written");
+    std::fs::create_dir(dir.join("tree")).expect("a directory");
+    for args in [&["mkfs", "x.img", "64M"][..], &["mkfs", "x.img", "-d", "tree"], &["build", "x.img", "tree"]]
+    {
+        for (config, says) in [
+            ("wrong.conf", "'wrong.conf': mke2fs.conf, line 2: a relation is written 'name = value'\n"),
+            ("none.conf", "'none.conf': No such file or directory\n"),
+            ("tree", "'tree': Is a directory\n"),
+            ("bytes.conf", "'bytes.conf': stream did not contain valid UTF-8\n"),
+        ] {
+            let mut command = command();
+            let output = command.current_dir(dir).env("MKE2FS_CONFIG", config).args(args).output();
+            let said = failed(&output.expect("the command runs"), 1);
+            assert_eq!(said, format!("extern4: {}: {says}", args[0]), "{args:?}");
+            assert!(!dir.join("x.img").exists(), "{args:?}");
+        }
+    }
 }
 
 /// A volume of twenty gigabytes takes only the space of its metadata.
