@@ -67,6 +67,29 @@ fn volumes_are_tuned_as_tune2fs_does() {
     sound(&image);
 }
 
+#[test]
+fn the_count_of_mounts_is_that_of_tune2fs() {
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"]).build();
+    let counts = |image: &Image| {
+        let text = tool(image.scratch(), "dumpe2fs", ["-h", "disk.img"]);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.expect("a line").trim().to_owned()
+        };
+        (value("Mount count"), value("Maximum mount count"))
+    };
+    for count in ["7", "0", "16000"] {
+        let oracle = image.copy();
+        tool(oracle.scratch(), "tune2fs", ["-C", count, "-c", "9", "disk.img"]);
+        quietly(&image, &["tune", "-C", count, "-c", "9", "disk.img"]);
+        assert_eq!(counts(&image), (count.to_owned(), "9".to_owned()));
+        assert_eq!(counts(&image), counts(&oracle));
+        sound(&image);
+    }
+    failed(&extern4(&image, ["tune", "-C", "65536", "disk.img"]), 2);
+}
+
 /// A volume whose checksums depend on the UUID gets another UUID. `e2fsck` and the kernel find
 /// nothing wrong, and the copies of the superblock get it, too.
 #[test]
