@@ -1,9 +1,9 @@
 //! Replacing the contents of a file atomically, by a new file that takes its name.
 //!
-//! Programs and the command's editing subcommands call
-//! [`Session::write_file`](crate::Session::write_file). Readers, and the volume after a crash, have
-//! the old contents or the new ones, whole. On an error the old file stays as it was and the new
-//! one is removed. Owner, mode, ACLs and attributes are kept as far as the caller may set them.
+//! Programs call [`Session::write_file`](crate::Session::write_file); the command's `put` replaces
+//! files so, too. Readers, and the volume after a crash, have the old contents or the new ones,
+//! whole. On an error the old file stays as it was and the new one is removed. Owner, mode, ACLs
+//! and attributes are kept as far as the caller may set them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,9 +1,9 @@
 //! INIT: the features on which kernel and server agree.
 //!
 //! It is the kernel's first request, and `Server` calls the handler for it. The answer holds only
-//! features that both sides have and that the server's options allow. A kernel of another major
-//! version, or older than Linux 5.13, gets an error, and the mount ends. `protocol` keeps the
-//! result.
+//! features that both sides have and that the server's options allow. A kernel older than Linux
+//! 5.13 gets an error, and the mount ends. One with a later major version gets the server's
+//! version, and sends INIT again in that one. `protocol` keeps the result.
 
 use extern4_vfs::{Errno, Result};
 use zerocopy::FromBytes as _;
