@@ -70,7 +70,7 @@ fn trees_of_any_kind_are_shown() {
         let said = String::from_utf8_lossy(&said);
         assert_eq!(run.status.code(), Some(if tree == "demo" { 2 } else { 0 }), "{tree}: {said}");
         assert!(said.contains(equal), "{tree}: {said}");
-        for part in ["the volume is there ", "extern4 check my.img", "extern4 recover my.img"] {
+        for part in ["(this volume was there ", "extern4 check my.img", "extern4 recover my.img"] {
             assert!(tree == "demo" || said.contains(part), "{tree}: {part}: {said}");
         }
         // Where users can mount, the demonstration includes the mount.
