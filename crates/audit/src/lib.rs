@@ -9,12 +9,13 @@
 //!
 //! The record holds:
 //! 1. Accesses to these atomics and locks, in order and with their place in the source
-//!    ([`Access`]). Unlocking counts as one access with locking. The caller records other locks by
-//!    [`note_lock`].
-//! 2. No plain loads, as of a name or a pointer inside a box. They conflict with plain stores only.
-//!    Those stores need exclusive access, or share a line with an atomic that is stored to. So
-//!    tests also check which lines an operation stores to. A warm operation stores to two: the
-//!    thread's epoch record and its slot of a counter, each alone on its lines.
+//!    ([`Access`]). Locking and unlocking count as one access together. The caller records other
+//!    locks by [`note_lock`].
+//! 2. No plain loads, such as those of a name's bytes or of a pointer inside a box. They conflict
+//!    with plain stores only. The code makes plain stores only with exclusive access, or to a line
+//!    on which it also stores to an atomic. So tests also check the lines that an operation stores
+//!    to. A warm operation stores to two: the thread's epoch record and its slot of a counter, each
+//!    alone on its lines.
 //! 3. No counts of [`std::sync::Arc`], and no [`std::sync::OnceLock`]. The counts are locked
 //!    instructions, and [`locked_instructions`] reads each instruction that the CPU executes.
 //!

@@ -1,4 +1,8 @@
 //! Collects the sources of a volume, and decides its size and its identity.
+//!
+//! The library's users, and through it the commands `build` and `mkfs -d`, make a [`Builder`], add
+//! sources to it, and call [`Builder::plan`]. Nothing is written before the plan is complete, so an
+//! error in a source leaves no volume behind.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

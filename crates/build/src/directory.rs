@@ -1,4 +1,8 @@
 //! The blocks of directories: linear ones, and hash trees that are full.
+//!
+//! `layout` asks how many blocks each directory takes, and `write` encodes them when their blocks
+//! are known. Both use the same [`Packing`], so a directory has exactly the blocks that it was
+//! given. A directory with too many names for a hash tree of the allowed depth is an error.
 
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::dirent::{self, DirEntry, FileType, Layout, TAIL_SIZE};

@@ -1,4 +1,7 @@
 //! Why a volume cannot be built.
+//!
+//! All modules of this crate return these errors, and its callers print them. An error that
+//! concerns a member of a source, or the image file, names it.
 
 /// The result of building a volume.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,8 @@
 //! The holes of files: which blocks of a file have data.
+//!
+//! `builder` looks for holes before sizes are chosen, `layout` gives blocks to data only, and
+//! `record` maps only those. A host file that the host cannot search for holes counts as data
+//! throughout.
 
 use std::collections::HashMap;
 use std::io;

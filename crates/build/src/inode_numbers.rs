@@ -1,4 +1,7 @@
 //! The inode numbers of all files.
+//!
+//! `layout` assigns the numbers once, and all later steps of the build read them. No two inodes
+//! have the same number. The same tree and the same earlier volume give the same numbers.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -2,7 +2,11 @@
 //!
 //! A file that the earlier volume has under the same path and with the same type keeps its inode
 //! number and each block that it still needs. So do its block of extended attributes and the
-//! journal. A file that keeps all of its contents keeps the blocks of its map as well.
+//! journal. If a file keeps all of its blocks, it also keeps
+//! the blocks of its extent tree.
+//!
+//! `Builder::keep_layout` takes it, and `inode_numbers` and `layout` ask it first. A number or
+//! block that the new volume does not have, or that two files claim, is not kept.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,8 @@
 //! New files that get their names only when they are complete.
+//!
+//! The library and the commands that make images write through it. A failed or interrupted build
+//! leaves nothing under the final name, and an existing file stays as it was until the new one
+//! replaces it.
 
 use std::ffi::OsString;
 use std::fs::File;

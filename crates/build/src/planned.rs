@@ -1,4 +1,8 @@
 //! A volume whose contents are known and whose layout is decided, ready to be written.
+//!
+//! `Builder::plan` makes a [`Planned`]. Its caller learns the size and the counts from it and then
+//! writes it with [`Planned::write`] or [`Planned::write_file`]. The size no longer changes. A
+//! source file that changes between plan and write is an error that names the file.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! The progress of a build, for its caller.
+//!
+//! `builder`, `write` and `verity` call the [`Watch`] that the caller of the build passed; the
+//! command draws its bar in it and stops the build after a signal.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

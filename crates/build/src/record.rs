@@ -1,4 +1,7 @@
 //! Inodes as the volume stores them.
+//!
+//! `write` encodes each inode of the tree with it, when its group's table is due. An inode whose
+//! map or attributes have no place in an ext4 inode is an error that names the member.
 
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::inode::{DeviceNumber, Inode, InodeFlags, MAP_SIZE};

@@ -1,5 +1,9 @@
 //! The tree that is to be built, in memory: names, inodes, and the overlay of one source over
 //! another.
+//!
+//! `builder` adds the entries of all sources; `layout`, `identity` and `write` read the result. A
+//! later entry replaces an earlier one of the same path, and whiteouts remove it. A member whose
+//! path leaves the tree, or leads through a file that is no directory, is an error that names it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem;

@@ -1,5 +1,9 @@
 //! Extended attributes: equal sets are kept once, and get a place in the inode, in a block, or in
 //! both.
+//!
+//! `tree` interns the set of each file, `layout` counts the blocks that sets need, and `record` and
+//! `write` encode them. A set that does not fit is an error. A name that ext4 has no prefix for is
+//! left out and listed for a warning.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};

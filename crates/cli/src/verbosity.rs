@@ -1,7 +1,7 @@
 //! The options that say how much a command tells about the files that it changes.
 //!
-//! `chmod`, `chown` and `chgrp` flatten it into their arguments. Where none is given, a command
-//! prints failures only; with `-f`, failures still set the exit code.
+//! `chmod`, `chown` and `chgrp` flatten it into their arguments. Without any of them, a command
+//! prints failures only. With `-f` it does not print failures; they still set the exit code.
 
 /// How much a command tells.
 #[derive(clap::Args, Clone, Debug, Default)]

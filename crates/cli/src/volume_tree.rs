@@ -1,7 +1,7 @@
-//! Paths in trees of volumes, and messages about their files.
+//! Walks over trees of volumes for commands, and the messages for files that cannot be read.
 //!
-//! `export` and `diff` walk volumes through it, and report what a walk cannot read in the same
-//! words.
+//! `export` and `diff` use it. A file that cannot be read is reported with its path, and the walk
+//! goes on.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,11 +1,12 @@
 //! Block and inode bitmaps: a bit for each cluster and each inode of a group, set if in use.
 //!
 //! `ext4` allocates by these bitmaps, `mkfs` makes them, and the checker compares them with the
-//! files.
+//! files. Decoding fails if the checksum is wrong or the bytes are no whole bitmap. It does not
+//! look at the bits after the last cluster or inode; [`Bitmap::is_padded`] does.
 //!
 //! Bits stand in the order of their bytes, the lowest bit of a byte first. A bitmap fills a block
-//! of its own; the bits that a group has no clusters or inodes for are set. With `metadata_csum`
-//! its checksum is in the group descriptor.
+//! of its own. The group may have fewer clusters or inodes than the block has bits; the bits after
+//! the last one are set. With `metadata_csum` its checksum is in the group descriptor.
 //!
 //! A group with [`GroupFlags::BLOCK_UNINIT`] or [`GroupFlags::INODE_UNINIT`] has no bitmap on the
 //! volume: the bytes in its place have no meaning. [`initial_block_bitmap`] computes the missing

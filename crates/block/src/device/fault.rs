@@ -1,8 +1,9 @@
 //! A device that fails on purpose, for tests of the layers above.
 //!
 //! A test injects rules ([`Fault`]) that say which requests fail, stop short or wait, and how; all
-//! others go to the device below. After a failed flush, later flushes fail too, as those of a file
-//! do, until the test heals the device. Tests of `block`, `jbd2`, `ext4` and the lab use it.
+//! others go to the device below. A flush that failed makes all later flushes fail, until the test
+//! heals the device; fsync(2) on a file does the same. Tests of `block`, `jbd2`, `ext4` and the lab
+//! use it.
 
 use std::ffi::OsStr;
 use std::fs::File;

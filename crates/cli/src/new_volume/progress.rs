@@ -1,7 +1,7 @@
 //! The progress of a build: a bar on a terminal, or lines elsewhere.
 //!
-//! `filling` updates it. It writes to standard error, and nothing where the user did not ask and
-//! there is no terminal.
+//! `filling` updates it. It writes to standard error. If standard error is no terminal, it writes
+//! nothing unless the user asks for it.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,10 +2,10 @@
 //! inode tables.
 //!
 //! On a damaged or malicious volume a file may claim these blocks, or a bitmap may have them free.
-//! With `flex_bg` those of one group can be in any other group, so a [`SystemZones`] of all groups
-//! is made when a volume is opened for writing, and never changes. The allocator, the block maps,
-//! `trim` and the check of the journal pass every range of blocks to [`SystemZones::check`]. A
-//! conflict is an error that names the structure and the block.
+//! With `flex_bg` the structures of one group can be in any other group. So opening a volume for
+//! writing makes one [`SystemZones`] of all groups, which never changes afterwards. The allocator,
+//! the block maps, `trim` and the check of the journal pass every range of blocks to
+//! [`SystemZones::check`]. A conflict is an error that names the structure and the block.
 
 use std::ops::Range;
 

@@ -1,5 +1,9 @@
 //! Walks over trees of volumes, whose files come as entries: the form that archives and directories
 //! of the host have, too.
+//!
+//! [`VolumeSource`](super::VolumeSource) and the commands `export` and `diff` walk volumes through
+//! it. The order does not depend on how a volume stores its directories. A damaged volume gives
+//! errors, but the walk always ends.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;

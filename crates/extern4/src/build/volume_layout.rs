@@ -1,4 +1,7 @@
 //! The layout of a volume: the inode numbers and the blocks of its files.
+//!
+//! `build --stable-layout` reads the earlier volume through [`layout_of`]. It is all or nothing: a
+//! file whose inode or map cannot be read fails the call.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;

@@ -1,4 +1,8 @@
 //! A directory of a volume as a source of builds.
+//!
+//! The command `build` reads a source that is an ext volume through it. A file that cannot be read
+//! ends the build with an error that names it. Flags that a tree cannot hold are left out with a
+//! warning.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

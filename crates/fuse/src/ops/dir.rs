@@ -1,8 +1,8 @@
 //! Directories: OPENDIR, READDIR, READDIRPLUS.
 //!
-//! `Server` calls these handlers. Where the kernel opens directories without the server, each
-//! request opens its directory by itself. A listing shows each name that is there throughout
-//! exactly once; its cookies stay valid across requests and opens.
+//! `Server` calls these handlers. If the kernel opens directories without asking the server, each
+//! request opens its directory itself. A listing has each name exactly once, as long as no one
+//! adds or removes that name meanwhile. Its cookies stay valid across requests and opens.
 
 use std::sync::Arc;
 

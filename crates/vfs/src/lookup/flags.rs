@@ -1,8 +1,8 @@
 //! The flags and limits of a lookup, as `openat2(2)` has them.
 //!
 //! A caller of the VFS passes [`LookupFlags`] with a path, and both walks obey them. Both also use
-//! the limits on the length of a path and on symbolic links. A path that these refuse fails before
-//! the walk leaves its first directory; too many links fail with `ELOOP`.
+//! the limits on the length of a path and on symbolic links. A path that is too long fails before
+//! the walk leaves its first directory; a path with too many links fails with `ELOOP`.
 
 /// The longest path in bytes: Linux's `PATH_MAX` without its terminating zero byte.
 pub const PATH_MAX: usize = 4095;
