@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use extern4_disk::quota::Kind;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_ext4::Error;
 
@@ -99,10 +100,10 @@ pub enum Wrong {
         in_use: bool,
     },
     /// A quota file has a wrong count for an owner.
-    #[error("{owner} {id} has {counted} {unit}, but {stored} are counted")]
+    #[error("{kind} {id} has {counted} {unit}, but {stored} are counted")]
     Quota {
-        /// `user`, `group` or `project`.
-        owner: &'static str,
+        /// The kind of owner.
+        kind: Kind,
         /// The owner's id.
         id: u32,
         /// `bytes` or `inodes`.
@@ -113,12 +114,16 @@ pub enum Wrong {
         counted: u64,
     },
     /// A quota file has no entry for an owner of files.
-    #[error("{owner} {id} has files, but no entry")]
+    #[error("{kind} {id} has files, but no entry")]
     NoQuota {
-        /// `user`, `group` or `project`.
-        owner: &'static str,
+        /// The kind of owner.
+        kind: Kind,
         /// The owner's id.
         id: u32,
+        /// The bytes that the check counted.
+        bytes: u64,
+        /// The inodes that the check counted.
+        inodes: u64,
     },
     /// A directory entry is wrong.
     #[error("the entry \"{}\" for inode {ino} {what}", name.escape_ascii())]

@@ -222,7 +222,7 @@ impl<'a> QuotaFile<'a> {
             [("bytes", entry.space.used, has.bytes), ("inodes", entry.inodes.used, has.inodes)]
         {
             if judge && stored != counted {
-                let wrong = Wrong::Quota { owner: owner(self.kind), id, unit, stored, counted };
+                let wrong = Wrong::Quota { kind: self.kind, id, unit, stored, counted };
                 report.push(Fault::new(place, wrong));
             }
         }
@@ -231,19 +231,11 @@ impl<'a> QuotaFile<'a> {
 
     /// Reports owners that the file does not know.
     fn missing(&self, report: &mut Report<'_>) {
-        let mut ids: Vec<_> = self.owned.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
-            report.push(Fault::new(self.place(), Wrong::NoQuota { owner: owner(self.kind), id }));
+        let mut owned: Vec<_> = self.owned.iter().collect();
+        owned.sort_unstable_by_key(|(id, _)| **id);
+        for (&id, &Amount { bytes, inodes }) in owned {
+            let wrong = Wrong::NoQuota { kind: self.kind, id, bytes, inodes };
+            report.push(Fault::new(self.place(), wrong));
         }
-    }
-}
-
-/// Returns the owners of a kind of quota, for a message.
-fn owner(kind: Kind) -> &'static str {
-    match kind {
-        Kind::User => "user",
-        Kind::Group => "group",
-        Kind::Project => "project",
     }
 }

@@ -50,12 +50,13 @@ pub(crate) struct Args {
 
 /// The subcommands for which `--as` would change nothing: they treat volumes as a whole, or open
 /// none.
-const SAME_FOR_ALL: [&str; 13] = [
+const SAME_FOR_ALL: [&str; 14] = [
     "mkfs",
     "build",
     "info",
     "check",
     "df",
+    "quota",
     "recover",
     "mount",
     "umount",
@@ -244,6 +245,8 @@ commands! {
     Recover = "recover" => recover;
     /// Change the label, the UUID and other things of a volume as a whole
     Tune = "tune" => tune;
+    /// Show, set and check the quotas of users, groups and projects
+    Quota = "quota" => quota;
     /// Make an ext2, ext3 or ext4 volume
     Mkfs = "mkfs" => mkfs;
     /// Build a volume from directories, tar archives, OCI images and other volumes

@@ -39,6 +39,7 @@ pub(crate) mod mknod;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod put;
+pub(crate) mod quota;
 pub(crate) mod readlink;
 pub(crate) mod recover;
 pub(crate) mod rm;

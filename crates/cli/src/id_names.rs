@@ -1,4 +1,5 @@
-//! User and group names of an image, from its own `/etc/passwd` and `/etc/group`.
+//! Names of users, groups and projects of an image, from its own `/etc/passwd`, `/etc/group` and
+//! `/etc/projid`.
 //!
 //! The host's names do not apply: a volume is another machine's disk, and its user 1000 is not the
 //! host's user 1000.
@@ -19,6 +20,7 @@ const MAX_BYTES: usize = 4 << 20;
 pub(crate) struct IdNames {
     users: Table,
     groups: Table,
+    projects: Table,
 }
 
 #[derive(Default)]
@@ -30,11 +32,12 @@ struct Table {
 }
 
 impl IdNames {
-    /// Reads both files; one that is missing or unreadable leaves its numbers without names.
+    /// Reads the files; one that is missing or unreadable leaves its numbers without names.
     pub(crate) fn read(session: &Session) -> Self {
         Self {
-            users: Table::parse(&head(session, "/etc/passwd")),
-            groups: Table::parse(&head(session, "/etc/group")),
+            users: Table::parse(&head(session, "/etc/passwd"), 2),
+            groups: Table::parse(&head(session, "/etc/group"), 2),
+            projects: Table::parse(&head(session, "/etc/projid"), 1),
         }
     }
 
@@ -46,6 +49,11 @@ impl IdNames {
     /// Returns the name of group `gid`, or its number.
     pub(crate) fn group(&self, gid: u32) -> Cow<'_, str> {
         self.groups.name(gid)
+    }
+
+    /// Returns the name of project `id`, or its number.
+    pub(crate) fn project(&self, id: u32) -> Cow<'_, str> {
+        self.projects.name(id)
     }
 
     /// Returns whether user `uid` has a name.
@@ -90,7 +98,7 @@ impl IdNames {
     }
 }
 
-/// A user or a group on a command line.
+/// A user, a group or a project on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NameOrId {
     /// By number.
@@ -127,6 +135,11 @@ impl NameOrId {
         self.number("group", |name| names.gid(name))
     }
 
+    /// Returns the number of the project. The error names a project that does not exist.
+    pub(crate) fn project(&self, names: &IdNames) -> Result<u32, String> {
+        self.number("project", |name| names.projects.by_name.get(name).copied())
+    }
+
     fn number(&self, kind: &str, find: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
         match self {
             Self::Number(number) => Ok(*number),
@@ -137,13 +150,14 @@ impl NameOrId {
 }
 
 impl Table {
-    /// Reads lines `name:password:number:...`, of which the first for a number or name counts. A
-    /// name that a terminal or a script could mistake for something else is left out.
-    fn parse(bytes: &[u8]) -> Self {
+    /// Reads lines of fields between colons, of which the first for a number or name counts. The
+    /// name is the first field, the number the one of index `number`. A name that a terminal or a
+    /// script could mistake for something else is left out.
+    fn parse(bytes: &[u8], number: usize) -> Self {
         let mut table = Self::default();
         for line in bytes.split(|byte| *byte == b'\n') {
             let mut fields = line.split(|byte| *byte == b':');
-            let (Some(name), Some(_), Some(id)) = (fields.next(), fields.next(), fields.next()) else {
+            let (Some(name), Some(id)) = (fields.next(), fields.nth(number - 1)) else {
                 continue;
             };
             let (Ok(name), Ok(id)) = (std::str::from_utf8(name), std::str::from_utf8(id)) else { continue };
@@ -191,6 +205,7 @@ mod tests {
     fn first_line_counts_and_odd_lines_are_skipped() {
         let table = Table::parse(
             b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n# comment\n\nbad\nx:y:z:\n\xff:x:7:\na\x1b:x:8:\n123:x:9:\njoe:x:1000:1000:",
+            2,
         );
         assert_eq!(table.name(0), "root");
         assert_eq!(table.name(1000), "joe");
@@ -199,5 +214,7 @@ mod tests {
         assert_eq!(table.name(9), "9");
         assert_eq!(table.by_name.get("toor"), Some(&0));
         assert_eq!(table.rest.get("joe").map(|group| &**group), Some("1000"));
+        let projects = Table::parse(b"# comment\nbuild:77\nlogs:x\n", 1);
+        assert_eq!((&*projects.name(77), projects.by_name.len()), ("build", 1));
     }
 }

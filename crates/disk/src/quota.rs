@@ -14,6 +14,8 @@
 //! Sources: for the counts and limits, `quotactl(2)`; for the layout, files that `mke2fs`,
 //! `tune2fs` and `e2fsck` made, read byte by byte. The fields have their customary names.
 
+use std::fmt;
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -39,7 +41,7 @@ const LEAF_ENTRIES: usize = (BLOCK_SIZE - LEAF_HEAD) / ENTRY_SIZE;
 const _: () = assert!(ENTRY_SIZE == 72 && LEAF_HEAD == 16 && LEAF_ENTRIES == 14);
 
 /// The kinds of quota: the owners that it counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The quota of a file's owner.
     User,
@@ -60,6 +62,16 @@ impl Kind {
             Self::Group => 0xd9c0_1927,
             Self::Project => 0xd9c0_3f14,
         }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user",
+            Self::Group => "group",
+            Self::Project => "project",
+        })
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -
 }
 
 /// Returns the text of a fault, escaped for a terminal.
-fn text(fault: &Fault) -> String {
+pub(crate) fn text(fault: &Fault) -> String {
     escape(fault.to_string().as_bytes()).into_owned()
 }
 
@@ -116,7 +116,7 @@ fn people(image: &Image, summary: &Summary) -> String {
     )
 }
 
-fn json_fault(image: &Image, fault: &Fault) -> String {
+pub(crate) fn json_fault(image: &Image, fault: &Fault) -> String {
     let place = &fault.place;
     json::line(|object| {
         object.text("image", &image.to_string());

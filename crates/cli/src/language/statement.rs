@@ -16,6 +16,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use super::expert;
 use super::words::Words;
 use crate::args::Command;
+use crate::cmd::quota;
 use crate::image_path::ImagePath;
 
 /// A statement.
@@ -137,6 +138,9 @@ impl Parser {
                 self.stand_at(to.clone());
                 Ok(Statement::Cd(to))
             }
+            ("quota", [what, ..]) if self.has_begun && what == "check" => {
+                Err("quota check: not between begin and commit".to_owned())
+            }
             ("lcd" | "check", _) if self.has_begun => Err(format!("{name}: not between begin and commit")),
             ("lcd", []) => {
                 let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
@@ -177,6 +181,11 @@ impl Parser {
             (_, true) => {}
             // The volume is known.
             ("block", _) => words.insert(1, ".".into()),
+            ("quota", _) => {
+                let is_subcommand =
+                    words.get(1).is_some_and(|word| quota::SUBCOMMANDS.iter().any(|name| word == name));
+                words.insert(1 + usize::from(is_subcommand), ".".into());
+            }
             ("find", _) if words.get(1).is_none_or(|word| is_expression(word)) => {
                 let directory = self.base().path.clone().into_os_string();
                 words.insert(1, directory);
@@ -235,6 +244,7 @@ fn is_expression(word: &OsStr) -> bool {
 /// Returns a subcommand whose paths are those of a volume, relative to the directory in `base`.
 fn with_base(command: clap::Command, base: &Arc<Mutex<ImagePath>>) -> clap::Command {
     let is_defaulted = DEFAULTED.contains(&command.get_name());
+    let command = command.mut_subcommands(|inner| with_base(inner, base));
     command.mut_args(|arg| {
         let is_path = arg.get_value_parser().type_id() == TypeId::of::<ImagePath>();
         let base = Arc::clone(base);
@@ -288,6 +298,10 @@ mod tests {
             "find -name x",
             "find a -name x",
             "block 12",
+            "quota",
+            "quota -u 0",
+            "quota set -u 0 --block-hard 1M",
+            "quota set --help",
             "icheck 12",
             "stat <2>",
             "cd",
@@ -321,6 +335,7 @@ mod tests {
             "nonsense",
             "logdump",
             "block",
+            "quota set",
             "--as 0:0 ls",
         ] {
             let Err(message) = parse(&mut parser, bad) else { panic!("{bad}") };
@@ -356,6 +371,7 @@ mod tests {
             ("begin", false),
             ("lcd /", false),
             ("check", false),
+            ("quota check", false),
             ("commit", true),
             ("commit", false),
             ("begin", true),

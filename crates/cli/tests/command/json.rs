@@ -70,6 +70,7 @@ impl Seen {
             [first, second, ..] if first == "bench" && (second == "walk" || second == "ops") => {
                 format!("bench-{}", second.display())
             }
+            [first, second, ..] if first == "quota" && second == "check" => "quota-check".to_owned(),
             _ => args[0].to_string_lossy().into_owned(),
         };
         let output = extern4(image, [&args[..], &[OsStr::new("--json")]].concat());
@@ -198,6 +199,10 @@ fn all_output_is_as_the_schema_says() {
     ] {
         seen.run(&image, &line.split(' ').collect::<Vec<_>>());
     }
+    let quotas = ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-O", "quota"]).build();
+    quotas.debugfs("set_inode_field / uid 7\n");
+    seen.run(&quotas, &["quota", "disk.img"]);
+    seen.run(&quotas, &["quota", "check", "disk.img"]);
     fs::copy(&image.path, image.scratch().join("changed.img")).expect("a copy");
     for line in [
         "chmod 600 changed.img:/etc/hostname",
@@ -267,7 +272,11 @@ fn the_schema_has_every_command_with_json_and_no_other() {
         main.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names =
         lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    for words in names.map(|name| vec![name]).chain([vec!["bench", "walk"], vec!["bench", "ops"]]) {
+    for words in names.map(|name| vec![name]).chain([
+        vec!["bench", "walk"],
+        vec!["bench", "ops"],
+        vec!["quota", "check"],
+    ]) {
         let knows = help(&[&words[..], &["--help"]].concat()).contains("--json");
         if knows { &mut with_json } else { &mut without }.insert(words.join("-"));
     }

@@ -47,6 +47,7 @@ mod option_differences;
 mod option_tables;
 mod overlay;
 mod partitions;
+mod quotas;
 mod reading;
 mod remounting;
 mod run;

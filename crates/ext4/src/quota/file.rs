@@ -8,6 +8,8 @@
 //! that has reserved [`QuotaFile::blocks_to_put`]. A reference outside of the file, or a tree that
 //! leads to no entry, is damage.
 
+use std::collections::HashSet;
+
 use extern4_block::Buffer;
 use extern4_disk::inode::FileKind;
 use extern4_disk::quota::{self, BLOCK_SIZE, DEPTH, Entry, Info, Kind, ROOT, leaf};
@@ -27,6 +29,15 @@ const MAX_BLOCKS: u32 = DEPTH;
 /// Blocks of metadata that adding an entry changes: [`MAX_BLOCKS`] with their map, the blocks that
 /// lead to them, the header, the next leaf with room, and the inode.
 pub(crate) const PUT_CREDITS: u32 = MAX_BLOCKS * (ALLOCATE_CREDITS + 1) + DEPTH + 3;
+
+/// A block of the tree.
+#[derive(Clone, Copy)]
+struct Branch {
+    number: u32,
+    level: u32,
+    /// The lowest id to which the tree leads from here.
+    first_id: u32,
+}
 
 /// A block of the file, inside a block of the volume.
 struct FileBlock {
@@ -75,12 +86,54 @@ impl QuotaFile {
                 None => return Ok(None),
             }
         }
+        self.in_leaf(fs, number, id).map(Some)
+    }
+
+    /// Returns the entry with the lowest id from `from` on, and where it stands; `None` if there is
+    /// none.
+    pub(crate) fn next(&self, fs: &Ext4, from: u32) -> Result<Option<(EntryPosition, Entry)>> {
+        self.next_below(fs, Branch { number: ROOT, level: 0, first_id: 0 }, from, &mut HashSet::new())
+    }
+
+    fn next_below(
+        &self,
+        fs: &Ext4,
+        branch: Branch,
+        from: u32,
+        seen: &mut HashSet<u32>,
+    ) -> Result<Option<(EntryPosition, Entry)>> {
+        let Branch { number, level, first_id } = branch;
+        if !seen.insert(number) {
+            let what = "the tree of a quota file";
+            return Err(self.place().corrupt(CorruptKind::Loop { what }).into());
+        }
+        let block = file_block(fs, &self.info, number)?;
+        let shift = u8::BITS * (DEPTH - 1 - level);
+        let from = from.max(first_id);
+        for byte in from >> shift & u32::from(u8::MAX)..=u8::MAX.into() {
+            let id = first_id | byte << shift;
+            let next = quota::reference(block.bytes(), level, id, &self.header, self.place())?;
+            let Some(number) = next else { continue };
+            let found = if level + 1 == DEPTH {
+                Some(self.in_leaf(fs, number, id)?)
+            } else {
+                self.next_below(fs, Branch { number, level: level + 1, first_id: id }, from, seen)?
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the entry of an id in a leaf to which the tree leads for it.
+    fn in_leaf(&self, fs: &Ext4, number: u32, id: u32) -> Result<(EntryPosition, Entry)> {
         let block = file_block(fs, &self.info, number)?;
         let Some(offset) = leaf::find(block.bytes(), id, self.place())? else {
             return Err(mismatch(self.info.ino(), "the tree of a quota file leads to no entry"));
         };
         let entry = Entry::decode(block.bytes(), offset, self.place())?;
-        Ok(Some((EntryPosition { block: block.buffer.number(), offset: block.offset + offset }, entry)))
+        Ok((EntryPosition { block: block.buffer.number(), offset: block.offset + offset }, entry))
     }
 
     /// Returns the most blocks that [`put_entry`] allocates.
@@ -124,10 +177,15 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
             edit_file_block(handle, &mut next, |bytes| leaf::become_first(bytes, at))?;
         }
     }
-    let mut head = file_block(handle.fs, &file.info, 0)?;
-    edit_file_block(handle, &mut head, |bytes| file.header.encode(file.kind, bytes, at))?;
+    store_header(handle, file)?;
     handle.store(&file.info)?;
     Ok(EntryPosition { block: block.buffer.number(), offset: block.offset + put.offset })
+}
+
+/// Stores the header of a quota file.
+pub(crate) fn store_header(handle: &Handle<'_>, file: &QuotaFile) -> Result<()> {
+    let mut head = file_block(handle.fs, &file.info, 0)?;
+    edit_file_block(handle, &mut head, |bytes| file.header.encode(file.kind, bytes, file.place()))
 }
 
 /// Returns a leaf that has room.

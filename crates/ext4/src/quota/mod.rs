@@ -30,7 +30,7 @@ pub use extern4_disk::quota::{Entry, Kind, Resource};
 use std::collections::HashMap;
 
 use extern4_disk::inode::InodeFlags;
-use extern4_disk::quota::SPACE_UNIT;
+use extern4_disk::quota::{Info, SPACE_UNIT};
 use extern4_sync::primitive::Mutex;
 use extern4_vfs::{Attr, Errno, FileFlags, SpaceRights, StatFs};
 
@@ -41,7 +41,7 @@ use crate::inode::info::InodeInfo;
 use crate::quota::accounts::{
     Account, Amount, Counted, KindQuota, Owners, QuotaFile, QuotaReservation, Quotas, count, room,
 };
-use crate::quota::file::{PUT_CREDITS, put_entry};
+use crate::quota::file::{PUT_CREDITS, put_entry, store_header};
 use crate::time::now_seconds;
 use crate::volume::handle::Handle;
 use crate::xattr::ea_inode::is_old_ea_inode;
@@ -285,6 +285,15 @@ pub struct Limits {
     pub inodes: (u64, u64),
 }
 
+/// For how long ids may exceed their soft limits, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace {
+    /// The soft limit of space.
+    pub space: u32,
+    /// The soft limit of inodes.
+    pub inodes: u32,
+}
+
 impl Ext4 {
     /// Returns the usage and the limits of an id. `None` if the id has never owned anything, or if
     /// the volume has no quota of that kind.
@@ -323,12 +332,83 @@ impl Ext4 {
         Ok(stat)
     }
 
+    /// Returns the entry with the lowest id from `from` on; `None` if there is none, or the volume
+    /// has no quota of that kind. `Q_GETNEXTQUOTA` does this on Linux.
+    ///
+    /// # Errors
+    /// A corrupt quota file, or a device that fails.
+    pub fn next_quota(&self, kind: Kind, from: u32) -> Result<Option<Entry>> {
+        if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
+            let mut kinds = quotas.lock();
+            let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else { return Ok(None) };
+            let Some((_, entry)) = quota.file.next(self, from)? else { return Ok(None) };
+            // The account in memory is newer.
+            return Ok(Some(quota.accounts.get(&entry.id).map_or(entry, |account| account.entry)));
+        }
+        let Some(file) = QuotaFile::open(self, kind)? else { return Ok(None) };
+        Ok(file.next(self, from)?.map(|(_, entry)| entry))
+    }
+
+    /// Returns the grace times; `None` if the volume has no quota of that kind.
+    ///
+    /// # Errors
+    /// A corrupt quota file, or a device that fails.
+    pub fn quota_grace(&self, kind: Kind) -> Result<Option<Grace>> {
+        let grace = |header: &Info| Grace { space: header.space_grace, inodes: header.inode_grace };
+        if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
+            let kinds = quotas.lock();
+            return Ok(kinds.iter().find(|quota| quota.file.kind == kind).map(|it| grace(&it.file.header)));
+        }
+        Ok(QuotaFile::open(self, kind)?.map(|file| grace(&file.header)))
+    }
+
+    /// Sets the grace times. An id that exceeds a soft limit already keeps its time.
+    ///
+    /// # Errors
+    /// `EROFS` if the volume was opened for reading, `ENODEV` if it has no quota of that kind, or a
+    /// device that fails.
+    pub fn set_quota_grace(&self, kind: Kind, grace: Grace) -> Result<()> {
+        let quotas = self.writer()?.quotas.as_deref().ok_or(Errno::ENODEV)?;
+        self.with_handle(1, 0, |handle| {
+            let mut kinds = quotas.lock();
+            let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind).ok_or(Errno::ENODEV)?;
+            let header = &mut quota.file.header;
+            (header.space_grace, header.inode_grace) = (grace.space, grace.inodes);
+            store_header(handle, &quota.file)
+        })
+    }
+
     /// Sets the limits of an id.
     ///
     /// # Errors
     /// `EROFS` if the volume was opened for reading, `ENODEV` if it has no quota of that kind,
-    /// `ENOSPC`, a corrupt quota file, or a device that fails.
+    /// `ERANGE` for a limit that the kernel would refuse, `ENOSPC`, a corrupt quota file, or a
+    /// device that fails.
     pub fn set_quota(&self, kind: Kind, id: u32, limits: &Limits) -> Result<()> {
+        let all = [limits.space.0, limits.space.1, limits.inodes.0, limits.inodes.1];
+        if all.into_iter().any(|limit| limit > i64::MAX.unsigned_abs()) {
+            return Err(Errno::ERANGE.into());
+        }
+        self.change_account(kind, id, |entry| {
+            let whole = |bytes: u64| bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
+            (entry.space.soft, entry.space.hard) = (whole(limits.space.0), whole(limits.space.1));
+            (entry.inodes.soft, entry.inodes.hard) = limits.inodes;
+            // The grace time of an id that exceeds a new soft limit starts now.
+            (entry.space.until, entry.inodes.until) = (0, 0);
+        })
+    }
+
+    /// Corrects the usage of an id to what has been counted. The volume is not to be in use
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As [`set_quota`](Self::set_quota).
+    pub fn correct_usage(&self, kind: Kind, id: u32, bytes: u64, inodes: u64) -> Result<()> {
+        self.change_account(kind, id, |entry| (entry.space.used, entry.inodes.used) = (bytes, inodes))
+    }
+
+    /// Changes the entry of an id, which gets one if it has none.
+    fn change_account(&self, kind: Kind, id: u32, change: impl FnOnce(&mut Entry)) -> Result<()> {
         let quotas = self.writer()?.quotas.as_deref().ok_or(Errno::ENODEV)?;
         let missing = || crate::Error::from(Errno::ENODEV);
         let blocks = {
@@ -340,12 +420,7 @@ impl Ext4 {
             let mut kinds = quotas.lock();
             let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind).ok_or_else(missing)?;
             quota.open_account(handle, id)?;
-            let entry = &mut quota.account(self, id)?.entry;
-            let whole = |bytes: u64| bytes.div_ceil(SPACE_UNIT).saturating_mul(SPACE_UNIT);
-            (entry.space.soft, entry.space.hard) = (whole(limits.space.0), whole(limits.space.1));
-            (entry.inodes.soft, entry.inodes.hard) = limits.inodes;
-            // The grace time of an id that exceeds a new soft limit starts now.
-            (entry.space.until, entry.inodes.until) = (0, 0);
+            change(&mut quota.account(self, id)?.entry);
             quota.count(handle, id, Amount::default(), u64::from(now_seconds()))
         })
     }

@@ -2,19 +2,20 @@
 //! agrees with the volume's quota files. An operation that would exceed a user's limit fails before
 //! anything changes.
 
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use extern4_ext4::quota::{Kind, Limits};
+use extern4_ext4::quota::{Grace, Kind, Limits};
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_vfs::*;
 
-use crate::memory;
 use crate::model::{
     ALL_QUOTAS, Habits, Op, Random, data, judge, op, open, open_for_writing, open_for_writing_with, run,
     session,
 };
+use crate::{memory, walk};
 
 /// A directory for all users, and one whose files belong to project 77.
 const PLACES: &[Step] = &[
@@ -337,6 +338,53 @@ fn many_ids_find_room_in_the_files() {
         let is_entry = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
         assert!(listed.lines().filter(is_entry).count() >= 299, "{listed}");
     }
+}
+
+/// Returns the ids with an entry, as `Q_GETNEXTQUOTA` finds them one after the other.
+fn listed(fs: &Ext4, kind: Kind) -> Vec<u32> {
+    let (mut ids, mut from) = (Vec::new(), Some(0));
+    while let Some(entry) = from.and_then(|from| fs.next_quota(kind, from).unwrap()) {
+        assert_eq!(fs.quota(kind, entry.id).unwrap(), Some(entry));
+        ids.push(entry.id);
+        from = entry.id.checked_add(1);
+    }
+    ids
+}
+
+#[test]
+fn entries_are_found_in_order() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    let ids = [0, 1, 255, 256, 70_000, (1 << 24) - 1, 1 << 24, u32::MAX - 1, u32::MAX];
+    for id in ids {
+        volume.limit(Kind::User, id, 1 << 20, 0);
+    }
+    assert_eq!(listed(&volume.fs, Kind::User), ids);
+    let grace = Grace { space: 5, inodes: 1 << 31 };
+    volume.fs.set_quota_grace(Kind::Group, grace).unwrap();
+    assert_eq!(volume.fs.quota_grace(Kind::Group).unwrap(), Some(grace));
+    let beyond = Limits { space: (0, 1 << 63), inodes: (0, 0) };
+    assert_eq!(volume.fs.set_quota(Kind::User, 1, &beyond).unwrap_err().errno(), Errno::ERANGE);
+    let image = volume.close();
+    let fs = walk::open(&image.path);
+    assert_eq!(listed(&fs, Kind::User), ids);
+    assert_eq!(fs.quota_grace(Kind::Group).unwrap(), Some(grace));
+    assert_ne!(fs.quota_grace(Kind::User).unwrap(), Some(grace));
+}
+
+/// A tree that leads back to a block above it is an error, and no search without an end.
+#[test]
+fn a_loop_in_the_tree_is_found() {
+    let Some(volume) = Volume::new(SMALL) else { return };
+    volume.limit(Kind::User, 1 << 24, 1 << 20, 0);
+    let image = volume.close();
+    let blocks = tools::debugfs(&image.path, false, "blocks <3>\n");
+    let below_root: u64 = blocks.lines().last().unwrap().split_whitespace().nth(2).unwrap().parse().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&image.path).unwrap();
+    // Block 2 of the file leads to itself for ids from 65,536 on.
+    file.write_all_at(&2_u32.to_le_bytes(), below_root * 1024 + 4).unwrap();
+    let fs = walk::open(&image.path);
+    let error = fs.next_quota(Kind::User, 1).unwrap_err();
+    assert!(matches!(error, extern4_ext4::Error::Corrupt(_)), "{error}");
 }
 
 /// Files of forty users, whose ids have little in common, counted by `tune2fs`.

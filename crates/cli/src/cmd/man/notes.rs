@@ -85,6 +85,22 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("extern4-chattr", "Make a file immutable:", "extern4 chattr +i disk.img:/etc/fstab"),
     ("extern4-recover", "Replay the journal after a crash:", "extern4 recover disk.img"),
     ("extern4-tune", "Change the label:", "extern4 tune --label root disk.img"),
+    ("extern4-quota", "Show what each user, group and project has, and may have:", "extern4 quota disk.img"),
+    (
+        "extern4-quota-set",
+        "Limit a user to 10 GiB:",
+        "extern4 quota set disk.img -u ann --block-soft 9G --block-hard 10G",
+    ),
+    (
+        "extern4-quota-grace",
+        "Let users exceed their soft limits for three days:",
+        "extern4 quota grace disk.img --users --block 3d --inode 3d",
+    ),
+    (
+        "extern4-quota-check",
+        "Count again, and correct what is wrong:",
+        "extern4 quota check --repair disk.img",
+    ),
     ("extern4-mkfs", "Make an ext4 volume of 1 GiB with a label:", "extern4 mkfs -L root disk.img 1G"),
     ("extern4-build", "Build the smallest volume that holds a tree:", "extern4 build root.img rootfs"),
     (
@@ -178,6 +194,11 @@ pub(super) const ENVIRONMENT: &[Shared] = &[
 
 pub(super) const FILES: &[Shared] = &[
     (
+        &["extern4-quota", "extern4-quota-set"],
+        "IMAGE:/etc/passwd, IMAGE:/etc/group, IMAGE:/etc/projid",
+        "The names of users, groups and projects, which are those of the volume.",
+    ),
+    (
         OWNERS,
         "IMAGE:/etc/passwd, IMAGE:/etc/group",
         "The names of users and groups, which are those of the volume.",
@@ -241,6 +262,13 @@ pub(super) const SEE_ALSO: &[(&str, &str)] = &[
     ("extern4-chattr", "chattr(1)"),
     ("extern4-recover", "e2fsck(8)"),
     ("extern4-tune", "tune2fs(8)"),
+    (
+        "extern4-quota",
+        "repquota(8), setquota(8), extern4-quota-set(1), extern4-quota-grace(1), extern4-quota-check(1)",
+    ),
+    ("extern4-quota-set", "setquota(8), extern4-quota(1)"),
+    ("extern4-quota-grace", "setquota(8), extern4-quota(1)"),
+    ("extern4-quota-check", "quotacheck(8), extern4-check(1), extern4-quota(1)"),
     ("extern4-mkfs", "mke2fs(8), mke2fs.conf(5)"),
     ("extern4-build", "mke2fs(8), extern4-export(1)"),
     ("extern4-export", "tar(1), extern4-build(1)"),
