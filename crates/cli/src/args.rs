@@ -109,13 +109,7 @@ impl Args {
         let mut command = command();
         let matches = command.try_get_matches_from_mut(line)?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        let places = matches.subcommand().and_then(|(name, matches)| {
-            let command = command.find_subcommand(name)?;
-            let words = command.get_positionals().filter_map(|arg| matches.get_raw(arg.get_id().as_str()));
-            let is_place = |word: &&OsStr| name != "find" || !cmd::find::starts_expression(word);
-            Some(words.flatten().take_while(is_place).map(OsStr::to_owned).collect())
-        });
-        Ok((args, places.unwrap_or_default()))
+        Ok((args, places(&command, &matches)))
     }
 
     /// Returns the name of a subcommand if there is one.
@@ -127,6 +121,17 @@ impl Args {
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone().unwrap_or(Caller::root())
     }
+}
+
+/// Returns the words of a command line that may be image paths.
+pub(crate) fn places(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<OsString> {
+    let places = matches.subcommand().and_then(|(name, matches)| {
+        let command = command.find_subcommand(name)?;
+        let words = command.get_positionals().filter_map(|arg| matches.get_raw(arg.get_id().as_str()));
+        let is_place = |word: &&OsStr| name != "find" || !cmd::find::starts_expression(word);
+        Some(words.flatten().take_while(is_place).map(OsStr::to_owned).collect())
+    });
+    places.unwrap_or_default()
 }
 
 macro_rules! commands {

@@ -61,6 +61,13 @@ fn matches_of(word: &OsStr, sessions: &mut Vec<(Image, Session)>, app: &mut App)
     (!found.is_empty()).then(|| found.into_iter().map(word).collect())
 }
 
+/// Returns a pattern that only the text itself matches.
+pub(crate) fn escaped(text: &[u8]) -> Vec<u8> {
+    let is_special = |byte: u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
+    let escaped = |byte: &u8| is_special(*byte).then_some(b'\\').into_iter().chain([*byte]);
+    text.iter().flat_map(escaped).collect()
+}
+
 fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
 }

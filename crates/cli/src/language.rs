@@ -6,6 +6,7 @@
 
 pub(crate) mod expert;
 pub(crate) mod interpreter;
+pub(crate) mod pattern;
 pub(crate) mod statement;
 pub(crate) mod words;
 

@@ -21,7 +21,8 @@ use crate::standard_input;
 
 const LINES: &str = "\
 Lines are commands, as extern4 takes them, with their options. Paths are those of the volume; for cp, host:PATH is a \
-file of the host. Words are quoted as in a shell, and $NAME is a variable of the environment. A word that starts with # \
+file of the host. Words are quoted as in a shell, and $NAME is a variable of the environment. In a path of the volume *, \
+? and [...] match names, unless they are quoted or come from a variable. A word that starts with # \
 begins a comment; a ';' ends a command, as a line does, unless it ends in a '\\'. cd DIRECTORY and lcd DIRECTORY set \
 where relative paths of the volume and of the host start, and !COMMAND runs a command of the host. The commands between \
 begin and commit are one transaction. The first line that fails ends the script; what came before it stays.";
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     let image = app.base().map_or(&args.image, |base| base).image.clone();
-    if steps.iter().any(|step| matches!(&step.statement, Statement::Command(command) if command.changes())) {
+    if steps.iter().any(|step| step.statement.changes()) {
         app.write_to(&image);
     }
     if app.volume(&image).is_none() {
@@ -102,7 +103,7 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 /// Parses a script. Reports each statement that makes no sense.
 fn parse(text: &[u8], shown: &str, app: &mut App) -> Vec<Step> {
     let found = statements(text, &variable);
-    let is_lcd = |words: &Words| matches!(words, Words::Command(words) if words[0] == "lcd");
+    let is_lcd = |words: &Words| matches!(words, Words::Command(words) if words[0].text == "lcd");
     if found.iter().any(|(_, words)| words.as_ref().is_ok_and(is_lcd)) {
         app.fix_image();
     }

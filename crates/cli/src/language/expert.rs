@@ -8,6 +8,8 @@
 
 use std::ffi::{OsStr, OsString};
 
+use super::words::Word;
+
 /// The words that have no equivalent, and why.
 const NONE: &[(&[&str], &str)] = &[
     (&["logdump"], "no command lists the blocks of a journal; 'info' shows its size and state"),
@@ -71,8 +73,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns a command of debugfs as a command of the language; other commands as they are.
-pub(super) fn translated(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
-    let Some(name) = words[0].to_str().map(ToOwned::to_owned) else { return Ok(words) };
+pub(super) fn translated(words: Vec<Word>) -> Result<Vec<Word>, String> {
+    let Some(name) = words[0].text.to_str().map(ToOwned::to_owned) else { return Ok(words) };
     if let Some((_, reason)) = NONE.iter().find(|(names, _)| names.contains(&&*name)) {
         return Err(format!("{name}: {reason}"));
     }
@@ -81,7 +83,7 @@ pub(super) fn translated(words: Vec<OsString>) -> Result<Vec<OsString>, String> 
         return line.ok_or_else(|| format!("{name}: write it as: {name} {usage}"));
     }
     let args = &words[1..];
-    let numbered = args.iter().find_map(|word| Some((word, inode_number(word)?)));
+    let numbered = args.iter().find_map(|word| Some((&word.text, inode_number(&word.text)?)));
     Ok(match (&*name, numbered) {
         ("show_super_stats", _) => vec!["info".into()],
         ("stat" | "inode", Some((_, number))) if args.len() == 1 => inode(&number),
@@ -95,14 +97,14 @@ pub(super) fn translated(words: Vec<OsString>) -> Result<Vec<OsString>, String> 
 }
 
 /// Returns the translation of a word of [`USAGES`]; `None` for other arguments than it takes.
-fn line(name: &str, args: &[OsString]) -> Option<Vec<OsString>> {
-    let words = |front: &[&str], rest: &[&OsString]| {
-        front.iter().map(OsString::from).chain(rest.iter().map(|word| (*word).clone())).collect()
+fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
+    let words = |front: &[&str], rest: &[&Word]| {
+        front.iter().copied().map(Word::from).chain(rest.iter().map(|word| (*word).clone())).collect()
     };
-    let all: Vec<&OsString> = args.iter().collect();
-    let is_numbers = !args.is_empty() && args.iter().all(|word| is_number(word));
+    let all: Vec<&Word> = args.iter().collect();
+    let is_numbers = !args.is_empty() && args.iter().all(|word| is_number(&word.text));
     Some(match (name, args) {
-        ("imap" | "ex" | "extents" | "dump_extents" | "blocks", [file]) => match inode_number(file) {
+        ("imap" | "ex" | "extents" | "dump_extents" | "blocks", [file]) => match inode_number(&file.text) {
             Some(number) => inode(&number),
             None => words(&["inode"], &all),
         },
@@ -115,7 +117,7 @@ fn line(name: &str, args: &[OsString]) -> Option<Vec<OsString>> {
             }
             find
         }
-        ("dump", [flag, file, to]) if flag == "-p" => words(&["cp", "-p"], &[file, &host(to)]),
+        ("dump", [flag, file, to]) if flag.text == "-p" => words(&["cp", "-p"], &[file, &host(to)]),
         ("dump", [file, to]) => words(&["cp"], &[file, &host(to)]),
         ("rdump", [files @ .., to]) if !files.is_empty() => {
             let (files, to) = (files.iter(), host(to));
@@ -131,14 +133,14 @@ fn line(name: &str, args: &[OsString]) -> Option<Vec<OsString>> {
     })
 }
 
-fn inode(number: &str) -> Vec<OsString> {
-    ["inode", "-n", number].map(OsString::from).into()
+fn inode(number: &str) -> Vec<Word> {
+    ["inode", "-n", number].map(Word::from).into()
 }
 
-fn host(path: &OsStr) -> OsString {
+fn host(path: &Word) -> Word {
     let mut word = OsString::from("host:");
-    word.push(path);
-    word
+    word.push(&path.text);
+    word.into()
 }
 
 /// Returns the number in `<12>`.
@@ -153,12 +155,12 @@ fn is_number(word: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use super::Word;
 
     fn translated(line: &str) -> Result<String, String> {
-        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let words: Vec<Word> = line.split(' ').map(Word::from).collect();
         super::translated(words).map(|words| {
-            words.iter().map(|word| word.to_str().expect("plain text")).collect::<Vec<_>>().join(" ")
+            words.iter().map(|word| word.text.to_str().expect("plain text")).collect::<Vec<_>>().join(" ")
         })
     }
 

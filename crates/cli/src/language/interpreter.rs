@@ -79,6 +79,7 @@ fn perform(step: &Step, app: &mut App) -> io::Result<()> {
     app.script_line(step.place.clone());
     match &step.statement {
         Statement::Command(command) => command.run(app)?,
+        Statement::Pattern(line) => line.run(app)?,
         Statement::Cd(to) => {
             let found = app.target(to).map(|target| target.session().at(target.path()).map(drop));
             match found {

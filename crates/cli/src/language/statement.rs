@@ -14,8 +14,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use super::expert;
-use super::words::Words;
-use crate::args::Command;
+use super::pattern::PatternLine;
+use super::words::{Word, Words};
+use crate::args::{self, Command};
 use crate::cmd::quota;
 use crate::image_path::ImagePath;
 
@@ -23,6 +24,8 @@ use crate::image_path::ImagePath;
 pub(crate) enum Statement {
     /// A subcommand.
     Command(Box<Command>),
+    /// A subcommand with patterns in its paths.
+    Pattern(Box<PatternLine>),
     /// `cd`: relative paths of the volume start here from now on.
     Cd(ImagePath),
     /// `lcd`: relative paths of the host start here from now on.
@@ -43,6 +46,17 @@ pub(crate) enum Statement {
     Help(String),
     /// `exit`.
     Exit,
+}
+
+impl Statement {
+    /// Returns whether the statement is a subcommand that changes the volume.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Self::Command(command) => command.changes(),
+            Self::Pattern(line) => line.command.changes(),
+            _ => false,
+        }
+    }
 }
 
 /// A parsed line of the language.
@@ -131,14 +145,14 @@ impl Parser {
             }
             Words::Command(words) => words,
         };
-        let name = words[0].to_string_lossy().into_owned();
+        let name = words[0].text.to_string_lossy().into_owned();
         match (&*name, &words[1..]) {
             ("cd", [] | [_]) => {
-                let to = self.base().directory(words.get(1).map_or(OsStr::new("/"), |word| word));
+                let to = self.base().directory(words.get(1).map_or(OsStr::new("/"), |word| &word.text));
                 self.stand_at(to.clone());
                 Ok(Statement::Cd(to))
             }
-            ("quota", [what, ..]) if self.has_begun && what == "check" => {
+            ("quota", [what, ..]) if self.has_begun && what.text == "check" => {
                 Err("quota check: not between begin and commit".to_owned())
             }
             ("lcd" | "check", _) if self.has_begun => Err(format!("{name}: not between begin and commit")),
@@ -146,7 +160,7 @@ impl Parser {
                 let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
                 home.map(|home| Statement::Lcd(home.into())).ok_or_else(|| "lcd: $HOME is not set".to_owned())
             }
-            ("lcd", [to]) => Ok(Statement::Lcd(to.into())),
+            ("lcd", [to]) => Ok(Statement::Lcd(to.text.clone().into())),
             ("pwd", []) => Ok(Statement::Pwd),
             ("lpwd", []) => Ok(Statement::Lpwd),
             ("begin", []) if self.has_begun => Err("begin: a transaction has begun already".to_owned()),
@@ -170,35 +184,51 @@ impl Parser {
         }
     }
 
-    fn command(&mut self, words: Vec<OsString>) -> Result<Statement, String> {
+    fn command(&mut self, words: Vec<Word>) -> Result<Statement, String> {
         let mut words = expert::translated(words)?;
-        let name = words[0].to_string_lossy().into_owned();
+        let name = words[0].text.to_string_lossy().into_owned();
         if let Some((_, reason)) = REFUSED.iter().find(|(names, _)| names.contains(&&*name)) {
             return Err(format!("{name}: {reason}"));
         }
-        let asks_help = words.get(1).is_some_and(|word| word == "--help");
+        let asks_help = words.get(1).is_some_and(|word| word.text == "--help");
         match (&*name, asks_help) {
             (_, true) => {}
             // The volume is known.
             ("block", _) => words.insert(1, ".".into()),
             ("quota", _) => {
                 let is_subcommand =
-                    words.get(1).is_some_and(|word| quota::SUBCOMMANDS.iter().any(|name| word == name));
+                    words.get(1).is_some_and(|word| quota::SUBCOMMANDS.iter().any(|name| word.text == *name));
                 words.insert(1 + usize::from(is_subcommand), ".".into());
             }
-            ("find", _) if words.get(1).is_none_or(|word| is_expression(word)) => {
+            ("find", _) if words.get(1).is_none_or(|word| is_expression(&word.text)) => {
                 let directory = self.base().path.clone().into_os_string();
-                words.insert(1, directory);
+                words.insert(1, directory.into());
             }
             _ => {}
         }
-        let parsed = self.grammar.try_get_matches_from_mut(words);
-        match parsed.and_then(|found| Line::from_arg_matches(&found)) {
-            Ok(Line { command }) => {
+        self.parsed(words)
+    }
+
+    /// Returns the statement that the words of a subcommand are, which are what its command line
+    /// would have.
+    pub(super) fn parsed(&mut self, words: Vec<Word>) -> Result<Statement, String> {
+        let texts = words.iter().map(|word| word.text.clone());
+        let found = self.grammar.try_get_matches_from_mut(texts);
+        let parsed = found.and_then(|found| {
+            let places = args::places(&self.grammar, &found);
+            Line::from_arg_matches(&found).map(|line| (line.command, places))
+        });
+        match parsed {
+            Ok((command, places)) => {
                 if let Command::Find(args) = &command {
                     args.check()?;
                 }
-                Ok(Statement::Command(Box::new(command)))
+                let is_pattern = |word: &Word| word.pattern.is_some() && places.contains(&word.text);
+                Ok(if words.iter().any(is_pattern) {
+                    Statement::Pattern(Box::new(PatternLine { command, words, places }))
+                } else {
+                    Statement::Command(Box::new(command))
+                })
             }
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
                 Ok(Statement::Help(error.render().to_string()))

@@ -6,14 +6,33 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use crate::globs;
+
 /// Looks up a variable.
 pub(crate) type Lookup<'l> = &'l dyn Fn(&OsStr) -> Option<OsString>;
+
+/// A word of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// The text, without its quotes.
+    pub(crate) text: OsString,
+    /// The text as a pattern, with a backslash before each quoted character that has a meaning
+    /// there. `None` if no character has one.
+    pub(crate) pattern: Option<OsString>,
+}
+
+impl<T: Into<OsString>> From<T> for Word {
+    /// Returns a word that is no pattern.
+    fn from(text: T) -> Self {
+        Self { text: text.into(), pattern: None }
+    }
+}
 
 /// A statement as words, before its command is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Words {
     /// A command and its arguments; never empty.
-    Command(Vec<OsString>),
+    Command(Vec<Word>),
     /// The command line that stands behind a `!`, for a shell of the host.
     Host(OsString),
 }
@@ -45,7 +64,7 @@ const QUOTE: Fault = Fault::Unfinished("a quote is not closed");
 /// Splits a text into statements. A statement ends at a newline or a `;`. In `'` everything stands
 /// for itself. In `"` that holds for all but `\`, `$` and `"`. A `\` keeps the byte after it, and
 /// joins two lines at the end of one. `$NAME` and `${NAME}` stand for a variable, which stays one
-/// word.
+/// word. Text that is quoted or comes from a variable is no pattern.
 pub(crate) fn statements(text: &[u8], lookup: Lookup<'_>) -> Vec<Numbered> {
     let mut lexer = Lexer { rest: text, line: 1, lookup };
     let mut found = Vec::new();
@@ -61,6 +80,34 @@ pub(crate) fn statements(text: &[u8], lookup: Lookup<'_>) -> Vec<Numbered> {
         }
     }
     found
+}
+
+/// A word that is being read.
+#[derive(Default)]
+struct Draft {
+    text: Vec<u8>,
+    pattern: Vec<u8>,
+    is_pattern: bool,
+}
+
+impl Draft {
+    /// Adds a byte that stands for itself or has a meaning in a pattern.
+    fn push(&mut self, byte: u8) {
+        self.is_pattern |= matches!(byte, b'*' | b'?' | b'[');
+        self.text.push(byte);
+        self.pattern.push(byte);
+    }
+
+    /// Adds bytes that stand for themselves.
+    fn push_quoted(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+        self.pattern.extend_from_slice(&globs::escaped(bytes));
+    }
+
+    fn end(self) -> Word {
+        let pattern = self.is_pattern.then(|| OsString::from_vec(self.pattern));
+        Word { text: OsString::from_vec(self.text), pattern }
+    }
 }
 
 struct Lexer<'t> {
@@ -88,14 +135,14 @@ impl<'t> Lexer<'t> {
 
     /// Takes the next statement; `None` for an empty one. Sets `line` to that of the first word.
     fn statement(&mut self, line: &mut Option<usize>) -> Result<Option<Words>, Fault> {
-        let mut words: Vec<Vec<u8>> = Vec::new();
-        let mut word: Option<Vec<u8>> = None;
+        let mut words: Vec<Word> = Vec::new();
+        let mut word: Option<Draft> = None;
         loop {
             let here = self.line;
             let Some(byte) = self.next() else { break };
             match byte {
                 b'\n' | b';' => break,
-                b' ' | b'\t' | b'\r' => words.extend(word.take()),
+                b' ' | b'\t' | b'\r' => words.extend(word.take().map(Draft::end)),
                 b'#' if word.is_none() => drop(self.line_rest()),
                 b'\\' if self.rest.first() == Some(&b'\n') => drop(self.next()),
                 b'!' if word.is_none() && words.is_empty() => {
@@ -108,13 +155,12 @@ impl<'t> Lexer<'t> {
                 }
             }
         }
-        words.extend(word);
-        let words: Vec<_> = words.into_iter().map(OsString::from_vec).collect();
+        words.extend(word.map(Draft::end));
         Ok((!words.is_empty()).then_some(Words::Command(words)))
     }
 
     /// Adds the part of a word that begins with `byte`.
-    fn part(&mut self, byte: u8, word: &mut Option<Vec<u8>>) -> Result<(), Fault> {
+    fn part(&mut self, byte: u8, word: &mut Option<Draft>) -> Result<(), Fault> {
         match byte {
             b'\'' => self.single_quoted(word.get_or_insert_default()),
             b'"' => self.double_quoted(word.get_or_insert_default()),
@@ -122,14 +168,14 @@ impl<'t> Lexer<'t> {
                 let value = self.variable()?;
                 // As in a shell, an empty variable alone is no word.
                 if !value.is_empty() {
-                    word.get_or_insert_default().extend_from_slice(&value);
+                    word.get_or_insert_default().push_quoted(&value);
                 }
                 Ok(())
             }
             b'\\' => {
                 let reason = Fault::Unfinished("there is nothing behind the last backslash");
                 let next = self.next().ok_or(reason)?;
-                word.get_or_insert_default().push(next);
+                word.get_or_insert_default().push_quoted(&[next]);
                 Ok(())
             }
             byte => {
@@ -139,30 +185,30 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn single_quoted(&mut self, word: &mut Vec<u8>) -> Result<(), Fault> {
+    fn single_quoted(&mut self, word: &mut Draft) -> Result<(), Fault> {
         loop {
             match self.next().ok_or(QUOTE)? {
                 b'\'' => return Ok(()),
-                inner => word.push(inner),
+                inner => word.push_quoted(&[inner]),
             }
         }
     }
 
-    fn double_quoted(&mut self, word: &mut Vec<u8>) -> Result<(), Fault> {
+    fn double_quoted(&mut self, word: &mut Draft) -> Result<(), Fault> {
         loop {
             match self.next().ok_or(QUOTE)? {
                 b'"' => return Ok(()),
-                b'$' => word.extend_from_slice(&self.variable()?),
+                b'$' => word.push_quoted(&self.variable()?),
                 b'\\' => match self.next().ok_or(QUOTE)? {
                     b'\n' => {}
                     next => {
                         if !matches!(next, b'"' | b'\\' | b'$') {
-                            word.push(b'\\');
+                            word.push_quoted(b"\\");
                         }
-                        word.push(next);
+                        word.push_quoted(&[next]);
                     }
                 },
-                inner => word.push(inner),
+                inner => word.push_quoted(&[inner]),
             }
         }
     }
@@ -201,7 +247,7 @@ impl<'t> Lexer<'t> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{Fault, Numbered, Words};
+    use super::{Fault, Numbered, Word, Words};
 
     fn statements(text: &str) -> Vec<Numbered> {
         super::statements(text.as_bytes(), &|name| match name.to_str() {
@@ -216,7 +262,7 @@ mod tests {
     fn check(text: &str, expected: &[(usize, &[&str])]) {
         let expected: Vec<Numbered> = expected
             .iter()
-            .map(|(line, words)| (*line, Ok(Words::Command(words.iter().map(OsString::from).collect()))))
+            .map(|(line, words)| (*line, Ok(Words::Command(words.iter().copied().map(Word::from).collect()))))
             .collect();
         assert_eq!(statements(text), expected, "{text}");
     }
@@ -245,6 +291,7 @@ mod tests {
     #[test]
     fn variables_are_replaced_by_one_word() {
         check("$A x${A}y '$A' \\$A \"${A}\\$A\"", &[(1, &["one two", "xone twoy", "$A", "$A", "one two$A"])]);
+        check("'$A'\\*", &[(1, &["$A*"])]);
         check("$EMPTY a \"$EMPTY\" $EMPTY", &[(1, &["a", ""])]);
         check("a$ $ $.b", &[(1, &["a$", "$", "$.b"])]);
         let unset = statements("a $B\nc");
@@ -253,6 +300,17 @@ mod tests {
         for bad in ["$1", "${A", "${}", "$(ls)", "\"$?\"", "$$"] {
             assert!(matches!(statements(bad)[..], [(1, Err(Fault::Wrong(_)))]), "{bad}");
         }
+    }
+
+    #[test]
+    fn unquoted_characters_make_patterns() {
+        let found = statements("ls *.c 'a*'? \\*x $A* \"[\" [a]\\]");
+        let Ok(Words::Command(words)) = &found[0].1 else { panic!("{found:?}") };
+        let patterns: Vec<_> = words.iter().map(|word| word.pattern.as_ref()?.to_str()).collect();
+        let expected = [None, Some("*.c"), Some("a\\*?"), None, Some("one two*"), None, Some("[a]\\]")];
+        assert_eq!(patterns, expected);
+        let texts: Vec<_> = words.iter().map(|word| word.text.to_str().expect("text")).collect();
+        assert_eq!(texts, ["ls", "*.c", "a*?", "*x", "one two*", "[", "[a]]"]);
     }
 
     #[test]

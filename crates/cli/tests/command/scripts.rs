@@ -123,6 +123,32 @@ fn a_script_reads_and_stands_in_directories() {
 }
 
 #[test]
+fn patterns_in_a_script_stand_for_the_files_that_match() {
+    let image = machine();
+    let script = r#"
+        cd etc; ls *name; cat /home/*/notes.t?t
+        find /home -name *.txt
+        mkdir /x; cp [go]* /x; rm /x/'g'r*; ls /x
+        touch "/x/*" '/x/[q]' /x/q
+        rm '/x/*' /x/\[q]; ls /x
+        begin; touch /x/new1 /x/new2; rm /x/new?; commit
+        cp host:/dev/null '/x/a*b'; cd /x; ls a*b; mkdir '[d]'; cd '[d]'; touch e; ls ?; ls $PATTERN
+    "#;
+    let mut command = command();
+    command.current_dir(image.scratch()).env("PATTERN", "?").args(["script", "disk.img"]);
+    let output = output_of(command, script.as_bytes());
+    let errors = failed(&output, 1);
+    let text = "/etc/hostname\nbuy milk\n/home/ann/notes.txt\nos-release\nos-release\nq\n/x/a*b\n/x/[d]/e\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), text, "{errors}");
+    // Text of a variable is no pattern.
+    assert_eq!(errors, "extern4: script: standard input:8: 'disk.img:/x/[d]/?': No such file or directory\n");
+    let output = fed(&image, &["script", "disk.img"], b"rm /x/no*\n");
+    let errors = failed(&output, 1);
+    assert_eq!(errors, "extern4: script: standard input:1: 'disk.img:/x/no*': No such file or directory\n");
+    sound(&image);
+}
+
+#[test]
 fn a_script_that_only_reads_does_not_write() {
     let image = machine();
     let said =

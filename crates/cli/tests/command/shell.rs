@@ -93,6 +93,8 @@ fn a_shell_looks_and_changes() {
     assert!(shell.run("pwd; cat hostname").contains("/etc\r\ntiny\r\n"));
     let listed = shell.run("ls");
     assert!(listed.contains("hostname") && listed.contains("passwd"), "{listed}");
+    assert!(shell.run("ls host*").contains("/etc/hostname\r\n"));
+    assert!(shell.run("ls 'host*'").contains("'disk.img:/etc/host*': No such file or directory"));
     assert!(shell.run("cat gone").contains("'disk.img:/etc/gone': No such file or directory"));
     assert!(shell.run("nonsense").contains("unrecognized subcommand 'nonsense'"));
     assert!(shell.run("cd gone").contains("No such file or directory"));

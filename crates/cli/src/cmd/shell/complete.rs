@@ -125,7 +125,7 @@ fn last_word(line: &str) -> Word {
 fn escaped(word: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(word.len());
     for byte in word {
-        if b" \t'\"\\$;#!".contains(byte) {
+        if b" \t'\"\\$;#!*?[".contains(byte) {
             escaped.push(b'\\');
         }
         escaped.push(*byte);
@@ -190,6 +190,6 @@ mod tests {
 
     #[test]
     fn completed_words_are_read_as_they_are() {
-        assert_eq!(escaped(b"a b'c$d;e"), b"a\\ b\\'c\\$d\\;e");
+        assert_eq!(escaped(b"a b'c$d;e*"), b"a\\ b\\'c\\$d\\;e\\*");
     }
 }
