@@ -127,7 +127,8 @@ impl Args {
 pub(crate) fn places(command: &clap::Command, matches: &clap::ArgMatches) -> Vec<OsString> {
     let places = matches.subcommand().and_then(|(name, matches)| {
         let command = command.find_subcommand(name)?;
-        let words = command.get_positionals().filter_map(|arg| matches.get_raw(arg.get_id().as_str()));
+        let operands = command.get_positionals().filter(|arg| !arg.is_last_set());
+        let words = operands.filter_map(|arg| matches.get_raw(arg.get_id().as_str()));
         let is_place = |word: &&OsStr| name != "find" || !cmd::find::starts_expression(word);
         Some(words.flatten().take_while(is_place).map(OsStr::to_owned).collect())
     });

@@ -66,6 +66,16 @@ impl IdNames {
         !self.users.by_id.is_empty()
     }
 
+    /// Returns the names of all users, in no order.
+    pub(crate) fn user_names(&self) -> impl Iterator<Item = &str> {
+        self.users.by_name.keys().map(|name| &**name)
+    }
+
+    /// Returns the names of all groups, in no order.
+    pub(crate) fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.groups.by_name.keys().map(|name| &**name)
+    }
+
     /// Returns whether group `gid` has a name.
     pub(crate) fn has_group(&self, gid: u32) -> bool {
         self.groups.by_id.contains_key(&gid)

@@ -9,6 +9,7 @@ mod bmap;
 mod building;
 mod changing;
 mod comparing;
+mod completing;
 mod container_layers;
 mod contents;
 mod copying;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,7 +17,7 @@ use crate::writing::{fed, said, sound, untouched};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A shell on a terminal of its own.
-struct Terminal {
+pub(crate) struct Terminal {
     screen: File,
     shell: Child,
     /// The text that was shown since the last look.
@@ -25,26 +25,31 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a shell in `dir`, and waits for its prompt.
+    /// Starts a shell of extern4 in `dir`, and waits for its prompt.
     fn start(dir: &Path, args: &[&str]) -> Self {
+        let mut command = command();
+        command.current_dir(dir).arg("shell").args(args).env("XDG_STATE_HOME", dir.join("state"));
+        let mut terminal = Self::with(command);
+        terminal.wait_for("extern4:/");
+        terminal
+    }
+
+    /// Starts a shell.
+    pub(crate) fn with(mut command: Command) -> Self {
         let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("it is this test's");
         let name = ptsname(&screen, Vec::new()).expect("its name");
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let side = File::from(open(&*name, flags, Mode::empty()).expect("its other side"));
         let end = || Stdio::from(side.try_clone().expect("a descriptor"));
-        let mut command = command();
-        command.current_dir(dir).arg("shell").args(args).stdin(end()).stdout(end()).stderr(end());
-        command.env("TERM", "xterm").env("XDG_STATE_HOME", dir.join("state"));
+        command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm");
         let shell = command.spawn().expect("the shell starts");
-        let mut terminal = Self { screen: screen.into(), shell, shown: String::new() };
-        terminal.wait_for("extern4:/");
-        terminal
+        Self { screen: screen.into(), shell, shown: String::new() }
     }
 
     /// Waits until the text is shown; returns everything that was shown up to it.
     #[track_caller]
-    fn wait_for(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
             if let Some(at) = self.shown.find(text) {
@@ -66,7 +71,7 @@ impl Terminal {
         }
     }
 
-    fn send(&mut self, keys: &str) {
+    pub(crate) fn send(&mut self, keys: &str) {
         self.screen.write_all(keys.as_bytes()).expect("the keys are sent");
     }
 
@@ -79,7 +84,7 @@ impl Terminal {
         self.wait_for("extern4:/")
     }
 
-    fn end(mut self) -> ExitStatus {
+    pub(crate) fn end(mut self) -> ExitStatus {
         self.send("exit\r");
         self.shell.wait().expect("it ends")
     }
