@@ -95,6 +95,8 @@ pub enum Unsupported {
     Interrupted,
     /// A transaction, on a volume without a journal.
     Transaction,
+    /// Features that are to be taken away, and that files of the volume use.
+    InUse(Vec<Feature>),
     /// A new UUID, where the feature of this name makes what is on the volume depend on the old
     /// one.
     Uuid(&'static str),
@@ -117,6 +119,10 @@ impl fmt::Display for Unsupported {
             Self::Journal(why) => f.write_str(why),
             Self::Writing(features) => {
                 f.write_str("it can only be read: it has features that extern4 cannot write to safely:")?;
+                features.iter().try_for_each(|feature| write!(f, " {feature}"))
+            }
+            Self::InUse(features) => {
+                f.write_str("files of the volume use what is to be taken away:")?;
                 features.iter().try_for_each(|feature| write!(f, " {feature}"))
             }
             Self::Uuid(feature) => {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use extern4::Volume;
 use extern4::block::{BlockDevice, FileDevice, FileOptions};
 use extern4_check::{Options, check};
-use extern4_disk::feature::Features;
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
 use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
@@ -22,6 +21,8 @@ use crate::exit_status::ExitStatus;
 use crate::id_names::NameOrId;
 use crate::image_path::{Image, ImagePath};
 use crate::text::quoted;
+
+use settings::FeatureChange;
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
@@ -74,10 +75,12 @@ pub(crate) struct Args {
     /// Set default mount options, or with ^ clear them: [^]acl, [^]user_xattr, [^]discard and so on
     #[arg(short = 'o', long, value_name = "[^]OPTION[,...]", group = "what", value_parser = settings::mount_options)]
     mount_options: Option<MountOptions>,
-    /// Add features that are a bit in the superblock and nothing else: ea_inode, encrypt,
-    /// large_dir, large_file, huge_file, dir_nlink, stable_inodes, verity
-    #[arg(short = 'O', long, value_name = "FEATURE[,...]", group = "what", value_parser = settings::features, allow_hyphen_values = true)]
-    features: Option<Features>,
+    /// Add features that are a bit in the superblock and nothing else: dir_index, extent, ea_inode,
+    /// encrypt, large_dir, large_file, huge_file, dir_nlink, stable_inodes, verity. Or with ^ take
+    /// away features that no file uses: dir_index, ea_inode, encrypt, large_file, huge_file,
+    /// dir_nlink, stable_inodes
+    #[arg(short = 'O', long, value_name = "[^]FEATURE[,...]", group = "what", value_parser = settings::features, allow_hyphen_values = true)]
+    features: Option<FeatureChange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -220,6 +223,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(reserved_for) = reserved_for(args, &volume, app) else { return Ok(()) };
     let ext4 = volume.volume.ext4();
     let blocks = ext4.superblock().blocks_count();
+    let features = args.features.unwrap_or_default();
     let percent = args.reserved_percent.map(|percent| (blocks as f64 * percent / 100.0) as u64);
     let tune = Tune {
         label: args.label.as_ref().map(|label| label.clone().into_bytes()),
@@ -241,7 +245,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         last_checked: args.last_checked,
         last_mounted: args.last_mounted.as_ref().map(|directory| directory.clone().into_bytes()),
         mount_options: args.mount_options.unwrap_or_default(),
-        features: args.features.unwrap_or_default(),
+        features: features.with,
+        without: features.without,
     };
     if let Some(wanted) = tune.reserved_blocks.filter(|wanted| *wanted > blocks / 2) {
         let most = blocks / 2;

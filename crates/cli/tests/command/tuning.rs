@@ -162,6 +162,73 @@ fn a_uuid_that_checksums_hang_on_is_changed() {
     }
 }
 
+/// `tune` changes the superblock as `tune2fs` does, and `e2fsck` finds nothing afterwards.
+#[test]
+fn features_are_switched_as_tune2fs_does() {
+    for (spec, changes) in [
+        (&["-t", "ext4", "-b", "1024"][..], &["^huge_file", "^dir_nlink", "^dir_index", "stable_inodes"][..]),
+        (&["-t", "ext4", "-b", "4096", "-O", "^resize_inode"], &["^large_file", "^huge_file,^dir_nlink"]),
+        (
+            &["-t", "ext2", "-b", "1024", "-O", "^dir_index"],
+            &["extents", "dir_index", "large_file,huge_file"],
+        ),
+    ] {
+        let image = ImageSpec::new("disk", 16 << 20, spec).build();
+        for change in changes {
+            let (oracle, tuned) = (image.copy(), image.copy());
+            // tune2fs asks twice before some changes.
+            tool(oracle.scratch(), "tune2fs", ["-f", "-O", change, "disk.img"]);
+            quietly(&tuned, &["tune", "disk.img", "-O", change]);
+            // tune2fs leaves a volume that e2fsck has to look at.
+            let state = |line: &String| line.starts_with("Filesystem state");
+            let [ours, theirs] = [&tuned, &oracle]
+                .map(|image| header(image, &[]).into_iter().filter(|line| !state(line)).collect::<Vec<_>>());
+            assert_eq!(ours, theirs, "{spec:?} {change}");
+            sound(&tuned);
+            quietly(&tuned, &["mkdir", "disk.img:/after"]);
+            sound(&tuned);
+        }
+    }
+}
+
+#[test]
+fn features_that_files_use_stay() {
+    let spec = &["-t", "ext4", "-b", "1024", "-I", "256", "-O", "ea_inode,^resize_inode"];
+    let image = ImageSpec::new("disk", 32 << 20, spec).build();
+    let value = format!("0x{}", "61".repeat(30_000));
+    quietly(&image, &["touch", "disk.img:/f"]);
+    quietly(&image, &["setfattr", "-n", "user.long", "-v", &value, "disk.img:/f"]);
+    quietly(&image, &["truncate", "-s", "3G", "disk.img:/large"]);
+    quietly(&image, &["mkdir", "disk.img:/d"]);
+    let names: Vec<String> =
+        (0..200).map(|number| format!("disk.img:/d/a-rather-long-name-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    quietly(&image, &[&["touch"], &names[..]].concat());
+    for (feature, path) in [("ea_inode", "/f"), ("large_file", "/large"), ("dir_index", "/d")] {
+        let change = format!("^{feature}");
+        let before = header(&image, &[]);
+        let errors = failed(&extern4(&image, ["tune", "disk.img", "-O", &change, "-L", "x"]), 3);
+        assert!(errors.contains(&format!("use what is to be taken away: {feature}")), "{errors}");
+        assert_eq!(header(&image, &[]), before);
+        quietly(&image, &["rm", "-r", &format!("disk.img:{path}")]);
+        quietly(&image, &["tune", "disk.img", "-O", &change]);
+        assert!(
+            !header(&image, &[])
+                .iter()
+                .any(|line| line.starts_with("Filesystem features") && line.contains(feature))
+        );
+        sound(&image);
+    }
+    // tune2fs takes none of these away.
+    quietly(&image, &["tune", "disk.img", "-O", "encrypt,stable_inodes"]);
+    quietly(&image, &["tune", "disk.img", "-O", "^encrypt,^stable_inodes,^large_file"]);
+    assert!(
+        !header(&image, &[]).iter().any(|line| line.contains("encrypt") || line.contains("stable_inodes"))
+    );
+    sound(&image);
+    failed(&extern4(&image, ["tune", "disk.img", "-O", "^has_journal"]), 2);
+}
+
 #[test]
 fn a_uuid_that_more_than_checksums_hangs_on_stays() {
     for (features, says) in [

@@ -11,6 +11,7 @@
 //! (`uninit_bg`) include the UUID and have no seed: all descriptors change with the superblock.
 
 pub mod checksum_rewrite;
+mod in_use;
 
 use std::sync::Arc;
 
@@ -53,6 +54,9 @@ pub struct Tune {
     pub mount_options: MountOptions,
     /// Features to add. Nothing else on the volume may have to change with them.
     pub features: Features,
+    /// Features to take away. They have to be bits of the superblock only, and ones that the fields
+    /// of inodes show to be in use: one that a file uses stays.
+    pub without: Features,
 }
 
 /// Changes of the default mount options, as bits of `s_default_mount_opts`.
@@ -103,10 +107,15 @@ impl Tune {
         }
         let options = raw.s_default_mount_opts.get() & !self.mount_options.clear;
         raw.s_default_mount_opts.set(options | self.mount_options.set);
+        let changed = |old: u32, without: u32, with: u32| old & !without | with;
         let Features { compat, incompat, ro_compat } = self.features;
-        raw.s_feature_compat.set(raw.s_feature_compat.get() | compat.bits());
-        raw.s_feature_incompat.set(raw.s_feature_incompat.get() | incompat.bits());
-        raw.s_feature_ro_compat.set(raw.s_feature_ro_compat.get() | ro_compat.bits());
+        let without = self.without;
+        let old = raw.s_feature_compat.get();
+        raw.s_feature_compat.set(changed(old, without.compat.bits(), compat.bits()));
+        let old = raw.s_feature_incompat.get();
+        raw.s_feature_incompat.set(changed(old, without.incompat.bits(), incompat.bits()));
+        let old = raw.s_feature_ro_compat.get();
+        raw.s_feature_ro_compat.set(changed(old, without.ro_compat.bits(), ro_compat.bits()));
     }
 
     /// Sets the fields about checks of the volume.
@@ -206,6 +215,10 @@ impl Ext4 {
         if tune.last_mounted.as_ref().is_some_and(|directory| directory.len() > 63 || directory.contains(&0))
         {
             return Err(Errno::EINVAL.into());
+        }
+        let used = self.features_in_use(tune.without)?;
+        if used != Features::default() {
+            return Err(Unsupported::InUse(used.iter().collect()).into());
         }
         let is_new = tune.uuid.is_some_and(|uuid| uuid != self.current_superblock().uuid());
         let new = if is_new { NewUuid::on(self.current_superblock().features())? } else { NewUuid::Alone };

@@ -9,8 +9,31 @@ use extern4_ext4::tune::MountOptions;
 
 /// The features that are a bit in the superblock and nothing else: a volume without them is whole
 /// with them.
-const SWITCHED: [&str; 8] =
-    ["ea_inode", "encrypt", "large_dir", "large_file", "huge_file", "dir_nlink", "stable_inodes", "verity"];
+const SWITCHED: [&str; 10] = [
+    "dir_index",
+    "extent",
+    "ea_inode",
+    "encrypt",
+    "large_dir",
+    "large_file",
+    "huge_file",
+    "dir_nlink",
+    "stable_inodes",
+    "verity",
+];
+
+/// The features that a volume is whole without, as long as no file uses them.
+const TAKEN_AWAY: [&str; 7] =
+    ["dir_index", "ea_inode", "encrypt", "large_file", "huge_file", "dir_nlink", "stable_inodes"];
+
+/// Changes of the features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FeatureChange {
+    /// The features to add.
+    pub(super) with: Features,
+    /// The features to take away.
+    pub(super) without: Features,
+}
 
 /// The bits of the journal's mode among the default mount options.
 const JOURNAL_MODE: u32 = 0x60;
@@ -45,22 +68,25 @@ pub(super) fn mount_options(text: &str) -> Result<MountOptions, String> {
     Ok(options)
 }
 
-/// Reads `FEATURE[,...]`.
-pub(super) fn features(text: &str) -> Result<Features, String> {
-    let mut bits = [0; 3];
-    for name in text.split(',') {
-        if name.starts_with('^') {
-            return Err(format!("{name}: no feature can be taken away safely; e2fsprogs rewrite volumes"));
-        }
+/// Reads `[^]FEATURE[,...]`. The last word about a feature counts.
+pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
+    let (mut with, mut without) = ([0; 3], [0; 3]);
+    for word in text.split(',') {
+        let (clears, name) = word.strip_prefix('^').map_or((false, word), |name| (true, name));
         let feature = Feature::from_name(name).ok_or_else(|| format!("{name} is no feature"))?;
-        if !SWITCHED.contains(&feature.to_string().as_str()) {
-            let list = SWITCHED.join(", ");
-            return Err(format!("{name} takes more than a bit in the superblock; these do not: {list}"));
+        let (known, why) = match clears {
+            false => (&SWITCHED[..], "takes more than a bit in the superblock; these do not"),
+            true => (&TAKEN_AWAY[..], "cannot be taken away; these can, if no file uses them"),
+        };
+        if !known.contains(&feature.to_string().as_str()) {
+            return Err(format!("{name} {why}: {}", known.join(", ")));
         }
-        bits[feature.set() as usize] |= feature.mask();
+        let (set, mask) = (feature.set() as usize, feature.mask());
+        (with[set], without[set]) = (with[set] & !mask, without[set] & !mask);
+        (if clears { &mut without } else { &mut with })[set] |= mask;
     }
-    let [compat, incompat, ro_compat] = bits;
-    Ok(Features::from_bits(compat, incompat, ro_compat))
+    let features = |[compat, incompat, ro_compat]: [u32; 3]| Features::from_bits(compat, incompat, ro_compat);
+    Ok(FeatureChange { with: features(with), without: features(without) })
 }
 
 /// Reads an interval between checks in seconds: days, or with d, w or m days, weeks or months.
@@ -102,7 +128,7 @@ pub(super) fn checked(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{checked, features, interval, max_mounts, mount_options};
+    use super::{Features, checked, features, interval, max_mounts, mount_options};
 
     #[test]
     fn values_are_those_of_tune2fs() {
@@ -114,8 +140,10 @@ mod tests {
         let options = mount_options("acl,^user_xattr,journal_data_ordered").expect("options");
         assert_eq!((options.set, options.clear), (0x48, 0x6c));
         assert!(mount_options("nonsense").is_err());
-        assert!(features("large_dir,verity").is_ok());
-        for bad in ["^large_dir", "metadata_csum", "nonsense", ""] {
+        let change = features("large_dir,^large_file,large_file,^dir_nlink").expect("features");
+        let names = |features: Features| features.to_string();
+        assert_eq!((&*names(change.with), &*names(change.without)), ("large_dir large_file", "dir_nlink"));
+        for bad in ["^large_dir", "^has_journal", "metadata_csum", "nonsense", "^", ""] {
             assert!(features(bad).is_err(), "{bad}");
         }
         assert!(checked("now").is_ok() && checked("20240229").is_ok());

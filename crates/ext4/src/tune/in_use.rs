@@ -1,0 +1,70 @@
+//! Finds the features that files of the volume use, so that [`tune`](crate::Ext4::tune) takes away
+//! only others.
+//!
+//! Only features that an inode's fields show are looked for. An inode counts if it has a link, so
+//! orphans have to be freed before, as opening for writing does.
+
+use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
+use extern4_disk::group::GroupFlags;
+use extern4_disk::inode::{FileKind, Inode, InodeFlags};
+
+use crate::error::{Error, Result};
+use crate::fs::Ext4;
+
+/// Returns the features that an inode uses.
+fn used_by(inode: &Inode) -> Features {
+    let (flags, kind) = (inode.flags(), inode.kind());
+    let mut used = Features::default();
+    used.compat.set(Compat::DIR_INDEX, flags.contains(InodeFlags::INDEX));
+    used.compat.set(Compat::STABLE_INODES, flags.contains(InodeFlags::ENCRYPT));
+    used.incompat.set(Incompat::EA_INODE, flags.contains(InodeFlags::EA_INODE));
+    used.incompat.set(Incompat::ENCRYPT, flags.contains(InodeFlags::ENCRYPT));
+    let is_large = kind == FileKind::Regular && inode.size() > i32::MAX.unsigned_abs().into();
+    used.ro_compat.set(RoCompat::LARGE_FILE, is_large);
+    let is_huge = flags.contains(InodeFlags::HUGE_FILE) || inode.sectors() > u32::MAX.into();
+    used.ro_compat.set(RoCompat::HUGE_FILE, is_huge);
+    used.ro_compat.set(RoCompat::DIR_NLINK, kind == FileKind::Directory && inode.links() == 1);
+    used
+}
+
+impl Ext4 {
+    /// Returns those of `features` that inodes use. Reads all inode tables if there are any.
+    pub(super) fn features_in_use(&self, features: Features) -> Result<Features> {
+        let mut used = Features::default();
+        if features == used {
+            return Ok(used);
+        }
+        let geometry = self.superblock().geometry();
+        let all = geometry.inodes_per_group();
+        for group in 0..geometry.group_count() {
+            let first = group * all + 1;
+            for ino in first..first + self.records_in_use(group)? {
+                let inode = match self.raw_inode(ino) {
+                    Ok(inode) if inode.links() > 0 => inode,
+                    Ok(_) | Err(Error::Stale { .. }) => continue,
+                    Err(error) => return Err(error),
+                };
+                let more = used_by(&inode);
+                used.compat |= more.compat & features.compat;
+                used.incompat |= more.incompat & features.incompat;
+                used.ro_compat |= more.ro_compat & features.ro_compat;
+            }
+        }
+        Ok(used)
+    }
+
+    /// Returns how many records of a group's inode table have ever been written.
+    fn records_in_use(&self, group: u32) -> Result<u32> {
+        let (sb, all) = (self.superblock(), self.superblock().geometry().inodes_per_group());
+        let counts_unused = RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM;
+        if !sb.features().ro_compat.intersects(counts_unused) {
+            return Ok(all);
+        }
+        let group = self.writer()?.allocator.lock(self, group)?;
+        let descriptor = &group.descriptor;
+        Ok(match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            true => 0,
+            false => all.saturating_sub(descriptor.unused_inodes()),
+        })
+    }
+}
