@@ -387,9 +387,11 @@ impl<T: Release> ReleasableArc<T> {
 
     /// Drops the reference. Readers that are pinned may still use [`get`](Self::get).
     ///
-    /// # Safety From now on only readers that are pinned already reach this field. That holds if
-    /// the owner has no counted reference and no reader can find it. It also holds if the owner
-    /// does not lead to this field any more. No other thread releases the field at the same time.
+    /// # Safety
+    ///
+    /// From now on only readers that are pinned already reach this field. That holds if the owner
+    /// has no counted reference and no reader can find it. It also holds if the owner does not lead
+    /// to this field any more. No other thread releases the field at the same time.
     pub unsafe fn release(&self) {
         drop(self.empty());
     }
