@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Options};
-use extern4_tree::{
-    Contents, Entry, Filter, Kind, Manifest, Opened, Result as TreeResult, Sink, Source, Time, Unwanted,
-};
+use extern4_tree::{Entry, Filter, Kind, Manifest, Result as TreeResult, Sink, Source, Time, Unwanted};
 
 use crate::error::{Error, Result};
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
+use crate::layer::Layer;
 use crate::layout::{LOST_FOUND, Layout, Placer};
+use crate::merged::Merged;
 use crate::old_layout::{OldLayout, Precedent};
 use crate::planned::Planned;
 use crate::progress::{Progress, Watch};
@@ -102,25 +102,6 @@ pub struct Builder {
     pub(crate) warnings: Vec<String>,
 }
 
-/// A source and the directory of the volume that its root becomes.
-pub(crate) struct Layer {
-    source: Box<dyn Source>,
-    prefix: Box<[u8]>,
-}
-
-impl Layer {
-    /// Opens the contents of a file, given by the path in the volume at which the source put it.
-    pub(crate) fn open(&self, path: &[u8], contents: &Contents) -> TreeResult<Opened> {
-        self.source.open(self.path_in_source(path), contents)
-    }
-
-    /// The path that a path in the volume has in the source.
-    pub(crate) fn path_in_source<'a>(&self, path: &'a [u8]) -> &'a [u8] {
-        let rest = path.strip_prefix(&*self.prefix).unwrap_or(path);
-        rest.strip_prefix(b"/").unwrap_or(rest)
-    }
-}
-
 impl Builder {
     /// A builder without sources.
     pub fn new(options: BuildOptions) -> Self {
@@ -173,7 +154,7 @@ impl Builder {
             return Err(Error::Interrupted);
         }
         scanned?;
-        self.layers.push(Layer { source, prefix: prefix.into() });
+        self.layers.push(Layer::new(source, prefix));
         Ok(())
     }
 
@@ -189,7 +170,7 @@ impl Builder {
             self.tree.amend(&amendment.path, number, |entry| manifest.apply(amendment, entry))?;
         }
         self.warnings.extend_from_slice(manifest.warnings());
-        self.layers.push(Layer { source: Box::new(manifest), prefix: Box::default() });
+        self.layers.push(Layer::new(Box::new(manifest), b""));
         Ok(())
     }
 
@@ -212,14 +193,7 @@ impl Builder {
     /// [`Error::NoRoom`] if the tree does not fit; options that are wrong;
     /// a source that cannot be read.
     pub fn plan(mut self) -> Result<Planned> {
-        self.leave_out();
-        if self.tree.leave_out(LOST_FOUND) {
-            self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
-        }
-        if let Some(owner) = self.options.root_owner {
-            self.tree.set_root_owner(owner);
-        }
-        let order = self.tree.sort();
+        let order = self.complete();
         if let Some(old) = &self.old {
             old.set_sizes(&mut self.options.volume)?;
         }
@@ -235,6 +209,25 @@ impl Builder {
             Size::Auto => planning.smallest(0),
             Size::Slack(slack) => planning.smallest(slack),
         }
+    }
+
+    /// Ends the reading, for a caller that writes the tree by itself.
+    pub fn merge(mut self) -> Merged {
+        self.complete();
+        self.warnings.extend(self.tree.xattrs.left_out_warnings());
+        Merged::new(self.tree, self.layers, self.warnings)
+    }
+
+    /// Leaves out what a volume does not take, and sorts the tree.
+    fn complete(&mut self) -> Order {
+        self.leave_out();
+        if self.tree.leave_out(LOST_FOUND) {
+            self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
+        }
+        if let Some(owner) = self.options.root_owner {
+            self.tree.set_root_owner(owner);
+        }
+        self.tree.sort()
     }
 
     /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given or
@@ -299,10 +292,8 @@ impl Builder {
             let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
             let layer = &self.layers[usize::from(*source)];
             let open = || layer.open(&self.tree.source_path(*name), contents);
-            holes.find(inode, contents, size, open)?.map_err(|error| Error::Member {
-                path: crate::error::shown(&self.tree.path(*name)),
-                reason: extern4_block::os_reason(&error),
-            })?;
+            let found = holes.find(inode, contents, size, open)?;
+            found.map_err(|error| Error::reading(&self.tree.path(*name), &error))?;
         }
         Ok(holes)
     }

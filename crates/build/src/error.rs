@@ -48,6 +48,17 @@ pub enum Error {
     Interrupted,
 }
 
+impl Error {
+    /// The contents of a member cannot be read.
+    pub(crate) fn reading(path: &[u8], error: &std::io::Error) -> Self {
+        let reason = match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "the file became shorter while it was read".to_owned(),
+            _ => extern4_block::os_reason(error),
+        };
+        Self::Member { path: shown(path), reason }
+    }
+}
+
 /// A path for messages.
 pub(crate) fn shown(path: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(path))

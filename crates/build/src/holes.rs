@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::io;
 
 use extern4_tree::{Contents, Data, Opened};
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+
+use crate::contents::{data, data_of_pieces};
 
 /// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the
 /// inode in the tree.
@@ -33,41 +33,18 @@ impl Holes {
         open: impl FnOnce() -> extern4_tree::Result<Opened>,
     ) -> extern4_tree::Result<io::Result<()>> {
         let data = match &contents.data {
-            Data::HostFile { sparse: true, .. } => match data_of(open()?.file(), contents.size) {
-                Ok(data) => data,
-                Err(error) => return Ok(Err(error)),
-            },
-            Data::Pieces(pieces) => pieces.iter().map(|piece| (piece.offset, piece.len)).collect(),
+            Data::HostFile { sparse: true, .. } => data(contents, &open()?),
+            Data::Pieces(pieces) => Ok(data_of_pieces(pieces)),
             _ => return Ok(Ok(())),
+        };
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => return Ok(Err(error)),
         };
         let runs = blocks_of(&data, contents.size, block_size);
         self.runs.insert(inode, runs.into());
         Ok(Ok(()))
     }
-}
-
-/// The parts of an open file that are no holes: offsets and lengths. Only the host knows holes.
-fn data_of(file: Option<&std::fs::File>, size: u64) -> io::Result<Vec<(u64, u64)>> {
-    let Some(file) = file else { return Ok(vec![(0, size)]) };
-    let (mut data, mut at) = (Vec::new(), 0);
-    while at < size {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(start) => start.min(size),
-            // The rest is a hole.
-            Err(Errno::NXIO) => break,
-            // The file system does not know holes.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
-            Err(error) => return Err(error.into()),
-        };
-        let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
-            Ok(end) => end.min(size),
-            Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => size,
-            Err(error) => return Err(error.into()),
-        };
-        data.push((start, end - start));
-        at = end.max(start + 1);
-    }
-    Ok(data)
 }
 
 /// The blocks that these parts of a file touch.

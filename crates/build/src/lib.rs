@@ -30,12 +30,15 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod contents;
 mod directory;
 mod error;
 mod holes;
 mod identity;
 mod inode_numbers;
+mod layer;
 mod layout;
+mod merged;
 mod old_layout;
 mod output;
 mod planned;
@@ -48,6 +51,7 @@ mod xattr;
 
 pub use builder::{BuildOptions, Builder, Edit, Size};
 pub use error::{Error, Result};
+pub use merged::{MemberContents, MemberId, Merged};
 pub use old_layout::{OldInode, OldLayout};
 pub use output::{NewFile, Written};
 pub use planned::{Planned, Summary};

@@ -10,10 +10,11 @@ use extern4_disk::inode::Inode;
 use extern4_disk::superblock::Superblock;
 use extern4_mkfs::{Draft, LOST_FOUND_INO, Plan, UsedInodes};
 
-use crate::builder::{Builder, Layer};
+use crate::builder::Builder;
 use crate::error::Result;
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
+use crate::layer::Layer;
 use crate::layout::{self, Layout};
 use crate::progress::Watch;
 use crate::tree::{Order, Tree};
@@ -78,11 +79,7 @@ impl Planned {
         layout: Layout,
     ) -> Result<Self> {
         let Builder { options, tree, layers, mut warnings, watch, digest, .. } = builder;
-        warnings.extend(
-            tree.xattrs.left_out.iter().map(|name| {
-                format!("ext4 has no place for the extended attribute '{name}', which is left out")
-            }),
-        );
+        warnings.extend(tree.xattrs.left_out_warnings());
         let first_ino = draft.first_free_inode();
         let sb = draft.superblock().clone();
         let tables = (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();

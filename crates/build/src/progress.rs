@@ -15,6 +15,11 @@ pub enum Progress {
         /// Entries that are read so far.
         entries: u64,
     },
+    /// The tree is compared with a volume that is to become like it.
+    Comparing {
+        /// Names that are compared so far.
+        entries: u64,
+    },
     /// The volume is written.
     Writing {
         /// Bytes that are written so far.

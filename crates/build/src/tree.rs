@@ -47,6 +47,8 @@ pub(crate) struct Node {
     /// Its place in the order of all inodes, once there is one: 0 for the root directory.
     pub(crate) place: u32,
     pub(crate) xattrs: Set,
+    /// A directory that no source gave: one is needed for what is in it.
+    pub(crate) is_implied: bool,
     pub(crate) body: Body,
 }
 
@@ -117,6 +119,7 @@ impl Tree {
             links: 1,
             place: NONE,
             xattrs: Set::default(),
+            is_implied: true,
             body: Body::Directory { first: NONE },
         };
         let name = Name { text: Box::default(), parent: 0, inode: 0, next: NONE, is_removed: false };
@@ -261,6 +264,7 @@ impl Tree {
             links: 1,
             place: NONE,
             xattrs: Set::default(),
+            is_implied: true,
             body: Body::Directory { first: NONE },
         });
         Ok(self.link(parent, text, inode))
@@ -314,6 +318,7 @@ impl Tree {
             links: 1,
             place: NONE,
             xattrs: Set::default(),
+            is_implied: false,
             body,
         });
         self.set_facts(inode, &entry)?;
@@ -373,7 +378,7 @@ impl Tree {
         let (xattrs, mode) = self.xattrs.intern(&entry.xattrs, entry.mode).map_err(refused)?;
         let node = &mut self.nodes[inode as usize];
         (node.mode, node.uid, node.gid) = (mode, entry.uid, entry.gid);
-        (node.mtime, node.xattrs) = (entry.mtime, xattrs);
+        (node.mtime, node.xattrs, node.is_implied) = (entry.mtime, xattrs, false);
         Ok(())
     }
 
@@ -403,7 +408,8 @@ impl Tree {
         }
     }
 
-    fn entry(&self, inode: u32, path: &[u8]) -> Entry {
+    /// The entry of an inode at a path.
+    pub(crate) fn entry(&self, inode: u32, path: &[u8]) -> Entry {
         let node = &self.nodes[inode as usize];
         let kind = match &node.body {
             Body::Directory { .. } => Kind::Directory,

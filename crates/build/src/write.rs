@@ -14,8 +14,9 @@ use extern4_block::BlockDevice;
 use extern4_disk::checksum::inode_seed;
 use extern4_disk::inode::ROOT_INO;
 use extern4_mkfs::map::Run;
-use extern4_tree::{Contents, Data, Opened};
+use extern4_tree::Opened;
 
+use crate::contents::read;
 use crate::directory::Format;
 use crate::error::{Error, Result, shown};
 use crate::identity::ContentsDigest;
@@ -375,13 +376,8 @@ impl Worker<'_> {
         let len = (run.len * size).min(contents.size - offset) as usize;
         let at = self.buffer.len();
         self.buffer.resize(at + len, 0);
-        read(opened, contents, &mut self.buffer[at..], offset).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Error::Member {
-                path: shown(&path),
-                reason: "the file became shorter while it was read".to_owned(),
-            },
-            _ => Error::Member { path: shown(&path), reason: extern4_block::os_reason(&error) },
-        })?;
+        read(opened, contents, &mut self.buffer[at..], offset)
+            .map_err(|error| Error::reading(&path, &error))?;
         opened.check_unchanged(layer.path_in_source(&path))?;
         if planned.digest.is_some() {
             let place = planned.tree.node(inode).place;
@@ -408,24 +404,5 @@ impl Worker<'_> {
         }
         self.pad();
         Ok(())
-    }
-}
-
-/// Reads bytes of a file; holes read as zeroes, as the buffer has them.
-fn read(opened: &Opened, contents: &Contents, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
-    match &contents.data {
-        Data::HostFile { .. } => opened.read_exact_at(buf, offset),
-        Data::Stored { position } => opened.read_exact_at(buf, position + offset),
-        Data::Pieces(pieces) => {
-            let end = offset + buf.len() as u64;
-            for piece in pieces.iter() {
-                let (from, to) = (piece.offset.max(offset), (piece.offset + piece.len).min(end));
-                if from < to {
-                    let part = (from - offset) as usize..(to - offset) as usize;
-                    opened.read_exact_at(&mut buf[part], piece.position + (from - piece.offset))?;
-                }
-            }
-            Ok(())
-        }
     }
 }

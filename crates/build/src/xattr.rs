@@ -47,7 +47,7 @@ pub(crate) struct Sets {
     index: HashTable<u32>,
     hasher: RandomState,
     /// Names that have no place in ext4.
-    pub(crate) left_out: BTreeSet<String>,
+    left_out: BTreeSet<String>,
 }
 
 impl Sets {
@@ -123,6 +123,13 @@ impl Sets {
     pub(crate) fn attributes(&self, set: Set) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
         let set = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
         set.iter().map(|attr| (attr.index.0, attr.name.as_slice(), attr.value.as_slice()))
+    }
+
+    /// Messages about attributes that are left out.
+    pub(crate) fn left_out_warnings(&self) -> impl Iterator<Item = String> {
+        self.left_out
+            .iter()
+            .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"))
     }
 
     /// The attributes of a set as `getxattr` gives them.

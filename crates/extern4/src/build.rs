@@ -3,7 +3,8 @@
 //! A [`Builder`] takes sources one after the other, each over those before, plans the volume, and
 //! writes it. [`source`] opens whatever is at a path of the host; [`OciSource`] reads images of
 //! containers, [`VolumeSource`] a directory of a volume, and [`Entries`] entries of the caller's
-//! own. [`TreeWalk`] visits a directory of a volume for other purposes.
+//! own. [`Update`] brings a volume that is there to the state of such sources. [`TreeWalk`] visits
+//! a directory of a volume for other purposes.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -35,7 +36,9 @@
 //! }
 //! ```
 
+mod deep_path;
 mod tree_walk;
+mod update;
 mod volume_layout;
 mod volume_source;
 
@@ -44,8 +47,8 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 pub use extern4_build::{
-    BuildOptions, Builder, Edit, Error, NewFile, OldInode, OldLayout, Planned, Progress, Result, Size,
-    Summary, Verity, Watch, Written,
+    BuildOptions, Builder, Edit, Error, MemberContents, MemberId, Merged, NewFile, OldInode, OldLayout,
+    Planned, Progress, Result, Size, Summary, Verity, Watch, Written,
 };
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{
@@ -54,6 +57,7 @@ pub use extern4_tree::{
     Unwanted, split_reference,
 };
 pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable, is_step};
+pub use update::{Change, Existing, Update, UpdateError, UpdateOptions, UpdateStep, UpdateSummary};
 pub use volume_layout::layout_of;
 pub use volume_source::VolumeSource;
 

@@ -117,6 +117,20 @@ impl Session {
         self.run("link", link.as_ref(), |path| self.vfs().link(file, LookupFlags::NOFOLLOW, path))
     }
 
+    /// Gives a file one more name, as [`hard_link`](Self::hard_link) does. The new name is a path
+    /// from the working directory of `to`.
+    #[cfg(feature = "build")]
+    pub(crate) fn hard_link_to(
+        &self,
+        file: impl AsRef<Path>,
+        to: &Self,
+        link: impl AsRef<Path>,
+    ) -> Result<()> {
+        let file = bytes(file.as_ref());
+        let link_to = |path: &[u8]| self.vfs().link_to(file, LookupFlags::NOFOLLOW, to.vfs(), path);
+        self.run("link", link.as_ref(), link_to)
+    }
+
     /// Renames a file; it replaces the file that has the new name.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from, to, RenameFlags::empty())

@@ -82,19 +82,29 @@ impl Session {
     }
 
     /// Creates a file under a name that no other program uses, in the directory of `path`.
-    fn create_temporary(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
+    pub(crate) fn create_temporary(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
         let mut options = File::options();
         options.read(true).write(true).create_new(true).mode(mode);
+        self.with_temporary_name(path, name, |beside| self.open_with(beside, &options))
+    }
+
+    /// Has `make` make a file under a name that no other file has, in the directory of `path`.
+    pub(crate) fn with_temporary_name<T>(
+        &self,
+        path: &Path,
+        name: &OsStr,
+        mut make: impl FnMut(&Path) -> Result<T>,
+    ) -> Result<(T, PathBuf)> {
         for attempt in 0u32.. {
             let mut beside = OsString::from(".");
             // Short enough for a name, however long the original is.
             beside.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
             beside.push(format!(".new{attempt}"));
             let beside = path.with_file_name(beside);
-            match self.open_with(&beside, &options) {
+            match make(&beside) {
                 Err(error) if error.errno() == Errno::EEXIST => {}
                 // The caller does not know the temporary name.
-                opened => return opened.map(|file| (file, beside)).map_err(|error| error.at(path)),
+                made => return made.map(|made| (made, beside)).map_err(|error| error.at(path)),
             }
         }
         Err(Error::new(ErrorKind::Os(Errno::EEXIST), "write").at(path))

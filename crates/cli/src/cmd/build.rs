@@ -5,6 +5,7 @@
 mod edits;
 mod rules;
 mod selinux;
+pub(crate) mod update;
 
 use std::io::{self, Write as _};
 use std::num::NonZero;
@@ -12,11 +13,13 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{
-    BuildOptions, Manifest, OldLayout, Options, Planned, Size, Summary, Verity, layout_of, random_uuid,
+    BuildOptions, Builder, Manifest, OldLayout, Options, Planned, Size, Summary, UpdateOptions, Verity,
+    layout_of, random_uuid,
 };
 
 use self::edits::Edits;
 pub(crate) use self::rules::Rules;
+use self::update::{Telling, update};
 use super::tune::{Uuid, uuid};
 use crate::app::App;
 use crate::image_path::{ImagePath, Part};
@@ -89,6 +92,10 @@ pub(crate) struct Args {
     /// --uuid gives another one, and the volume is not smaller, unless --size says so
     #[arg(long, value_name = "OLD", value_parser = ImagePath::parser())]
     stable_layout: Option<ImagePath>,
+    /// Bring the volume in OUT to the state of the sources, and write only what differs. Names that
+    /// the sources lack are removed, but for lost+found
+    #[arg(long, conflicts_with_all = NEW_ONLY)]
+    update: bool,
     #[command(flatten)]
     edits: Edits,
     #[command(flatten)]
@@ -109,12 +116,15 @@ pub(crate) struct Args {
     /// When to show the progress
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     progress: When,
-    /// Only show how large the volume would be
+    /// Only show how large the volume would be, or what --update would do
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Replace a file that is there
     #[arg(short = 'F', long)]
     force: bool,
+    /// Print a line about each change of --update
+    #[arg(short, long, requires = "update")]
+    verbose: bool,
     /// Print nothing
     #[arg(short, long)]
     quiet: bool,
@@ -123,8 +133,33 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// The options that are about a volume that is made.
+const NEW_ONLY: [&str; 18] = [
+    "size",
+    "inodes",
+    "fs_type",
+    "usage",
+    "block_size",
+    "inode_size",
+    "reserved_percent",
+    "features",
+    "no_journal",
+    "label",
+    "uuid",
+    "read_only",
+    "partition",
+    "verity",
+    "stable_layout",
+    "threads",
+    "force",
+    "json",
+];
+
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let (image, progress) = (&args.out.image, if args.quiet { When::Never } else { args.progress });
+    if args.update {
+        return update_volume(args, progress, app);
+    }
     match Filling::run(image, progress, |filling| build(args, filling, app)) {
         Ok(built) if args.json => io::stdout().write_all(json_line(args, &built).as_bytes()),
         Ok(built) => show(args, &built),
@@ -184,12 +219,31 @@ enum Out {
     Device { is_device: bool },
 }
 
+fn update_volume(args: &Args, progress: When, app: &mut App) -> io::Result<()> {
+    let telling = Telling {
+        dry_run: args.dry_run,
+        verbose: args.verbose && !args.quiet,
+        numbers: !args.quiet,
+        progress,
+    };
+    let options = UpdateOptions { owners: true, ..UpdateOptions::default() };
+    update(&args.out.image, options, telling, app, |filling, app| {
+        named_alone(args)?;
+        collect(args, args.size, filling, app)
+    })
+}
+
+fn named_alone(args: &Args) -> Result<(), Failure> {
+    match args.out.path.as_os_str() == "/" {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!("'{}': name the image alone", args.out))),
+    }
+}
+
 fn out_of(args: &Args) -> Result<Out, Failure> {
     let image = &args.out.image;
     let refused = |reason: &str| Err(Failure::target(reason));
-    if args.out.path.as_os_str() != "/" {
-        return Err(Failure::Usage(format!("'{}': name the image alone", args.out)));
-    }
+    named_alone(args)?;
     let Ok(found) = image.file.symlink_metadata() else {
         return match image.part {
             Part::Whole => Ok(Out::File),
@@ -207,6 +261,15 @@ fn out_of(args: &Args) -> Result<Out, Failure> {
 }
 
 fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Planned, Failure> {
+    let mut builder = collect(args, size, filling, app)?;
+    if let Some(old) = &args.stable_layout {
+        builder.keep_layout(layout(old, app)?);
+    }
+    filling.plan(builder, app)
+}
+
+/// Puts all sources together.
+fn collect(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Builder, Failure> {
     let mut builder = filling.builder(options(args, size)?);
     if let Some(edit) = args.edits.edit().map_err(Failure::Usage)? {
         builder.edit(edit);
@@ -217,10 +280,7 @@ fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Pla
     for manifest in &args.manifest {
         builder.amend(Manifest::open(manifest)?)?;
     }
-    if let Some(old) = &args.stable_layout {
-        builder.keep_layout(layout(old, app)?);
-    }
-    filling.plan(builder, app)
+    Ok(builder)
 }
 
 /// Reads the layout of an earlier volume. A failure is reported.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use extern4::build::{BuildOptions, Builder, NewFile, Planned, Summary};
+use extern4::build::{BuildOptions, Builder, NewFile, Planned, Summary, Watch};
 use extern4_mkfs::Plan;
 
 use super::failure::Failure;
@@ -46,7 +46,16 @@ impl Filling {
             let _ = std::fs::remove_file(&unfinished);
             std::process::exit(stop::code(signal).into());
         });
-        let stop = stop.map_err(Failure::failed)?;
+        Self::of_volume(stop.map_err(Failure::failed)?, image, progress, fill)
+    }
+
+    /// Runs `fill`, which changes the volume in `image`, and finds by `stop` when to end.
+    pub(crate) fn of_volume<T>(
+        stop: Stop,
+        image: &Image,
+        progress: When,
+        fill: impl FnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let filling = Self { stop, shown: Arc::new(Shown::new(progress)), out: image.file.clone() };
         let filled = fill(&filling);
         filling.shown.finish();
@@ -61,12 +70,22 @@ impl Filling {
     /// Returns a builder without sources that shows its progress.
     pub(crate) fn builder(&self, options: BuildOptions) -> Builder {
         let mut builder = Builder::new(options);
+        builder.watch(self.watch());
+        builder
+    }
+
+    /// Returns what shows the progress, and ends the work after a signal.
+    pub(crate) fn watch(&self) -> Watch {
         let (stop, shown) = (self.stop.clone(), Arc::clone(&self.shown));
-        builder.watch(Arc::new(move |progress| {
+        Arc::new(move |progress| {
             shown.update(progress);
             stop.check()
-        }));
-        builder
+        })
+    }
+
+    /// Runs `write`, which writes to the terminal, while the bar is out of its way.
+    pub(crate) fn suspend(&self, write: impl FnOnce()) {
+        self.shown.suspend(write);
     }
 
     /// Adds a source.

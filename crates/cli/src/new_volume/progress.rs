@@ -52,7 +52,9 @@ impl Shown {
     /// Shows the progress.
     pub(crate) fn update(&self, progress: Progress) {
         match (self, progress) {
-            (Self::Bar(bar), Progress::Reading { entries }) => bar.set_position(entries),
+            (Self::Bar(bar), Progress::Reading { entries } | Progress::Comparing { entries }) => {
+                bar.set_position(entries);
+            }
             (Self::Bar(bar), Progress::Writing { bytes, total } | Progress::Hashing { bytes, total }) => {
                 if bar.length() != Some(total) {
                     bar.set_length(total);

@@ -62,6 +62,7 @@ mod standard_input;
 mod terminal;
 mod tuning;
 mod untrusted;
+mod updating;
 mod watching;
 mod writeback;
 mod writing;

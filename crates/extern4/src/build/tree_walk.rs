@@ -85,6 +85,15 @@ impl TreeWalk {
     /// # Errors
     /// That directory cannot be read.
     pub fn new(session: &Session) -> std::result::Result<Self, Unreadable> {
+        Self::of(session, b".")
+    }
+
+    /// Starts a walk over the file `name` in the directory in which the session stands, and all
+    /// below it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of(session: &Session, name: &[u8]) -> std::result::Result<Self, Unreadable> {
         let mut walk = Self {
             levels: Vec::new(),
             ready: VecDeque::new(),
@@ -93,7 +102,7 @@ impl TreeWalk {
             unwanted: None,
             is_whole: false,
         };
-        let visited = walk.visit(session, b".", Vec::new());
+        let visited = walk.visit(session, name, Vec::new());
         visited.map_err(|error| Unreadable { path: Vec::new(), error })?;
         if let Some(Ok(top)) = walk.ready.front() {
             walk.is_whole = top.metadata.ino() == ROOT_INO;
@@ -257,7 +266,7 @@ pub fn is_step(name: &OsStr) -> bool {
     !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-fn xattrs(session: &Session, name: &OsStr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(super) fn xattrs(session: &Session, name: &OsStr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut found = Vec::new();
     for attribute in session.llistxattr(name)? {
         if let Some(value) = session.lgetxattr(name, &attribute)? {

@@ -15,8 +15,8 @@ use extern4_tree::{
     Contents, Entry, Error as TreeError, Kind, Opened, ReadAt, Result as TreeResult, Sink, Source,
 };
 use extern4_vfs::FileFlags;
-use extern4_vfs::lookup::PATH_MAX;
 
+use super::deep_path::approach;
 use super::tree_walk::{TreeFile, TreeWalk, Unreadable};
 use crate::error::{Error, Result};
 use crate::file::File;
@@ -88,16 +88,9 @@ fn failed(path: &[u8], error: Error) -> TreeError {
     TreeError::Source(Box::new(error.at(&Path::new("/").join(OsStr::from_bytes(path)))))
 }
 
-/// Opens a file whose path may be longer than a call takes.
-fn open(top: &Session, mut path: &[u8]) -> Result<File> {
-    let mut session = top.clone();
-    while path.len() >= PATH_MAX
-        && let Some(end) = path[..PATH_MAX].iter().rposition(|byte| *byte == b'/')
-    {
-        session = session.at(OsStr::from_bytes(&path[..end]))?;
-        path = &path[end + 1..];
-    }
-    session.open(OsStr::from_bytes(path))
+fn open(top: &Session, path: &[u8]) -> Result<File> {
+    let (session, rest) = approach(top, path)?;
+    session.open(OsStr::from_bytes(rest))
 }
 
 /// Returns the file's entry, with the places of its holes.

@@ -13,5 +13,7 @@ mod permissions;
 mod remount;
 mod std_parity;
 mod transaction;
+#[cfg(feature = "build")]
+mod updating;
 mod writing;
 mod zoo;
