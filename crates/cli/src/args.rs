@@ -107,7 +107,7 @@ impl Args {
     /// Reads a command line. Returns with it the words that may be image paths.
     pub(crate) fn read(line: &[OsString]) -> clap::error::Result<(Self, Vec<OsString>)> {
         let mut command = command();
-        let matches = command.try_get_matches_from_mut(line)?;
+        let matches = command.try_get_matches_from_mut(cmd::tar::with_dashes(line).as_ref())?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok((args, places(&command, &matches)))
     }
@@ -259,6 +259,8 @@ commands! {
     Build = "build" => build;
     /// Write a tree of a volume to a tar archive, a directory or an OCI image
     Export = "export" => export;
+    /// Make, list and unpack tar archives of files in volumes
+    Tar = "tar" => tar;
     /// Compare two trees with their metadata, or the text of two files
     Diff = "diff" => diff;
     /// Mount a volume on a directory

@@ -52,6 +52,7 @@ pub(crate) mod shell;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod tail;
+pub(crate) mod tar;
 pub(crate) mod top;
 pub(crate) mod touch;
 pub(crate) mod tree;

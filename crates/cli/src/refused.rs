@@ -90,13 +90,69 @@ const REFUSED: &[Refusal] = &[
     (&["grep"], "--binary", "files are never converted"),
 ];
 
+/// Options of GNU tar that are refused, in groups with one reason.
+const TAR: &[(&str, &str)] = &[
+    (
+        "--catenate --concatenate -A --delete --append -r --update -u --remove-files --verify -W --add-file",
+        "an archive is made as a whole: use -c, or tar(1) for an archive of the host",
+    ),
+    ("--diff --compare -d", "diff compares a volume with an archive"),
+    (
+        "--check-device --no-check-device -g --listed-incremental -G --incremental --level --newer-mtime -N --newer --after-date",
+        "incremental archives of GNU tar are not made; diff and build --update find what differs",
+    ),
+    (
+        "-L --tape-length -M --multi-volume -F --info-script --new-volume-script --rmt-command --rsh-command --volno-file -b --blocking-factor --record-size -i --ignore-zeros -V --label --test-label -K --starting-file --occurrence -R --block-number",
+        "an archive is one file, and no tape",
+    ),
+    (
+        "-H --format --old-archive --portability --pax-option --sparse-version --hole-detection --no-acls --no-selinux --no-xattrs --xattrs-exclude --xattrs-include --hard-dereference --absolute-names -P",
+        "archives have the format pax, with holes, ACLs and attributes",
+    ),
+    (
+        "-I --use-compress-program --lzip --lzma --lzop -Z --compress --uncompress",
+        "gzip, bzip2, xz and zstd are known; pipe the archive to other programs",
+    ),
+    (
+        "--clamp-mtime --group --group-map --mode --mtime -m --touch --owner --owner-map --sort --atime-preserve --no-delay-directory-restore",
+        "build changes owners, modes and times of what is in an archive, and writes a volume",
+    ),
+    (
+        "-T --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --no-recursion -X --exclude-from --exclude-ignore --exclude-ignore-recursive",
+        "give the names, or --exclude and --include, on the command line",
+    ),
+    (
+        "--exclude-backups --exclude-caches --exclude-caches-all --exclude-caches-under --exclude-tag --exclude-tag-all --exclude-tag-under --exclude-vcs --exclude-vcs-ignores --anchored --ignore-case --no-anchored --no-ignore-case --no-wildcards --no-wildcards-match-slash --wildcards-match-slash",
+        "give patterns with --exclude and --include",
+    ),
+    (
+        "--keep-directory-symlink --one-top-level --recursive-unlink --backup --suffix --transform --xform -w --interactive --confirmation",
+        "unpack into a directory of its own, and move files with mv",
+    ),
+    (
+        "-O --to-stdout --to-command --ignore-command-error --no-ignore-command-error",
+        "cat and get write contents to standard output",
+    ),
+    ("--dereference", "links are stored as links; give the file that a link leads to"),
+    (
+        "--checkpoint --checkpoint-action --index-file -l --check-links --no-quote-chars --quote-chars --quoting-style --show-defaults --show-omitted-dirs --show-snapshot-field-ranges --show-transformed-names --show-stored-names --totals --warning --ignore-failed-read --restrict",
+        "-v prints members, and messages are those of all commands",
+    ),
+    ("--utc", "TZ=UTC shows times in UTC"),
+    ("-? --usage", "--help shows the options"),
+    ("--version", "extern4 --version shows the version"),
+];
+
 /// Returns an option that a subcommand refuses, and the reason. `option` may come with its value.
 pub(crate) fn find(command: &str, option: &str) -> Option<(&'static str, &'static str)> {
     let option = option.split('=').next().unwrap_or(option);
     let is_number = option.len() > 1 && option[1..].bytes().all(|byte| byte.is_ascii_digit());
     let option = if is_number { "-NUM" } else { option };
+    let of_tar = TAR.iter().flat_map(|(names, reason)| names.split(' ').map(move |name| (name, *reason)));
     REFUSED
         .iter()
-        .find(|(commands, name, _)| *name == option && commands.contains(&command))
+        .filter(|(commands, ..)| commands.contains(&command))
         .map(|(_, name, reason)| (*name, *reason))
+        .chain(of_tar.filter(|_| command == "tar"))
+        .find(|(name, _)| *name == option)
 }

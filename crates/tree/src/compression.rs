@@ -6,16 +6,22 @@
 //! concatenated are decompressed one after the other.
 
 use std::io::{BufRead, Read, Result};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// The largest dictionary of an xz stream and window of a zstd stream, in bytes.
 const LARGEST_WINDOW: u64 = 128 << 20;
 
 /// The format of a compressed stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Compression {
+pub enum Compression {
+    /// That of `gzip`.
     Gzip,
+    /// That of `zstd`.
     Zstd,
+    /// That of `xz`.
     Xz,
+    /// That of `bzip2`.
     Bzip2,
 }
 
@@ -29,6 +35,17 @@ impl Compression {
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Self::Bzip2),
+            _ => None,
+        }
+    }
+
+    /// Returns the compression that the suffix of an archive's name stands for, as in GNU tar.
+    pub fn of_name(name: &Path) -> Option<Self> {
+        match name.extension()?.as_bytes() {
+            b"gz" | b"tgz" | b"taz" => Some(Self::Gzip),
+            b"zst" | b"tzst" => Some(Self::Zstd),
+            b"xz" | b"txz" => Some(Self::Xz),
+            b"bz2" | b"tbz" | b"tbz2" | b"tz2" => Some(Self::Bzip2),
             _ => None,
         }
     }

@@ -29,6 +29,7 @@ mod tar;
 #[cfg(test)]
 mod testing;
 
+pub use compression::Compression;
 pub use directory::DirectorySource;
 pub use entries::Entries;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};

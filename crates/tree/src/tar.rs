@@ -119,7 +119,21 @@ impl TarSource {
         }
     }
 
-    fn input(&self) -> Result<Input<'_>> {
+    /// Gives the whole tree to the sink, as [`scan`](Source::scan) does, and keeps no contents: no
+    /// file can be opened afterwards.
+    pub fn list(&self, sink: &mut dyn Sink) -> Result<()> {
+        self.read(self.input(false)?, sink)
+    }
+
+    fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+        let mut reader = Reader::new(input);
+        while let Some(member) = reader.next(&mut |message| sink.warn(message))? {
+            sink.entry(member.entry).map_err(|error| placed(error, &self.name, member.position))?;
+        }
+        reader.finish()
+    }
+
+    fn input(&self, keeps_contents: bool) -> Result<Input<'_>> {
         let error = |error| Error::io(&self.name, error);
         let stream: Box<dyn BufRead + Send> = match &self.archive {
             Archive::File(file) if compression(file).is_none() => {
@@ -141,29 +155,39 @@ impl TarSource {
                 Box::new(BufReader::with_capacity(COMPRESSED_BUFFER, stream))
             }
         };
-        spooled(&self.name, stream, &self.spool, &self.stores)
+        if keeps_contents {
+            spooled(&self.name, stream, &self.spool, &self.stores)
+        } else {
+            let plain = plain(&self.name, stream)?;
+            Ok(Input::new(&self.name, Box::new(input::Forward(plain)), Keep::Nothing))
+        }
     }
 }
 
 /// Returns the input from a stream that may be compressed, and whose contents are spooled.
 pub(crate) fn spooled<'a>(
     name: &'a str,
-    mut stream: Box<dyn BufRead + Send>,
+    stream: Box<dyn BufRead + Send>,
     spool: &Path,
     stores: &Stores,
 ) -> Result<Input<'a>> {
+    let plain = plain(name, stream)?;
+    let spool = Spool::new(spool).map_err(|error| Error::io(spool.to_string_lossy(), error))?;
+    let start = stores.add(spool.file(), 0, None)?;
+    Ok(Input::new(name, Box::new(input::Forward(plain)), Keep::Spool { spool, start }))
+}
+
+/// Decompresses a stream that is perhaps compressed.
+fn plain(name: &str, mut stream: Box<dyn BufRead + Send>) -> Result<Box<dyn Read>> {
     let error = |error| Error::io(name, error);
     let compression = Compression::detect(stream.fill_buf().map_err(error)?);
-    let plain: Box<dyn Read> = match compression {
+    Ok(match compression {
         Some(compression) => {
             let decoder = compression.decoder(stream).map_err(error)?;
             Box::new(ReadAhead::new(decoder).map_err(error)?)
         }
         None => Box::new(stream),
-    };
-    let spool = Spool::new(spool).map_err(|error| Error::io(spool.to_string_lossy(), error))?;
-    let start = stores.add(spool.file(), 0, None)?;
-    Ok(Input::new(name, Box::new(input::Forward(plain)), Keep::Spool { spool, start }))
+    })
 }
 
 fn compression(file: &File) -> Option<Compression> {
@@ -174,11 +198,7 @@ fn compression(file: &File) -> Option<Compression> {
 
 impl Source for TarSource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
-        let mut reader = Reader::new(self.input()?);
-        while let Some(member) = reader.next(&mut |message| sink.warn(message))? {
-            sink.entry(member.entry).map_err(|error| placed(error, &self.name, member.position))?;
-        }
-        reader.finish()
+        self.read(self.input(true)?, sink)
     }
 
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {

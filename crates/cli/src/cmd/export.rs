@@ -3,7 +3,7 @@
 //!
 //! `args` calls [`run`]. A file that the output cannot hold is reported.
 
-mod archive;
+pub(crate) mod archive;
 mod layout;
 
 use std::ffi::{OsStr, OsString};
@@ -100,7 +100,7 @@ fn platform(text: &str) -> Result<Platform, String> {
 }
 
 /// Why an export ended.
-enum Failure {
+pub(crate) enum Failure {
     Volume(Unreadable),
     Output(String),
 }
@@ -118,7 +118,7 @@ impl From<io::Error> for Failure {
 }
 
 /// A file that the output cannot have: its path below the top, and why.
-type LeftOut = Vec<(Vec<u8>, &'static str)>;
+pub(crate) type LeftOut = Vec<(Vec<u8>, &'static str)>;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Some((option, reason)) = args.useless_option() {

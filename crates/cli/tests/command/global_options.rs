@@ -74,6 +74,7 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["mkfs", "made.img", "1M"], [Refused, Refused, Refused]),
     (&["build", "built.img", "."], [Refused, Refused, Refused]),
     (&["export", "disk.img:/dir", "-F", "-o", "out.tar"], [Works, Works, Works]),
+    (&["tar", "-cf", "tar.tar", "disk.img:/dir"], [Works, Works, Works]),
     // The tests of mounts cover their effects.
     (&["mount", "disk.img", "mnt"], [Refused, Works, Works]),
     (&["umount", "mnt"], [Refused, Refused, Refused]),

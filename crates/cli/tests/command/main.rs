@@ -3,6 +3,7 @@
 //! Where GNU has the same tool, that tool on the kernel's mount of the same image gives the
 //! expected output.
 
+mod archiving;
 mod attributes;
 mod block_mount;
 mod bmap;

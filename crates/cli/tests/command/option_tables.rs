@@ -62,7 +62,7 @@ fn options_of_help(help: &str) -> BTreeSet<String> {
         }
         let names = text.split("  ").next().unwrap_or_default();
         for name in names.split([',', ' ']).filter(|name| name.starts_with('-')) {
-            let end = name.find(['=', '[']).unwrap_or(name.len());
+            let end = name.find(['=', '[', ')']).unwrap_or(name.len());
             options.insert(name[..end].to_owned());
         }
     }

@@ -84,6 +84,8 @@ pub(crate) enum Keep {
     InPlace { start: u64 },
     /// In a spool, whose byte 0 has this position.
     Spool { spool: Spool, start: u64 },
+    /// They are not kept.
+    Nothing,
 }
 
 /// An archive that is being read.
@@ -204,6 +206,10 @@ impl<'a> Input<'a> {
                 self.keep = Keep::InPlace { start };
                 let position = start + self.taken;
                 self.skip(count).map(|()| position)
+            }
+            Keep::Nothing => {
+                self.keep = Keep::Nothing;
+                self.skip(count).map(|()| 0)
             }
             Keep::Spool { mut spool, start } => {
                 let position = start + spool.len();

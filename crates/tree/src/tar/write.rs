@@ -8,8 +8,12 @@ use std::io::{self, Write};
 
 use super::BLOCK;
 use crate::acl::Acl;
+use crate::compression::Compression;
 use crate::entry::{Contents, Data, Entry, Kind, Time};
 use crate::error::{Error, Result, shown};
+
+/// The level of `xz`.
+const XZ_LEVEL: u32 = 6;
 
 /// How many bytes of a file are read at a time.
 const BUFFER: usize = 256 << 10;
@@ -29,14 +33,20 @@ pub struct TarWriter<W: Write> {
 
 enum Output<W: Write> {
     Plain(W),
+    Gzip(flate2::write::GzEncoder<W>),
     Zstd(zstd::stream::write::Encoder<'static, W>),
+    Xz(liblzma::write::XzEncoder<W>),
+    Bzip2(bzip2::write::BzEncoder<W>),
 }
 
 impl<W: Write> Output<W> {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(out) => out.write_all(bytes),
+            Self::Gzip(out) => out.write_all(bytes),
             Self::Zstd(out) => out.write_all(bytes),
+            Self::Xz(out) => out.write_all(bytes),
+            Self::Bzip2(out) => out.write_all(bytes),
         }
     }
 }
@@ -54,6 +64,21 @@ impl<W: Write> TarWriter<W> {
     pub fn zstd(out: W, level: i32) -> io::Result<Self> {
         let encoder = zstd::stream::write::Encoder::new(out, level)?;
         Ok(Self { out: Output::Zstd(encoder), buf: Vec::new() })
+    }
+
+    /// Writes an archive that is compressed as the compression's own program does by default.
+    pub fn compressed(out: W, compression: Compression) -> io::Result<Self> {
+        let out = match compression {
+            Compression::Gzip => {
+                Output::Gzip(flate2::write::GzEncoder::new(out, flate2::Compression::default()))
+            }
+            Compression::Zstd => return Self::zstd(out, 0),
+            Compression::Xz => Output::Xz(liblzma::write::XzEncoder::new(out, XZ_LEVEL)),
+            Compression::Bzip2 => {
+                Output::Bzip2(bzip2::write::BzEncoder::new(out, bzip2::Compression::best()))
+            }
+        };
+        Ok(Self { out, buf: Vec::new() })
     }
 
     /// Writes an entry and the contents that `read` returns. Returns false for a socket, which an
@@ -83,7 +108,10 @@ impl<W: Write> TarWriter<W> {
         self.out.write_all(&[0; 2 * BLOCK])?;
         match self.out {
             Output::Plain(mut out) => out.flush().map(|()| out),
+            Output::Gzip(encoder) => encoder.finish(),
             Output::Zstd(encoder) => encoder.finish(),
+            Output::Xz(encoder) => encoder.finish(),
+            Output::Bzip2(encoder) => encoder.finish(),
         }
     }
 

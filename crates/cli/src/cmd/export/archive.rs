@@ -17,12 +17,12 @@ use crate::volume_tree::walk;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Returns `out` with a large buffer, so that each write is long.
-pub(super) fn buffered<W: Write>(out: W) -> BufWriter<W> {
+pub(crate) fn buffered<W: Write>(out: W) -> BufWriter<W> {
     BufWriter::with_capacity(BUFFER_BYTES, out)
 }
 
 /// An archive that is being written.
-pub(super) trait Archive {
+pub(crate) trait Archive {
     /// Writes an entry. Returns why it is left out, if the archive cannot have it.
     fn append(&mut self, entry: &Entry, read: ReadContents<'_>)
     -> extern4_tree::Result<Option<&'static str>>;
@@ -64,7 +64,8 @@ pub(super) fn append(target: &Target, archive: &mut impl Archive) -> Result<Left
     Ok(left_out)
 }
 
-fn member(file: &TreeFile, archive: &mut impl Archive) -> Result<Option<&'static str>, Failure> {
+/// Writes one file. Returns why it is left out, if the archive cannot have it.
+pub(crate) fn member(file: &TreeFile, archive: &mut impl Archive) -> Result<Option<&'static str>, Failure> {
     let unreadable = |error| Failure::Volume(Unreadable { path: file.entry.path.clone(), error });
     let Kind::File(_) = &file.entry.kind else {
         return appended(archive.append(&file.entry, &mut |_, _| Ok(())));

@@ -108,6 +108,11 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
         "Write a tree to a compressed archive:",
         "extern4 export -o etc.tar.zst disk.img:/etc",
     ),
+    (
+        "extern4-tar",
+        "Pack a directory of a volume, and unpack the archive into another one:",
+        "extern4 tar czf etc.tgz disk.img:/etc\nextern4 tar xf etc.tgz -C other.img:/",
+    ),
     ("extern4-diff", "Compare a volume with an archive:", "extern4 diff root.tar disk.img:/"),
     (
         "extern4-mount",
@@ -272,6 +277,7 @@ pub(super) const SEE_ALSO: &[(&str, &str)] = &[
     ("extern4-mkfs", "mke2fs(8), mke2fs.conf(5)"),
     ("extern4-build", "mke2fs(8), extern4-export(1)"),
     ("extern4-export", "tar(1), extern4-build(1)"),
+    ("extern4-tar", "tar(1), extern4-export(1), extern4-build(1)"),
     ("extern4-diff", "diff(1)"),
     ("extern4-mount", "mount.extern4(8), extern4-umount(1), mount(8), ext4(5)"),
     ("extern4-umount", "extern4-mount(1), umount(8)"),

@@ -1,0 +1,89 @@
+//! `tar -x`.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use extern4::build::{BuildOptions, Entry, Existing, Kind, UpdateOptions};
+
+use super::chosen::{Chosen, Named};
+use super::list::report_missing;
+use super::member_line::MemberLines;
+use super::{Args, member_name, misused};
+use crate::app::App;
+use crate::cmd::build::update::{Telling, update};
+use crate::image_path::ImagePath;
+use crate::new_volume::{Failure, When};
+
+/// The bits that modes lose where those of the archive are not kept.
+const UMASK: u16 = 0o022;
+
+pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let (to, names) = match (&args.directory, &*args.paths) {
+        (Some(to), names) => (to, names),
+        (None, [to, names @ ..]) => (to, names),
+        (None, []) => {
+            misused(app, "name the directory to unpack into: IMAGE:/PATH, or -C IMAGE:/PATH");
+            return Ok(());
+        }
+    };
+    let to = app.image_path(to);
+    let named = Arc::new(Named::new(names.iter().map(AsRef::as_ref), args));
+    let chosen = Arc::clone(&named);
+    let (options, build) = (args.options(app.is_superuser()), BuildOptions::default());
+    let telling = Telling { dry_run: false, verbose: false, numbers: false, progress: When::Auto };
+    let keeps_modes = args.keeps_modes(app.is_superuser());
+    update(&to.image, options, telling, app, |filling, app| {
+        let prefix = directory(&to, app).ok_or(Failure::Reported)?;
+        let mut builder = filling.builder(build);
+        if !keeps_modes {
+            builder.edit(Box::new(without_umask));
+        }
+        let spool = to.image.file.parent().filter(|above| !above.as_os_str().is_empty());
+        let archive = args.archive(spool.unwrap_or(Path::new(".")))?;
+        let lines = args.verbose > 0;
+        let lines = lines.then(|| Mutex::new(MemberLines::new(args.verbose > 1, args.full_time)));
+        let source = Chosen { archive, named: chosen, strip: args.strip_components, lines };
+        builder.add(Box::new(source), &prefix)?;
+        Ok(builder)
+    })?;
+    report_missing(&named, app);
+    Ok(())
+}
+
+/// Returns the path of an existing directory from the root of its volume. A failure is reported.
+fn directory(to: &ImagePath, app: &mut App) -> Option<Vec<u8>> {
+    let opened = app.volume(&to.image)?;
+    let found = opened.session.at(&to.path).and_then(|_| opened.session.canonicalize(&to.path));
+    let found = found.map_err(|error| app.error(to, &error)).ok()?;
+    Some(member_name(OsStr::from_bytes(found.as_os_str().as_bytes())))
+}
+
+fn without_umask(entry: &mut Entry) -> Result<(), String> {
+    if !matches!(entry.kind, Kind::Symlink(_)) {
+        entry.set_mode(entry.mode & !UMASK);
+    }
+    Ok(())
+}
+
+impl Args {
+    fn keeps_modes(&self, is_superuser: bool) -> bool {
+        !self.no_same_permissions && (is_superuser || self.preserve_permissions)
+    }
+
+    fn options(&self, is_superuser: bool) -> UpdateOptions {
+        UpdateOptions {
+            keeps_others: true,
+            keeps_directories: self.no_overwrite_dir,
+            existing: match () {
+                () if self.keep_old_files => Existing::Refuse,
+                () if self.skip_old_files => Existing::Skip,
+                () if self.keep_newer_files => Existing::KeepNewer,
+                () => Existing::Replace,
+            },
+            owners: !self.no_same_owner && (is_superuser || self.same_owner),
+        }
+    }
+}
