@@ -9,6 +9,7 @@
 
 mod buffer;
 mod build;
+mod floor;
 mod image;
 mod metadata;
 mod mount;
@@ -273,6 +274,9 @@ const BUILD_ROWS: &[Spec] = &[
     build!("build-tar-zst-vs-kernel", 2.0, Tree::Tar("tar.zst"), Kernel),
     build!("build-100000-files-vs-mke2fs", 20.0, Tree::Small, Mke2fs),
     build!("build-100000-files-vs-kernel", 4.0, Tree::Small, Kernel),
+    ("build-share-vs-reading-and-writing", &[], Bench::build_floor),
+    ("build-share-verity-vs-veritysetup", &[Need::Program("veritysetup")], Bench::build_verity),
+    ("build-share-memory", &[], Bench::build_memory),
     ("build-empty-20gb-vs-mke2fs", &[Need::Program("mke2fs")], Bench::mkfs),
     ("build-export-tar-vs-kernel", &[Need::Mounts], Bench::export),
 ];

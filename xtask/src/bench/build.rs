@@ -6,12 +6,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use super::image::must;
 use super::process::time;
 use super::row::{Row, Unit};
-use super::write::LONG_RUNS;
-use super::{Bench, RUNS, Result};
+use super::write::{LONG_RUNS, peak_memory};
+use super::{Bench, RUNS, Result, floor};
 
 /// The tree of the large rows.
 const SHARE: &str = "/usr/share";
@@ -22,6 +23,9 @@ const FILE_BYTES: usize = 4096;
 const DIRECTORY_FILES: usize = 1000;
 /// The size of the volumes that the rivals fill.
 const RIVAL_SIZE: &str = "2G";
+/// The most memory that a build may have: MiB, and bytes for each entry of the tree.
+const MOST_MEMORY: f64 = 256.0;
+const ENTRY_MEMORY: f64 = 200.0;
 
 /// A tool that builds an image as well.
 #[derive(Clone, Copy)]
@@ -56,6 +60,68 @@ impl Bench {
             Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
         })?;
         row.set_note("whole process, durable; the page cache has the source".to_owned());
+        fs::remove_file(&image).map_err(|error| error.to_string())?;
+        Ok(row)
+    }
+
+    /// An image of a tree, compared with the least that it takes to read the tree and to write as
+    /// many bytes.
+    pub(super) fn build_floor(&self) -> Result<Row> {
+        let image = self.folder.join("built.img");
+        let mut row = Row::faster("build-share-vs-reading-and-writing", Unit::Milliseconds, 0.7);
+        row.rounds(LONG_RUNS, || {
+            let ours =
+                time(Command::new(self.extern4()?).args(["build", "-q", "-F"]).arg(&image).arg(SHARE))?;
+            fs::remove_file(&image).map_err(|error| error.to_string())?;
+            let least = floor::time(Path::new(SHARE), &image).map_err(|error| error.to_string())?;
+            Ok((ours.as_secs_f64() * 1e3, least.as_secs_f64() * 1e3))
+        })?;
+        row.set_note("the rival: two threads of this process read all files into one".to_owned());
+        fs::remove_file(&image).map_err(|error| error.to_string())?;
+        Ok(row)
+    }
+
+    /// An image with its dm-verity hash tree, compared with one that veritysetup hashes afterwards.
+    pub(super) fn build_verity(&self) -> Result<Row> {
+        let (image, hashes) = (self.folder.join("built.img"), self.folder.join("built.hashes"));
+        let mut row = Row::faster("build-share-verity-vs-veritysetup", Unit::Milliseconds, 1.0);
+        row.rounds(LONG_RUNS, || {
+            let mut build = Command::new(self.extern4()?);
+            let ours = time(build.args(["build", "-q", "-F", "--verity"]).arg(&image).arg(SHARE))?;
+            let mut shell = Command::new("sh");
+            shell.args([
+                "-ec",
+                "\"$1\" build -q -F \"$3\" \"$2\"; veritysetup format \"$3\" \"$4\"; sync \"$4\"",
+                "sh",
+            ]);
+            let theirs = time(shell.arg(self.extern4()?).arg(SHARE).args([&image, &hashes]))?;
+            Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
+        })?;
+        for path in [image, hashes] {
+            fs::remove_file(path).map_err(|error| error.to_string())?;
+        }
+        Ok(row)
+    }
+
+    /// The largest memory of a build.
+    pub(super) fn build_memory(&self) -> Result<Row> {
+        let image = self.folder.join("built.img");
+        let entries = floor::entries(Path::new(SHARE)).map_err(|error| error.to_string())?;
+        let most = MOST_MEMORY + ENTRY_MEMORY * entries as f64 / f64::from(1 << 20);
+        let mut row = Row::below("build-share-memory", Unit::Mebibytes, most);
+        for _ in 0..LONG_RUNS {
+            let mut build = Command::new(self.extern4()?);
+            let build = build.args(["build", "-q", "-F"]).arg(&image).arg(SHARE);
+            let mut child = build.spawn().map_err(|error| error.to_string())?;
+            let mut peak = 0.0;
+            while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+                // A process that has just ended has no memory.
+                peak = peak_memory(&child).unwrap_or(peak);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            row.add(peak, most);
+        }
+        row.set_note(format!("looked at once a millisecond; {entries} entries"));
         fs::remove_file(&image).map_err(|error| error.to_string())?;
         Ok(row)
     }

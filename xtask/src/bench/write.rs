@@ -344,14 +344,7 @@ impl Mounted {
 
     /// The most memory that the server has had so far, in MiB.
     pub(super) fn peak_memory(&self) -> Result<f64> {
-        let server = self.server.as_ref().ok_or("nobody serves the volume")?;
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", server.id())).map_err(|e| e.to_string())?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib: f64 = line
-            .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
-            .ok_or("the kernel does not say how much memory the server has had")?;
-        Ok(kib / 1024.0)
+        peak_memory(self.server.as_ref().ok_or("nobody serves the volume")?)
     }
 
     /// Unmounts it, and waits until everything has been written.
@@ -363,6 +356,16 @@ impl Mounted {
             _ => Ok(()),
         }
     }
+}
+
+/// The most memory that a process that runs has had so far, in MiB.
+pub(super) fn peak_memory(process: &Child) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).map_err(|e| e.to_string())?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: f64 = line
+        .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
+        .ok_or("the kernel does not say how much memory the process has had")?;
+    Ok(kib / 1024.0)
 }
 
 impl Drop for Mounted {
