@@ -84,6 +84,9 @@ impl Plan {
         }
         self.write_descriptors(device)?;
         self.write_backups(device, sb)?;
+        // In a new file, the superblock's block has its place after this flush already, so that the
+        // last one has nothing but the superblock to store.
+        device.write_at(&[0; 2 * BOOT_BYTES as usize], 0)?;
         device.flush()?;
         device.write_at(&sb.encode(), BOOT_BYTES)?;
         device.flush()?;
