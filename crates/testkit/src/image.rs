@@ -202,9 +202,14 @@ impl Image {
 
     /// Mounts the image like [`Image::mount`], but returns the kernel's refusal as a sentence.
     pub fn try_mount(&self, options: &str) -> Result<Mount, String> {
+        self.try_mount_as("ext4", options)
+    }
+
+    /// Mounts the image like [`Image::try_mount`], as a file system of another type.
+    pub fn try_mount_as(&self, fs_type: &str, options: &str) -> Result<Mount, String> {
         let point = tools::temporary("extern4-mnt-");
         let options = format!("loop,{options}");
-        let words = ["-t", "ext4", "-o", &options].map(OsStr::new);
+        let words = ["-t", fs_type, "-o", &options].map(OsStr::new);
         tools::try_run(
             "mount",
             words.iter().copied().chain([self.path.as_os_str(), point.path().as_os_str()]),

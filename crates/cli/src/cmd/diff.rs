@@ -22,6 +22,7 @@ mod inodes;
 mod joint;
 mod listing;
 mod operand;
+mod shared_extents;
 mod show;
 
 use std::ffi::OsString;

@@ -2,7 +2,8 @@
 //!
 //! Reading both images from start to end, and only where one of them has data, takes less time than
 //! reading their files one by one. Then a piece of a file that both volumes have in the same blocks
-//! needs no reading, if these blocks did not change.
+//! needs no reading, if these blocks did not change. Nor does a part that the images share on their
+//! file system.
 //!
 //! `compare` calls it for two volumes. If the answer says that bytes are equal, they are. Bytes
 //! that may have changed are compared as contents.
@@ -18,6 +19,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::Both;
+use super::shared_extents::SharedExtents;
 use crate::app::Opened;
 
 /// The unit of the comparison. Blocks of a volume may be smaller or larger.
@@ -67,8 +69,11 @@ impl ChangedBlocks {
     fn of(raw: Both<&Raw<'_>>, len: u64, threads: usize) -> io::Result<Self> {
         // Relaxed: each share is taken once, and the threads are joined.
         let next = AtomicU64::new(0);
+        let starts = raw.map(|raw| raw.start);
+        let files = Both { old: File::open(raw.old.file)?, new: File::open(raw.new.file)? };
+        // A file system that has no extents to show shares none.
+        let shared = SharedExtents::find(files.as_ref(), starts, UNIT_BYTES as u64).unwrap_or_default();
         let work = || {
-            let files = Both { old: File::open(raw.old.file)?, new: File::open(raw.new.file)? };
             let mut found = Vec::new();
             let mut buffers = Both { old: vec![0; CHUNK_BYTES], new: vec![0; CHUNK_BYTES] };
             loop {
@@ -77,7 +82,7 @@ impl ChangedBlocks {
                     return Ok(found);
                 }
                 let share = start..(start + SHARE_BYTES).min(len);
-                compare(files.as_ref(), raw.map(|raw| raw.start), share, &mut buffers, &mut found)?;
+                compare(files.as_ref(), starts, &shared, share, &mut buffers, &mut found)?;
             }
         };
         let found: io::Result<Vec<Vec<Range<u64>>>> = std::thread::scope(|scope| {
@@ -123,6 +128,7 @@ fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
 fn compare(
     files: Both<&File>,
     starts: Both<u64>,
+    shared: &SharedExtents,
     share: Range<u64>,
     buffers: &mut Both<Vec<u8>>,
     found: &mut Vec<Range<u64>>,
@@ -136,7 +142,13 @@ fn compare(
         if at >= share.end {
             return Ok(());
         }
-        let part = usize::try_from(share.end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        let behind = shared.skip(at);
+        if behind > at {
+            at = behind;
+            continue;
+        }
+        let left = share.end.min(shared.next(at)) - at;
+        let part = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
         let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
         fill(files.old, old, starts.old + at)?;
         fill(files.new, new, starts.new + at)?;
