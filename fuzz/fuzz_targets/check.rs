@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(volume) = Ext4::open(image, &options) else { return };
     let mut said = 0;
     let summary =
-        check(&volume, &Options { threads: 1 }, &mut |fault| said += fault.to_string().len());
+        check(&volume, &Options { threads: 1, ..Options::default() }, &mut |fault| said += fault.to_string().len());
     if let Ok(summary) = summary {
         let most = MAX_FAULTS + summary.blocks + summary.inodes;
         assert!(summary.faults <= most, "{} faults", summary.faults);

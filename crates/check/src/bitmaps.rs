@@ -16,6 +16,7 @@ use crate::Checker;
 use crate::fault::{Fault, Wrong};
 use crate::inode::GroupInodes;
 use crate::links::bitmap_of;
+use crate::progress::{Interrupted, Pass};
 use crate::report::{Report, Sink};
 use crate::to_usize;
 
@@ -35,9 +36,10 @@ struct Totals {
 
 impl Checker<'_> {
     /// Checks the bitmaps and counts of all groups and of the superblock.
-    pub(crate) fn check_bitmaps(&self, report: &mut Report<'_>) -> Counted {
+    pub(crate) fn check_bitmaps(&self, report: &mut Report<'_>) -> Result<Counted, Interrupted> {
         let totals = Totals::default();
         report.each_item(
+            Pass::Bitmaps,
             self.descriptors.len(),
             |sink| (sink, Vec::new()),
             |(sink, buffer), index| {
@@ -50,14 +52,14 @@ impl Checker<'_> {
                     totals.free_inodes.fetch_add(inodes.into(), Relaxed);
                 }
             },
-        );
+        )?;
         let counted = Counted {
             free_clusters: totals.free_clusters.into_inner(),
             free_inodes: totals.free_inodes.into_inner(),
             directories: self.directories().count() as u64,
         };
         self.check_totals(&counted, report);
-        counted
+        Ok(counted)
     }
 
     fn check_totals(&self, counted: &Counted, report: &mut Report<'_>) {

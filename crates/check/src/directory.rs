@@ -22,6 +22,7 @@ use crate::claims::ClusterMap;
 use crate::duplicates::Names;
 use crate::fault::{Fault, Wrong};
 use crate::inode::{DirRecord, DirRun, GroupInodes, Usage};
+use crate::progress::{Interrupted, Pass};
 use crate::report::{Report, Sink};
 use crate::to_usize;
 use crate::tree::{Role, Tree};
@@ -66,10 +67,11 @@ struct Turn {
 
 impl Checker<'_> {
     /// Checks all directories.
-    pub(crate) fn check_directories(&self, report: &mut Report<'_>) {
+    pub(crate) fn check_directories(&self, report: &mut Report<'_>) -> Result<(), Interrupted> {
         let turns = self.turns();
         let visited = ClusterMap::new(self.geometry);
         report.each_item(
+            Pass::Directories,
             turns.len().div_ceil(BATCH),
             |sink| Look { checker: self, visited: &visited, sink, buffer: Vec::new(), names: Names::new() },
             |look, batch| {
@@ -81,7 +83,7 @@ impl Checker<'_> {
                     }
                 }
             },
-        );
+        )
     }
 
     /// Returns all directories in the order of their first blocks.

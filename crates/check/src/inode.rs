@@ -24,6 +24,7 @@ use extern4_ext4::{DataRun, Error, MapNode, MapVisitor};
 
 use crate::Checker;
 use crate::fault::{Fault, Wrong};
+use crate::progress::{Interrupted, Pass};
 use crate::quota::Owned;
 use crate::report::{Report, Sink};
 use crate::to_usize;
@@ -109,9 +110,10 @@ pub(crate) struct DirRun {
 
 impl Checker<'_> {
     /// Checks all inodes.
-    pub(crate) fn check_inodes(&mut self, report: &mut Report<'_>) {
+    pub(crate) fn check_inodes(&mut self, report: &mut Report<'_>) -> Result<(), Interrupted> {
         let this = &*self;
         report.each_item(
+            Pass::Inodes,
             self.descriptors.len(),
             |sink| (sink, Vec::new()),
             |(sink, buffer), index| {
@@ -122,7 +124,7 @@ impl Checker<'_> {
                     let _ = this.inodes[index].set(found);
                 }
             },
-        );
+        )
     }
 
     /// Returns how many inodes at the start of a group's table may be in use.

@@ -53,6 +53,7 @@ mod groups;
 mod inode;
 mod links;
 mod owners;
+mod progress;
 mod quota;
 mod report;
 mod runs;
@@ -72,6 +73,7 @@ use extern4_disk::superblock::Superblock;
 use extern4_ext4::{Ext4, Replayed, Result};
 
 pub use fault::{Fault, Owner, Part, Wrong};
+pub use progress::{Interrupted, Pass, Progress, Watch};
 
 use claims::ClusterMap;
 use groups::Fixed;
@@ -81,10 +83,18 @@ use report::Report;
 use xattr::Shared;
 
 /// How to check a volume.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
+#[derive(Clone, Copy, Default)]
+pub struct Options<'w> {
     /// How many threads to use; 0 for as many as there are cores.
     pub threads: usize,
+    /// Gets the progress, and may end the check.
+    pub watch: Option<&'w Watch<'w>>,
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("threads", &self.threads).finish_non_exhaustive()
+    }
 }
 
 /// The summary of a check.
@@ -113,23 +123,27 @@ pub struct Summary {
 /// Checks all of `fs` and calls `each` with every fault.
 ///
 /// # Errors
-/// No fault of the volume is an error, not even a block that cannot be read. The check fails only
-/// where it cannot read what it needs to work at all, and [`Ext4::open`] has read that already.
-pub fn check(fs: &Ext4, options: &Options, each: &mut dyn FnMut(Fault)) -> Result<Summary> {
+/// [`Options::watch`] ended the check. No fault of the volume is an error, not even a block that
+/// cannot be read.
+pub fn check(
+    fs: &Ext4,
+    options: &Options<'_>,
+    each: &mut dyn FnMut(Fault),
+) -> std::result::Result<Summary, Interrupted> {
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let mut report = Report::new(each, threads);
+    let mut report = Report::new(each, threads, options.watch);
     let mut checker = Checker::new(fs);
     checker.check_groups(&mut report);
     checker.check_special(&mut report);
     report.end_pass();
-    checker.check_inodes(&mut report);
+    checker.check_inodes(&mut report)?;
     checker.check_owners(&mut report);
-    checker.check_directories(&mut report);
+    checker.check_directories(&mut report)?;
     checker.check_links(&mut report);
-    let counted = checker.check_bitmaps(&mut report);
+    let counted = checker.check_bitmaps(&mut report)?;
     checker.check_quotas(&mut report);
     report.end_pass();
     let geometry = checker.geometry;

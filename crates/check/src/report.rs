@@ -8,10 +8,11 @@
 //! All passes use it. So the report of a volume is the same on any number of cores, as long as a
 //! pass has no more faults than that.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::fault::Fault;
+use crate::progress::{Interrupted, Pass, Progress, Watch};
 
 /// How many faults are kept to be sorted.
 const HELD: usize = 1 << 16;
@@ -22,14 +23,15 @@ const QUEUED: usize = 256;
 pub(crate) struct Report<'a> {
     each: &'a mut dyn FnMut(Fault),
     threads: usize,
+    watch: Option<&'a Watch<'a>>,
     held: Vec<Fault>,
     /// How many faults there were.
     pub(crate) faults: u64,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(each: &'a mut dyn FnMut(Fault), threads: usize) -> Self {
-        Self { each, threads, held: Vec::new(), faults: 0 }
+    pub(crate) fn new(each: &'a mut dyn FnMut(Fault), threads: usize, watch: Option<&'a Watch<'a>>) -> Self {
+        Self { each, threads, watch, held: Vec::new(), faults: 0 }
     }
 
     /// Keeps a fault until the pass ends.
@@ -51,24 +53,34 @@ impl<'a> Report<'a> {
     }
 
     /// Calls `work` with each number below `items`, on all threads, each with a state of its own
-    /// that `start` makes.
+    /// that `start` makes. Fails if the caller ends the check, which leaves out items.
     pub(crate) fn each_item<S>(
         &mut self,
+        pass: Pass,
         items: usize,
         start: impl Fn(Sink) -> S + Sync,
         work: impl Fn(&mut S, usize) + Sync,
-    ) {
-        let next = AtomicUsize::new(0);
+    ) -> Result<(), Interrupted> {
+        let (next, done, is_interrupted) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let watch = self.watch;
+        let goes_on = || {
+            let done = done.fetch_add(1, Relaxed) as u64 + 1;
+            let progress = Progress { pass, done, total: items as u64 };
+            watch.is_none_or(|watch| watch(progress).is_continue())
+        };
         let (sender, receiver) = sync_channel(QUEUED);
         let run = |sink: Sink| {
             let mut state = start(sink);
             loop {
-                // Relaxed: the counter hands out numbers and guards nothing.
+                // Relaxed: the counters hand out numbers and guard nothing, nor does the flag.
                 let item = next.fetch_add(1, Relaxed);
-                if item >= items {
+                if item >= items || is_interrupted.load(Relaxed) {
                     return;
                 }
                 work(&mut state, item);
+                if !goes_on() {
+                    is_interrupted.store(true, Relaxed);
+                }
             }
         };
         std::thread::scope(|scope| {
@@ -82,6 +94,7 @@ impl<'a> Report<'a> {
             }
         });
         self.end_pass();
+        if is_interrupted.into_inner() { Err(Interrupted { faults: self.faults }) } else { Ok(()) }
     }
 }
 

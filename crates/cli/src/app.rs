@@ -23,9 +23,10 @@ use crate::container_format;
 use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part};
+use crate::progress::{Progress, Task, Unit, When};
 use crate::standard_input;
 use crate::stop::{self, Stop};
-use crate::text::{escape, quoted};
+use crate::text::{escape, message_of, quoted};
 
 /// The blocks in which `mke2fs` puts the first copy of the superblock, for block sizes of 4, 1, 2
 /// and 64 KiB.
@@ -40,6 +41,7 @@ pub(crate) struct App {
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
     status: ExitStatus,
+    progress: Progress,
     /// Whether a command that compares has found a difference; `None` for other commands.
     differs: Option<bool>,
     script: Option<Script>,
@@ -123,6 +125,7 @@ impl App {
             open,
             written,
             status,
+            progress: Progress::new(command, When::default()),
             differs,
             script,
             stop,
@@ -132,6 +135,21 @@ impl App {
             unwritten,
             lines,
         }
+    }
+
+    /// Sets when the progress is shown.
+    pub(crate) fn show_progress(&mut self, when: When) {
+        self.progress = Progress::new(self.command, when);
+    }
+
+    /// Returns the progress of the process.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Begins a task, whose progress is shown unless it is to be quiet.
+    pub(crate) fn begin_task(&self, unit: Unit, quiet: bool) -> Task {
+        self.progress.begin(unit, quiet)
     }
 
     /// Returns how volumes are opened.
@@ -230,12 +248,17 @@ impl App {
     /// Lets signals end the command between two files, with its volumes closed, and not at once.
     pub(crate) fn stop_on_signals(&mut self) -> Stop {
         // Without the thread that listens, signals end the process as ever.
-        self.stop.get_or_insert_with(|| Stop::listen(|_| ()).unwrap_or_default()).clone()
+        self.stop.get_or_insert_with(|| Stop::listen(&self.progress, |_| ()).unwrap_or_default()).clone()
     }
 
     /// Returns whether a signal has asked the command to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.signal().is_some())
+    }
+
+    /// Returns whether a signal ended the command before its end.
+    pub(crate) fn is_ended_by_signal(&self) -> bool {
+        self.stopped_by.is_some()
     }
 
     /// Goes on with the next command after a signal.
@@ -530,7 +553,8 @@ impl App {
     /// Prints a line about what was done to standard output.
     pub(crate) fn print(&mut self, line: impl Display) {
         if self.unwritten.is_none() {
-            self.unwritten = writeln!(io::stdout().lock(), "{line}").err();
+            let written = self.progress.suspend(|| writeln!(io::stdout().lock(), "{line}"));
+            self.unwritten = written.err();
         }
     }
 
@@ -542,8 +566,10 @@ impl App {
     /// Asks the user a question on standard error. Returns whether the answer is yes.
     pub(crate) fn confirm(&self, question: impl Display) -> bool {
         let text = message_of(self.command, format_args!("{question}? "));
-        let _ = write!(io::stderr().lock(), "{text}");
-        standard_input::line().is_ok_and(|answer| answer.starts_with(['y', 'Y']))
+        self.progress.hidden(|| {
+            let _ = write!(io::stderr().lock(), "{text}");
+            standard_input::line().is_ok_and(|answer| answer.starts_with(['y', 'Y']))
+        })
     }
 
     /// Prints a message about `name` to standard error that is no failure.
@@ -571,14 +597,8 @@ impl App {
         // user.
         let text = message_of(self.command, format_args!("{line}{message}"));
         // A message that cannot be written has nowhere else to go.
-        let _ = writeln!(io::stderr().lock(), "{}", escape(text.as_bytes()));
+        let _ = self.progress.suspend(|| writeln!(io::stderr().lock(), "{}", escape(text.as_bytes())));
     }
-}
-
-/// Returns a message as every command writes it to standard error: GNU's form with the name of the
-/// subcommand in it.
-pub(crate) fn message_of(command: &str, message: impl Display) -> String {
-    format!("extern4: {command}: {message}")
 }
 
 /// Returns the line with which GNU's tools end a message about wrong usage.

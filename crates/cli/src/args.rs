@@ -12,6 +12,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::app::{App, Opening};
 use crate::caller::Caller;
 use crate::cmd;
+use crate::progress::When;
 
 /// The address of the guide.
 pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
@@ -44,6 +45,11 @@ pub(crate) struct Args {
     #[command(flatten, next_help_heading = GLOBAL)]
     pub(crate) opening: Opening,
 
+    /// When to show the progress: with auto, if standard error is a terminal; lines elsewhere with
+    /// always. SIGUSR1 makes the command print a line with it in any case
+    #[arg(long, value_name = "WHEN", value_enum, global = true, help_heading = GLOBAL)]
+    progress: Option<When>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -73,6 +79,9 @@ const CHANGES: [&str; 16] = [
     "chgrp", "chattr", "setfacl", "setfattr",
 ];
 
+/// The subcommands that show their progress, or that of the commands in them.
+const SHOWS_PROGRESS: [&str; 9] = ["check", "cp", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
+
 /// The subcommands that open no volume.
 const WITHOUT_VOLUME: [&str; 6] = ["mkfs", "build", "umount", "top", "completions", "man"];
 
@@ -82,26 +91,34 @@ pub(crate) fn command() -> clap::Command {
     let mut command = Args::command();
     let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     for arg in global {
-        let useless: &[&str] = if arg.get_id() == "caller" { &SAME_FOR_ALL } else { &WITHOUT_VOLUME };
-        for name in useless {
+        for name in Command::NAMES.iter().filter(|name| is_useless(arg.get_id().as_str(), name)) {
             command = command.mut_subcommand(name, |subcommand| subcommand.arg(arg.clone().hide(true)));
         }
     }
     command
 }
 
+/// Returns whether a global option has no effect on a subcommand.
+fn is_useless(option: &str, name: &str) -> bool {
+    match option {
+        "caller" => SAME_FOR_ALL.contains(&name),
+        "progress" => !SHOWS_PROGRESS.contains(&name),
+        _ => WITHOUT_VOLUME.contains(&name),
+    }
+}
+
 impl Args {
     /// Returns the first global option on the command line that has no effect on this subcommand.
     pub(crate) fn useless_option(&self) -> Option<&'static str> {
         let name = self.command.name();
-        let is_in = |names: &[&str]| names.contains(&name);
         [
-            ("--as", self.caller.is_some() && is_in(&SAME_FOR_ALL)),
-            ("--journal", self.opening.journal.is_some() && is_in(&WITHOUT_VOLUME)),
-            ("--superblock", self.opening.superblock.is_some() && is_in(&WITHOUT_VOLUME)),
+            ("--as", "caller", self.caller.is_some()),
+            ("--journal", "journal", self.opening.journal.is_some()),
+            ("--superblock", "superblock", self.opening.superblock.is_some()),
+            ("--progress", "progress", self.progress.is_some()),
         ]
         .into_iter()
-        .find_map(|(option, is_useless)| is_useless.then_some(option))
+        .find_map(|(option, id, is_given)| (is_given && is_useless(id, name)).then_some(option))
     }
 
     /// Reads a command line. Returns with it the words that may be image paths.
@@ -120,6 +137,11 @@ impl Args {
     /// Returns the user that the command acts as.
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone().unwrap_or(Caller::root())
+    }
+
+    /// Returns when the progress is shown.
+    pub(crate) fn progress(&self) -> When {
+        self.progress.unwrap_or_default()
     }
 }
 
@@ -281,7 +303,7 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHANGES, SAME_FOR_ALL, WITHOUT_VOLUME, command};
+    use super::{CHANGES, SAME_FOR_ALL, SHOWS_PROGRESS, WITHOUT_VOLUME, command};
 
     #[test]
     fn command_line_is_consistent() {
@@ -294,13 +316,14 @@ mod tests {
         command.build();
         for (name, shown) in [
             ("ls", &["as", "journal", "superblock"][..]),
-            ("check", &["journal", "superblock"]),
-            ("mkfs", &[]),
+            ("check", &["journal", "superblock", "progress"]),
+            ("mkfs", &["progress"]),
+            ("man", &[]),
         ] {
             let subcommand = command.find_subcommand_mut(name).expect("a subcommand");
             let help = subcommand.render_long_help().to_string();
             let (own, global) = help.split_once("Global options:").unwrap_or((&help, ""));
-            for option in ["as", "journal", "superblock"] {
+            for option in ["as", "journal", "superblock", "progress"] {
                 let text = format!("--{option} <");
                 assert_eq!(global.contains(&text), shown.contains(&option), "{name} {option}: {help}");
                 assert!(!own.contains(&text), "{name} {option}: {help}");
@@ -311,7 +334,7 @@ mod tests {
     #[test]
     fn the_lists_name_subcommands() {
         let command = command();
-        for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES) {
+        for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES).chain(&SHOWS_PROGRESS) {
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }
     }

@@ -18,13 +18,14 @@ use crate::caller::Caller;
 use crate::cmd::{check, recover};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
+use crate::progress::When;
 use crate::{unwritten, usage};
 
 /// The name of such a link.
 const NAME: &str = "fsck.extern4";
 
 /// The exit codes of fsck(8) that occur here, and their meanings.
-pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
+pub(crate) const EXIT_CODES: [(u8, &str); 5] = [
     (0, "Nothing is wrong, or was once the journal had been replayed."),
     (UNCORRECTED, "Something is wrong, and stays so: extern4 repairs nothing but the journal."),
     (
@@ -32,11 +33,13 @@ pub(crate) const EXIT_CODES: [(u8, &str); 4] = [
         "The volume could not be checked: it is in use, cannot be read, or is not ext2, ext3 or ext4.",
     ),
     (WRONG_USAGE, "The command line is wrong."),
+    (CANCELED, "A signal ended the check. A replay of the journal that had begun ended whole."),
 ];
 
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
 const WRONG_USAGE: u8 = 16;
+const CANCELED: u8 = 32;
 
 /// Check an ext2, ext3 or ext4 volume for fsck(8)
 ///
@@ -87,10 +90,14 @@ pub(crate) fn run(line: impl IntoIterator<Item = OsString>) -> Option<u8> {
         Err(says) => return Some(explain(&says)),
     };
     let mut app = App::new(NAME, Caller::root(), Opening::default());
+    app.show_progress(When::Never);
     if let Err(error) = judge(&args, &args.image_path.image, &mut app) {
         unwritten(&error, &mut app);
     }
     app.close();
+    if app.is_ended_by_signal() {
+        return Some(CANCELED);
+    }
     Some(match app.status() {
         ExitStatus::Success => 0,
         ExitStatus::Failed | ExitStatus::Refused => OPERATIONAL,
@@ -116,6 +123,7 @@ fn explain(says: &clap::Error) -> u8 {
 }
 
 fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
+    app.stop_on_signals();
     if !args.dry {
         match recover::recover(image, app.opening()) {
             Ok(None) => {}
@@ -131,7 +139,10 @@ fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
         let why = if args.verbose { ", as its superblock says; -f checks it" } else { "" };
         return writeln!(io::stdout(), "{image}: clean{why}");
     }
-    check::volume(image, check::Form::Text, 0, app)?;
+    if app.is_stopped() || !check::volume(image, check::Form::Text, 0, app)? {
+        app.report_stop(format_args!("{image} is not checked"));
+        return Ok(());
+    }
     if app.status() == ExitStatus::Corrupt {
         app.note_at(image, "extern4 repairs nothing: run e2fsck on it");
     }

@@ -38,6 +38,7 @@ mod output;
 mod overwrite;
 mod owner;
 mod posix_regex;
+mod progress;
 mod real_path;
 mod refused;
 mod standard_input;
@@ -55,10 +56,11 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
 
-use crate::app::{App, Lines, Opening, host_reason, message_of, try_help};
+use crate::app::{App, Lines, Opening, host_reason, try_help};
 use crate::args::Args;
 use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
+use crate::text::message_of;
 
 /// `bench` counts allocations.
 #[global_allocator]
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         app.fail(ExitStatus::Usage, format_args!("{option} has no effect on {}", args.command.name()));
         return ExitCode::from(app.status().code());
     }
+    app.show_progress(args.progress());
     app.run_lines(Lines { name: Args::subcommand, run: run_line });
     let places: Vec<_> = places.iter().map(OsString::as_os_str).collect();
     if let Some(line) = globs::expand(&line, &places, &mut app) {

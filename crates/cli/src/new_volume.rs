@@ -4,7 +4,6 @@
 
 mod failure;
 mod filling;
-mod progress;
 pub(crate) mod size;
 mod source;
 mod target;
@@ -15,7 +14,6 @@ use extern4_mkfs::Config;
 
 pub(crate) use self::failure::Failure;
 pub(crate) use self::filling::{Filling, contents_line, json_contents, json_numbers, threads};
-pub(crate) use self::progress::When;
 pub(crate) use self::source::Argument;
 pub(crate) use self::target::{device, device_bytes};
 use crate::app::host_reason;

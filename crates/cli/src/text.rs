@@ -1,4 +1,4 @@
-//! The form of names, sizes, modes and times in output.
+//! The form of names, messages, sizes, modes and times in output.
 //!
 //! Subcommands print with these functions, so that the same thing looks the same everywhere. They
 //! do no I/O.
@@ -8,6 +8,7 @@ mod columns;
 mod counted;
 mod field;
 mod human;
+mod message;
 mod mode;
 mod name;
 mod octal;
@@ -21,6 +22,7 @@ pub(crate) use columns::{columns, commas, rows};
 pub(crate) use counted::counted;
 pub(crate) use field::{Chars, Field, escape_sequence};
 pub(crate) use human::{human, units};
+pub(crate) use message::message_of;
 pub(crate) use mode::{ModeText, octal_mode, type_letter, type_name};
 pub(crate) use name::{always_quoted, escape, escape_bytes, is_printable, quoted, shell_quote, width};
 pub(crate) use octal::{Backslash, push_octal, unescape};

@@ -1,12 +1,15 @@
 //! Whole volumes checked, and judged by `e2fsck -fn`: what it has nothing to say of is clean, and
 //! what it complains of is reported.
 
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use extern4_check::{Fault, Options, Owner, Summary, Wrong, check};
+use extern4_check::{Fault, Options, Owner, Pass, Progress, Summary, Wrong, check};
 use extern4_disk::Structure;
 use extern4_disk::inode::RESIZE_INO;
 use extern4_testkit::image::{Image, ImageSpec};
@@ -20,8 +23,8 @@ use crate::{open, open_for_writing};
 fn faults(path: &Path, threads: usize) -> Result<(Vec<Fault>, Summary), String> {
     let fs = open(path).map_err(|e| e.to_string())?;
     let mut faults = Vec::new();
-    let summary =
-        check(&fs, &Options { threads }, &mut |fault| faults.push(fault)).map_err(|e| e.to_string())?;
+    let summary = check(&fs, &Options { threads, ..Options::default() }, &mut |fault| faults.push(fault))
+        .map_err(|e| e.to_string())?;
     assert_eq!(summary.faults, faults.len() as u64);
     Ok((faults, summary))
 }
@@ -32,6 +35,47 @@ fn assert_clean(name: &str, path: &Path) {
     let shown: Vec<String> = faults.iter().take(20).map(ToString::to_string).collect();
     assert!(shown.is_empty(), "{name}: {shown:#?}");
     assert!(summary.inodes_used > 0 && summary.directories > 0, "{name}: {summary:?}");
+}
+
+/// Checks a volume, and ends the check at its `at`th progress. Returns all progress, and whether
+/// the check came to its end.
+fn watched(path: &Path, at: u64) -> (Vec<Progress>, bool) {
+    let fs = open(path).expect("a volume");
+    let (calls, seen) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let watch = |progress: Progress| {
+        seen.lock().expect("a list").push(progress);
+        if calls.fetch_add(1, Ordering::Relaxed) == at {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let options = Options { threads: 1, watch: Some(&watch) };
+    let mut faults = 0;
+    let checked = check(&fs, &options, &mut |_| faults += 1);
+    assert_eq!(faults, 0, "an interrupted check of a sound volume at {at}");
+    (seen.into_inner().expect("a list"), checked.is_ok())
+}
+
+#[test]
+fn a_check_tells_how_far_it_is_and_ends_on_demand() {
+    let spec = zoo::spec("ext4_1k");
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let (all, is_whole) = watched(&image.path, u64::MAX);
+    assert!(is_whole);
+    for pass in [Pass::Inodes, Pass::Directories, Pass::Bitmaps] {
+        let of_pass: Vec<_> = all.iter().filter(|progress| progress.pass == pass).collect();
+        let done: Vec<_> = of_pass.iter().map(|progress| progress.done).collect();
+        assert_eq!(done, (1..=of_pass.len() as u64).collect::<Vec<_>>(), "{pass:?}");
+        assert!(of_pass.iter().all(|progress| progress.total == done.len() as u64) && !done.is_empty());
+    }
+    for at in 0..all.len() as u64 {
+        let (seen, is_whole) = watched(&image.path, at);
+        assert!(!is_whole && seen.len() as u64 == at + 1, "{at}: {seen:?}");
+    }
 }
 
 /// Every kind of map, directory, attribute and group, in images that are made quickly.

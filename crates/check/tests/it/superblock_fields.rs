@@ -166,7 +166,7 @@ impl Base {
         match Ext4::open(device, &OpenOptions::default()) {
             Ok(fs) => {
                 let each = &mut |fault: extern4_check::Fault| text += &format!("{fault}\n");
-                check(&fs, &Options { threads: 1 }, each).expect("a check");
+                check(&fs, &Options { threads: 1, ..Options::default() }, each).expect("a check");
             }
             Err(error) => text = error.to_string(),
         }

@@ -25,8 +25,8 @@ use crate::app::App;
 use crate::image_path::{ImagePath, Part};
 use crate::json;
 use crate::new_volume::{
-    Argument, Failure, Filling, When, config, contents_line, device, epoch, json_contents, json_numbers,
-    size, threads,
+    Argument, Failure, Filling, config, contents_line, device, epoch, json_contents, json_numbers, size,
+    threads,
 };
 
 #[derive(clap::Args)]
@@ -113,9 +113,6 @@ pub(crate) struct Args {
     /// Threads that read and write; one for each CPU by default
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZero<usize>>,
-    /// When to show the progress
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
-    progress: When,
     /// Only show how large the volume would be, or what --update would do
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -156,11 +153,11 @@ const NEW_ONLY: [&str; 18] = [
 ];
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let (image, progress) = (&args.out.image, if args.quiet { When::Never } else { args.progress });
     if args.update {
-        return update_volume(args, progress, app);
+        return update_volume(args, app);
     }
-    match Filling::run(image, progress, |filling| build(args, filling, app)) {
+    let (image, task) = (&args.out.image, Filling::begin(args.quiet, app));
+    match Filling::run(image, task, |filling| build(args, filling, app)) {
         Ok(built) if args.json => io::stdout().write_all(json_line(args, &built).as_bytes()),
         Ok(built) => show(args, &built),
         Err(failure) => {
@@ -219,12 +216,12 @@ enum Out {
     Device { is_device: bool },
 }
 
-fn update_volume(args: &Args, progress: When, app: &mut App) -> io::Result<()> {
+fn update_volume(args: &Args, app: &mut App) -> io::Result<()> {
     let telling = Telling {
         dry_run: args.dry_run,
         verbose: args.verbose && !args.quiet,
         numbers: !args.quiet,
-        progress,
+        quiet: args.quiet,
     };
     let options = UpdateOptions { owners: true, ..UpdateOptions::default() };
     update(&args.out.image, options, telling, app, |filling, app| {

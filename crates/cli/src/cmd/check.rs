@@ -7,13 +7,14 @@
 
 use std::io::{self, Write as _};
 
-use extern4_check::{Fault, Options, Summary, check};
+use extern4_check::{Fault, Interrupted, Options, Pass, Progress, Summary, check};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
 use crate::json;
 use crate::output::{flush, out};
+use crate::progress::{Counts, Unit};
 use crate::text::{counted, escape};
 
 #[derive(clap::Args)]
@@ -49,15 +50,28 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         (false, false) => Form::Text,
         (false, true) => Form::Json,
     };
-    for image_path in &args.image_paths {
-        volume(&image_path.image, form, args.threads, app)?;
+    // Before a volume is opened: a signal from now on ends the check with its volume closed.
+    app.stop_on_signals();
+    for (done, image_path) in args.image_paths.iter().enumerate() {
+        if app.is_stopped() || !volume(&image_path.image, form, args.threads, app)? {
+            let all = counted(args.image_paths.len(), "volume", "volumes");
+            app.report_stop(format_args!("{done} of {all} checked"));
+            break;
+        }
     }
     Ok(())
 }
 
-/// Checks a volume with this many threads, or with as many as there are cores for 0.
-pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -> io::Result<()> {
-    let Some(volume) = app.volume(image) else { return Ok(()) };
+/// Checks a volume with this many threads, or with as many as there are cores for 0. Returns
+/// whether it came to its end.
+pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -> io::Result<bool> {
+    let Some(volume) = app.volume(image) else { return Ok(true) };
+    let (stop, task) = (app.stop_on_signals(), app.begin_task(GROUPS, form == Form::Quiet));
+    let (counts, progress) = (task.counts(), app.progress().clone());
+    let watch = |progress: Progress| {
+        show(&counts, progress);
+        stop.check()
+    };
     let mut out = out();
     let mut written = Ok(());
     let mut each = |fault: Fault| {
@@ -66,10 +80,12 @@ pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -
         }
         let is_json = form == Form::Json;
         let line = if is_json { json_fault(image, &fault) } else { format!("{image}: {}\n", text(&fault)) };
-        written = out.write_all(line.as_bytes());
+        written = progress.suspend(|| out.write_all(line.as_bytes()));
     };
-    let checked = check(volume.volume.ext4(), &Options { threads }, &mut each);
+    let options = Options { threads, watch: Some(&watch) };
+    let checked = check(volume.volume.ext4(), &options, &mut each);
     written?;
+    drop(task);
     match checked {
         Ok(summary) => {
             let line = match form {
@@ -83,12 +99,30 @@ pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -
                 app.found(ExitStatus::Corrupt);
             }
         }
-        Err(error) => {
+        Err(Interrupted { faults }) => {
             flush(&mut out)?;
-            app.ext4_error(image, &error);
+            if faults > 0 {
+                app.found(ExitStatus::Corrupt);
+            }
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+const GROUPS: Unit = Unit::things("group", "groups", "checked");
+const DIRECTORIES: Unit = Unit::things("batch", "batches", "of directories checked");
+const BITMAPS: Unit = Unit::things("bitmap", "bitmaps", "compared");
+
+/// Shows how far a check is.
+fn show(counts: &Counts, progress: Progress) {
+    let unit = match progress.pass {
+        Pass::Inodes => GROUPS,
+        Pass::Directories => DIRECTORIES,
+        Pass::Bitmaps => BITMAPS,
+        _ => return,
+    };
+    counts.set(unit, progress.done, progress.total);
 }
 
 /// Returns the text of a fault, escaped for a terminal.

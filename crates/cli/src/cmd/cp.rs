@@ -14,8 +14,8 @@ mod data;
 mod into;
 mod links;
 mod options;
-mod progress;
 mod source;
+mod total;
 mod tree;
 mod walk;
 
@@ -227,7 +227,7 @@ fn into(args: &Args, sources: &[Side], destination: &ImagePath, app: &mut App) {
     if args.needs_directory(sources.len()) && !is_directory {
         return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
-    let mut copy = IntoVolume::new(args, owner, &target.volume, app.stop_on_signals());
+    let mut copy = IntoVolume::new(args, owner, &target.volume, app);
     for from in &from {
         if app.is_stopped() {
             break;
@@ -260,7 +260,7 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         return app.fail_at(ExitStatus::Failed, destination.display(), reason);
     }
     let Some(owner) = host_owner(args, app) else { return };
-    let mut copier = Copier::new(args, owner, app.stop_on_signals());
+    let mut copier = Copier::new(args, owner, app);
     for image_path in image_paths {
         if app.is_stopped() {
             break;
@@ -298,7 +298,7 @@ fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
 /// than root gets a note about each device, which only root can make.
 pub(crate) fn export(target: &Target, to: &Path, app: &mut App) -> io::Result<()> {
     let args = Args { kept: Kept::ALL, archive: true, ..Args::default() };
-    let mut copier = Copier::exporting(&args, app.stop_on_signals());
+    let mut copier = Copier::exporting(&args, app);
     copier.copy(target, HostDestination::itself(to)?, app);
     copier.finish(app);
     Ok(())

@@ -22,6 +22,8 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::volume_tree::{path_below, report_unreadable};
 
+use archive::Pace;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The directory to write; the whole volume if an image is named alone
@@ -103,6 +105,8 @@ fn platform(text: &str) -> Result<Platform, String> {
 pub(crate) enum Failure {
     Volume(Unreadable),
     Output(String),
+    /// A signal has asked the command to end.
+    Stopped,
 }
 
 impl From<Unreadable> for Failure {
@@ -125,12 +129,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(ExitStatus::Usage, format_args!("{option} has no effect here: {reason}"));
         return Ok(());
     }
+    app.stop_on_signals();
     let Some(target) = app.target(&args.image_path) else { return Ok(()) };
     let exported = match &args.output {
         Output::Directory(path) => directory(args, &target, path, app),
-        Output::Layout(path, tag) => layout::write(args, &target, path, tag),
-        Output::Stdout => standard_output(args, &target),
-        Output::Archive(path) => file(args, &target, path),
+        Output::Layout(path, tag) => layout::write(args, &target, path, tag, &Pace::begin(app)),
+        Output::Stdout => standard_output(args, &target, &Pace::begin(app)),
+        Output::Archive(path) => file(args, &target, path, &Pace::begin(app)),
     };
     match exported {
         Ok(left_out) => {
@@ -140,6 +145,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
         }
         Err(Failure::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),
+        Err(Failure::Stopped) => match &args.output {
+            Output::Stdout => app.report_stop("the archive is not whole"),
+            output => app.report_stop(format_args!("'{}' is not made", output.path().display())),
+        },
         Err(Failure::Output(reason)) => {
             app.fail_at(ExitStatus::Failed, args.output.path().display(), reason);
         }
@@ -151,28 +160,28 @@ fn exists() -> Failure {
     Failure::Output("File exists (--force replaces it)".to_owned())
 }
 
-fn standard_output(args: &Args, target: &Target) -> Result<LeftOut, Failure> {
+fn standard_output(args: &Args, target: &Target, pace: &Pace) -> Result<LeftOut, Failure> {
     let out = HostFile::from(rustix::io::dup(io::stdout()).map_err(io::Error::from)?);
-    tar(out, args.zstd, target)
+    tar(out, args.zstd, target, pace)
 }
 
 /// Writes an archive to a file that gets its name when it is complete.
-fn file(args: &Args, target: &Target, path: &Path) -> Result<LeftOut, Failure> {
+fn file(args: &Args, target: &Target, path: &Path, pace: &Pace) -> Result<LeftOut, Failure> {
     let is_compressed = args.zstd || path.extension().is_some_and(|name| name == "zst" || name == "tzst");
     if !args.force && path.symlink_metadata().is_ok() {
         return Err(exists());
     }
     let file = NewFile::new(path)?;
-    let left_out = tar(file.file(), is_compressed, target)?;
+    let left_out = tar(file.file(), is_compressed, target, pace)?;
     file.file().sync_all()?;
     file.finish(path, args.force)?;
     Ok(left_out)
 }
 
-fn tar(out: impl io::Write, is_compressed: bool, target: &Target) -> Result<LeftOut, Failure> {
+fn tar(out: impl io::Write, is_compressed: bool, target: &Target, pace: &Pace) -> Result<LeftOut, Failure> {
     let out = archive::buffered(out);
     let mut tar = if is_compressed { TarWriter::zstd(out, 0)? } else { TarWriter::new(out) };
-    let left_out = archive::append(target, &mut tar)?;
+    let left_out = archive::append(target, &mut tar, pace)?;
     tar.finish()?;
     Ok(left_out)
 }

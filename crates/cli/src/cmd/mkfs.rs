@@ -27,7 +27,7 @@ use crate::image_path::{Image, ImagePath, Part};
 use crate::json;
 use crate::new_volume::size::{self, VolumeSize};
 use crate::new_volume::{
-    Argument, Failure, Filling, When, config, contents_line, device, device_bytes, epoch, json_contents,
+    Argument, Failure, Filling, config, contents_line, device, device_bytes, epoch, json_contents,
     json_numbers, threads,
 };
 use crate::text::uuid as uuid_text;
@@ -128,8 +128,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let made = match &args.source {
         None => make(args, None, app),
         Some(source) => {
-            let progress = if args.quiet { When::Never } else { When::Auto };
-            Filling::run(image, progress, |filling| make(args, Some((filling, source)), app))
+            let task = Filling::begin(args.quiet, app);
+            Filling::run(image, task, |filling| make(args, Some((filling, source)), app))
         }
     };
     match made {

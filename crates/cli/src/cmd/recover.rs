@@ -20,13 +20,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    // A signal ends the command between two volumes: a replay that has begun ends whole.
+    app.stop_on_signals();
+    let mut done = 0;
     for image_path in &args.image_paths {
+        if app.is_stopped() {
+            break;
+        }
+        done += 1;
         let image = &image_path.image;
         match recover(image, app.opening()) {
             Ok(replayed) => io::stdout().write_all(report(args, image, replayed).as_bytes())?,
             Err(error) => app.refused(image, &error),
         }
     }
+    app.report_stop(format_args!("{done} of {} done", counted(args.image_paths.len(), "volume", "volumes")));
     Ok(())
 }
 

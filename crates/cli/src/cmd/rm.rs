@@ -11,6 +11,7 @@ use extern4::{Errno, FileType, Session};
 
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
+use crate::progress::{Task, Unit};
 use crate::targets::{own_name, written_paths};
 use crate::text::{counted, type_name};
 
@@ -73,8 +74,8 @@ struct Removal<'a> {
     args: &'a Args,
     target: &'a Target,
     app: &'a mut App,
-    /// How many files and directories were removed so far.
-    removed: &'a mut u64,
+    /// Counts the files and directories that are removed.
+    task: &'a Task,
 }
 
 /// A directory that is being emptied.
@@ -96,21 +97,34 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     app.stop_on_signals();
-    let mut removed = 0;
-    for image_path in written_paths(&args.image_paths, app) {
+    let task = app.begin_task(Unit::things("file", "files", "removed"), false);
+    let image_paths = written_paths(&args.image_paths, app);
+    let targets: Vec<_> = image_paths.iter().filter_map(|image_path| app.target(image_path)).collect();
+    if task.is_shown() {
+        task.expect(targets.iter().map(|target| files_at(target, args.recursive)).sum());
+    }
+    for target in &targets {
         if app.is_stopped() {
             break;
         }
-        let Some(target) = app.target(&image_path) else { continue };
         let path = target.path();
         let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
-            app.fail_at(ExitStatus::Failed, &image_path, "a root or '.' or '..' is not removed");
+            app.fail_at(ExitStatus::Failed, &target.image_path, "a root or '.' or '..' is not removed");
             continue;
         };
-        Removal { args, target: &target, app, removed: &mut removed }.remove(path, name);
+        Removal { args, target, app, task: &task }.remove(path, name);
     }
-    app.report_stop(format_args!("{} removed", counted(removed, "file", "files")));
+    app.report_stop(format_args!("{} removed", counted(task.done(), "file", "files")));
     Ok(())
+}
+
+/// Returns how many files the removal of an operand takes away, as far as they can be found.
+fn files_at(target: &Target, recursive: bool) -> u64 {
+    let (session, path) = (target.session(), target.path());
+    match session.symlink_metadata(path) {
+        Ok(found) if found.is_dir() && recursive => session.walk(path).filter_map(Result::ok).count() as u64,
+        found => found.is_ok().into(),
+    }
 }
 
 /// Asks about all files at once, if the user wants that. Returns whether they are to be removed.
@@ -244,7 +258,7 @@ impl Removal<'_> {
     }
 
     fn tell(&mut self, done: &str, path: &Path) {
-        *self.removed += 1;
+        self.task.advance(1);
         if self.args.verbose {
             self.app.print(format_args!("{done} {}", self.target.volume.image_path(path).quoted()));
         }

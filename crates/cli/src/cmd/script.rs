@@ -17,6 +17,7 @@ use crate::language::interpreter::{Interpreter, Step};
 use crate::language::statement::{Parser, Statement};
 use crate::language::variable;
 use crate::language::words::{Words, statements};
+use crate::progress::Unit;
 use crate::standard_input;
 
 const LINES: &str = "\
@@ -69,17 +70,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if app.volume(&image).is_none() {
         return Ok(());
     }
+    let task = app.begin_task(Unit::things("command", "commands", "done"), false);
     let (mut interpreter, all) = (Interpreter::default(), steps.len());
-    let mut done = 0;
+    task.expect(all as u64);
     for step in steps {
         interpreter.run(step, app)?;
         if app.status() != ExitStatus::Success || app.is_stopped() {
             break;
         }
-        done += 1;
+        task.advance(1);
     }
     app.script_line(String::new());
-    app.report_stop(format_args!("{done} of {all} commands done"));
+    app.report_stop(format_args!("{} of {all} commands done", task.done()));
+    drop(task);
     if args.stats
         && let Some(opened) = app.volume(&image)
     {

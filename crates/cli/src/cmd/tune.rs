@@ -162,8 +162,8 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
             app.fail(ExitStatus::Corrupt, message);
             false
         }
-        Err(error) => {
-            app.ext4_error(image, &error);
+        Err(interrupted) => {
+            app.fail_at(ExitStatus::Failed, image, interrupted);
             false
         }
     }

@@ -78,6 +78,14 @@ fn commit(steps: Vec<Step>, place: &str, app: &mut App) -> io::Result<()> {
 fn perform(step: &Step, app: &mut App) -> io::Result<()> {
     app.script_line(step.place.clone());
     match &step.statement {
+        // It prints by way of the app.
+        Statement::Command(command) if command.changes() => command.run(app),
+        _ => app.progress().clone().hidden(|| run(step, app)),
+    }
+}
+
+fn run(step: &Step, app: &mut App) -> io::Result<()> {
+    match &step.statement {
         Statement::Command(command) => command.run(app)?,
         Statement::Pattern(line) => line.run(app)?,
         Statement::Cd(to) => {

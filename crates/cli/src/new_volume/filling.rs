@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use extern4::build::{BuildOptions, Builder, NewFile, Planned, Summary, Watch};
+use extern4::build::{BuildOptions, Builder, NewFile, Planned, Progress, Summary, Watch};
 use extern4_mkfs::Plan;
 
 use super::failure::Failure;
-use super::progress::{Shown, When};
 use super::source::Argument;
 use crate::app::App;
 use crate::fs_type::type_name;
 use crate::image_path::Image;
 use crate::json::Object;
+use crate::progress::{Counts, Task, Unit};
 use crate::stop::{self, Stop};
 use crate::text::uuid as uuid_text;
 
@@ -25,40 +25,49 @@ use crate::text::uuid as uuid_text;
 /// standard input, which does not come.
 const GRACE: Duration = Duration::from_secs(1);
 
+const READING: Unit = Unit::things("entry", "entries", "read");
+const COMPARING: Unit = Unit::things("entry", "entries", "compared");
+const WRITING: Unit = Unit::bytes("written");
+const HASHING: Unit = Unit::bytes("hashed");
+
 /// A volume that is being filled from sources.
 pub(crate) struct Filling {
     stop: Stop,
-    shown: Arc<Shown>,
+    task: Task,
     /// The file that the volume goes to.
     out: PathBuf,
 }
 
 impl Filling {
+    /// Begins the task whose progress a filling shows.
+    pub(crate) fn begin(quiet: bool, app: &App) -> Task {
+        app.begin_task(READING, quiet)
+    }
+
     /// Runs `fill`, which fills a volume in `image`, with signals as its ends.
     pub(crate) fn run<T>(
         image: &Image,
-        progress: When,
+        task: Task,
         fill: impl FnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let unfinished = NewFile::unfinished_name(&image.file);
-        let stop = Stop::listen(move |signal| {
+        let stop = Stop::listen(task.progress(), move |signal| {
             thread::sleep(GRACE);
             let _ = std::fs::remove_file(&unfinished);
             std::process::exit(stop::code(signal).into());
         });
-        Self::of_volume(stop.map_err(Failure::failed)?, image, progress, fill)
+        Self::of_volume(stop.map_err(Failure::failed)?, image, task, fill)
     }
 
     /// Runs `fill`, which changes the volume in `image`, and finds by `stop` when to end.
     pub(crate) fn of_volume<T>(
         stop: Stop,
         image: &Image,
-        progress: When,
+        task: Task,
         fill: impl FnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let filling = Self { stop, shown: Arc::new(Shown::new(progress)), out: image.file.clone() };
+        let filling = Self { stop, task, out: image.file.clone() };
         let filled = fill(&filling);
-        filling.shown.finish();
         match (filled, filling.stop.signal()) {
             (Err(Failure::Failed(_) | Failure::Target(_)), Some(signal)) => {
                 Err(Failure::Stopped(stop::code(signal).into()))
@@ -76,16 +85,11 @@ impl Filling {
 
     /// Returns what shows the progress, and ends the work after a signal.
     pub(crate) fn watch(&self) -> Watch {
-        let (stop, shown) = (self.stop.clone(), Arc::clone(&self.shown));
+        let (stop, counts) = (self.stop.clone(), self.task.counts());
         Arc::new(move |progress| {
-            shown.update(progress);
+            show(&counts, progress);
             stop.check()
         })
-    }
-
-    /// Runs `write`, which writes to the terminal, while the bar is out of its way.
-    pub(crate) fn suspend(&self, write: impl FnOnce()) {
-        self.shown.suspend(write);
     }
 
     /// Adds a source.
@@ -104,8 +108,19 @@ impl Filling {
     /// Plans the volume, and tells of all that is left out.
     pub(crate) fn plan(&self, builder: Builder, app: &App) -> Result<Planned, Failure> {
         let volume = builder.plan()?;
-        self.shown.suspend(|| volume.warnings().iter().for_each(|warning| app.note(warning)));
+        volume.warnings().iter().for_each(|warning| app.note(warning));
         Ok(volume)
+    }
+}
+
+/// Shows how far a build is.
+fn show(counts: &Counts, progress: Progress) {
+    match progress {
+        Progress::Reading { entries } => counts.set(READING, entries, 0),
+        Progress::Comparing { entries } => counts.set(COMPARING, entries, 0),
+        Progress::Writing { bytes, total } => counts.set(WRITING, bytes, total),
+        Progress::Hashing { bytes, total } => counts.set(HASHING, bytes, total),
+        _ => {}
     }
 }
 

@@ -49,6 +49,7 @@ mod option_differences;
 mod option_tables;
 mod overlay;
 mod partitions;
+mod progress;
 mod quotas;
 mod reading;
 mod remounting;

@@ -9,7 +9,7 @@ use extern4::build::{Builder, Change, Update, UpdateError, UpdateOptions, Update
 
 use crate::app::App;
 use crate::image_path::{Image, ImagePath};
-use crate::new_volume::{Failure, Filling, When};
+use crate::new_volume::{Failure, Filling};
 use crate::text::counted;
 use crate::volume_tree::path_below;
 
@@ -22,7 +22,8 @@ pub(crate) struct Telling {
     pub(crate) verbose: bool,
     /// Whether it prints the numbers.
     pub(crate) numbers: bool,
-    pub(crate) progress: When,
+    /// Whether it shows no progress.
+    pub(crate) quiet: bool,
 }
 
 /// Updates the volume in `image` by the sources that `collect` puts together.
@@ -33,8 +34,8 @@ pub(crate) fn update(
     app: &mut App,
     collect: impl FnOnce(&Filling, &mut App) -> Result<Builder, Failure>,
 ) -> io::Result<()> {
-    let stop = app.stop_on_signals();
-    let done = Filling::of_volume(stop, image, telling.progress, |filling| {
+    let (stop, task) = (app.stop_on_signals(), Filling::begin(telling.quiet, app));
+    let done = Filling::of_volume(stop, image, task, |filling| {
         let builder = collect(filling, app)?;
         run(image, builder, options, telling, filling, app)
     });
@@ -60,9 +61,9 @@ fn run(
     let planned = Update::plan(builder.merge(), &opened.session, options, Some(&watch));
     let update = planned.map_err(|error| failed(error, image, app))?;
     drop(opened);
-    filling.suspend(|| update.warnings().iter().for_each(|warning| app.note(warning)));
+    update.warnings().iter().for_each(|warning| app.note(warning));
     for refused in update.refused() {
-        filling.suspend(|| app.error(at(image, &refused.path), &refused.error));
+        app.error(at(image, &refused.path), &refused.error);
     }
     if telling.dry_run {
         for (change, path) in update.changes() {
@@ -71,7 +72,7 @@ fn run(
     }
     let written = match telling.dry_run || update.summary().is_empty() {
         true => update.summary().bytes,
-        false => write(image, &update, telling, &watch, filling, app)?,
+        false => write(image, &update, telling, &watch, app)?,
     };
     if telling.numbers && !app.is_stopped() {
         app.print(numbers(&update, written, telling.dry_run));
@@ -85,7 +86,6 @@ fn write(
     update: &Update,
     telling: Telling,
     watch: &Watch,
-    filling: &Filling,
     app: &mut App,
 ) -> Result<u64, Failure> {
     app.write_to(image);
@@ -95,14 +95,12 @@ fn write(
         UpdateStep::Done(change, path) => {
             done += 1;
             if telling.verbose {
-                filling.suspend(|| {
-                    app.print(format_args!("{} {}", participle(change), at(image, path).quoted()));
-                });
+                app.print(format_args!("{} {}", participle(change), at(image, path).quoted()));
             }
             ControlFlow::Continue(())
         }
         UpdateStep::Failed(unreadable) => {
-            filling.suspend(|| app.error(at(image, &unreadable.path), &unreadable.error));
+            app.error(at(image, &unreadable.path), &unreadable.error);
             // All that follows would fail as well.
             match unreadable.error.errno() {
                 Errno::ENOSPC | Errno::EROFS | Errno::EIO => ControlFlow::Break(()),

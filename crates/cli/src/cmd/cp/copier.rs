@@ -20,6 +20,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::Image;
 use crate::kernel_copy::KernelCopy;
 use crate::owner::OwnerIds;
+use crate::progress::Task;
 use crate::stop::Stop;
 use crate::targets::{MAX_LINKS, own_name};
 use crate::text::{always_quoted, counted, escape};
@@ -29,7 +30,7 @@ use super::attributes::{Keep, Lost, Original};
 use super::data::{Contents, Error};
 use super::links::Links;
 use super::options::Follow;
-use super::progress::Progress;
+use super::total::{self, COPYING};
 use super::tree::{self, Tree};
 
 /// The destination of a copy.
@@ -100,7 +101,7 @@ pub(super) struct Copier<'a> {
     /// The owner that copies get.
     owner: OwnerIds,
     lost: Lost,
-    progress: Progress,
+    task: Task,
     stop: Stop,
     buffer: Vec<u8>,
     sources: Vec<Source>,
@@ -156,32 +157,30 @@ impl Drop for ClearedUmask {
 }
 
 impl<'a> Copier<'a> {
-    pub(super) fn new(args: &'a Args, owner: OwnerIds, stop: Stop) -> Self {
+    pub(super) fn new(args: &'a Args, owner: OwnerIds, app: &mut App) -> Self {
         let umask = ClearedUmask::new();
-        let progress = Progress::new(args.quiet);
+        let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
         let (lost, buffer, sources, links) = (Lost::default(), Vec::new(), Vec::new(), Links::new());
-        Self { args, exports: false, umask, owner, lost, progress, stop, buffer, sources, links }
+        Self { args, exports: false, umask, owner, lost, task, stop, buffer, sources, links }
     }
 
     /// Starts a copy of a volume's tree to where no volume is.
-    pub(super) fn exporting(args: &'a Args, stop: Stop) -> Self {
-        Self { exports: true, ..Self::new(args, OwnerIds::default(), stop) }
+    pub(super) fn exporting(args: &'a Args, app: &mut App) -> Self {
+        Self { exports: true, ..Self::new(args, OwnerIds::default(), app) }
     }
 
     /// Copies one file or tree.
     pub(super) fn copy(&mut self, target: &Target, destination: HostDestination, app: &mut App) {
-        self.progress.expect(target, self.args.recursive());
+        total::expect(&self.task, target, self.args.recursive());
         let session = target.session();
         let found = match self.args.follow() {
             Follow::Never => session.symlink_metadata(target.path()),
             Follow::Named | Follow::Always => session.metadata(target.path()),
         };
         match found {
-            Err(error) => self.say(|| app.error(&target.image_path, &error)),
+            Err(error) => app.error(&target.image_path, &error),
             Ok(found) if found.is_dir() && !self.args.recursive() => {
-                self.say(|| {
-                    app.fail_at(ExitStatus::Failed, &target.image_path, "is a directory; copy it with -r")
-                });
+                app.fail_at(ExitStatus::Failed, &target.image_path, "is a directory; copy it with -r");
             }
             Ok(found) => {
                 if let Some(why) = destination.only.refusal(&found) {
@@ -189,7 +188,7 @@ impl<'a> Copier<'a> {
                         .name
                         .as_ref()
                         .map_or_else(|| destination.path.clone(), |name| destination.path.join(name));
-                    return self.say(|| app.fail_at(ExitStatus::Failed, to.display(), why));
+                    return app.fail_at(ExitStatus::Failed, to.display(), why);
                 }
                 let keep = self.keep(&destination);
                 if let Some(path) = destination.existing.as_deref().filter(|_| self.writes_over(&found)) {
@@ -279,15 +278,10 @@ impl<'a> Copier<'a> {
         original.keep(&*to.base, keep, &mut self.lost)
     }
 
-    /// Reports lost attributes, and removes the progress bar.
+    /// Reports lost attributes.
     pub(super) fn finish(self, app: &mut App) {
-        self.progress.finish();
         self.lost.report(app);
-        app.report_stop(format_args!("{} copied", counted(self.progress.files(), "file", "files")));
-    }
-
-    fn say<T>(&self, say: impl FnOnce() -> T) -> T {
-        self.progress.suspend(say)
+        app.report_stop(format_args!("{} copied", counted(self.task.files(), "file", "files")));
     }
 
     fn keep(&self, destination: &HostDestination) -> Keep {
@@ -332,8 +326,7 @@ impl<'a> Copier<'a> {
     /// Returns whether a copy may take the place of a file that changed at `there`.
     fn may_replace(&self, source: &Metadata, there: Option<Timespec>, to: &Path, app: &App) -> bool {
         let shown = || always_quoted(to.as_os_str().as_bytes());
-        there
-            .is_none_or(|there| self.say(|| self.args.overwrite.allows(source.mtime(), there, &shown(), app)))
+        there.is_none_or(|there| self.args.overwrite.allows(source.mtime(), there, &shown(), app))
     }
 
     /// Prints that a file is copied, if the user wants to know.
@@ -345,7 +338,7 @@ impl<'a> Copier<'a> {
         let host = |path: &Path| always_quoted(path.as_os_str().as_bytes());
         let kept = kept.map(|kept| format!(" (backup: {})", host(&to.with_file_name(kept))));
         let line = format!("{from} -> {}{}", host(to), kept.unwrap_or_default());
-        self.say(|| app.print(line));
+        app.print(line);
     }
 
     fn single(
@@ -358,7 +351,7 @@ impl<'a> Copier<'a> {
     ) {
         let Some(name) = destination.name else {
             let image_path = &target.image_path;
-            return self.say(|| app.fail_at(ExitStatus::Failed, image_path, "not a directory"));
+            return app.fail_at(ExitStatus::Failed, image_path, "not a directory");
         };
         let (mut tree, to) = (Tree::new(destination.base), destination.path.join(&name));
         let copied = self.file(&named(target, found), &name, &mut tree, keep, &to, app);
@@ -378,7 +371,7 @@ impl<'a> Copier<'a> {
         let mut filling = Filling { target, top: &top, keep, tree, pending, above };
         match real {
             Ok(real) => self.fill(&mut filling, &real, destination.name.as_deref(), &top, app),
-            Err(error) => self.say(|| app.error(&target.image_path, &error)),
+            Err(error) => app.error(&target.image_path, &error),
         }
     }
 
@@ -403,7 +396,7 @@ impl<'a> Copier<'a> {
                 Ok(found) => found,
                 Err(error) => {
                     let path = error.path().unwrap_or(real).to_owned();
-                    self.say(|| app.error(target.volume.image_path(&path), &error));
+                    app.error(target.volume.image_path(&path), &error);
                     continue;
                 }
             };
@@ -464,7 +457,7 @@ impl<'a> Copier<'a> {
             Ok(found) => found,
             Err(error) => {
                 let path = target.volume.image_path(entry.path());
-                return self.say(|| app.error(path, &error));
+                return app.error(path, &error);
             }
         };
         if !found.is_dir() {
@@ -482,7 +475,7 @@ impl<'a> Copier<'a> {
         if filling.above.len() > MAX_LINKS || filling.above.iter().any(|above| above.starts_with(&real)) {
             let path = target.volume.image_path(entry.path());
             let reason = "the link leads back to a directory above it";
-            self.say(|| app.fail_at(ExitStatus::Failed, path, reason));
+            app.fail_at(ExitStatus::Failed, path, reason);
         } else {
             self.fill(filling, &real, Some(name), to, app);
         }
@@ -539,7 +532,7 @@ impl<'a> Copier<'a> {
             && let Some(there) = tree.find(name)?
             && self.links.has_name(&id, &there)
         {
-            self.progress.file();
+            self.task.file();
             return Ok(());
         }
         let there = if self.args.overwrite.is_plain() { None } else { tree.modified(name)? };
@@ -552,7 +545,7 @@ impl<'a> Copier<'a> {
         if linked && let Some(first) = self.links.first(&id) {
             let (directory, first) = first.open_parent()?;
             tree.make(name, |to, name| linkat(&directory, first, to, name, AtFlags::empty()))?;
-            self.progress.file();
+            self.task.file();
             return Ok(());
         }
         match metadata.file_type() {
@@ -576,7 +569,7 @@ impl<'a> Copier<'a> {
         if linked && let Some(copy) = tree.find(name)? {
             self.links.add(id, copy, tree.relative_path(name));
         }
-        self.progress.file();
+        self.task.file();
         Ok(())
     }
 
@@ -640,7 +633,7 @@ impl<'a> Copier<'a> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let source = self.source(volume);
         let mut kernel_copy = self.sources[source].kernel_copy.take();
-        let (progress, stop) = (&self.progress, &self.stop);
+        let (task, stop) = (&self.task, &self.stop);
         let copied = copy(Contents {
             from,
             kernel_copy: kernel_copy.as_mut(),
@@ -648,7 +641,7 @@ impl<'a> Copier<'a> {
             buffer: &mut buffer,
             sparse: self.args.sparse.unwrap_or_default(),
             copied: &mut |bytes| {
-                progress.bytes(bytes);
+                task.advance(bytes);
                 if stop.check().is_break() { Err(Error::Stopped) } else { Ok(()) }
             },
         });
@@ -660,16 +653,14 @@ impl<'a> Copier<'a> {
     fn outcome(&self, copied: Result<(), Error>, volume: &Opened, from: &Path, to: &Path, app: &mut App) {
         match copied {
             Ok(()) | Err(Error::Stopped) => {}
-            Err(Error::Volume(error)) => self.say(|| app.error(volume.image_path(from), &error)),
+            Err(Error::Volume(error)) => app.error(volume.image_path(from), &error),
             Err(Error::Map) => {
                 let image_path = volume.image_path(from);
-                self.say(|| {
-                    app.fail_at(ExitStatus::Corrupt, &image_path, "its block map does not go forward")
-                });
+                app.fail_at(ExitStatus::Corrupt, &image_path, "its block map does not go forward");
             }
             Err(Error::Host(error)) => {
                 let to = escape(to.as_os_str().as_bytes()).into_owned();
-                self.say(|| app.fail_at(ExitStatus::Failed, &to, host_reason(&error)));
+                app.fail_at(ExitStatus::Failed, &to, host_reason(&error));
             }
         }
     }

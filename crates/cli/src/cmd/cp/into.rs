@@ -23,6 +23,7 @@ use crate::image_path::{Image, ImagePath};
 use crate::operands::DestinationKind;
 use crate::overwrite::backup_note;
 use crate::owner::OwnerIds;
+use crate::progress::Task;
 use crate::stop::Stop;
 use crate::targets::own_name;
 use crate::text::{always_quoted, counted, escape};
@@ -32,8 +33,8 @@ use super::attributes::Lost;
 use super::data::pieces;
 use super::links::Links;
 use super::options::{Follow, Making, Sparse};
-use super::progress::Progress;
 use super::source::{Body, Contents, Directory, Fault, Found, Id, Node, Wants, Xattrs};
+use super::total::{self, COPYING};
 use super::walk::{Step, Walk};
 use super::{Args, is_slashed};
 
@@ -83,7 +84,7 @@ pub(super) struct IntoVolume<'a> {
     owner: OwnerIds,
     to: Rc<Opened>,
     lost: Lost,
-    progress: Progress,
+    task: Task,
     stop: Stop,
     buffer: Vec<u8>,
     /// The volumes, by the indexes in [`Id`]s; the first one is written.
@@ -132,15 +133,15 @@ struct Levels<'a> {
 }
 
 impl<'a> IntoVolume<'a> {
-    pub(super) fn new(args: &'a Args, owner: OwnerIds, to: &Rc<Opened>, stop: Stop) -> Self {
+    pub(super) fn new(args: &'a Args, owner: OwnerIds, to: &Rc<Opened>, app: &mut App) -> Self {
         let image = Directory::of_host().and_then(|here| here.node(&to.image.file, true));
         Self {
             args,
             owner,
             to: Rc::clone(to),
             lost: Lost::default(),
-            progress: Progress::new(args.quiet),
-            stop,
+            task: app.begin_task(COPYING, args.quiet),
+            stop: app.stop_on_signals(),
             buffer: vec![0; CHUNK_BYTES],
             volumes: vec![to.image.clone()],
             links: Links::new(),
@@ -204,7 +205,7 @@ impl<'a> IntoVolume<'a> {
             }
             if self.args.verbose {
                 let line = format!("{} -> {}", source_text(from, &original), self.to.image_path(to));
-                self.say(|| app.print(line));
+                app.print(line);
             }
         }
         Ok(())
@@ -226,15 +227,10 @@ impl<'a> IntoVolume<'a> {
         self.keep(path, &node, xattrs, (&session, to.as_os_str()), true)
     }
 
-    /// Reports lost attributes, and removes the progress bar.
+    /// Reports lost attributes.
     pub(super) fn finish(self, app: &mut App) {
-        self.progress.finish();
         self.lost.report(app);
-        app.report_stop(format_args!("{} copied", counted(self.progress.files(), "file", "files")));
-    }
-
-    fn say<T>(&self, say: impl FnOnce() -> T) -> T {
-        self.progress.suspend(say)
+        app.report_stop(format_args!("{} copied", counted(self.task.files(), "file", "files")));
     }
 
     /// Copies to `to`, which becomes the path of the copy.
@@ -355,12 +351,12 @@ impl<'a> IntoVolume<'a> {
         })
     }
 
-    /// Counts the files and bytes to copy, if the progress bar is visible.
+    /// Counts the files and bytes to copy, if the progress is shown.
     fn expect(&self, from: &Source, directory: &Directory, path: &Path, node: &Node) {
         match from {
-            Source::Volume(target) => self.progress.expect(target, self.args.recursive()),
-            Source::Host(_) if node.kind != FileType::Directory => self.progress.expect_bytes(node.stored),
-            Source::Host(_) if self.progress.is_hidden() => {}
+            Source::Volume(target) => total::expect(&self.task, target, self.args.recursive()),
+            Source::Host(_) if node.kind != FileType::Directory => self.task.expect(node.stored),
+            Source::Host(_) if !self.task.is_shown() => {}
             Source::Host(_) => {
                 let wants = Wants { body: false, ahead: false, xattrs: false, ..self.wants() };
                 let walk = directory.inside(path, self.args.follow() != Follow::Never);
@@ -370,7 +366,7 @@ impl<'a> IntoVolume<'a> {
                     if let Step::File(found) = step
                         && found.node.kind == FileType::Regular
                     {
-                        self.progress.expect_bytes(found.node.stored);
+                        self.task.expect(found.node.stored);
                     }
                 }
             }
@@ -388,7 +384,7 @@ impl<'a> IntoVolume<'a> {
             Source::Volume(target) => target.volume.image_path(shown).quoted(),
         };
         let line = format!("{from} -> {}{note}", self.to.image_path(to).quoted());
-        self.say(|| app.print(line));
+        app.print(line);
     }
 
     /// Makes a directory, or enters the existing one.
@@ -548,7 +544,7 @@ impl<'a> IntoVolume<'a> {
         };
         let Some(found) = found.ok().filter(|found| !found.is_dir()) else { return Ok(None) };
         let shown = self.to.image_path(destination.path).quoted();
-        if !self.say(|| args.overwrite.allows(node.mtime, found.mtime(), &shown, app)) {
+        if !args.overwrite.allows(node.mtime, found.mtime(), &shown, app) {
             return Err(Failure::Stays);
         }
         if node.id == Id::Volume(0, found.ino()) {
@@ -592,7 +588,7 @@ impl<'a> IntoVolume<'a> {
             && let Ok(there) = destination.directory.symlink_metadata(destination.name)
             && self.links.has_name(&node.id, &there.ino())
         {
-            self.progress.file();
+            self.task.file();
             return Ok(());
         }
         let kept = self.make_room(node, destination, app)?;
@@ -607,7 +603,7 @@ impl<'a> IntoVolume<'a> {
             let root = &self.to.session;
             // Both names start at the root: they need not be near each other.
             self.make(node, destination, |_, _| root.hard_link(&first, destination.path))?;
-            self.progress.file();
+            self.task.file();
             return Ok(());
         }
         if matches!(found.body, Ok(Body::Open(_) | Body::Read(_))) && self.image == Some(node.id) {
@@ -622,7 +618,7 @@ impl<'a> IntoVolume<'a> {
                     self.write(&to, data, 0)?;
                     self.end(&to, data.len() as u64)?;
                 }
-                self.progress.bytes(data.len() as u64);
+                self.task.advance(data.len() as u64);
             }
             Body::Open(from) => {
                 let to = self.create(node, destination)?;
@@ -657,7 +653,7 @@ impl<'a> IntoVolume<'a> {
             let copy = destination.directory.symlink_metadata(destination.name)?.ino();
             self.links.add(found.node.id, copy, destination.path.to_owned());
         }
-        self.progress.file();
+        self.task.file();
         Ok(())
     }
 
@@ -766,7 +762,7 @@ impl<'a> IntoVolume<'a> {
             }
             self.write(to, &self.buffer[..len], at)?;
             at += len as u64;
-            self.progress.bytes(len as u64);
+            self.task.advance(len as u64);
         }
         Ok(true)
     }
@@ -787,28 +783,26 @@ impl<'a> IntoVolume<'a> {
             Ok(()) | Err(Failure::Stays | Failure::Stopped) => {}
             Err(Failure::Reading(Fault::Loop)) => {
                 let message = "the link leads back to a directory above it";
-                self.say(|| app.fail_at(ExitStatus::Failed, source(), message));
+                app.fail_at(ExitStatus::Failed, source(), message);
             }
-            Err(Failure::Reading(Fault::Volume(error))) => self.say(|| app.error(source(), &error)),
+            Err(Failure::Reading(Fault::Volume(error))) => app.error(source(), &error),
             Err(Failure::Reading(Fault::Name)) => {
-                self.say(|| app.fail_at(ExitStatus::Failed, source(), "not a file name"));
+                app.fail_at(ExitStatus::Failed, source(), "not a file name");
             }
             Err(Failure::Reading(Fault::Moved)) => {
                 let message = "another directory has taken the place of its own";
-                self.say(|| app.fail_at(ExitStatus::Failed, source(), message));
+                app.fail_at(ExitStatus::Failed, source(), message);
             }
             Err(Failure::Reading(Fault::Host(error))) => {
-                self.say(|| {
-                    app.fail_at(ExitStatus::Failed, source(), host_reason(&error));
-                });
+                app.fail_at(ExitStatus::Failed, source(), host_reason(&error));
             }
-            Err(Failure::To(error)) => self.say(|| app.error(self.to.image_path(to), &error)),
+            Err(Failure::To(error)) => app.error(self.to.image_path(to), &error),
             Err(Failure::Says(message)) => {
-                self.say(|| app.fail_at(ExitStatus::Failed, source(), message));
+                app.fail_at(ExitStatus::Failed, source(), message);
             }
             Err(Failure::NoPlace(message)) => {
                 let to = self.to.image_path(to);
-                self.say(|| app.fail_at(ExitStatus::Failed, &to, message));
+                app.fail_at(ExitStatus::Failed, &to, message);
             }
         }
     }

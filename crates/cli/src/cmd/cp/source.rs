@@ -163,7 +163,7 @@ impl Directory {
                     links: found.nlink().into(),
                     rdev: found.rdev(),
                     size: found.len(),
-                    stored: super::progress::stored_bytes(&found),
+                    stored: super::total::stored_bytes(&found),
                     atime: found.atime(),
                     mtime: found.mtime(),
                 })

@@ -4,13 +4,16 @@
 //! give equal archives. A file that becomes shorter meanwhile is filled with zeroes.
 
 use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
 
 use extern4::File;
 use extern4::build::{TreeFile, Unreadable};
 use extern4_tree::{Entry, Kind, LayerWriter, ReadContents, TarWriter};
 
 use super::{Failure, LeftOut};
-use crate::app::Target;
+use crate::app::{App, Target};
+use crate::progress::{Task, Unit};
+use crate::stop::Stop;
 use crate::volume_tree::walk;
 
 /// Bytes that go to the output by one call.
@@ -49,23 +52,60 @@ impl<W: Write> Archive for LayerWriter<W> {
     }
 }
 
+/// How far an export is, and whether it goes on.
+pub(crate) struct Pace {
+    task: Task,
+    stop: Stop,
+}
+
+impl Pace {
+    pub(super) fn begin(app: &mut App) -> Self {
+        Self { task: app.begin_task(Unit::bytes("exported"), false), stop: app.stop_on_signals() }
+    }
+
+    /// Counts bytes, and returns whether the export goes on.
+    fn advance(&self, bytes: usize) -> ControlFlow<()> {
+        self.task.advance(bytes as u64);
+        self.stop.check()
+    }
+
+    /// Adds what is to be exported of a tree, if the progress is shown.
+    fn expect(&self, target: &Target) {
+        if self.task.is_shown()
+            && let Ok(files) = walk(target.session(), target.path())
+        {
+            self.task.expect(files.filter_map(Result::ok).map(|file| file.metadata.len()).sum());
+        }
+    }
+}
+
 /// Writes everything below a directory, and the directory itself. Returns what is left out.
-pub(super) fn append(target: &Target, archive: &mut impl Archive) -> Result<LeftOut, Failure> {
+pub(super) fn append(target: &Target, archive: &mut impl Archive, pace: &Pace) -> Result<LeftOut, Failure> {
+    pace.expect(target);
     let mut left_out = LeftOut::new();
     for file in walk(target.session(), target.path())? {
         let file = file?;
         if file.is_lost_found {
             continue;
         }
-        if let Some(reason) = member(&file, archive)? {
+        if let Some(reason) = member(&file, archive, Some(pace))? {
             left_out.push((file.entry.path, reason));
         }
+        if pace.stop.check().is_break() {
+            return Err(Failure::Stopped);
+        }
+        pace.task.file();
     }
     Ok(left_out)
 }
 
-/// Writes one file. Returns why it is left out, if the archive cannot have it.
-pub(crate) fn member(file: &TreeFile, archive: &mut impl Archive) -> Result<Option<&'static str>, Failure> {
+/// Writes one file, at a pace if there is one. Returns why it is left out, if the archive cannot
+/// have it.
+pub(crate) fn member(
+    file: &TreeFile,
+    archive: &mut impl Archive,
+    pace: Option<&Pace>,
+) -> Result<Option<&'static str>, Failure> {
     let unreadable = |error| Failure::Volume(Unreadable { path: file.entry.path.clone(), error });
     let Kind::File(_) = &file.entry.kind else {
         return appended(archive.append(&file.entry, &mut |_, _| Ok(())));
@@ -75,13 +115,20 @@ pub(crate) fn member(file: &TreeFile, archive: &mut impl Archive) -> Result<Opti
     let entry = Entry { kind, ..file.entry.clone() };
     let mut failed = None;
     let mut read = |offset: u64, buf: &mut [u8]| {
+        if pace.is_some_and(|pace| pace.advance(buf.len()).is_break()) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         read_exact(&opened, buf, offset).map_err(|error| {
             failed = Some(error);
             io::Error::other("the volume cannot be read")
         })
     };
     let done = archive.append(&entry, &mut read);
-    failed.map_or_else(|| appended(done), |error| Err(unreadable(error)))
+    match failed {
+        Some(error) => Err(unreadable(error)),
+        None if pace.is_some_and(|pace| pace.stop.check().is_break()) => Err(Failure::Stopped),
+        None => appended(done),
+    }
 }
 
 fn appended<T>(done: extern4_tree::Result<T>) -> Result<T, Failure> {

@@ -8,14 +8,21 @@ use std::path::Path;
 use extern4_build::NewFile;
 use extern4_tree::{LayerWriter, Platform};
 
-use super::{Args, Failure, LeftOut, archive, exists};
+use super::archive::{self, Pace};
+use super::{Args, Failure, LeftOut, exists};
 use crate::app::Target;
 
 /// The file that makes a layout complete.
 const INDEX: &str = "index.json";
 
 /// Writes a tree as an image. It writes the index last, when all else is durable.
-pub(super) fn write(args: &Args, target: &Target, layout: &Path, tag: &str) -> Result<LeftOut, Failure> {
+pub(super) fn write(
+    args: &Args,
+    target: &Target,
+    layout: &Path,
+    tag: &str,
+    pace: &Pace,
+) -> Result<LeftOut, Failure> {
     if !args.force && layout.join(INDEX).symlink_metadata().is_ok() {
         return Err(exists());
     }
@@ -23,7 +30,7 @@ pub(super) fn write(args: &Args, target: &Target, layout: &Path, tag: &str) -> R
     std::fs::create_dir_all(&blobs)?;
     let file = NewFile::new(&blobs.join("layer"))?;
     let mut writer = LayerWriter::new(archive::buffered(file.file()), args.compression())?;
-    let left_out = archive::append(target, &mut writer)?;
+    let left_out = archive::append(target, &mut writer, pace)?;
     let (out, layer) = writer.finish()?;
     drop(out);
     file.file().sync_all()?;

@@ -99,8 +99,8 @@ fn compare(args: &Args, ext4: &Ext4, image: &Image, app: &mut App) -> io::Result
     });
     written?;
     flush(&mut out)?;
-    if let Err(error) = checked {
-        app.ext4_error(image, &error);
+    if let Err(interrupted) = checked {
+        app.fail_at(ExitStatus::Failed, image, interrupted);
         return Ok(None);
     }
     if found.others > 0 {

@@ -49,6 +49,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     app.stop_on_signals();
     match write(args, &operands, app) {
         Ok(members) => app.report_stop(format_args!("{} written", counted(members, "member", "members"))),
+        Err(Failure::Stopped) => app.report_stop("the archive is not whole"),
         Err(Failure::Output(reason)) => app.fail_at(ExitStatus::Failed, args.shown().display(), reason),
         Err(Failure::Volume(Unreadable { error, .. })) => app.error(args.shown().display(), &error),
     }
@@ -168,7 +169,7 @@ impl<W: Write> Creation<'_, W> {
             return Ok(());
         }
         self.link(&mut file, volume, operand);
-        let left_out = member(&file, &mut self.tar).map_err(|failure| match failure {
+        let left_out = member(&file, &mut self.tar, None).map_err(|failure| match failure {
             Failure::Volume(Unreadable { error, .. }) => {
                 Failure::Volume(Unreadable { path: path.clone(), error })
             }

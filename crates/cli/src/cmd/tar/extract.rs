@@ -15,7 +15,7 @@ use super::{Args, member_name, misused};
 use crate::app::App;
 use crate::cmd::build::update::{Telling, update};
 use crate::image_path::ImagePath;
-use crate::new_volume::{Failure, When};
+use crate::new_volume::Failure;
 
 /// The bits that modes lose where those of the archive are not kept.
 const UMASK: u16 = 0o022;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let named = Arc::new(Named::new(names.iter().map(AsRef::as_ref), args));
     let chosen = Arc::clone(&named);
     let (options, build) = (args.options(app.is_superuser()), BuildOptions::default());
-    let telling = Telling { dry_run: false, verbose: false, numbers: false, progress: When::Auto };
+    let telling = Telling { dry_run: false, verbose: false, numbers: false, quiet: false };
     let keeps_modes = args.keeps_modes(app.is_superuser());
     update(&to.image, options, telling, app, |filling, app| {
         let prefix = directory(&to, app).ok_or(Failure::Reported)?;

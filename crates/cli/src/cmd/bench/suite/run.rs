@@ -252,7 +252,7 @@ impl<'a> Suite<'a> {
 
     /// Returns how many faults a volume has.
     fn check(&self, volume: &Volume) -> Result<u64> {
-        match check(volume.ext4(), &Options { threads: 0 }, &mut |_| {}) {
+        match check(volume.ext4(), &Options::default(), &mut |_| {}) {
             Ok(summary) => Ok(summary.faults),
             Err(error) => Err(Failure::Because(format!("it cannot be checked: {error}"))),
         }
