@@ -10,6 +10,7 @@ use std::sync::Arc;
 use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Options};
 use extern4_tree::{Entry, Filter, Kind, Manifest, Result as TreeResult, Sink, Source, Time, Unwanted};
 
+use crate::contents;
 use crate::error::{Error, Result};
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
@@ -291,8 +292,13 @@ impl Builder {
         for &inode in &order.inodes {
             let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
             let layer = &self.layers[usize::from(*source)];
-            let open = || layer.open(&self.tree.source_path(*name), contents);
-            let found = holes.find(inode, contents, size, open)?;
+            let parts = || {
+                let path = self.tree.source_path(*name);
+                let opened = layer.open(&path, contents)?;
+                let parts = contents::data(contents, &opened);
+                opened.check_unchanged(layer.path_in_source(&path)).map(|()| parts)
+            };
+            let found = holes.find(inode, contents, size, parts)?;
             found.map_err(|error| Error::reading(&self.tree.path(*name), &error))?;
         }
         Ok(holes)

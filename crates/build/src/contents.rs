@@ -44,13 +44,14 @@ fn data_of(file: Option<&std::fs::File>, size: u64) -> io::Result<Vec<(u64, u64)
     Ok(data)
 }
 
-/// Reads bytes of a file. Holes leave the buffer as it is.
+/// Reads bytes of a file; holes read as zeroes.
 pub(crate) fn read(opened: &Opened, contents: &Contents, buf: &mut [u8], offset: u64) -> io::Result<()> {
     match &contents.data {
         Data::HostFile { .. } => opened.read_exact_at(buf, offset),
         Data::Stored { position } => opened.read_exact_at(buf, position + offset),
         Data::Pieces(pieces) => {
             let end = offset + buf.len() as u64;
+            buf.fill(0);
             for piece in pieces.iter() {
                 let (from, to) = (piece.offset.max(offset), (piece.offset + piece.len).min(end));
                 if from < to {

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::io;
 
-use extern4_tree::{Contents, Data, Opened};
+use extern4_tree::{Contents, Data};
 
-use crate::contents::{data, data_of_pieces};
+use crate::contents::data_of_pieces;
 
 /// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the
 /// inode in the tree.
@@ -24,16 +24,17 @@ impl Holes {
         self.runs.get(&inode).map(|runs| &**runs)
     }
 
-    /// Notes where a file has data, if it may have holes. `open` opens it.
+    /// Notes where a file has data, if it may have holes. `parts` finds the parts of a file of the
+    /// host that are no holes.
     pub(crate) fn find(
         &mut self,
         inode: u32,
         contents: &Contents,
         block_size: u64,
-        open: impl FnOnce() -> extern4_tree::Result<Opened>,
+        parts: impl FnOnce() -> extern4_tree::Result<io::Result<Vec<(u64, u64)>>>,
     ) -> extern4_tree::Result<io::Result<()>> {
         let data = match &contents.data {
-            Data::HostFile { sparse: true, .. } => data(contents, &open()?),
+            Data::HostFile { sparse: true, .. } => parts()?,
             Data::Pieces(pieces) => Ok(data_of_pieces(pieces)),
             _ => return Ok(Ok(())),
         };

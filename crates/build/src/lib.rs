@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod builder;
 mod contents;
 mod directory;
@@ -44,6 +45,7 @@ mod output;
 mod planned;
 mod progress;
 mod record;
+mod sharing;
 mod tree;
 mod verity;
 mod write;

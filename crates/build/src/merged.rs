@@ -67,7 +67,7 @@ impl Merged {
     /// Opens the contents of a regular file; `None` for any other member.
     ///
     /// # Errors
-    /// [`Error::Source`].
+    /// [`Error::Source`], also if the file has changed since it was scanned.
     pub fn open(&self, member: MemberId) -> Result<Option<MemberContents<'_>>> {
         let Body::File { contents, source, name } = &self.tree.node(self.file_number(member)).body else {
             return Ok(None);
@@ -75,6 +75,7 @@ impl Merged {
         let (path, layer) = (self.tree.source_path(*name), &self.layers[usize::from(*source)]);
         let opened = layer.open(&path, contents)?;
         let path_in_source = layer.path_in_source(&path).to_vec();
+        opened.check_unchanged(&path_in_source)?;
         Ok(Some(MemberContents { contents, opened, path, path_in_source }))
     }
 }
@@ -98,7 +99,6 @@ impl MemberContents<'_> {
     /// # Errors
     /// [`Error::Member`] if the source cannot be read, or has changed since it was scanned.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        buf.fill(0);
         read(&self.opened, self.contents, buf, offset).map_err(|error| Error::reading(&self.path, &error))?;
         Ok(self.opened.check_unchanged(&self.path_in_source)?)
     }

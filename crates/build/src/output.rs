@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::identity;
 use crate::planned::Planned;
+use crate::sharing::Target;
 use crate::verity::{Maker, Places, Verity};
 
 impl Planned {
@@ -35,7 +36,7 @@ impl Planned {
         }
         let file = NewFile::new(path).map_err(|error| output(path, error))?;
         file.file().set_len(self.file_bytes()).map_err(|error| output(path, error))?;
-        let written = self.write_parts(&file.open_path(), threads)?;
+        let written = self.write_parts(&file, directory_of(path), threads)?;
         file.finish(path, replace).map_err(|error| output(path, error))?;
         Ok(written)
     }
@@ -69,14 +70,16 @@ impl Planned {
     }
 
     /// Writes the volume, its hash tree, and the partition table around both.
-    fn write_parts(&self, path: &Path, threads: usize) -> Result<Written> {
+    fn write_parts(&self, new: &NewFile, directory: &Path, threads: usize) -> Result<Written> {
+        let path = &new.open_path();
         let mut options = FileOptions { write: true, ..FileOptions::default() };
         if self.partition {
             options.offset_bytes = NewDisk::PARTITION_START;
             options.len_bytes = Some(self.part_bytes());
         }
         let device = FileDevice::open_with(path, &options)?;
-        let uuid = self.write_on_zeroes(&device, threads)?;
+        let target = Target { file: new.file(), directory, start: options.offset_bytes };
+        let uuid = self.write_contents(&device, Some(target), threads)?;
         let make = |places: &Places| {
             Maker { device: &device, places, uuid, threads, watch: self.watch.as_ref() }.make()
         };
@@ -120,10 +123,8 @@ impl NewFile {
     /// # Errors
     /// Those of the host.
     pub fn new(path: &Path) -> io::Result<Self> {
-        let directory =
-            path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mode = Mode::from_raw_mode(0o666);
-        match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+        match rustix::fs::open(directory_of(path), OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
             Ok(file) => Ok(Self { file: file.into(), name: None }),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => Self::named(path),
             Err(error) => Err(error.into()),
@@ -203,8 +204,12 @@ fn partial(path: &Path) -> PathBuf {
 
 /// Makes a new name in a directory durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+    File::open(directory_of(path))?.sync_all()
+}
+
+/// The directory of a file, for the calls that take no empty path.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use extern4_block::BlockDevice;
 use extern4_disk::checksum::inode_seed;
 use extern4_disk::inode::ROOT_INO;
 use extern4_mkfs::map::Run;
-use extern4_tree::Opened;
+use extern4_tree::{Data, Opened};
 
+use crate::buffer::Buffer;
 use crate::contents::read;
 use crate::directory::Format;
 use crate::error::{Error, Result, shown};
@@ -23,6 +24,7 @@ use crate::identity::ContentsDigest;
 use crate::layout::{self, Place, SharedBlock};
 use crate::planned::Planned;
 use crate::progress::Progress;
+use crate::sharing::{Sharing, Target};
 use crate::tree::Body;
 
 /// Bytes of a batch: the buffer of one thread.
@@ -72,6 +74,17 @@ impl Planned {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_on_zeroes(&self, device: &dyn BlockDevice, threads: usize) -> Result<[u8; 16]> {
+        self.write_contents(device, None, threads)
+    }
+
+    /// Writes the volume to a device that reads as zeroes. If the device is in a new file of the
+    /// host, the volume shares blocks of the host's files where that works.
+    pub(crate) fn write_contents(
+        &self,
+        device: &dyn BlockDevice,
+        target: Option<Target<'_>>,
+        threads: usize,
+    ) -> Result<[u8; 16]> {
         let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
         let written = Written { bytes: AtomicU64::new(0), planned: self };
         let (due, flushes) = mpsc::sync_channel(1);
@@ -80,8 +93,10 @@ impl Planned {
                 planned: self,
                 device,
                 format: Format::of(&self.sb),
-                buffer: Vec::new(),
+                buffer: Buffer::default(),
                 opened: None,
+                sharing: Sharing::new(target),
+                shared: 0,
                 contents: ContentsDigest::default(),
             };
             worker.run(&queue, &written, &due).map(|()| worker.contents)
@@ -248,9 +263,12 @@ struct Worker<'a> {
     planned: &'a Planned,
     device: &'a dyn BlockDevice,
     format: Format,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     /// The file that was opened last, by its inode in the tree.
     opened: Option<(u32, Opened)>,
+    sharing: Sharing<'a>,
+    /// Bytes of the batch that the volume shares with files of the host.
+    shared: u64,
     /// The digest of what this thread has read, if the UUID needs it.
     contents: ContentsDigest,
 }
@@ -289,12 +307,13 @@ impl Worker<'_> {
             bytes += (self.buffer.len() as u64).saturating_sub(before);
         }
         self.flush(start)?;
-        Ok(bytes)
+        Ok(bytes + std::mem::take(&mut self.shared))
     }
 
+    /// Writes the buffer, which begins at block `start`, and empties it.
     fn flush(&mut self, start: u64) -> Result<()> {
         if !self.buffer.is_empty() {
-            self.device.write_at(&self.buffer, start * u64::from(self.planned.sb.block_size()))?;
+            self.device.write_at(self.buffer.bytes(), start * u64::from(self.planned.sb.block_size()))?;
             self.buffer.clear();
         }
         Ok(())
@@ -325,14 +344,13 @@ impl Worker<'_> {
                 }
                 Ok(())
             }
-            Item::File(inode, run) => self.fill_file(inode, run),
+            Item::File(inode, run) => self.fill_file(inode, run, start),
             Item::Inodes(first, count) => self.fill_inodes(first, count),
         }
     }
 
     fn pad(&mut self) {
-        let size = self.planned.sb.block_size() as usize;
-        self.buffer.resize(self.buffer.len().next_multiple_of(size), 0);
+        self.buffer.pad(self.planned.sb.block_size() as usize);
     }
 
     /// A directory whose blocks do not follow each other is written at once, run by run.
@@ -363,44 +381,65 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn fill_file(&mut self, inode: u32, run: Run) -> Result<()> {
+    fn fill_file(&mut self, inode: u32, run: Run, start: u64) -> Result<()> {
         let planned = self.planned;
         let Body::File { contents, source, name } = &planned.tree.node(inode).body else { return Ok(()) };
-        let size = u64::from(planned.sb.block_size());
         let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
-        if self.opened.as_ref().is_none_or(|(opened, _)| *opened != inode) {
-            self.opened = Some((inode, layer.open(&path, contents)?));
+        let opened = match self.opened.take() {
+            Some((last, opened)) if last == inode => opened,
+            _ => layer.open(&path, contents)?,
+        };
+        let size = u64::from(planned.sb.block_size());
+        let (offset, to) = (run.logical * size, run.start * size);
+        let len = (run.len * size).min(contents.size - offset);
+        let shared = match (&contents.data, opened.file()) {
+            (Data::HostFile { identity, .. }, Some(file)) => {
+                self.sharing.share((file, identity.dev), offset, to, len)
+            }
+            _ => 0,
+        };
+        if shared > 0 {
+            self.flush(start)?;
         }
-        let Some((_, opened)) = &self.opened else { return Ok(()) };
-        let offset = run.logical * size;
-        let len = (run.len * size).min(contents.size - offset) as usize;
-        let at = self.buffer.len();
-        self.buffer.resize(at + len, 0);
-        read(opened, contents, &mut self.buffer[at..], offset)
-            .map_err(|error| Error::reading(&path, &error))?;
+        // Shared bytes are read for the digest alone.
+        let skipped = if planned.digest.is_some() { 0 } else { shared };
+        let bytes = self.buffer.extend((len - skipped) as usize);
+        let read = read(&opened, contents, bytes, offset + skipped);
+        // A file that changed can fail to be read in many ways: the change is the reason.
         opened.check_unchanged(layer.path_in_source(&path))?;
+        read.map_err(|error| Error::reading(&path, &error))?;
         if planned.digest.is_some() {
             let place = planned.tree.node(inode).place;
-            for (block, bytes) in (run.logical..).zip(self.buffer[at..].chunks(size as usize)) {
+            for (block, bytes) in (run.logical..).zip(bytes.chunks(size as usize)) {
                 self.contents.add(place, block, bytes);
             }
         }
-        self.pad();
+        self.opened = Some((inode, opened));
+        if shared == 0 {
+            self.pad();
+            return Ok(());
+        }
+        self.shared += shared;
+        let rest = &self.buffer.bytes()[(shared - skipped) as usize..];
+        if !rest.is_empty() {
+            self.device.write_at(rest, to + shared)?;
+        }
+        self.buffer.clear();
         Ok(())
     }
 
     fn fill_inodes(&mut self, first: u32, count: u32) -> Result<()> {
         let planned = self.planned;
         let size = usize::from(planned.sb.inode_size());
-        let at = self.buffer.len();
-        self.buffer.resize(at + count as usize * size, 0);
+        let records = self.buffer.extend(count as usize * size);
+        records.fill(0);
         let (range, numbers) = (first..first + count, &planned.layout.numbers);
-        let place = |ino: u32| at + (ino - first) as usize * size;
+        let place = |ino: u32| (ino - first) as usize * size;
         for (&ino, own) in planned.own_inodes.range(range.clone()).filter(|(ino, _)| **ino != ROOT_INO) {
-            own.encode(&mut self.buffer[place(ino)..][..size], &planned.sb);
+            own.encode(&mut records[place(ino)..][..size], &planned.sb);
         }
         for &inode in numbers.within(range) {
-            planned.encode_inode(inode, &mut self.buffer[place(numbers.of(inode))..][..size])?;
+            planned.encode_inode(inode, &mut records[place(numbers.of(inode))..][..size])?;
         }
         self.pad();
         Ok(())

@@ -391,3 +391,69 @@ fn contents_decide_the_uuid() {
         }
     }
 }
+
+#[test]
+fn a_file_that_changes_before_it_is_read_ends_the_build() {
+    type Change = fn(&Path);
+    let old = |path: &Path, bytes: &[u8]| {
+        fs::write(path, bytes).expect("a file");
+        let file = fs::File::options().write(true).open(path).expect("a file");
+        file.set_modified(std::time::UNIX_EPOCH).expect("a time");
+    };
+    let changes: &[(&str, Change)] = &[
+        ("becomes shorter", |path| fs::write(path, "x").expect("a file")),
+        ("grows", |path| fs::write(path, vec![7; 9000]).expect("a file")),
+        ("is touched", |path| {
+            let file = fs::File::options().write(true).open(path).expect("a file");
+            file.set_modified(std::time::SystemTime::now()).expect("a time");
+        }),
+        ("is another file", |path| {
+            fs::write(path.with_extension("new"), vec![1; 8192]).expect("a file");
+            fs::rename(path.with_extension("new"), path).expect("a name");
+        }),
+        ("is a FIFO", |path| {
+            fs::remove_file(path).expect("a file");
+            tools::run("mkfifo", [path]);
+        }),
+        ("is a directory", |path| {
+            fs::remove_file(path).expect("a file");
+            fs::create_dir(path).expect("a directory");
+        }),
+        ("is a device", |path| {
+            if tools::can_run(&[Need::Mount]) {
+                fs::remove_file(path).expect("a file");
+                tools::run("mknod", [path.to_str().expect("a name in UTF-8"), "c", "1", "5"]);
+            } else {
+                fs::write(path, "x").expect("a file");
+            }
+        }),
+        ("is a symbolic link", |path| {
+            fs::rename(path, path.with_extension("old")).expect("a name");
+            std::os::unix::fs::symlink(path.with_extension("old"), path).expect("a link");
+        }),
+    ];
+    for (what, change) in changes {
+        let dir = tools::temporary("extern4-build-");
+        let (tree, image) = (dir.path().join("tree"), dir.path().join("out.img"));
+        fs::create_dir(&tree).expect("a directory");
+        old(&tree.join("file"), &[7; 8192]);
+        let volume = planned(&tree, options(&[])).expect("a plan");
+        change(&tree.join("file"));
+        let error = volume.write_file(&image, false, 2).expect_err(what).to_string();
+        assert!(error.contains("file': the file changed while it was read"), "{what}: {error}");
+        assert!(!image.exists(), "{what}");
+    }
+}
+
+#[test]
+fn a_file_with_holes_that_changes_before_they_are_found_ends_the_build() {
+    let dir = tools::temporary("extern4-build-");
+    let path = dir.path().join("holes");
+    fs::File::create(&path).and_then(|file| file.set_len(1 << 20)).expect("a file");
+    let mut builder = Builder::new(options(&[]));
+    builder.add(Box::new(DirectorySource::new(dir.path()).expect("a source")), b"").expect("a tree");
+    // All holes still, so no block of it is going to be read.
+    fs::File::create(&path).and_then(|file| file.set_len(2 << 20)).expect("a file");
+    let error = builder.plan().err().expect("a change").to_string();
+    assert!(error.contains("holes': the file changed while it was read"), "{error}");
+}

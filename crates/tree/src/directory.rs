@@ -13,14 +13,13 @@ mod xattrs;
 
 pub(crate) use beneath::open as open_beneath;
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
-use crate::entry::{Contents, Data, Identity};
+use crate::entry::{Contents, Data};
 use crate::error::{Error, Result};
 use crate::source::{Opened, Sink, Source};
 
@@ -81,14 +80,7 @@ impl Source for DirectorySource {
             rustix::io::Errno::LOOP => changed(),
             error => self.error(path, error),
         })?;
-        let file = File::from(file);
-        let stat = rustix::fs::fstat(&file).map_err(|error| self.error(path, error))?;
-        if Identity::of_stat(&stat) != identity
-            || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
-        {
-            return Err(changed());
-        }
-        Ok(Opened::own(file, identity))
+        Ok(Opened::own(file.into(), identity))
     }
 }
 

@@ -52,6 +52,9 @@ pub trait Source: Send + Sync {
 
     /// Opens the contents of a file, given by its path in the source. Several threads may call it
     /// at the same time.
+    ///
+    /// A file of the host may have been replaced since the scan. Once its bytes are read,
+    /// [`Opened::check_unchanged`] tells.
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened>;
 }
 

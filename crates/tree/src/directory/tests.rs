@@ -171,7 +171,8 @@ fn a_file_that_changes_or_vanishes_is_named() {
         let entry = found.get("d/file");
         let Kind::File(contents) = &entry.kind else { panic!("{entry:?}") };
         change(&file);
-        let error = tree.open(&entry.path, contents).unwrap_err();
+        let opened = tree.open(&entry.path, contents);
+        let error = opened.and_then(|opened| opened.check_unchanged(&entry.path)).unwrap_err();
         assert!(matches!(error, Error::Changed { .. } | Error::Vanished { .. }), "{what}: {error}");
         assert!(error.to_string().contains("d/file"), "{what}: {error}");
     }
