@@ -8,10 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Options};
-use extern4_tree::{Entry, Filter, Kind, Manifest, Result as TreeResult, Sink, Source, Time, Unwanted};
+use extern4_tree::{
+    Entry, Filter, Kind, Manifest, Pattern, Result as TreeResult, Sink, Source, Time, Unwanted,
+};
 
 use crate::contents;
 use crate::error::{Error, Result};
+use crate::fs_verity::Seal;
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
 use crate::layer::Layer;
@@ -78,6 +81,9 @@ pub struct BuildOptions {
     pub partition: bool,
     /// Whether a new file gets the hash tree of dm-verity behind the volume.
     pub verity: bool,
+    /// The regular files that fs-verity protects, by paths in the volume. With such a file, the
+    /// volume has the feature `verity`.
+    pub fs_verity: Vec<Pattern>,
 }
 
 /// A change of each entry. The error says why an entry cannot be changed.
@@ -195,6 +201,9 @@ impl Builder {
     /// a source that cannot be read.
     pub fn plan(mut self) -> Result<Planned> {
         let order = self.complete();
+        if self.tree.seal(&self.options.fs_verity) {
+            self.options.volume.features.push("verity".to_owned());
+        }
         if let Some(old) = &self.old {
             old.set_sizes(&mut self.options.volume)?;
         }
@@ -288,7 +297,7 @@ impl Builder {
 
     fn find_holes(&self, order: &Order) -> Result<Holes> {
         let mut holes = Holes::default();
-        let size = self.probe(order)?.superblock().block_size().into();
+        let size = self.probe(order)?.superblock().block_size();
         for &inode in &order.inodes {
             let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
             let layer = &self.layers[usize::from(*source)];
@@ -298,7 +307,8 @@ impl Builder {
                 let parts = contents::data(contents, &opened);
                 opened.check_unchanged(layer.path_in_source(&path)).map(|()| parts)
             };
-            let found = holes.find(inode, contents, size, parts)?;
+            let seal = self.tree.node(inode).is_sealed.then(|| Seal::new(contents.size, size));
+            let found = holes.find(inode, contents, size, seal, parts)?;
             found.map_err(|error| Error::reading(&self.tree.path(*name), &error))?;
         }
         Ok(holes)

@@ -10,9 +10,10 @@ use std::io;
 use extern4_tree::{Contents, Data};
 
 use crate::contents::data_of_pieces;
+use crate::fs_verity::Seal;
 
 /// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the
-/// inode in the tree.
+/// inode in the tree. Files that fs-verity protects have its metadata behind a hole.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
     runs: HashMap<u32, Box<[(u64, u64)]>>,
@@ -30,19 +31,23 @@ impl Holes {
         &mut self,
         inode: u32,
         contents: &Contents,
-        block_size: u64,
+        block_size: u32,
+        seal: Option<Seal>,
         parts: impl FnOnce() -> extern4_tree::Result<io::Result<Vec<(u64, u64)>>>,
     ) -> extern4_tree::Result<io::Result<()>> {
         let data = match &contents.data {
             Data::HostFile { sparse: true, .. } => parts()?,
             Data::Pieces(pieces) => Ok(data_of_pieces(pieces)),
+            _ if seal.is_some() => Ok(vec![(0, contents.size)]),
             _ => return Ok(Ok(())),
         };
         let data = match data {
             Ok(data) => data,
             Err(error) => return Ok(Err(error)),
         };
-        let runs = blocks_of(&data, contents.size, block_size);
+        let block_size = u64::from(block_size);
+        let mut runs = blocks_of(&data, contents.size, block_size);
+        runs.extend(seal.map(|seal| (seal.start() / block_size, seal.len() / block_size)));
         self.runs.insert(inode, runs.into());
         Ok(Ok(()))
     }

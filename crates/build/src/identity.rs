@@ -120,6 +120,9 @@ fn add_inode(tree: &Tree, inode: u32, text: &mut impl FnMut(&[u8])) {
         Body::Fifo => text(b"p"),
         Body::Socket => text(b"s"),
     }
+    if node.is_sealed {
+        text(b"fs-verity");
+    }
     for (index, name, value) in tree.xattrs.attributes(node.xattrs) {
         text(&[index]);
         text(name);

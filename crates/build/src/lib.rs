@@ -34,6 +34,7 @@ mod builder;
 mod contents;
 mod directory;
 mod error;
+mod fs_verity;
 mod holes;
 mod identity;
 mod inode_numbers;

@@ -68,6 +68,12 @@ impl Planned {
                     return Err(self.impossible(inode, "its size needs the feature large_file".to_owned()));
                 }
                 raw.set_size(contents.size);
+                if node.is_sealed {
+                    if !self.sb.features().incompat.contains(Incompat::EXTENTS) {
+                        return Err(self.impossible(inode, "fs-verity needs the feature extent".to_owned()));
+                    }
+                    raw.set_flags(InodeFlags::VERITY);
+                }
                 self.set_map(raw, inode, self.file_blocks(inode))
             }
             Body::Symlink(target) if layout::is_fast_symlink(target) => {

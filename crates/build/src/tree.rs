@@ -9,7 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
 
 use extern4_disk::inode::FileKind;
-use extern4_tree::{Contents, Entry, Error, Filter, Kind, Result, Time};
+use extern4_tree::{Contents, Entry, Error, Filter, Kind, Pattern, Result, Time};
 use hashbrown::HashTable;
 
 use crate::error::shown;
@@ -50,6 +50,8 @@ pub(crate) struct Node {
     /// A directory that no source gave: one is needed for what is in it.
     pub(crate) is_implied: bool,
     pub(crate) body: Body,
+    /// Whether fs-verity is to protect it, which is a regular file then.
+    pub(crate) is_sealed: bool,
 }
 
 /// The type of a file, and what belongs to it.
@@ -121,6 +123,7 @@ impl Tree {
             xattrs: Set::default(),
             is_implied: true,
             body: Body::Directory { first: NONE },
+            is_sealed: false,
         };
         let name = Name { text: Box::default(), parent: 0, inode: 0, next: NONE, is_removed: false };
         Self {
@@ -266,6 +269,7 @@ impl Tree {
             xattrs: Set::default(),
             is_implied: true,
             body: Body::Directory { first: NONE },
+            is_sealed: false,
         });
         Ok(self.link(parent, text, inode))
     }
@@ -320,6 +324,7 @@ impl Tree {
             xattrs: Set::default(),
             is_implied: false,
             body,
+            is_sealed: false,
         });
         self.set_facts(inode, &entry)?;
         let name = self.link(parent, text, inode);
@@ -472,6 +477,27 @@ impl Tree {
                 }
             }
         }
+    }
+
+    /// Has fs-verity protect the regular files that one of these patterns matches by any of their
+    /// names. Returns whether there are any.
+    pub(crate) fn seal(&mut self, patterns: &[Pattern]) -> bool {
+        let mut any = false;
+        if patterns.is_empty() {
+            return any;
+        }
+        for at in 0..self.names.len() {
+            let Name { inode, is_removed, .. } = self.names[at];
+            if is_removed || !matches!(self.node(inode).body, Body::File { .. }) {
+                continue;
+            }
+            let path = self.path(at as u32);
+            if patterns.iter().any(|pattern| pattern.matches(&path, false)) {
+                self.nodes[inode as usize].is_sealed = true;
+                any = true;
+            }
+        }
+        any
     }
 
     /// Takes the name out of the root directory, and says whether there was anything in or under

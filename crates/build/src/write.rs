@@ -20,6 +20,7 @@ use crate::buffer::Buffer;
 use crate::contents::read;
 use crate::directory::Format;
 use crate::error::{Error, Result, shown};
+use crate::fs_verity::Seal;
 use crate::identity::ContentsDigest;
 use crate::layout::{self, Place, SharedBlock};
 use crate::planned::Planned;
@@ -95,6 +96,7 @@ impl Planned {
                 format: Format::of(&self.sb),
                 buffer: Buffer::default(),
                 opened: None,
+                sealed: None,
                 sharing: Sharing::new(target),
                 shared: 0,
                 contents: ContentsDigest::default(),
@@ -131,6 +133,14 @@ impl Planned {
 }
 
 impl Planned {
+    /// Whether a part of a file is metadata of fs-verity, which is behind the contents.
+    fn is_seal(&self, inode: u32, run: Run) -> bool {
+        match &self.tree.node(inode).body {
+            Body::File { contents, .. } => run.logical * u64::from(self.sb.block_size()) >= contents.size,
+            _ => false,
+        }
+    }
+
     /// Tells the watch how many bytes are written.
     fn tell(&self, bytes: u64) -> Result<()> {
         let inodes = u64::from(self.first_ino) + self.order.inodes.len() as u64;
@@ -188,10 +198,18 @@ impl Queue<'_> {
                 (Body::File { .. } | Body::Symlink(_), Place::Runs(runs)) => part_of(runs, self.done, most),
                 _ => None,
             };
-            let Some(run) = run else {
+            let Some(mut run) = run else {
                 (self.inode, self.done) = (self.inode + 1, 0);
                 continue;
             };
+            if let (Body::File { contents, .. }, true) = (&node.body, node.is_sealed) {
+                // The metadata behind the contents is an item of its own.
+                let end = contents.size.div_ceil(planned.sb.block_size().into());
+                run.len = end
+                    .checked_sub(run.logical)
+                    .filter(|left| *left > 0)
+                    .map_or(run.len, |left| left.min(run.len));
+            }
             self.done += run.len;
             let item = match node.body {
                 Body::Symlink(_) => Item::Symlink(inode, run.start),
@@ -266,6 +284,8 @@ struct Worker<'a> {
     buffer: Buffer,
     /// The file that was opened last, by its inode in the tree.
     opened: Option<(u32, Opened)>,
+    /// The metadata of fs-verity that was made last, by the file's inode in the tree.
+    sealed: Option<(u32, Vec<u8>)>,
     sharing: Sharing<'a>,
     /// Bytes of the batch that the volume shares with files of the host.
     shared: u64,
@@ -344,6 +364,7 @@ impl Worker<'_> {
                 }
                 Ok(())
             }
+            Item::File(inode, run) if self.planned.is_seal(inode, run) => self.fill_seal(inode, run),
             Item::File(inode, run) => self.fill_file(inode, run, start),
             Item::Inodes(first, count) => self.fill_inodes(first, count),
         }
@@ -425,6 +446,28 @@ impl Worker<'_> {
             self.device.write_at(rest, to + shared)?;
         }
         self.buffer.clear();
+        Ok(())
+    }
+
+    /// A part of the metadata of fs-verity. The contents are read again for it.
+    fn fill_seal(&mut self, inode: u32, run: Run) -> Result<()> {
+        let planned = self.planned;
+        let Body::File { contents, source, name } = &planned.tree.node(inode).body else { return Ok(()) };
+        let seal = Seal::new(contents.size, planned.sb.block_size());
+        let metadata = match self.sealed.take() {
+            Some((last, metadata)) if last == inode => metadata,
+            _ => {
+                let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
+                let opened = layer.open(&path, contents)?;
+                let metadata = seal.metadata(|buf, offset| read(&opened, contents, buf, offset));
+                opened.check_unchanged(layer.path_in_source(&path))?;
+                metadata.map_err(|error| Error::reading(&path, &error))?
+            }
+        };
+        let size = u64::from(planned.sb.block_size());
+        let from = (run.logical * size - seal.start()) as usize;
+        self.buffer.extend_from_slice(&metadata[from..from + (run.len * size) as usize]);
+        self.sealed = Some((inode, metadata));
         Ok(())
     }
 

@@ -53,7 +53,7 @@ pub use extern4_build::{
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{
     Contents, Data, DirectorySource, Entries, Entry, Error as SourceError, Filter, IdMap, IdRange, Identity,
-    Kind, Manifest, OciSource, Opened, Piece, Platform, ReadAt, Rule, Sink, Source, TarSource, Time,
+    Kind, Manifest, OciSource, Opened, Pattern, Piece, Platform, ReadAt, Rule, Sink, Source, TarSource, Time,
     Unwanted, split_reference,
 };
 pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable, is_step};

@@ -41,7 +41,8 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::QUOTA)
     .union(RoCompat::PROJECT)
     .union(RoCompat::METADATA_CSUM)
-    // For a volume that is filled while it is made.
+    // For a volume that is filled while it is made, and that extern4 does not change later.
+    .union(RoCompat::VERITY)
     .union(RoCompat::READONLY);
 
 /// Adds the features of a list to `features`, or removes those with `^` before their names.

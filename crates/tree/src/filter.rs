@@ -20,9 +20,20 @@ pub struct Filter {
 /// A pattern, and the decision about the paths that match it.
 #[derive(Clone, Debug)]
 pub struct Rule {
+    pattern: Pattern,
+    excludes: bool,
+}
+
+/// A pattern of paths.
+///
+/// `*`, `?` and `[...]` match within a component of the path, and `**` as a whole component matches
+/// any number of them. A pattern that begins with a slash starts at the root; any other matches the
+/// end of a path, at any depth. One that ends in a slash matches directories only. At the end,
+/// `dir/**` matches everything in `dir`, and `dir/***` matches `dir` as well.
+#[derive(Clone, Debug)]
+pub struct Pattern {
     parts: Vec<Part>,
     only_directories: bool,
-    excludes: bool,
 }
 
 /// A part of a pattern.
@@ -36,21 +47,19 @@ enum Part {
 
 impl Rule {
     /// Returns a rule that leaves out paths that the pattern matches.
-    ///
-    /// `*`, `?` and `[...]` match within a component of the path, and `**` as a whole component
-    /// matches any number of them. A pattern that begins with a slash starts at the root; any other
-    /// matches the end of a path, at any depth. One that ends in a slash matches directories only.
-    /// At the end, `dir/**` matches everything in `dir`, and `dir/***` matches `dir` as well.
     pub fn exclude(pattern: &[u8]) -> Self {
-        Self::new(pattern, true)
+        Self { pattern: Pattern::new(pattern), excludes: true }
     }
 
     /// Returns a rule that keeps paths that the pattern matches.
     pub fn include(pattern: &[u8]) -> Self {
-        Self::new(pattern, false)
+        Self { pattern: Pattern::new(pattern), excludes: false }
     }
+}
 
-    fn new(pattern: &[u8], excludes: bool) -> Self {
+impl Pattern {
+    /// Reads a pattern.
+    pub fn new(pattern: &[u8]) -> Self {
         let mut parts = Vec::new();
         let names: Vec<&[u8]> = pattern.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
         if !pattern.starts_with(b"/") && !names.is_empty() {
@@ -63,12 +72,17 @@ impl Rule {
                 (name, _) => parts.push(Part::Name(Glob::new(name, false))),
             }
         }
-        Self { parts, only_directories: pattern.ends_with(b"/"), excludes }
+        Self { parts, only_directories: pattern.ends_with(b"/") }
+    }
+
+    /// Returns whether the pattern matches this path of a tree.
+    pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        self.matches_names(&names(path), is_directory)
     }
 
     /// Whether the pattern matches the whole path. After a mismatch, the last part that matches any
     /// number of components takes one more.
-    fn matches(&self, path: &[&[u8]], is_directory: bool) -> bool {
+    fn matches_names(&self, path: &[&[u8]], is_directory: bool) -> bool {
         if self.only_directories && !is_directory {
             return false;
         }
@@ -110,9 +124,15 @@ impl Filter {
         if self.rules.is_empty() || path.is_empty() {
             return false;
         }
-        let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-        self.rules.iter().find(|rule| rule.matches(&names, is_directory)).is_some_and(|rule| rule.excludes)
+        let names = names(path);
+        let matches = |rule: &&Rule| rule.pattern.matches_names(&names, is_directory);
+        self.rules.iter().find(matches).is_some_and(|rule| rule.excludes)
     }
+}
+
+/// The components of a path.
+fn names(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|byte| *byte == b'/').collect()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub use directory::DirectorySource;
 pub use entries::Entries;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};
-pub use filter::{Filter, Rule};
+pub use filter::{Filter, Pattern, Rule};
 pub use glob::Glob;
 pub use ids::{IdMap, IdRange};
 pub use manifest::{AmendedKind, Amendment, Manifest};

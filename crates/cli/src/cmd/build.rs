@@ -7,14 +7,16 @@ mod rules;
 mod selinux;
 pub(crate) mod update;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{
-    BuildOptions, Builder, Manifest, OldLayout, Options, Planned, Size, Summary, UpdateOptions, Verity,
-    layout_of, random_uuid,
+    BuildOptions, Builder, Manifest, OldLayout, Options, Pattern, Planned, Size, Summary, UpdateOptions,
+    Verity, layout_of, random_uuid,
 };
 
 use self::edits::Edits;
@@ -87,6 +89,10 @@ pub(crate) struct Args {
     /// Append the hash tree of dm-verity, as veritysetup makes it, and print its root hash
     #[arg(long)]
     verity: bool,
+    /// Have fs-verity protect the regular files that GLOB matches, as in --exclude: the volume has
+    /// the hash tree of each, and the feature verity
+    #[arg(long, value_name = "GLOB")]
+    fs_verity: Vec<OsString>,
     /// Keep the layout of an earlier volume: files that did not grow keep their inode numbers and
     /// their blocks, and those that grew get more. UUID and hash seed are those of OLD, unless
     /// --uuid gives another one, and the volume is not smaller, unless --size says so
@@ -131,7 +137,7 @@ pub(crate) struct Args {
 }
 
 /// The options that are about a volume that is made.
-const NEW_ONLY: [&str; 18] = [
+const NEW_ONLY: [&str; 19] = [
     "size",
     "inodes",
     "fs_type",
@@ -147,6 +153,7 @@ const NEW_ONLY: [&str; 18] = [
     "partition",
     "verity",
     "stable_layout",
+    "fs_verity",
     "threads",
     "force",
     "json",
@@ -332,6 +339,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
         filter: args.rules.0.clone(),
         partition: args.partition,
         verity: args.verity,
+        fs_verity: args.fs_verity.iter().map(|glob| Pattern::new(glob.as_bytes())).collect(),
     })
 }
 

@@ -477,3 +477,28 @@ fn a_hash_tree_of_verity_is_appended() {
     assert_eq!(disk[(1 << 20) + offset.parse::<usize>().expect("a number")..][..6], *b"verity");
     failed(&extern4_in(at, ["build", "-F", "--verity", "disk.img#1", "tree"]), 2);
 }
+
+#[test]
+fn files_with_fs_verity_are_read_and_not_changed() {
+    if !can_run(&[Need::Tool("e2fsck")]) {
+        return;
+    }
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at / 13) as u8).collect();
+    fs::write(at.join("tree/sealed"), &bytes).expect("a file");
+    fs::write(at.join("tree/open"), "open").expect("a file");
+    let args = ["build", "-q", "--fs-verity", "/sealed", "--fs-verity", "nothing", "sealed.img", "tree"];
+    ok(extern4_in(at, args));
+    e2fsck(&at.join("sealed.img")).expect("a sound volume");
+    ok(extern4_in(at, ["check", "sealed.img"]));
+    assert!(ok(extern4_in(at, ["cat", "sealed.img:/sealed"])) == bytes);
+    let listed = String::from_utf8(ok(extern4_in(at, ["lsattr", "sealed.img:/"]))).expect("UTF-8");
+    let sealed: Vec<_> = listed.lines().filter(|line| line.contains('V')).collect();
+    assert!(sealed.len() == 1 && sealed[0].ends_with("/sealed"), "{listed}");
+    assert!(failed(&extern4_in(at, ["touch", "sealed.img:/open"]), 3).contains("verity"));
+    // A pattern that matches nothing leaves the feature out.
+    ok(extern4_in(at, ["build", "-q", "--fs-verity", "nothing", "open.img", "tree"]));
+    ok(extern4_in(at, ["touch", "open.img:/open"]));
+}

@@ -84,6 +84,7 @@ fn options_about_files_count_and_others_are_refused() {
     for refused in [
         &["--size", "1G"][..],
         &["--stable-layout", "a.img"],
+        &["--fs-verity", "*"],
         &["--features", "64bit"],
         &["--partition"],
         &["--verity"],
