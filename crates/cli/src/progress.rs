@@ -5,14 +5,14 @@
 //! above the script's own; only the last task is shown, and the line on SIGUSR1 tells of all. `app`
 //! takes the bar out of the way of messages, so nothing else may write to the terminal meanwhile.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::text::{counted, message_of};
 
@@ -69,7 +69,7 @@ impl Unit {
             (None, true) => style("{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} {msg}eta {eta}"),
             (None, false) => style(&format!("{{spinner}} {{bytes}} {verb}")),
             (Some((_, many)), true) => {
-                style(&format!("{{bar:30}} {{pos}}/{{len}} {many} {{per_sec}} eta {{eta}}"))
+                style(&format!("{{bar:30}} {{pos}}/{{len}} {many} {{rate}} eta {{eta}}"))
             }
             (Some((_, many)), false) => style(&format!("{{spinner}} {{pos}} {many} {verb}")),
         }
@@ -77,7 +77,11 @@ impl Unit {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("a template that is there")
+    let style = ProgressStyle::with_template(template).expect("a template that is there");
+    style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // `out` is a string, which takes everything.
+        let _ = write!(out, "{:.0}/s", state.per_sec());
+    })
 }
 
 /// Returns the share of `total` that is done, in per cent; 0 for an unknown total.

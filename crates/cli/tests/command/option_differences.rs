@@ -707,7 +707,7 @@ fn tune_options_are_those_of_tune2fs() {
         sound(&one);
     }
     for (args, says) in [
-        (&["-O", "^large_dir"][..], "no feature can be taken away safely"),
+        (&["-O", "^large_dir"][..], "large_dir cannot be taken away"),
         (&["-O", "metadata_csum"], "takes more than a bit in the superblock"),
         (&["-O", "nonsense"], "nonsense is no feature"),
         (&["-o", "nonsense"], "nonsense is no default mount option"),

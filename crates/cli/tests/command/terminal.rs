@@ -68,7 +68,7 @@ fn no_command_lets_a_hostile_name_control_the_terminal() {
     for line in [
         "info disk.img",
         "info evil*",
-        "check disk.img",
+        "check --progress=never disk.img",
         "df disk.img evil*",
         "ls disk.img",
         "ls -lR disk.img",
@@ -122,11 +122,11 @@ fn no_command_lets_a_hostile_name_control_the_terminal() {
         "chattr -RV +d disk.img:/",
         "ln -sv x 'disk.img:/escape*/new'",
         "mv -v 'disk.img:/escape*/new' 'disk.img:/escape*/newer'",
-        "rm -rv 'disk.img:/copy/?*'",
+        "rm -rv --progress=never 'disk.img:/copy/?*'",
         "rmdir -v 'disk.img:/escape*/made'",
         "ls 'disk.img:/escape*/gone' 'disk.img:/line*/gone'",
         "cat 'disk.img:/?*'",
-        "rm 'disk.img:/?*'",
+        "rm --progress=never 'disk.img:/?*'",
     ] {
         let Some(output) = on_terminal(scratch, &format!("{line} || true")) else { return };
         let text = String::from_utf8(output).unwrap_or_else(|error| panic!("{line}: {error}"));
