@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use extern4::Timespec;
-pub(crate) use extern4_measure::json::{Object, line};
+pub(crate) use extern4_measure::json::{Object, line, rounded};
 
 use crate::image_path::Image;
 use crate::text::rfc3339;

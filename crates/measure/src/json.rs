@@ -4,72 +4,84 @@
 //! bytes that are no text. A second member of the same name with `_hex` appended holds the exact
 //! bytes in hexadecimal.
 //!
-//! The command's JSON forms, the lab and the benchmarks write it. An object is always complete and
-//! on one line; a number that JSON cannot hold becomes `null`.
+//! The command's JSON forms, the lab and the benchmarks write it. `serde_json` writes every key and
+//! value; this module adds the objects, whose members keep the order in which they were added. An
+//! object is always complete and on one line. A number that JSON cannot hold becomes `null`. No
+//! character that a terminal would obey is written as it is.
 
-use std::fmt::{Display, Write as _};
+use std::io;
+
+use serde::{Serialize, Serializer as _};
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 /// An object that is being written.
 #[derive(Debug)]
 pub struct Object<'a> {
-    out: &'a mut String,
+    out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 /// Returns one object as a line of its own.
 pub fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
-    let mut out = String::new();
+    let mut out = Vec::new();
     object(&mut out, fill);
-    out.push('\n');
-    out
+    out.push(b'\n');
+    String::from_utf8(out).expect("serde_json writes UTF-8")
 }
 
-fn object(out: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
-    out.push('{');
+fn object(out: &mut Vec<u8>, fill: impl FnOnce(&mut Object<'_>)) {
+    written(ForTerminals.begin_object(out));
     fill(&mut Object { out, empty: true });
-    out.push('}');
+    written(ForTerminals.end_object(out));
+}
+
+fn serializer(out: &mut Vec<u8>) -> Serializer<&mut Vec<u8>, ForTerminals> {
+    Serializer::with_formatter(out, ForTerminals)
+}
+
+fn written<E: std::fmt::Debug>(result: Result<(), E>) {
+    result.expect("a vector takes every value that JSON has");
 }
 
 impl Object<'_> {
-    fn key(&mut self, key: &str) {
-        if !std::mem::take(&mut self.empty) {
-            self.out.push(',');
-        }
-        string(self.out, key);
-        self.out.push(':');
+    /// Writes a key, and returns where its value is to be written.
+    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        let first = std::mem::take(&mut self.empty);
+        written(ForTerminals.begin_object_key(self.out, first));
+        written(key.serialize(&mut serializer(self.out)));
+        written(ForTerminals.begin_object_value(self.out));
+        self.out
     }
 
-    /// Adds a number, `true`, `false` or another value whose `Display` is JSON.
-    pub fn raw(&mut self, key: &str, value: impl Display) {
-        self.key(key);
-        write!(self.out, "{value}").expect("a string takes everything");
+    /// Adds a number, `true`, `false` or another value.
+    pub fn raw(&mut self, key: &str, value: impl Serialize) {
+        written(value.serialize(&mut serializer(self.key(key))));
     }
 
     /// Adds a number, or `null`.
-    pub fn maybe(&mut self, key: &str, value: Option<impl Display>) {
-        match value {
-            Some(value) => self.raw(key, value),
-            None => self.raw(key, "null"),
-        }
+    pub fn maybe(&mut self, key: &str, value: Option<impl Serialize>) {
+        self.raw(key, value);
     }
 
     /// Adds a measured number, or `null` for one that is not finite.
     pub fn number(&mut self, key: &str, value: f64) {
-        self.maybe(key, value.is_finite().then_some(value));
+        self.raw(key, value);
+    }
+
+    /// Adds a measured number with as many decimals as mean something, or `null`.
+    pub fn rounded(&mut self, key: &str, value: impl Into<Option<f64>>, decimals: i32) {
+        self.maybe(key, value.into().map(|value| rounded(value, decimals)));
     }
 
     /// Adds text.
     pub fn text(&mut self, key: &str, value: &str) {
-        self.key(key);
-        string(self.out, value);
+        self.raw(key, value);
     }
 
     /// Adds text, or `null`.
     pub fn text_or_null(&mut self, key: &str, value: Option<&str>) {
-        match value {
-            Some(value) => self.text(key, value),
-            None => self.raw(key, "null"),
-        }
+        self.raw(key, value);
     }
 
     /// Adds bytes that are text as a rule, such as a name.
@@ -82,26 +94,24 @@ impl Object<'_> {
 
     /// Adds bytes in hexadecimal.
     pub fn hex(&mut self, key: &str, value: &[u8]) {
-        self.key(key);
-        self.out.push('"');
-        value.iter().for_each(|byte| write!(self.out, "{byte:02x}").expect("a string takes everything"));
-        self.out.push('"');
+        let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.text(key, &digits);
     }
 
     /// Adds an object, which `fill` fills.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) {
-        self.key(key);
-        object(self.out, fill);
+        object(self.key(key), fill);
     }
 
     /// Adds an array of text.
     pub fn texts(&mut self, key: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
-        self.array(key, values, |value, out| string(out, value.as_ref()));
+        let texts: Vec<_> = values.into_iter().collect();
+        written(serializer(self.key(key)).collect_seq(texts.iter().map(AsRef::as_ref)));
     }
 
     /// Adds an array of numbers.
-    pub fn numbers(&mut self, key: &str, values: impl IntoIterator<Item = impl Display>) {
-        self.array(key, values, |value, out| write!(out, "{value}").expect("a string takes everything"));
+    pub fn numbers(&mut self, key: &str, values: impl IntoIterator<Item = impl Serialize>) {
+        written(serializer(self.key(key)).collect_seq(values));
     }
 
     /// Adds an array of objects.
@@ -111,25 +121,38 @@ impl Object<'_> {
         values: impl IntoIterator<Item = T>,
         mut fill: impl FnMut(T, &mut Object<'_>),
     ) {
-        self.array(key, values, |value, out| object(out, |item| fill(value, item)));
-    }
-
-    fn array<T>(
-        &mut self,
-        key: &str,
-        values: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(T, &mut String),
-    ) {
-        self.key(key);
-        self.out.push('[');
+        let out = self.key(key);
+        written(ForTerminals.begin_array(out));
         for (index, value) in values.into_iter().enumerate() {
-            if index > 0 {
-                self.out.push(',');
-            }
-            write(value, self.out);
+            written(ForTerminals.begin_array_value(out, index == 0));
+            object(out, |item| fill(value, item));
         }
-        self.out.push(']');
+        written(ForTerminals.end_array(out));
     }
+}
+
+/// The compact form of `serde_json`, in which characters that are not [printable](is_printable) are
+/// escaped.
+struct ForTerminals;
+
+impl Formatter for ForTerminals {
+    /// Writes text that holds none of the characters that JSON itself escapes.
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        let mut start = 0;
+        for (at, escaped) in text.match_indices(|c| !is_printable(c)) {
+            out.write_all(&text.as_bytes()[start..at])?;
+            // A character beyond the first plane takes two units of UTF-16.
+            escaped.encode_utf16().try_for_each(|unit| write!(out, "\\u{unit:04x}"))?;
+            start = at + escaped.len();
+        }
+        out.write_all(&text.as_bytes()[start..])
+    }
+}
+
+/// Returns a number with as many decimals as mean something.
+pub fn rounded(value: f64, decimals: i32) -> f64 {
+    let scale = 10_f64.powi(decimals);
+    (value * scale).round() / scale
 }
 
 /// Returns whether a character may reach a terminal: no control characters, none that change the
@@ -141,28 +164,11 @@ pub fn is_printable(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-fn string(out: &mut String, value: &str) {
-    out.push('"');
-    for c in value.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            c if is_printable(c) => out.push(c),
-            // The terminal would obey this character or not show it. A character beyond the first
-            // plane takes two units of UTF-16.
-            c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
-                write!(out, "\\u{unit:04x}").expect("a string takes everything");
-            }),
-        }
-    }
-    out.push('"');
-}
-
 #[cfg(test)]
 mod tests {
-    use super::line;
+    use serde_json::Value;
+
+    use super::{is_printable, line};
 
     #[test]
     fn members_of_every_kind() {
@@ -186,5 +192,42 @@ mod tests {
                 "\n"
             )
         );
+    }
+
+    #[test]
+    fn numbers_are_exact_or_null() {
+        let text = line(|object| {
+            object.raw("largest", u64::MAX);
+            object.raw("least", i64::MIN);
+            object.raw("milliseconds", std::time::Duration::MAX.as_millis());
+            object.number("third", 1.0 / 3.0);
+            object.number("whole", 1.0);
+            object.number("nan", f64::NAN);
+            object.maybe("infinite", Some(f64::INFINITY));
+            object.numbers("list", [0.5, f64::NEG_INFINITY]);
+            object.rounded("short", 2.0 / 3.0, 4);
+            object.rounded("none", None, 4);
+            object.rounded("undefined", f64::NAN, 4);
+        });
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"largest":18446744073709551615,"least":-9223372036854775808,"#,
+                r#""milliseconds":18446744073709551615999,"third":0.3333333333333333,"whole":1.0,"#,
+                r#""nan":null,"infinite":null,"list":[0.5,null],"short":0.6667,"none":null,"#,
+                r#""undefined":null}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn every_character_is_read_back_and_none_reaches_a_terminal_unescaped() {
+        let all: String = ('\0'..=char::MAX).collect();
+        let text = line(|object| object.text("all", &all));
+        assert!(text.trim_end().chars().all(is_printable));
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        // Not `assert_eq!`: megabytes explain nothing.
+        assert!(value["all"] == *all);
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use extern4_sync::allocations;
 use extern4_vfs::{CacheStats, LookupFlags};
 use rustix::fs::{Mode, OFlags};
+use serde_json::Value;
 
 use super::image::{Mount, Rival};
 use super::row::{Row, Unit};
@@ -97,8 +98,9 @@ impl Bench {
         command.args(["--as", &format!("{UID}:{UID}"), "--json", "--seconds", &SECONDS.to_string()]);
         command.args(["--threads", &threads.to_string()]).args(options);
         let text = output(&mut command)?;
-        let ops_per_s = json_number(&text, "ops_per_s")?;
-        Ok(Walked { ns: 1e9 / ops_per_s, allocations: json_number(&text, "allocs_per_op")? })
+        let done: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
+        let number = |key: &str| done[key].as_f64().ok_or_else(|| format!("no number {key} in {text}"));
+        Ok(Walked { ns: 1e9 / number("ops_per_s")?, allocations: number("allocs_per_op")? })
     }
 }
 
@@ -218,11 +220,4 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
     String::from_utf8(output.stdout).map_err(|e| e.to_string())
-}
-
-/// A number in an object of JSON that has no objects in it.
-fn json_number(text: &str, key: &str) -> Result<f64> {
-    let rest = text.split_once(&format!("\"{key}\":")).map(|(_, rest)| rest);
-    let number = rest.and_then(|rest| rest.split([',', '}']).next());
-    number.and_then(|number| number.trim().parse().ok()).ok_or_else(|| format!("no number {key} in {text}"))
 }

@@ -61,9 +61,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Writes the result of threads that did one operation over and over.
 fn write(done: &Done, threads: u32, object: &mut Object<'_>) {
-    object.raw("ops_per_s", format_args!("{:.0}", done.per_second()));
-    object.raw("ns_per_op", format_args!("{:.1}", done.nanos() * f64::from(threads)));
-    object.raw("allocs_per_op", format_args!("{:.4}", done.allocations_per_op()));
+    object.raw("ops_per_s", done.per_second().round() as u64);
+    object.rounded("ns_per_op", done.nanos() * f64::from(threads), 1);
+    object.rounded("allocs_per_op", done.allocations_per_op(), 4);
 }
 
 /// Returns the result of threads in words: how often, how long each operation takes in its thread,

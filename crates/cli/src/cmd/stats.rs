@@ -106,7 +106,7 @@ impl<'a> Rates<'a> {
         object.raw("period_ms", self.period.as_millis());
         object.objects("rates", &self.rates, |(name, rate), item| {
             item.text("name", name);
-            item.number("per_second", (rate * 1000.0).round() / 1000.0);
+            item.rounded("per_second", *rate, 3);
         });
     }
 }

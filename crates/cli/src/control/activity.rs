@@ -14,6 +14,9 @@ use super::report::Report;
 use crate::json::Object;
 use crate::text::{escape, human};
 
+/// How many decimals of a rate mean something.
+const DECIMALS: i32 = 4;
+
 /// The activity of a mount in a period.
 pub(crate) struct Activity {
     while_seconds: f64,
@@ -117,11 +120,11 @@ impl Activity {
 
     /// Writes everything but the operations.
     pub(crate) fn write(&self, object: &mut Object<'_>) {
-        object.raw("operations_per_second", Decimal(self.all_per_second()));
-        self.rates().into_iter().for_each(|(name, rate)| object.maybe(name, rate.map(Decimal)));
-        object.raw("commits_per_second", Decimal(self.per_second(self.commits)));
-        object.maybe("handles_per_commit", self.handles_per_commit().map(Decimal));
-        object.raw("flushes_per_second", Decimal(self.per_second(self.flushes)));
+        object.rounded("operations_per_second", self.all_per_second(), DECIMALS);
+        self.rates().into_iter().for_each(|(name, rate)| object.rounded(name, rate, DECIMALS));
+        object.rounded("commits_per_second", self.per_second(self.commits), DECIMALS);
+        object.rounded("handles_per_commit", self.handles_per_commit(), DECIMALS);
+        object.rounded("flushes_per_second", self.per_second(self.flushes), DECIMALS);
     }
 
     /// Writes the operations.
@@ -130,7 +133,7 @@ impl Activity {
             item.text("name", &operation.name);
             item.raw("count", operation.times.count());
             item.raw("errors", operation.errors);
-            item.raw("per_second", Decimal(self.per_second(operation.times.count())));
+            item.rounded("per_second", self.per_second(operation.times.count()), DECIMALS);
             let names = ["p50_ns", "p90_ns", "p99_ns", "max_ns"];
             names.into_iter().zip(latencies(operation)).for_each(|(name, time)| item.maybe(name, time));
         });
@@ -141,15 +144,6 @@ impl Share {
     /// Returns the part divided by the whole, or `None` if the whole is zero.
     fn rate(&self) -> Option<f64> {
         (self.whole > 0).then(|| self.part as f64 / self.whole as f64)
-    }
-}
-
-/// A number that is written with four decimals, which is as many as mean something.
-struct Decimal(f64);
-
-impl std::fmt::Display for Decimal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.4}", self.0)
     }
 }
 

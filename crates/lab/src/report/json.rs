@@ -21,7 +21,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
             machine.about.write(item);
             item.text("commit", &machine.commit);
             item.text("build", machine.build);
-            item.numbers("line_ns", machine.line.iter().map(|nanos| number(*nanos)));
+            item.numbers("line_ns", &machine.line);
         });
         object.object("plan", |item| {
             item.raw("repetitions", plan.repetitions);
@@ -63,7 +63,7 @@ fn chapter(chapter: &Chapter, object: &mut Object<'_>) {
         item.text("workload", curve.workload);
         item.text("side", curve.side.name());
         item.numbers("cpus", CPUS);
-        item.numbers("ns", curve.nanos.map(number));
+        item.numbers("ns", curve.nanos);
         item.number("measured_ns_of_2", curve.measured_with_two.unwrap_or(f64::NAN));
     });
     object.objects("verdicts", &chapter.verdicts, verdict);
@@ -129,10 +129,4 @@ fn sample(sample: &Sample, object: &mut Object<'_>) {
     object.object("counters", |item| {
         sample.counters.iter().for_each(|(name, value)| item.number(name, *value))
     });
-}
-
-/// Formats a number in an array. One that is not finite becomes `null`, since it cannot be left
-/// out.
-fn number(n: f64) -> String {
-    if n.is_finite() { n.to_string() } else { "null".to_owned() }
 }

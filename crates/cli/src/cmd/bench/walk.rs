@@ -123,7 +123,7 @@ impl Measured {
             object.raw("threads", self.threads);
             object.raw("missing", self.missing);
             super::write(&self.done, self.threads, object);
-            object.maybe("fast_exec_hit_rate", self.fast_exec_hit_rate.map(|rate| format!("{rate:.4}")));
+            object.rounded("fast_exec_hit_rate", self.fast_exec_hit_rate, 4);
             object.raw("restarts", self.restarts);
         })
     }

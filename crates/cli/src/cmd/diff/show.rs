@@ -154,7 +154,7 @@ fn values(object: &mut json::Object<'_>, changes: &[Change], is_old: bool) {
             }
             Change::Xattr(_, values) => match of(values, is_old) {
                 Some(value) => object.hex(&key, value),
-                None => object.raw(&key, "null"),
+                None => object.text_or_null(&key, None),
             },
             Change::Links(first) => object.bytes(&key, of::<Vec<u8>>(first, is_old)),
             Change::Contents => {}

@@ -15,6 +15,8 @@ use crate::text::counted;
 const NOISE: f64 = 0.1;
 /// The most noisy figures that a note names.
 const MOST_NAMED: usize = 5;
+/// How many decimals of a figure mean something.
+const DECIMALS: i32 = 3;
 
 /// The figures, the volume they belong to, and notes about them.
 pub(super) struct Report {
@@ -141,7 +143,6 @@ impl Report {
     }
 
     fn write_row(&self, row: &Row, item: &mut Object<'_>) {
-        let decimal = |figure: Option<f64>| figure.map(|figure| format!("{figure:.3}"));
         item.text("measure", row.measure.name());
         item.raw("threads", row.threads);
         item.text("unit", row.measure.unit().name());
@@ -150,11 +151,11 @@ impl Report {
             let Cell { figures, failure } = &row.cells[at];
             let (low, high) = figures.quartiles().unzip();
             side.text("side", column.side.name());
-            side.maybe("median", decimal(figures.median()));
-            side.maybe("low_quartile", decimal(low));
-            side.maybe("high_quartile", decimal(high));
-            side.maybe("ratio_to_kernel", decimal(self.ratio(row, at)));
-            side.numbers("samples", figures.0.iter().map(|figure| format!("{figure:.3}")));
+            side.rounded("median", figures.median(), DECIMALS);
+            side.rounded("low_quartile", low, DECIMALS);
+            side.rounded("high_quartile", high, DECIMALS);
+            side.rounded("ratio_to_kernel", self.ratio(row, at), DECIMALS);
+            side.numbers("samples", figures.0.iter().map(|figure| json::rounded(*figure, DECIMALS)));
             side.text_or_null("failure", failure.as_deref());
         });
     }
