@@ -68,7 +68,7 @@ impl Bench {
     /// many bytes.
     pub(super) fn build_floor(&self) -> Result<Row> {
         let image = self.folder.join("built.img");
-        let mut row = Row::faster("build-share-vs-reading-and-writing", Unit::Milliseconds, 0.7);
+        let mut row = Row::faster("build-share-vs-reading-and-writing", Unit::Milliseconds, 0.5);
         row.rounds(LONG_RUNS, || {
             let ours =
                 time(Command::new(self.extern4()?).args(["build", "-q", "-F"]).arg(&image).arg(SHARE))?;
@@ -84,7 +84,7 @@ impl Bench {
     /// An image with its dm-verity hash tree, compared with one that veritysetup hashes afterwards.
     pub(super) fn build_verity(&self) -> Result<Row> {
         let (image, hashes) = (self.folder.join("built.img"), self.folder.join("built.hashes"));
-        let mut row = Row::faster("build-share-verity-vs-veritysetup", Unit::Milliseconds, 1.0);
+        let mut row = Row::faster("build-share-verity-vs-veritysetup", Unit::Milliseconds, 2.0);
         row.rounds(LONG_RUNS, || {
             let mut build = Command::new(self.extern4()?);
             let ours = time(build.args(["build", "-q", "-F", "--verity"]).arg(&image).arg(SHARE))?;
