@@ -27,7 +27,6 @@ mod id_names;
 mod image_path;
 mod input;
 mod json;
-mod kernel_copy;
 mod language;
 mod mode_change;
 mod mount_helper;

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::{Errno, Metadata, Session};
@@ -263,34 +262,7 @@ pub(crate) fn name_relation(session: &Session, one: &Path, other: &Path) -> Name
     }
 }
 
-/// Returns the name at the end of a path, or `None` for a root or a directory named by its dots.
-pub(crate) fn own_name(path: &Path) -> Option<OsString> {
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.ends_with(b"/.") || bytes.ends_with(b"/./") {
-        return None;
-    }
-    path.file_name().map(ToOwned::to_owned)
-}
-
 /// Returns the image paths of a command that changes each by itself, all announced as written to.
 pub(crate) fn written_paths(texts: &[OsString], app: &mut App) -> Vec<ImagePath> {
     texts.iter().map(|text| app.written_path(text)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::own_name;
-    use std::path::Path;
-
-    #[test]
-    fn paths_have_names() {
-        let check = |path: &str, name: Option<&str>| {
-            assert_eq!(own_name(Path::new(path)).as_deref().and_then(|name| name.to_str()), name, "{path}");
-        };
-        check("/etc/passwd", Some("passwd"));
-        check("/etc/", Some("etc"));
-        check("/", None);
-        check("/etc/.", None);
-        check("/etc/..", None);
-    }
 }

@@ -56,7 +56,7 @@ pub use extern4_tree::{
     Kind, Manifest, OciSource, Opened, Pattern, Piece, Platform, ReadAt, Rule, Sink, Source, TarSource, Time,
     Unwanted, split_reference,
 };
-pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable, is_step};
+pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable};
 pub use update::{Change, Existing, Update, UpdateError, UpdateOptions, UpdateStep, UpdateSummary};
 pub use volume_layout::layout_of;
 pub use volume_source::VolumeSource;

@@ -334,3 +334,25 @@ impl Iterator for Walk {
         None
     }
 }
+
+/// Returns whether `name` is one step down. Names in volumes may be something else.
+pub fn is_step(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_step;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn only_plain_names_are_steps() {
+        for name in ["", ".", "..", "a/b", "/", "a\0b"] {
+            assert!(!is_step(OsStr::from_bytes(name.as_bytes())), "{name:?}");
+        }
+        assert!(is_step(OsStr::new("...")));
+        assert!(is_step(OsStr::from_bytes(b"\xff\n")));
+    }
+}

@@ -39,6 +39,7 @@
 #[cfg(feature = "build")]
 pub mod build;
 mod change;
+pub mod copy;
 mod dir;
 mod error;
 mod file;
@@ -51,7 +52,7 @@ mod source;
 mod transaction;
 mod volume;
 
-pub use dir::{DirEntry, ReadDir, Walk};
+pub use dir::{DirEntry, ReadDir, Walk, is_step};
 pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};

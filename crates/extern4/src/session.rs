@@ -76,6 +76,11 @@ impl Session {
         Self { vfs: self.vfs.with_umask(permission_bits(umask)), resolve: self.resolve }
     }
 
+    /// Returns the umask: the permission bits that a new file does not get.
+    pub fn umask(&self) -> u32 {
+        self.vfs.umask().into()
+    }
+
     /// Returns this session with limits on path resolution: those of `openat2(2)`. The other flags
     /// have no effect here.
     pub fn with_resolve(&self, resolve: LookupFlags) -> Self {

@@ -4,6 +4,7 @@
 //! writer has the same files as the reader had, whatever their names mean by now. If another
 //! program has one of them open, reopening fails and the volume stays as it was.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use extern4_block::{BlockDevice, FileDevice};
@@ -42,6 +43,11 @@ impl Source {
         Self { options, device, image, journal, writable: Mutex::default() }
     }
 
+    /// Returns the path of the image, as far as this library has opened it.
+    pub(crate) fn image_path(&self) -> Option<&Path> {
+        self.image.as_ref().map(|image| image.path())
+    }
+
     /// Releases the file locks, for other programs.
     pub(crate) fn unlock(&self) {
         let writable = self.writable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +62,7 @@ impl Source {
         if !volume.superblock().fs().traits().read_only {
             return Ok(());
         }
-        let path = self.image.as_ref().map(|image| image.path());
+        let path = self.image_path();
         let at = |error: Error| match path {
             Some(path) => error.at(path),
             None => error,

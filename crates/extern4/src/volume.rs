@@ -605,6 +605,12 @@ impl Volume {
         self.image_offset.filter(|_| self.ext4.is_raw_current())
     }
 
+    /// Returns the path of the opened image file or block special file; `None` on a device of the
+    /// caller's own.
+    pub fn image_file(&self) -> Option<&Path> {
+        self.source.image_path()
+    }
+
     /// Returns the range of bytes of the opened image file or block special file that is the
     /// volume; `None` on a device of the caller's own.
     pub fn bytes(&self) -> Option<Range<u64>> {

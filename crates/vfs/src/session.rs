@@ -83,6 +83,11 @@ impl Session {
         Self { cred: Arc::new(cred), ..self.clone() }
     }
 
+    /// Returns the umask.
+    pub fn umask(&self) -> u16 {
+        self.umask
+    }
+
     /// Returns this session with another umask; only its permission bits count.
     pub fn with_umask(&self, umask: u16) -> Self {
         Self { umask: umask & 0o777, ..self.clone() }

@@ -9,12 +9,12 @@ use std::ffi::OsString;
 use std::fs::File as HostFile;
 use std::io::{self, Write as _};
 
+use extern4::copy::KernelCopy;
 use extern4::{File, Span, SpanKind};
 
 use crate::app::{App, Opened};
 use crate::image_path::ImagePath;
 use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
-use crate::kernel_copy::KernelCopy;
 
 use numbering::Numbering;
 
@@ -122,7 +122,7 @@ impl Output {
     /// Writes the contents of a file in a volume.
     fn file(&mut self, file: &File, volume: &Opened) -> Result<(), Failure> {
         let read = |error: extern4::Error| Failure::Input(error.into());
-        let mut kernel_copy = KernelCopy::new(volume);
+        let mut kernel_copy = KernelCopy::new(&volume.volume);
         let len = file.metadata().len();
         let mut at = 0;
         while at < len {
@@ -150,7 +150,7 @@ impl Output {
     ) -> Result<(), Failure> {
         let mut at = at;
         while at < end {
-            match kernel_copy.send(span, at, end - at, &self.out, None).map_err(io::Error::from)? {
+            match kernel_copy.send(span, at, end - at, &self.out, None)? {
                 0 => return self.bytes(file, at, end),
                 sent => at += sent.min(end - at),
             }

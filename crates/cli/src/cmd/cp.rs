@@ -1,31 +1,24 @@
 //! `extern4 cp`: copies files and directories out of volumes, into them and between them.
 //!
-//! Out of a volume, the copy trusts nothing in the volume and follows no link below its
-//! destination. It takes every step from an open directory, by one name, with links refused
-//! ([`tree::Tree`]). It replaces a file that is there already, and never writes through it. Only
-//! the destination as it was typed may contain links.
+//! The library copies ([`extern4::copy`]). The command finds out which operands are in volumes, and
+//! follows the copy with its questions, lines and messages.
 //!
 //! `args` calls [`run`], and `export` copies to a directory of the host with [`export`].
 
-mod ahead;
-mod attributes;
-mod copier;
-mod data;
-mod into;
-mod links;
+mod follower;
+mod losses;
 mod options;
-mod source;
-mod total;
-mod tree;
-mod walk;
+mod umask;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use extern4::copy::{CopyInto, CopyMethod, CopyOptions, CopyOut, CopyPath, CopySummary, Preserve};
+
 use super::build::Rules;
-use crate::app::{App, Target, host_reason};
+use crate::app::{App, Target};
 use crate::checked::Checked;
 use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
@@ -33,12 +26,15 @@ use crate::image_path::{ImagePath, same_file};
 use crate::operands::{DestinationKind, Operands};
 use crate::overwrite::Overwrite;
 use crate::owner::{Owner, OwnerIds};
-use crate::targets::own_name;
-use crate::text::quoted;
+use crate::progress::{Task, Unit};
+use crate::text::{counted, quoted};
 
-use copier::{Copier, HostDestination, Only};
-use into::{IntoVolume, Source};
-use options::{AttributeList, Kept, Making, Sparse};
+use follower::{Follower, Side};
+use options::{AttributeList, Kept, Sparse};
+use umask::ClearedUmask;
+
+/// The unit that copies count.
+const COPYING: Unit = Unit::bytes("copied");
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
@@ -148,7 +144,7 @@ impl Args {
 }
 
 /// An operand: a file of the host, or one in a volume.
-enum Side {
+enum Operand {
     Host(PathBuf),
     Volume(ImagePath),
 }
@@ -158,14 +154,14 @@ const HOST: &[u8] = b"host:";
 
 /// Returns the operands that the sources and the destination name. At least one side is in a
 /// volume. So where a name may be an image or a file to be copied, the other side decides.
-fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
+fn sides(args: &Args, app: &App) -> (Vec<Operand>, Operand) {
     let Checked(operands) = &args.operands;
     let (sources, destination) = (operands.sources(), operands.destination());
     let sources: Vec<_> = sources.iter().map(|text| options::source(args, text)).collect();
     if app.in_script() {
         let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
-            Some(path) => Side::Host(PathBuf::from(OsStr::from_bytes(path))),
-            None => Side::Volume(app.image_path(text)),
+            Some(path) => Operand::Host(PathBuf::from(OsStr::from_bytes(path))),
+            None => Operand::Volume(app.image_path(text)),
         };
         return (sources.iter().map(side).collect(), side(destination));
     }
@@ -175,25 +171,29 @@ fn sides(args: &Args, app: &App) -> (Vec<Side>, Side) {
         && !sources.iter().any(is_image_path);
     if is_image_path(destination) || looks_like_one {
         let side = |text: &OsString| {
-            if is_image_path(text) { Side::Volume(ImagePath::parse(text)) } else { Side::Host(text.into()) }
+            if is_image_path(text) {
+                Operand::Volume(ImagePath::parse(text))
+            } else {
+                Operand::Host(text.into())
+            }
         };
-        return (sources.iter().map(side).collect(), Side::Volume(ImagePath::parse(destination)));
+        return (sources.iter().map(side).collect(), Operand::Volume(ImagePath::parse(destination)));
     }
-    let image_paths = sources.iter().map(|text| Side::Volume(ImagePath::parse(text)));
-    (image_paths.collect(), Side::Host(PathBuf::from(destination)))
+    let image_paths = sources.iter().map(|text| Operand::Volume(ImagePath::parse(text)));
+    (image_paths.collect(), Operand::Host(PathBuf::from(destination)))
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Before a volume is opened: a signal from now on leaves it closed.
     app.stop_on_signals();
     match sides(args, app) {
-        (sources, Side::Volume(destination)) => into(args, &sources, &destination, app),
-        (sources, Side::Host(destination)) => {
+        (sources, Operand::Volume(destination)) => into(args, &sources, &destination, app),
+        (sources, Operand::Host(destination)) => {
             let mut image_paths = Vec::new();
             for source in sources {
                 match source {
-                    Side::Volume(image_path) => image_paths.push(image_path),
-                    Side::Host(path) => {
+                    Operand::Volume(image_path) => image_paths.push(image_path),
+                    Operand::Host(path) => {
                         let path = path.display();
                         app.fail_at(ExitStatus::Failed, &path, "neither it nor its copy is in a volume");
                         return Ok(());
@@ -206,15 +206,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
+/// A source of a copy into a volume.
+enum Source {
+    Host(PathBuf),
+    Volume(Target),
+}
+
 /// Copies into a volume.
-fn into(args: &Args, sources: &[Side], destination: &ImagePath, app: &mut App) {
+fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App) {
     app.write_to(&destination.image);
     // All sources are opened before anything is written.
     let mut from = Vec::new();
     for source in sources {
         match source {
-            Side::Host(path) => from.push(Source::Host(path.clone())),
-            Side::Volume(image_path) => from.extend(app.target(image_path).map(Source::Volume)),
+            Operand::Host(path) => from.push(Source::Host(path.clone())),
+            Operand::Volume(image_path) => from.extend(app.target(image_path).map(Source::Volume)),
         }
     }
     // Names first: if one is unknown, nothing is changed.
@@ -227,14 +233,32 @@ fn into(args: &Args, sources: &[Side], destination: &ImagePath, app: &mut App) {
     if args.needs_directory(sources.len()) && !is_directory {
         return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
-    let mut copy = IntoVolume::new(args, owner, &target.volume, app);
-    for from in &from {
+    let options = args.options(owner);
+    let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
+    let to = &*target.volume;
+    let mut copy = CopyInto::new(&to.volume, &to.session, &options);
+    for source in &from {
         if app.is_stopped() {
             break;
         }
-        copy.copy(from, destination, app);
+        let (path, from) = match source {
+            Source::Host(path) => (CopyPath::Host(path), Side::Host),
+            Source::Volume(source) => {
+                let path = CopyPath::Volume(&source.volume.volume, source.session(), source.path());
+                (path, Side::Volume(&source.volume))
+            }
+        };
+        let to = Side::Volume(to);
+        let mut follower = Follower { args, app, task: &task, stop: &stop, from, to };
+        copy.copy(path, &destination.path, &mut follower);
     }
-    copy.finish(app);
+    end(&copy.finish(), &task, app);
+}
+
+/// Ends a copy: reports lost attributes, and how much was done before a signal.
+fn end(summary: &CopySummary, task: &Task, app: &mut App) {
+    losses::report(&summary.losses, app);
+    app.report_stop(format_args!("{} copied", counted(task.files(), "file", "files")));
 }
 
 /// Copies out of volumes.
@@ -251,32 +275,28 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
             ),
         );
     }
-    let is_directory = destination.is_dir();
-    if args.needs_directory(image_paths.len()) && !is_directory {
+    if args.needs_directory(image_paths.len()) && !destination.is_dir() {
         return app.fail_at(ExitStatus::Failed, destination.display(), "not a directory");
     }
-    if args.making() != Making::Copy {
+    if args.method() != CopyMethod::Copy {
         let reason = "a link on the host cannot lead into a volume";
         return app.fail_at(ExitStatus::Failed, destination.display(), reason);
     }
     let Some(owner) = host_owner(args, app) else { return };
-    let mut copier = Copier::new(args, owner, app);
+    let umask = ClearedUmask::new();
+    let options = CopyOptions { umask: umask.bits(), ..args.options(owner) };
+    let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
+    let mut copy = CopyOut::new(&options);
     for image_path in image_paths {
         if app.is_stopped() {
             break;
         }
         let Some(target) = app.target(image_path) else { continue };
-        if args.parents {
-            copier.copy_with_parents(&target, destination, app);
-            continue;
-        }
-        let takes_name = is_directory && args.operands.0.kind() != DestinationKind::Name;
-        match host_destination(image_path, destination, takes_name) {
-            Ok(to) => copier.copy(&target, to, app),
-            Err(error) => app.fail_at(ExitStatus::Failed, destination.display(), host_reason(&error)),
-        }
+        let (from, to) = (Side::Volume(&target.volume), Side::Host);
+        let mut follower = Follower { args, app, task: &task, stop: &stop, from, to };
+        copy.copy(&target.volume.volume, target.session(), target.path(), destination, &mut follower);
     }
-    copier.finish(app);
+    end(&copy.finish(), &task, app);
 }
 
 /// Returns the owner that copies on the host get: the host's names are not those of a volume.
@@ -296,46 +316,14 @@ fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
 
 /// Copies everything below a directory, and its attributes, to the directory `to`. A user other
 /// than root gets a note about each device, which only root can make.
-pub(crate) fn export(target: &Target, to: &Path, app: &mut App) -> io::Result<()> {
-    let args = Args { kept: Kept::ALL, archive: true, ..Args::default() };
-    let mut copier = Copier::exporting(&args, app);
-    copier.copy(target, HostDestination::itself(to)?, app);
-    copier.finish(app);
-    Ok(())
-}
-
-/// Returns where the copy of `image_path` goes: into the destination under its own name, or in the
-/// destination's stead.
-fn host_destination(
-    image_path: &ImagePath,
-    destination: &Path,
-    is_directory: bool,
-) -> io::Result<HostDestination> {
-    if is_directory {
-        return Ok(match own_name(&image_path.path) {
-            Some(name) => HostDestination::inside(destination, name)?,
-            None => HostDestination::itself(destination)?,
-        });
-    }
-    let name = destination.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    if destination.exists() {
-        return HostDestination::existing(parent, name.to_owned(), destination);
-    }
-    let only = if is_slashed(destination) {
-        Only::Directories
-    } else if destination.is_symlink() {
-        Only::NoContents
-    } else {
-        Only::Anything
-    };
-    let mut to = HostDestination::inside(parent, name.to_owned())?;
-    to.only = only;
-    Ok(to)
-}
-
-/// Returns whether a path ends as only those of directories do.
-fn is_slashed(path: &Path) -> bool {
-    path.as_os_str().as_bytes().ends_with(b"/")
+pub(crate) fn export(target: &Target, to: &Path, app: &mut App) {
+    let args = Args { kept: Kept(Preserve::ALL), archive: true, ..Args::default() };
+    let umask = ClearedUmask::new();
+    let options = CopyOptions { exports: true, umask: umask.bits(), ..args.options(OwnerIds::default()) };
+    let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
+    let mut copy = CopyOut::new(&options);
+    let (from, side) = (Side::Volume(&target.volume), Side::Host);
+    let mut follower = Follower { args: &args, app, task: &task, stop: &stop, from, to: side };
+    copy.copy_contents(&target.volume.volume, target.session(), target.path(), to, &mut follower);
+    end(&copy.finish(), &task, app);
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use extern4::Errno;
+use extern4::copy::own_name;
 
 use crate::app::{App, Target};
 use crate::backup::Backup;
@@ -16,7 +17,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::operands::{DestinationKind, Operands};
 use crate::real_path::{Missing, real_path, relative};
-use crate::targets::{Destination, NameRelation, name_relation, own_name, report_naming};
+use crate::targets::{Destination, NameRelation, name_relation, report_naming};
 use crate::text::{always_quoted, quoted};
 
 /// For hard links, the sources are files of the volume. With -s they are what the links say, which

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
+use extern4::copy::own_name;
 use extern4::{Errno, RenameFlags};
 
 use crate::app::{App, Target};
@@ -15,7 +16,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::operands::{Operands, without_slashes};
 use crate::overwrite::{Overwrite, backup_note};
-use crate::targets::{Destination, NameRelation, name_relation, own_name, report_naming, written_paths};
+use crate::targets::{Destination, NameRelation, name_relation, report_naming, written_paths};
 use crate::text::quoted;
 
 #[derive(clap::Args)]

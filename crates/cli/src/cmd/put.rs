@@ -10,11 +10,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use extern4::Session;
+use extern4::copy::own_name;
 
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::standard_input;
-use crate::targets::own_name;
 
 /// Bytes read at a time. Contents no longer than this are written in one piece.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -7,12 +7,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use extern4::copy::own_name;
 use extern4::{Errno, FileType, Session};
 
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
 use crate::progress::{Task, Unit};
-use crate::targets::{own_name, written_paths};
+use crate::targets::written_paths;
 use crate::text::{counted, type_name};
 
 #[derive(clap::Args)]

@@ -7,10 +7,11 @@ use std::io;
 use std::path::Path;
 
 use extern4::Errno;
+use extern4::copy::own_name;
 
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
-use crate::targets::{own_name, written_paths};
+use crate::targets::written_paths;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

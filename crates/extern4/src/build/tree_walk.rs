@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use extern4_tree::{Contents, Data, Entry, Kind, Piece, Time, Unwanted};
 use extern4_vfs::FileType;
 
+use crate::dir::is_step;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
@@ -260,12 +261,6 @@ impl TreeFile {
     }
 }
 
-/// Returns whether `name` is one step down. Names in volumes may be something else.
-pub fn is_step(name: &OsStr) -> bool {
-    let bytes = name.as_bytes();
-    !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
-}
-
 pub(super) fn xattrs(session: &Session, name: &OsStr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut found = Vec::new();
     for attribute in session.llistxattr(name)? {
@@ -275,20 +270,4 @@ pub(super) fn xattrs(session: &Session, name: &OsStr) -> Result<Vec<(Vec<u8>, Ve
     }
     found.sort();
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_step;
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
-
-    #[test]
-    fn only_plain_names_are_steps() {
-        for name in ["", ".", "..", "a/b", "/", "a\0b"] {
-            assert!(!is_step(OsStr::from_bytes(name.as_bytes())), "{name:?}");
-        }
-        assert!(is_step(OsStr::new("...")));
-        assert!(is_step(OsStr::from_bytes(b"\xff\n")));
-    }
 }

@@ -4,6 +4,7 @@
 mod building;
 #[cfg(feature = "build")]
 mod built_crash;
+mod copying;
 mod dropping;
 mod hostile;
 mod journal;

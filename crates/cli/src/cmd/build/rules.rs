@@ -15,11 +15,6 @@ use extern4_tree::{Filter, Rule};
 pub(crate) struct Rules(pub(super) Filter);
 
 impl Rules {
-    /// Returns whether nothing is left out.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns whether this path of a tree is left out.
     pub(crate) fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
         self.0.leaves_out(path.as_os_str().as_bytes(), is_directory)

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use extern4::build::{TreeReader, is_step};
+use extern4::build::TreeReader;
+use extern4::is_step;
 use extern4::{FileType, Session};
 
 use super::Both;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use extern4::build::{NewFile, TreeFile, TreeWalk, Unreadable, Unwanted};
+use extern4::copy::own_name;
 use extern4_tree::{Kind, TarWriter};
 
 use super::member_line::MemberLines;
@@ -18,7 +19,6 @@ use crate::cmd::export::Failure;
 use crate::cmd::export::archive::{buffered, member};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
-use crate::targets::own_name;
 use crate::text::counted;
 use crate::volume_tree::path_below;
 

@@ -1,6 +1,6 @@
 //! Tracks files with several names, so that their copies get as many.
 //!
-//! `copier` and `into` look each such file up before they copy it, and link to the first copy
+//! `into` and `out_of` look each such file up before they copy it, and link to the first copy
 //! instead. A file that was replaced meanwhile is not linked to.
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 //! stay open. The copy opens one further up again by its names, in the same way, when it returns to
 //! it.
 //!
-//! `copier` works in it.
+//! `filling` goes down and up in it, and `file` makes files in its innermost directory.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,17 +14,17 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
-use extern4::Timespec;
-use extern4::build::is_step;
+use extern4_vfs::Timespec;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
-use crate::backup::Backup;
+use super::super::observer::CopyObserver;
+use crate::dir::is_step;
 
 /// Directories that stay open.
 const MAX_OPEN: usize = 64;
 
 /// A stack of directories below one that was open from the start.
-pub(super) struct Tree {
+pub(super) struct HostTree {
     base: Rc<OwnedFd>,
     levels: Vec<Level>,
 }
@@ -42,7 +42,7 @@ pub(super) struct RelativePath {
 }
 
 /// The identity of a file: its device and inode number.
-pub(super) type Id = (u64, u64);
+pub(super) type FileId = (u64, u64);
 
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
@@ -52,7 +52,7 @@ fn step(name: &OsStr) -> io::Result<&OsStr> {
     if is_step(name) { Ok(name) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")) }
 }
 
-impl Tree {
+impl HostTree {
     pub(super) fn new(base: Rc<OwnedFd>) -> Self {
         Self { base, levels: Vec::new() }
     }
@@ -118,7 +118,7 @@ impl Tree {
 
     /// Returns the identity of `name` in the current directory; of a link itself.
     #[allow(clippy::useless_conversion, reason = "these fields have other types elsewhere")]
-    pub(super) fn find(&mut self, name: &OsStr) -> io::Result<Option<Id>> {
+    pub(super) fn find(&mut self, name: &OsStr) -> io::Result<Option<FileId>> {
         match statat(self.current()?, step(name)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some((found.st_dev.into(), found.st_ino.into()))),
             Err(rustix::io::Errno::NOENT) => Ok(None),
@@ -159,14 +159,18 @@ impl Tree {
         Ok(Some(openat(self.current()?, step(name)?, flags, Mode::empty())?))
     }
 
-    /// Gives file `name` of the current directory the name that keeps it.
-    pub(super) fn back_up(&mut self, name: &OsStr, backup: &Backup) -> io::Result<Option<OsString>> {
+    /// Gives file `name` of the current directory the name that the observer wants. Returns that.
+    pub(super) fn set_aside(
+        &mut self,
+        name: &OsStr,
+        observer: &mut dyn CopyObserver,
+    ) -> io::Result<Option<OsString>> {
         let directory = self.current()?;
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(directory)? {
             names.push(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned());
         }
-        let Some(kept) = backup.name(name, names.into_iter()) else { return Ok(None) };
+        let Some(kept) = observer.set_aside(name, names) else { return Ok(None) };
         renameat(directory, step(name)?, directory, step(&kept)?)?;
         Ok(Some(kept))
     }
@@ -206,7 +210,7 @@ impl RelativePath {
 
 #[cfg(test)]
 mod tests {
-    use super::Tree;
+    use super::HostTree;
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat, symlinkat};
     use std::ffi::OsStr;
     use std::path::PathBuf;
@@ -221,8 +225,8 @@ mod tests {
             Self(path)
         }
 
-        fn tree(&self) -> Tree {
-            Tree::new(Rc::new(openat(CWD, &self.0, OFlags::DIRECTORY, Mode::empty()).expect("open")))
+        fn tree(&self) -> HostTree {
+            HostTree::new(Rc::new(openat(CWD, &self.0, OFlags::DIRECTORY, Mode::empty()).expect("open")))
         }
     }
 

@@ -6,8 +6,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::source::{Directory, Fault, Found, Id, Node, Wants, Xattrs};
-use extern4::build::is_step;
+use super::failure::{CopyError, Refusal};
+use super::source::{Directory, Found, Id, Node, Wants, Xattrs};
+use crate::dir::is_step;
 
 /// Directories that stay open, not counting the outermost one.
 const MAX_OPEN: usize = 64;
@@ -19,9 +20,9 @@ pub(super) enum Step {
     /// A directory: the files in it follow, and then its [`Leave`](Self::Leave).
     Enter(OsString, Node),
     /// The end of the innermost directory, with its extended attributes.
-    Leave(Result<Xattrs, Fault>),
+    Leave(Result<Xattrs, CopyError>),
     /// A file of this name that cannot be read.
-    Fault(OsString, Fault),
+    Fault(OsString, CopyError),
 }
 
 /// A walk over everything below a directory. It looks each name up in its open directory, so that
@@ -48,7 +49,12 @@ struct Level {
 impl Walk {
     /// Returns a walk over everything below `top`, which is `node`. Its last step leaves `top`. It
     /// stays on `device`, if there is one.
-    pub(super) fn new(top: Directory, node: &Node, wants: Wants, device: Option<u64>) -> Result<Self, Fault> {
+    pub(super) fn new(
+        top: Directory,
+        node: &Node,
+        wants: Wants,
+        device: Option<u64>,
+    ) -> Result<Self, CopyError> {
         let mut walk = Self { levels: Vec::new(), wants, device, bytes: Vec::new() };
         walk.enter(OsString::new(), top, node)?;
         Ok(walk)
@@ -59,7 +65,7 @@ impl Walk {
         let level = self.levels.last_mut()?;
         let Some(name) = level.entries.pop() else { return Some(self.leave()) };
         if !is_step(&name) {
-            return Some(Step::Fault(name, Fault::Name));
+            return Some(Step::Fault(name, CopyError::from(Refusal::BadName)));
         }
         Some(self.entry(&name).unwrap_or_else(|fault| Step::Fault(name, fault)))
     }
@@ -71,13 +77,13 @@ impl Walk {
         }
     }
 
-    fn entry(&mut self, name: &OsString) -> Result<Step, Fault> {
+    fn entry(&mut self, name: &OsString) -> Result<Step, CopyError> {
         let directory = self.current()?.clone();
         let (path, follow) = (Path::new(name), self.wants.follow);
         let node = directory.node(path, follow)?;
         if node.is_dir() {
             if follow && self.levels.iter().any(|level| level.id == node.id) {
-                return Err(Fault::Loop);
+                return Err(Refusal::LinkLoop.into());
             }
             self.enter(name.clone(), directory.inside(path, follow)?, &node)?;
             if matches!(node.id, Id::Host(device, _) if self.device.is_some_and(|own| own != device)) {
@@ -90,7 +96,7 @@ impl Walk {
         Ok(Step::File(Box::new(found)))
     }
 
-    fn enter(&mut self, name: OsString, directory: Directory, node: &Node) -> Result<(), Fault> {
+    fn enter(&mut self, name: OsString, directory: Directory, node: &Node) -> Result<(), CopyError> {
         // All names at once: the copy may be made in this directory.
         let mut entries = directory.entries()?;
         entries.reverse();
@@ -107,19 +113,19 @@ impl Walk {
     }
 
     /// Returns the innermost directory.
-    fn current(&mut self) -> Result<&Directory, Fault> {
+    fn current(&mut self) -> Result<&Directory, CopyError> {
         let open = self.levels.iter().rposition(|level| level.directory.is_some()).unwrap_or(0);
         for at in open + 1..self.levels.len() {
             let level = &self.levels[at];
-            let above = self.levels[at - 1].directory.as_ref().ok_or(Fault::Moved)?;
+            let above = self.levels[at - 1].directory.as_ref().ok_or(Refusal::Moved)?;
             let directory = above.inside(Path::new(&level.name), self.wants.follow)?;
             if directory.node(Path::new("."), false)?.id != level.id {
-                return Err(Fault::Moved);
+                return Err(Refusal::Moved.into());
             }
             self.levels[at].directory = Some(directory);
             self.close_far(at);
         }
-        self.levels.last().and_then(|level| level.directory.as_ref()).ok_or(Fault::Moved)
+        self.levels.last().and_then(|level| level.directory.as_ref()).ok_or(Refusal::Moved.into())
     }
 
     /// Closes the directory that is too far above level `at` to stay open. The outermost one stays

@@ -6,26 +6,22 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use extern4::{Acl, AclKind, Attributes, Errno, FileType, Session, SetTime, XattrFlags};
+use extern4_vfs::{Acl, AclKind, Attributes, Errno, FileType, SetTime, XattrFlags};
 
+use super::super::failure::{CopyError, Failure};
 use super::super::options::{NewAttributes, OldAttributes};
-use super::super::source::{Fault, Node, Xattrs};
-use super::{Failure, IntoVolume};
-use crate::owner::OwnerIds;
+use super::super::source::{Node, Xattrs};
+use super::CopyInto;
+use crate::session::Session;
 
 const ACCESS: &str = AclKind::Access.xattr_name();
 const DEFAULT: &str = AclKind::Default.xattr_name();
 
-impl IntoVolume<'_> {
-    /// Returns whether copies get attributes after they are made.
-    pub(super) fn sets_attributes(&self) -> bool {
-        self.args.kept.has_any() || self.owner != OwnerIds::default()
-    }
-
+impl CopyInto<'_> {
     /// Returns the attributes that a copy gets.
     fn new_attributes(&self, node: &Node) -> NewAttributes {
         let Node { uid, gid, mode, .. } = *node;
-        OldAttributes { uid, gid, mode, times: (node.atime, node.mtime) }.kept_by(self.args.kept, &self.owner)
+        self.options.new_attributes(OldAttributes { uid, gid, mode, times: (node.atime, node.mtime) })
     }
 
     /// Gives a copy the attributes of its original, in one step where nothing prevents that.
@@ -33,7 +29,7 @@ impl IntoVolume<'_> {
         &mut self,
         named: &Path,
         node: &Node,
-        xattrs: Result<Xattrs, Fault>,
+        xattrs: Result<Xattrs, CopyError>,
         (directory, name): (&Session, &OsStr),
         has_acl: bool,
     ) -> Result<(), Failure> {
@@ -62,16 +58,15 @@ impl IntoVolume<'_> {
         &mut self,
         named: &Path,
         node: &Node,
-        xattrs: Result<Xattrs, Fault>,
+        xattrs: Result<Xattrs, CopyError>,
         directory: &Session,
         name: &OsStr,
     ) -> Result<(), Failure> {
         let link = node.kind == FileType::Symlink;
-        // A destination that the user typed may be a link to the file that was written.
-        let name = crate::targets::followed(directory, Path::new(name)).map_or_else(
-            |_| Path::new(name).to_owned(),
-            |followed| if link { Path::new(name).to_owned() } else { followed.into_owned() },
-        );
+        // A destination that the caller named may be a link to the file that was written.
+        let leads_on = !link && directory.symlink_metadata(name).is_ok_and(|found| found.is_symlink());
+        let followed = if leads_on { directory.canonicalize(name).ok() } else { None };
+        let name = followed.unwrap_or_else(|| name.into());
         let new = self.new_attributes(node);
         let mut mode = new.mode;
         let owned = match (new.uid, new.gid) {
@@ -83,18 +78,18 @@ impl IntoVolume<'_> {
             Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
                 // A user may give a file to one of its own groups.
                 let _ = directory.lchown(&name, None, new.gid);
-                self.lost.owner();
+                self.summary.losses.owner();
                 // A set-id bit for another owner than the original's is a security hole.
                 mode = mode.map(|mode| mode & !0o6000);
             }
             Err(error) => return Err(error.into()),
         }
         let xattrs = xattrs?;
-        if self.args.kept.xattr {
+        if self.options.preserve.xattr {
             for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
                 if let Err(error) = directory.lsetxattr(&name, attribute, value, XattrFlags::empty()) {
                     let error = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
-                    self.lost.xattr(named, attribute, error, directory.cred().uid() == 0);
+                    self.summary.losses.xattr(named, attribute, error, directory.cred().uid() == 0);
                 }
             }
         }
@@ -115,7 +110,7 @@ fn modes(
     mode: u32,
     is_directory: bool,
     xattrs: &Xattrs,
-) -> extern4::Result<()> {
+) -> crate::Result<()> {
     let acl = |attribute: &str| {
         let (_, value) = xattrs.iter().find(|(name, _)| name == attribute)?;
         Acl::from_xattr(value).ok().flatten()

@@ -5,22 +5,24 @@
 //! kernel may refuse every such call, depending on the output; then this process reads and writes
 //! the data.
 //!
-//! `cat` and `cp` try it for each span. The bytes are the same either way.
+//! Copies out of volumes and the command `cat` try it for each span. The bytes are the same either
+//! way.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 
-use extern4::{Span, SpanKind};
+use extern4_vfs::{Span, SpanKind};
 use rustix::fs::{copy_file_range, sendfile};
 use rustix::io::Errno;
 
-use crate::app::Opened;
+use crate::volume::Volume;
 
 /// The limit for the bytes of one call, so that progress shows.
 const STEP_BYTES: u64 = 64 << 20;
 
 /// The image file of a volume that holds contents unchanged.
-pub(crate) struct KernelCopy {
+pub struct KernelCopy {
     image: File,
     /// The byte of the file at which the volume starts.
     offset: u64,
@@ -41,23 +43,23 @@ enum CopyCall {
 
 impl KernelCopy {
     /// Opens the image for a new output. Returns `None` if the kernel cannot copy from it.
-    pub(crate) fn new(volume: &Opened) -> Option<Self> {
-        let offset = volume.volume.image_offset()?;
-        let image = File::open(&volume.image.file).ok()?;
+    pub fn new(volume: &Volume) -> Option<Self> {
+        let offset = volume.image_offset()?;
+        let image = File::open(volume.image_file()?).ok()?;
         Some(Self { image, offset, call: CopyCall::CopyFileRange })
     }
 
     /// Copies the next bytes of a span, from byte `at` of the file on. They go to the output's
     /// current position, or to its byte `to_offset`. Returns the number of bytes; zero if the
     /// caller has to copy otherwise.
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         span: &Span,
         at: u64,
         len: u64,
         to: impl AsFd,
         to_offset: Option<u64>,
-    ) -> rustix::io::Result<u64> {
+    ) -> io::Result<u64> {
         let SpanKind::Mapped { device_offset } = span.kind else { return Ok(0) };
         let from = at.checked_sub(span.offset).and_then(|skip| device_offset.checked_add(skip));
         let Some(from) = from.and_then(|from| from.checked_add(self.offset)) else { return Ok(0) };
@@ -79,7 +81,7 @@ impl KernelCopy {
                 Ok(sent) => return Ok(sent as u64),
                 Err(Errno::INTR) => {}
                 Err(error @ (Errno::PIPE | Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::AGAIN)) => {
-                    return Err(error);
+                    return Err(error.into());
                 }
                 Err(_) => self.call = self.call.next(),
             }

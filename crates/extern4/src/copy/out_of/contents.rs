@@ -1,64 +1,40 @@
 //! Copies contents of files. Only data is copied, so holes stay holes.
 //!
-//! `copier` calls it for each regular file. A failure says on which side it was.
+//! `file` calls it for each regular file. A failure says on which side it was.
 
-use std::fs::File;
+use std::fs::File as HostFile;
 use std::os::unix::fs::FileExt as _;
 
-use extern4::{Span, SpanKind};
+use extern4_vfs::{Span, SpanKind};
 
-use super::options::Sparse;
-use crate::kernel_copy::KernelCopy;
+use super::super::kernel_copy::KernelCopy;
+use super::super::options::Sparse;
+use super::super::sparse::pieces;
+use super::fault::Fault;
+use crate::file::File;
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Zeroes of this length become a hole, if that is wanted.
-const HOLE_BYTES: usize = 4096;
-
-/// The reason why a copy of contents failed, by side.
-pub(super) enum Error {
-    /// Reading from the volume failed.
-    Volume(extern4::Error),
-    /// The volume describes an impossible file.
-    Map,
-    /// Writing the copy failed.
-    Host(std::io::Error),
-    /// A signal has asked the command to end.
-    Stopped,
-}
-
-impl From<extern4::Error> for Error {
-    fn from(error: extern4::Error) -> Self {
-        Self::Volume(error)
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self::Host(error)
-    }
-}
-
 /// A copy of the contents of one file.
 pub(super) struct Contents<'a> {
     /// The file in the volume.
-    pub(super) from: &'a extern4::File,
+    pub(super) from: &'a File,
     /// The image, if the data stands in it unchanged.
     pub(super) kernel_copy: Option<&'a mut KernelCopy>,
     /// The copy, empty.
-    pub(super) to: &'a File,
+    pub(super) to: &'a HostFile,
     /// The buffer for reading.
     pub(super) buffer: &'a mut Vec<u8>,
     /// The way to copy holes.
     pub(super) sparse: Sparse,
     /// Called with the number of bytes of every piece that is copied; an error ends the copy.
-    pub(super) copied: &'a mut dyn FnMut(u64) -> Result<(), Error>,
+    pub(super) copied: &'a mut dyn FnMut(u64) -> Result<(), Fault>,
 }
 
 impl Contents<'_> {
     /// Copies the data, and leaves holes unless they are to be zeroes.
-    pub(super) fn copy(mut self) -> Result<(), Error> {
+    pub(super) fn copy(mut self) -> Result<(), Fault> {
         if self.sparse != Sparse::Auto {
             self.kernel_copy = None;
         }
@@ -66,7 +42,7 @@ impl Contents<'_> {
         let mut offset = 0;
         while offset < len {
             let Some(span) = self.from.span_at(offset)? else { break };
-            let end = end(&span, offset).ok_or(Error::Map)?.min(len);
+            let end = end(&span, offset).ok_or_else(Fault::block_map)?.min(len);
             match span.kind {
                 SpanKind::Hole | SpanKind::Unwritten if self.sparse == Sparse::Never => {
                     self.bytes(offset, end)?;
@@ -81,7 +57,7 @@ impl Contents<'_> {
     }
 
     /// Writes everything from the current position of `to` on, with holes as zeroes.
-    pub(super) fn stream(self) -> Result<(), Error> {
+    pub(super) fn stream(self) -> Result<(), Fault> {
         self.buffer.resize(CHUNK_BYTES, 0);
         let mut to = self.to;
         let mut offset = 0;
@@ -96,10 +72,10 @@ impl Contents<'_> {
         }
     }
 
-    fn span(&mut self, span: &Span, mut offset: u64, end: u64) -> Result<(), Error> {
+    fn span(&mut self, span: &Span, mut offset: u64, end: u64) -> Result<(), Fault> {
         while let Some(kernel_copy) = self.kernel_copy.as_mut().filter(|_| offset < end) {
             let sent = kernel_copy.send(span, offset, end - offset, self.to, Some(offset));
-            match sent.map_err(std::io::Error::from)?.min(end - offset) {
+            match sent?.min(end - offset) {
                 0 => break,
                 sent => {
                     offset += sent;
@@ -110,7 +86,7 @@ impl Contents<'_> {
         self.bytes(offset, end)
     }
 
-    fn bytes(&mut self, mut offset: u64, end: u64) -> Result<(), Error> {
+    fn bytes(&mut self, mut offset: u64, end: u64) -> Result<(), Fault> {
         self.buffer.resize(CHUNK_BYTES, 0);
         while offset < end {
             let wanted = usize::try_from(end - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
@@ -127,17 +103,6 @@ impl Contents<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the pieces of data that are written, each with its place: all, or those of blocks that
-/// are not zeroes.
-pub(super) fn pieces(data: &[u8], sparse: Sparse) -> impl Iterator<Item = (usize, &[u8])> {
-    let step = if sparse == Sparse::Always { HOLE_BYTES } else { data.len().max(1) };
-    let is_written = move |piece: &[u8]| sparse != Sparse::Always || piece.iter().any(|byte| *byte != 0);
-    data.chunks(step)
-        .enumerate()
-        .map(move |(at, piece)| (at * step, piece))
-        .filter(move |(_, piece)| is_written(piece))
 }
 
 /// Returns the end of a span; `None` if it overflows or does not go beyond `offset`.

@@ -1,0 +1,122 @@
+//! The command's part in a copy: its lines, questions, messages and progress.
+//!
+//! `cp` makes a [`Follower`] for each source, and the library calls it. A failure is reported, and
+//! the copy goes on.
+
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use extern4::Timespec;
+use extern4::copy::{CopyError, CopyFailure, CopyNames, CopyObserver, CopySide, Refusal};
+
+use super::Args;
+use crate::app::{App, Opened, host_reason};
+use crate::exit_status::ExitStatus;
+use crate::progress::Task;
+use crate::stop::Stop;
+use crate::text::{always_quoted, escape};
+
+/// Follows the copy of one source.
+pub(super) struct Follower<'a> {
+    pub(super) args: &'a Args,
+    pub(super) app: &'a mut App,
+    pub(super) task: &'a Task,
+    pub(super) stop: &'a Stop,
+    /// The side that is copied from.
+    pub(super) from: Side<'a>,
+    /// The side that is copied to.
+    pub(super) to: Side<'a>,
+}
+
+/// A side of a copy, for the names of its files.
+#[derive(Clone, Copy)]
+pub(super) enum Side<'a> {
+    Host,
+    Volume(&'a Opened),
+}
+
+impl Side<'_> {
+    /// Returns a path as messages name it.
+    fn text(self, path: &Path) -> String {
+        match self {
+            Self::Host => escape(path.as_os_str().as_bytes()).into_owned(),
+            Self::Volume(volume) => volume.image_path(path).to_string(),
+        }
+    }
+
+    /// Returns a path as lines about copies print it.
+    fn quoted(self, path: &Path) -> String {
+        match self {
+            Self::Host => always_quoted(path.as_os_str().as_bytes()),
+            Self::Volume(volume) => volume.image_path(path).quoted(),
+        }
+    }
+}
+
+impl CopyObserver for Follower<'_> {
+    fn wants_total(&self) -> bool {
+        self.task.is_shown()
+    }
+
+    fn expect(&mut self, bytes: u64) {
+        self.task.expect(bytes);
+    }
+
+    fn advance(&mut self, files: u64, bytes: u64) -> ControlFlow<()> {
+        (0..files).for_each(|_| self.task.file());
+        if bytes > 0 {
+            self.task.advance(bytes);
+        }
+        self.stop.check()
+    }
+
+    fn leaves_out(&mut self, path: &Path, is_directory: bool) -> bool {
+        self.args.rules.leaves_out(path, is_directory)
+    }
+
+    fn may_replace(&mut self, to: &Path, modified: Timespec, there: Timespec) -> bool {
+        self.args.overwrite.allows(modified, there, &self.to.quoted(to), self.app)
+    }
+
+    fn set_aside(&mut self, name: &OsStr, names: Vec<OsString>) -> Option<OsString> {
+        self.args.overwrite.backup.name(name, names.into_iter())
+    }
+
+    fn copying(&mut self, names: &CopyNames<'_>) {
+        if !self.args.verbose {
+            return;
+        }
+        let kept = names.set_aside.map(|kept| format!(" (backup: {})", self.to.quoted(kept)));
+        let (from, to) = (self.from.quoted(names.from), self.to.quoted(names.to));
+        self.app.print(format_args!("{from} -> {to}{}", kept.unwrap_or_default()));
+    }
+
+    fn made_parent(&mut self, from: &Path, to: &Path) {
+        if self.args.verbose {
+            self.app.print(format_args!("{} -> {}", self.from.text(from), self.to.text(to)));
+        }
+    }
+
+    fn failed(&mut self, failure: &CopyFailure) {
+        let name = match failure.side {
+            CopySide::From => self.from.text(&failure.from),
+            CopySide::To => self.to.text(&failure.to),
+        };
+        match &failure.error {
+            CopyError::Volume(error) => self.app.error(name, error),
+            CopyError::Host(error) => self.app.fail_at(ExitStatus::Failed, name, host_reason(error)),
+            CopyError::Refused(refusal) => self.app.fail_at(ExitStatus::Failed, name, words(*refusal)),
+        }
+    }
+}
+
+/// Returns the words for a refusal, with the option that it is about.
+fn words(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::IsDirectory => "is a directory; copy it with -r".to_owned(),
+        Refusal::DotDot => "--parents takes no path with '..'".to_owned(),
+        refusal => refusal.to_string(),
+    }
+}
