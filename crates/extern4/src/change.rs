@@ -23,6 +23,7 @@ use vfs::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::open_options::OpenOptions;
+use crate::removal;
 use crate::session::{Session, bytes};
 
 impl Session {
@@ -157,22 +158,16 @@ impl Session {
         self.run("remove the directory", path.as_ref(), |path| self.vfs().rmdir(path))
     }
 
-    /// Removes a directory with everything below it. Symbolic links are removed, not followed, even
-    /// if `path` is one.
+    /// Removes a directory with everything below it, however deep. Symbolic links are removed, not
+    /// followed, even if `path` is one. It ends at the first name that cannot be removed.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        if self.symlink_metadata(path)?.is_symlink() {
-            return self.remove_file(path);
+        let found = self.symlink_metadata(path)?;
+        if !found.is_dir() && !found.is_symlink() {
+            // The error is that of a file in the place of a directory.
+            return self.remove_dir(path);
         }
-        for entry in self.read_dir(path)? {
-            let entry = entry?.path().to_owned();
-            if self.symlink_metadata(&entry)?.is_dir() {
-                self.remove_dir_all(&entry)?;
-            } else {
-                self.remove_file(&entry)?;
-            }
-        }
-        self.remove_dir(path)
+        removal::remove(self, path)
     }
 
     /// Sets the permission bits, set-id bits and sticky bit.

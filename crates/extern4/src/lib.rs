@@ -46,6 +46,7 @@ mod file;
 mod make;
 mod metadata;
 mod open_options;
+mod removal;
 mod replace;
 mod session;
 mod source;

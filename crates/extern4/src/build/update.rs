@@ -11,7 +11,6 @@ mod contents;
 mod error;
 mod options;
 mod planner;
-mod removal;
 mod step;
 mod summary;
 mod writer;

@@ -94,6 +94,16 @@ fn whole_trees_go_and_links_are_not_followed() {
     fs::remove_dir_all(host("kept")).expect("the tree goes");
     session.remove_dir_all("/kept").expect("the tree goes");
     assert_eq!(found("kept"), (false, false));
+    // A path that no call takes.
+    let name = "x".repeat(255);
+    let mut inside = session.clone();
+    for _ in 0..20 {
+        inside.create_dir(&name).expect("a directory");
+        inside = inside.at(&name).expect("it is there");
+    }
+    drop(inside);
+    session.remove_dir_all(format!("/{name}")).expect("the tree goes");
+    assert!(!session.exists(format!("/{name}")).expect("an answer"));
 }
 
 /// Reads and writes through shared references, and at positions.

@@ -12,9 +12,9 @@ use extern4_vfs::{NewKind, Rdev};
 use super::attributes::{Named, Wanted};
 use super::contents;
 use super::error::{Failure, Result};
-use super::removal::remove;
 use super::step::{Action, Extra, Step};
 use crate::build::deep_path::{enter, split};
+use crate::removal::remove;
 use crate::session::Session;
 
 /// The mode of files that do not have their own yet.
@@ -60,7 +60,7 @@ impl<'a> Writer<'a> {
         let directory = self.directory(above)?;
         let file = Named { directory: &directory, name };
         match &step.action {
-            Action::Remove => Ok(remove(&directory, name)?),
+            Action::Remove => Ok(remove(&directory, Path::new(name))?),
             Action::MakeDirectory => make_directory(file),
             Action::Make(member) => self.make(*member, file),
             Action::Link(first) => self.link(first, file),
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
         let is_directory = || directory.symlink_metadata(name).is_ok_and(|found| found.is_dir());
         let put = made.and_then(|()| {
             if is_directory() {
-                remove(directory, name)?;
+                remove(directory, Path::new(name))?;
             }
             Ok(directory.rename(beside, name)?)
         });
