@@ -5,7 +5,6 @@
 //! that several paths name is opened once. Each failure is reported when it happens, and the exit
 //! code is that of the worst.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use extern4::{Cred, ErrorKind, PATH_MAX, Session, Volume};
+use extern4::{Cred, ErrorKind, Session, Volume};
 use extern4_disk::Structure;
 
 use crate::caller::Caller;
@@ -690,24 +689,6 @@ pub(crate) fn host_reason(error: &io::Error) -> String {
     extern4::block::os_reason(error)
 }
 
-/// Descends along a path of any length until its rest is within the system's limit. Returns a
-/// session in the directory that it reached, and the rest.
-pub(crate) fn approach<'a>(
-    session: &'a Session,
-    mut path: &'a [u8],
-) -> extern4::Result<(Cow<'a, Session>, &'a [u8])> {
-    let mut session = Cow::Borrowed(session);
-    while let Some(start) = path.get(..=PATH_MAX)
-        && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
-    {
-        session = Cow::Owned(session.at(OsStr::from_bytes(&path[..end]))?);
-        // A rest that begins with a slash would start at the root again.
-        let name = path[end..].iter().position(|byte| *byte != b'/').unwrap_or(path.len() - end);
-        path = &path[end + name..];
-    }
-    Ok((session, path))
-}
-
 impl Opened {
     /// Calls `what` with a path of any length. If the path is longer than the system's limit,
     /// `what` gets the rest of it and a session in a directory on the way.
@@ -716,8 +697,8 @@ impl Opened {
         path: &Path,
         what: impl FnOnce(&Session, &Path) -> extern4::Result<T>,
     ) -> extern4::Result<T> {
-        let (session, rest) = approach(&self.session, path.as_os_str().as_bytes())?;
-        what(&session, Path::new(OsStr::from_bytes(rest)))
+        let (session, rest) = self.session.approach(path)?;
+        what(&session, rest)
     }
 
     /// Returns the image's own user and group names. They are read as the superuser: a user that

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use extern4::Session;
 use extern4::build::{TreeWalk, Unreadable};
 
-use crate::app::{App, Target, approach};
+use crate::app::{App, Target};
 
 /// Starts a walk over the directory `top`.
 pub(crate) fn walk(session: &Session, top: &Path) -> Result<TreeWalk, Unreadable> {
@@ -30,8 +30,8 @@ pub(crate) fn at(session: &Session, path: &[u8]) -> extern4::Result<Session> {
     if path.is_empty() {
         return Ok(session.clone());
     }
-    let (session, rest) = approach(session, path)?;
-    session.at(OsStr::from_bytes(rest))
+    let (session, rest) = session.approach(Path::new(OsStr::from_bytes(path)))?;
+    session.at(rest)
 }
 
 /// Returns the path in the volume of a path below a directory.

@@ -4,6 +4,7 @@
 //! `change` has its methods that write. Each call is checked as Linux checks that caller, whatever
 //! rights the process has. Sessions are cheap to clone, and any thread may use them at once.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use extern4_vfs as vfs;
 use vfs::attr::permission_bits;
+use vfs::lookup::PATH_MAX;
 use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, LookupFlags, OpenFlags};
 
 use crate::dir::{ReadDir, Walk};
@@ -68,6 +70,24 @@ impl Session {
         // This checks that `path` is a directory that the caller may search.
         vfs.chdir(".").map_err(|e| Error::vfs("enter", path, e))?;
         Ok(Self { vfs, resolve: self.resolve })
+    }
+
+    /// Descends along a path of any length until a call takes its rest, which has at most
+    /// `PATH_MAX` bytes. Returns a session in the directory that it reached, and the rest.
+    ///
+    /// # Errors
+    /// Those of [`at`](Self::at) for the directories on the way.
+    pub fn approach<'p>(&self, path: &'p Path) -> Result<(Cow<'_, Self>, &'p Path)> {
+        let (mut session, mut rest) = (Cow::Borrowed(self), bytes(path));
+        while let Some(start) = rest.get(..=PATH_MAX)
+            && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
+        {
+            session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
+            // A rest that begins with a slash would start at the root again.
+            let name = rest[end..].iter().position(|byte| *byte != b'/').unwrap_or(rest.len() - end);
+            rest = &rest[end + name..];
+        }
+        Ok((session, Path::new(OsStr::from_bytes(rest))))
     }
 
     /// Returns this session with another umask: the permission bits that a new file does not get.

@@ -16,7 +16,6 @@ use extern4_tree::{
 };
 use extern4_vfs::FileFlags;
 
-use super::deep_path::approach;
 use super::tree_walk::{TreeFile, TreeWalk, Unreadable};
 use crate::error::{Error, Result};
 use crate::file::File;
@@ -89,8 +88,8 @@ fn failed(path: &[u8], error: Error) -> TreeError {
 }
 
 fn open(top: &Session, path: &[u8]) -> Result<File> {
-    let (session, rest) = approach(top, path)?;
-    session.open(OsStr::from_bytes(rest))
+    let (session, rest) = top.approach(Path::new(OsStr::from_bytes(path)))?;
+    session.open(rest)
 }
 
 /// Returns the file's entry, with the places of its holes.

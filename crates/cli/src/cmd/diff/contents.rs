@@ -3,9 +3,6 @@
 //! The threads of `compare` call it. It ends at the first byte that differs, and skips holes that
 //! both have.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-
 use extern4::{File, Session, SpanKind};
 use extern4_tree::{Contents, Data, Entry, Error, Opened, Source};
 use rustix::fs::SeekFrom;
@@ -14,7 +11,6 @@ use rustix::io::Errno;
 use super::Both;
 use super::blocks::ChangedBlocks;
 use super::listing::Listing;
-use crate::app::approach;
 use crate::image_path::ImagePath;
 use crate::volume_tree::path_below;
 
@@ -70,8 +66,8 @@ impl Opener<'_> {
             Self::Volume { session, top } => {
                 let path = path_below(&top.path, &entry.path);
                 let image_path = Box::new(ImagePath { path, image: top.image.clone() });
-                let opened = approach(session, image_path.path.as_os_str().as_bytes())
-                    .and_then(|(session, rest)| session.open(OsStr::from_bytes(rest)));
+                let opened =
+                    session.approach(&image_path.path).and_then(|(session, rest)| session.open(rest));
                 match opened {
                     Ok(file) => Ok(OpenFile::Volume { file, image_path }),
                     Err(error) => Err(Fault::Volume(image_path, error)),
