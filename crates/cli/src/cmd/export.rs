@@ -133,9 +133,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(target) = app.target(&args.image_path) else { return Ok(()) };
     let exported = match &args.output {
         Output::Directory(path) => directory(args, &target, path, app),
-        Output::Layout(path, tag) => layout::write(args, &target, path, tag, &Pace::begin(app)),
-        Output::Stdout => standard_output(args, &target, &Pace::begin(app)),
-        Output::Archive(path) => file(args, &target, path, &Pace::begin(app)),
+        Output::Layout(path, tag) => layout::write(args, &target, path, tag, &Pace::begin("exported", app)),
+        Output::Stdout => standard_output(args, &target, &Pace::begin("exported", app)),
+        Output::Archive(path) => file(args, &target, path, &Pace::begin("exported", app)),
     };
     match exported {
         Ok(left_out) => {

@@ -212,3 +212,17 @@ fn options_say_what_is_unpacked_and_where() {
     let said = failed(&new(&["cf", "b.tar", "disk.img:/etc", "disk.img:/gone"]), 1);
     assert_eq!(said, "extern4: tar: 'disk.img:/gone': No such file or directory\n");
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let image = made("disk.img", &[]);
+    let scratch = image.scratch();
+    fs::create_dir(scratch.join("d")).expect("a directory");
+    fs::write(scratch.join("d/f"), "text").expect("a file");
+    gnu_tar(scratch, &["-cf", "d.tar", "d"]);
+    let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut unpack = command();
+    unpack.current_dir(scratch).args(["tar", "-xvf", "d.tar", "disk.img:/"]).stdout(full);
+    let errors = failed(&unpack.output().expect("the command runs"), 1);
+    assert!(errors.contains("No space left on device"), "{errors}");
+}

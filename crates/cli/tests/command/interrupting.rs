@@ -233,6 +233,34 @@ fn an_interrupted_transaction_leaves_nothing() {
     });
 }
 
+#[test]
+fn an_interrupted_update_leaves_whole_files() {
+    let image = volume();
+    let update = ["build", "--update", "-v", "disk.img", "tree:/tree"];
+    at_moments(6, |lines| {
+        let (is_ended, errors) = interrupted(&image, &update, lines);
+        let files = whole_in(&image);
+        assert_eq!(files == FILES, !is_ended, "{files} are there: {errors}");
+        ok(extern4(&image, update));
+        assert_eq!(whole_in(&image), FILES);
+        ok(extern4(&image, ["rm", "-rf", "disk.img:/tree"]));
+        is_ended
+    });
+}
+
+#[test]
+fn an_interrupted_archive_gets_no_name() {
+    let image = volume();
+    ok(extern4(&image, ["cp", "-r", "tree", "disk.img:/"]));
+    at_moments(7, |lines| {
+        let (is_ended, errors) = interrupted(&image, &["tar", "-cvf", "out.tar", "disk.img:/tree"], lines);
+        let archive = image.scratch().join("out.tar");
+        assert_eq!(archive.exists(), !is_ended, "{errors}");
+        let _ = fs::remove_file(archive);
+        is_ended
+    });
+}
+
 fn pipe(image: &Image) -> std::path::PathBuf {
     let pipe = image.scratch().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");

@@ -1,7 +1,7 @@
 //! The members of an archive, from a tree of a volume.
 //!
-//! `export` and `layout` call it. Members come in the order of the names' bytes, so equal trees
-//! give equal archives. A file that becomes shorter meanwhile is filled with zeroes.
+//! `export`, `layout` and `tar` call it. Members come in the order of the names' bytes, so equal
+//! trees give equal archives. A file that becomes shorter meanwhile is filled with zeroes.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -52,25 +52,25 @@ impl<W: Write> Archive for LayerWriter<W> {
     }
 }
 
-/// How far an export is, and whether it goes on.
+/// How far an archive is, and whether the command goes on with it.
 pub(crate) struct Pace {
     task: Task,
     stop: Stop,
 }
 
 impl Pace {
-    pub(super) fn begin(app: &mut App) -> Self {
-        Self { task: app.begin_task(Unit::bytes("exported"), false), stop: app.stop_on_signals() }
+    pub(crate) fn begin(verb: &'static str, app: &mut App) -> Self {
+        Self { task: app.begin_task(Unit::bytes(verb), false), stop: app.stop_on_signals() }
     }
 
-    /// Counts bytes, and returns whether the export goes on.
+    /// Counts bytes, and returns whether the command goes on.
     fn advance(&self, bytes: usize) -> ControlFlow<()> {
         self.task.advance(bytes as u64);
         self.stop.check()
     }
 
     /// Adds what is to be exported of a tree, if the progress is shown.
-    fn expect(&self, target: &Target) {
+    pub(crate) fn expect(&self, target: &Target) {
         if self.task.is_shown()
             && let Ok(files) = walk(target.session(), target.path())
         {
@@ -88,24 +88,23 @@ pub(super) fn append(target: &Target, archive: &mut impl Archive, pace: &Pace) -
         if file.is_lost_found {
             continue;
         }
-        if let Some(reason) = member(&file, archive, Some(pace))? {
+        if let Some(reason) = member(&file, archive, pace)? {
             left_out.push((file.entry.path, reason));
         }
-        if pace.stop.check().is_break() {
-            return Err(Failure::Stopped);
-        }
-        pace.task.file();
     }
     Ok(left_out)
 }
 
-/// Writes one file, at a pace if there is one. Returns why it is left out, if the archive cannot
-/// have it.
+/// Writes one file, and counts it. Returns why it is left out, if the archive cannot have it.
 pub(crate) fn member(
     file: &TreeFile,
     archive: &mut impl Archive,
-    pace: Option<&Pace>,
+    pace: &Pace,
 ) -> Result<Option<&'static str>, Failure> {
+    if pace.stop.check().is_break() {
+        return Err(Failure::Stopped);
+    }
+    pace.task.file();
     let unreadable = |error| Failure::Volume(Unreadable { path: file.entry.path.clone(), error });
     let Kind::File(_) = &file.entry.kind else {
         return appended(archive.append(&file.entry, &mut |_, _| Ok(())));
@@ -115,7 +114,7 @@ pub(crate) fn member(
     let entry = Entry { kind, ..file.entry.clone() };
     let mut failed = None;
     let mut read = |offset: u64, buf: &mut [u8]| {
-        if pace.is_some_and(|pace| pace.advance(buf.len()).is_break()) {
+        if pace.advance(buf.len()).is_break() {
             return Err(io::ErrorKind::Interrupted.into());
         }
         read_exact(&opened, buf, offset).map_err(|error| {
@@ -126,7 +125,7 @@ pub(crate) fn member(
     let done = archive.append(&entry, &mut read);
     match failed {
         Some(error) => Err(unreadable(error)),
-        None if pace.is_some_and(|pace| pace.stop.check().is_break()) => Err(Failure::Stopped),
+        None if pace.stop.check().is_break() => Err(Failure::Stopped),
         None => appended(done),
     }
 }

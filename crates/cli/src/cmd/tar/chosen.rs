@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use extern4::build::{Contents, Entry, Kind, Opened, Sink, Source, SourceError, TarSource};
@@ -63,8 +64,8 @@ pub(super) struct Chosen {
     pub(super) named: Arc<Named>,
     /// Names that are removed from the start of each path.
     pub(super) strip: usize,
-    /// Prints each member.
-    pub(super) lines: Option<Mutex<MemberLines>>,
+    /// Makes a line about each member, for the thread that prints them.
+    pub(super) lines: Option<(Mutex<MemberLines>, Sender<String>)>,
 }
 
 impl Source for Chosen {
@@ -89,16 +90,18 @@ impl Sink for Choosing<'_> {
         if !named.has(&entry) {
             return Ok(());
         }
-        let line =
-            lines.as_ref().map(|lines| lines.lock().unwrap_or_else(PoisonError::into_inner).line(&entry));
+        let line = lines.as_ref().map(|(lines, printer)| {
+            (lines.lock().unwrap_or_else(PoisonError::into_inner).line(&entry), printer)
+        });
         let Some(path) = stripped(&entry.path, *strip) else { return Ok(()) };
         entry.path = path;
         if let Kind::HardLink(target) = &mut entry.kind {
             *target = stripped(target, *strip).unwrap_or_default();
         }
         self.sink.entry(entry)?;
-        if let Some(line) = line {
-            println!("{line}");
+        if let Some((line, printer)) = line {
+            // The receiver lives until the archive is read.
+            let _ = printer.send(line);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::member_line::MemberLines;
 use super::{Args, member_name, misused};
 use crate::app::{App, Target};
 use crate::cmd::export::Failure;
-use crate::cmd::export::archive::{buffered, member};
+use crate::cmd::export::archive::{Pace, buffered, member};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
 use crate::text::counted;
@@ -32,6 +32,7 @@ struct Operand {
 struct Creation<'a, W: Write> {
     args: &'a Args,
     tar: TarWriter<W>,
+    pace: Pace,
     lines: MemberLines,
     /// The volumes, by their places in the keys of `links`.
     volumes: Vec<Image>,
@@ -46,7 +47,6 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         misused(app, "name the files to put into the archive: IMAGE:/PATH");
         return Ok(());
     }
-    app.stop_on_signals();
     match write(args, &operands, app) {
         Ok(members) => app.report_stop(format_args!("{} written", counted(members, "member", "members"))),
         Err(Failure::Stopped) => app.report_stop("the archive is not whole"),
@@ -85,9 +85,7 @@ fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, Failur
     }
     let file = NewFile::new(&args.file)?;
     let members = write_to(file.file(), args, operands, app)?;
-    if !app.is_stopped() {
-        file.finish(&args.file, true)?;
-    }
+    file.finish(&args.file, true)?;
     Ok(members)
 }
 
@@ -98,8 +96,8 @@ fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -
         None => TarWriter::new(out),
     };
     let lines = MemberLines::new(args.verbose > 1, args.full_time);
-    let (volumes, links) = (Vec::new(), HashMap::new());
-    let mut creation = Creation { args, tar, lines, volumes, links, members: 0 };
+    let (pace, volumes, links) = (Pace::begin("archived", app), Vec::new(), HashMap::new());
+    let mut creation = Creation { args, tar, pace, lines, volumes, links, members: 0 };
     for operand in operands {
         let Some(target) = app.target(&operand.from) else { continue };
         creation.operand(operand, &target, app)?;
@@ -118,10 +116,8 @@ impl<W: Write> Creation<'_, W> {
                 return Ok(());
             }
         };
+        self.pace.expect(target);
         for file in walk {
-            if app.is_stopped() {
-                break;
-            }
             let added = match file {
                 Ok(file) => self.add(file, volume, operand, target, app),
                 Err(unreadable) => Err(Failure::Volume(unreadable)),
@@ -169,7 +165,7 @@ impl<W: Write> Creation<'_, W> {
             return Ok(());
         }
         self.link(&mut file, volume, operand);
-        let left_out = member(&file, &mut self.tar, None).map_err(|failure| match failure {
+        let left_out = member(&file, &mut self.tar, &self.pace).map_err(|failure| match failure {
             Failure::Volume(Unreadable { error, .. }) => {
                 Failure::Volume(Unreadable { path: path.clone(), error })
             }
@@ -206,7 +202,7 @@ impl<W: Write> Creation<'_, W> {
     fn tell(&mut self, file: &TreeFile, app: &mut App) {
         let line = self.lines.line(&file.entry);
         if self.args.is_stream() {
-            let _ = writeln!(io::stderr().lock(), "{line}");
+            let _ = app.progress().suspend(|| writeln!(io::stderr().lock(), "{line}"));
         } else {
             app.print(line);
         }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use extern4::build::{BuildOptions, Entry, Existing, Kind, UpdateOptions};
 
@@ -43,10 +43,12 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         let spool = to.image.file.parent().filter(|above| !above.as_os_str().is_empty());
         let archive = args.archive(spool.unwrap_or(Path::new(".")))?;
-        let lines = args.verbose > 0;
-        let lines = lines.then(|| Mutex::new(MemberLines::new(args.verbose > 1, args.full_time)));
-        let source = Chosen { archive, named: chosen, strip: args.strip_components, lines };
+        let (printer, lines) = mpsc::channel();
+        let form = || Mutex::new(MemberLines::new(args.verbose > 1, args.full_time));
+        let form = (args.verbose > 0).then(|| (form(), printer));
+        let source = Chosen { archive, named: chosen, strip: args.strip_components, lines: form };
         builder.add(Box::new(source), &prefix)?;
+        lines.try_iter().for_each(|line| app.print(line));
         Ok(builder)
     })?;
     report_missing(&named, app);
