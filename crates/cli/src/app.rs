@@ -5,7 +5,7 @@
 //! that several paths name is opened once. Each failure is reported when it happens, and the exit
 //! code is that of the worst.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -97,8 +97,8 @@ pub(crate) struct Opened {
     pub(crate) volume: Volume,
     /// The caller's view.
     pub(crate) session: Session,
-    /// Whether it was opened for writing.
-    writing: bool,
+    /// Whether it is open for writing.
+    writing: Cell<bool>,
     names: OnceCell<IdNames>,
 }
 
@@ -343,7 +343,7 @@ impl App {
     /// failure.
     pub(crate) fn close(&mut self) {
         for opened in std::mem::take(&mut self.open) {
-            if !opened.writing {
+            if !opened.writing.get() {
                 // The process ends next, so its memory need not be freed inode by inode.
                 std::mem::forget(opened);
                 continue;
@@ -424,10 +424,14 @@ impl App {
     pub(crate) fn try_volume(&mut self, image: &Image) -> extern4::Result<Option<Rc<Opened>>> {
         let is_read_only = self.script.as_ref().is_some_and(|script| script.read_only);
         let writing = !is_read_only && self.written.iter().any(|written| written.is(image));
-        // A script may first read and then change its volume.
-        self.open.retain(|volume| !(volume.image.is(image) && writing && !volume.writing));
-        if let Some(volume) = self.open.iter().find(|volume| volume.image.is(image)) {
-            return Ok(Some(Rc::clone(volume)));
+        if let Some(opened) = self.open.iter().find(|opened| opened.image.is(image)) {
+            // A command or a script may first read a volume and then change it. It stays locked
+            // meanwhile, so no other program changes it.
+            if writing && !opened.writing.get() {
+                opened.volume.set_read_only(false)?;
+                opened.writing.set(true);
+            }
+            return Ok(Some(Rc::clone(opened)));
         }
         let volume = open(image, writing, &self.opening)?;
         self.warn_of(image, &volume);
@@ -436,8 +440,8 @@ impl App {
             return Ok(None);
         };
         let session = volume.session(cred);
-        let opened = Opened { image: image.clone(), volume, session, writing, names: OnceCell::new() };
-        let opened = Rc::new(opened);
+        let (writing, names) = (Cell::new(writing), OnceCell::new());
+        let opened = Rc::new(Opened { image: image.clone(), volume, session, writing, names });
         self.open.push(Rc::clone(&opened));
         Ok(Some(opened))
     }
