@@ -73,7 +73,7 @@ fn is_pattern(text: &[u8]) -> bool {
 }
 
 /// Returns the paths that match a pattern, in order; none if the path exists as it is written.
-/// `failed` hears of directories that cannot be read because of the volume.
+/// It calls `failed` for each directory that cannot be read because of the volume.
 pub(crate) fn matches(
     session: &Session,
     pattern: &Path,

@@ -4,8 +4,8 @@
 //! owners, modes, times, hard links, extended attributes and ACLs. [`CopyOptions`] say otherwise.
 //! [`CopyInto`] and [`CopyOut`] copy several sources, whose hard links stay together.
 //!
-//! A file that cannot be copied does not end a copy. A [`CopyObserver`] hears of each failure, of
-//! the progress and of files that are replaced, and may end the copy.
+//! A file that cannot be copied does not end a copy. The copy calls a [`CopyObserver`] for each
+//! failure, for its progress and for files that it replaces. The observer may end the copy.
 //!
 //! ```
 //! use std::ops::ControlFlow;

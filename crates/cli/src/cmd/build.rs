@@ -21,7 +21,7 @@ use extern4::build::{
 
 use self::edits::Edits;
 pub(crate) use self::rules::Rules;
-use self::update::{Telling, update};
+use self::update::{Reporting, update};
 use super::tune::{Uuid, uuid};
 use crate::app::App;
 use crate::image_path::{ImagePath, Part};
@@ -224,14 +224,14 @@ enum Out {
 }
 
 fn update_volume(args: &Args, app: &mut App) -> io::Result<()> {
-    let telling = Telling {
+    let reporting = Reporting {
         dry_run: args.dry_run,
         verbose: args.verbose && !args.quiet,
         numbers: !args.quiet,
         quiet: args.quiet,
     };
     let options = UpdateOptions { owners: true, ..UpdateOptions::default() };
-    update(&args.out.image, options, telling, app, |filling, app| {
+    update(&args.out.image, options, reporting, app, |filling, app| {
         named_alone(args)?;
         collect(args, args.size, filling, app)
     })

@@ -115,8 +115,8 @@ impl Update {
     }
 
     /// Brings the volume to the state of the tree. The session stands in the volume's root, and the
-    /// volume has not changed since the comparison. `tell` hears of each step, and can end the
-    /// update after it. Returns how many bytes of contents were written.
+    /// volume has not changed since the comparison. The update calls `tell` after each step, and a
+    /// break ends it. Returns how many bytes of contents were written.
     ///
     /// A crash leaves each name with its old file or its new one, if the volume has a journal. It
     /// may also leave a file that has not got its name yet, such as `.name.new0`, which the next

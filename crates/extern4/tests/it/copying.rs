@@ -136,7 +136,7 @@ fn a_pipe_on_the_host_gets_the_mode_that_the_umask_would_cut() {
     assert_eq!(fs::metadata(to).expect("a pipe").mode() & 0o7777, 0o777);
 }
 
-/// Notes what it hears, and ends the copy at a tick.
+/// Notes each call, and ends the copy at a tick.
 #[derive(Default)]
 struct Notes {
     ticks: u64,

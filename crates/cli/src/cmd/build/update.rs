@@ -13,9 +13,9 @@ use crate::new_volume::{Failure, Filling};
 use crate::text::counted;
 use crate::volume_tree::path_below;
 
-/// How an update tells what it does.
+/// How an update reports its work.
 #[derive(Clone, Copy)]
-pub(crate) struct Telling {
+pub(crate) struct Reporting {
     /// Whether it only says what it would do.
     pub(crate) dry_run: bool,
     /// Whether it prints a line about each change.
@@ -30,14 +30,14 @@ pub(crate) struct Telling {
 pub(crate) fn update(
     image: &Image,
     options: UpdateOptions,
-    telling: Telling,
+    reporting: Reporting,
     app: &mut App,
     collect: impl FnOnce(&Filling, &mut App) -> Result<Builder, Failure>,
 ) -> io::Result<()> {
-    let (stop, task) = (app.stop_on_signals(), Filling::begin(telling.quiet, app));
+    let (stop, task) = (app.stop_on_signals(), Filling::begin(reporting.quiet, app));
     let done = Filling::of_volume(stop, image, task, |filling| {
         let builder = collect(filling, app)?;
-        run(image, builder, options, telling, filling, app)
+        run(image, builder, options, reporting, filling, app)
     });
     match done {
         Ok(()) => {}
@@ -51,7 +51,7 @@ fn run(
     image: &Image,
     builder: Builder,
     options: UpdateOptions,
-    telling: Telling,
+    reporting: Reporting,
     filling: &Filling,
     app: &mut App,
 ) -> Result<(), Failure> {
@@ -64,17 +64,17 @@ fn run(
     for refused in update.refused() {
         app.error(at(image, &refused.path), &refused.error);
     }
-    if telling.dry_run {
+    if reporting.dry_run {
         for (change, path) in update.changes() {
             app.print(format_args!("would {} {}", infinitive(change), at(image, path).quoted()));
         }
     }
-    let written = match telling.dry_run || update.summary().is_empty() {
+    let written = match reporting.dry_run || update.summary().is_empty() {
         true => update.summary().bytes,
-        false => write(image, &update, telling, &watch, app)?,
+        false => write(image, &update, reporting, &watch, app)?,
     };
-    if telling.numbers && !app.is_stopped() {
-        app.print(numbers(&update, written, telling.dry_run));
+    if reporting.numbers && !app.is_stopped() {
+        app.print(numbers(&update, written, reporting.dry_run));
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ fn run(
 fn write(
     image: &Image,
     update: &Update,
-    telling: Telling,
+    reporting: Reporting,
     watch: &Watch,
     app: &mut App,
 ) -> Result<u64, Failure> {
@@ -93,7 +93,7 @@ fn write(
     let ended = update.run(&opened.session, Some(watch), &mut |step| match step {
         UpdateStep::Done(change, path) => {
             done += 1;
-            if telling.verbose {
+            if reporting.verbose {
                 app.print(format_args!("{} {}", participle(change), at(image, path).quoted()));
             }
             ControlFlow::Continue(())

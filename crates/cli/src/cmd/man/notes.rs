@@ -192,7 +192,11 @@ pub(super) const ENVIRONMENT: &[Shared] = &[
         "EXTERN4_LOG",
         "Messages up to this level are logged: error, warn, info (the default) or debug.",
     ),
-    (MOUNTS, "NOTIFY_SOCKET", "The socket on which the service manager hears that the volume is served."),
+    (
+        MOUNTS,
+        "NOTIFY_SOCKET",
+        "The socket on which the mount tells the service manager that it serves the volume.",
+    ),
     (SERVES, "XDG_RUNTIME_DIR", "The directory with the sockets of mounts of this user."),
     (&["extern4-bench"], "TMPDIR", "The directory of the volumes that are made to be measured."),
 ];

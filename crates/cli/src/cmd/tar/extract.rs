@@ -13,7 +13,7 @@ use super::list::report_missing;
 use super::member_line::MemberLines;
 use super::{Args, member_name, misused};
 use crate::app::App;
-use crate::cmd::build::update::{Telling, update};
+use crate::cmd::build::update::{Reporting, update};
 use crate::image_path::ImagePath;
 use crate::new_volume::Failure;
 
@@ -33,9 +33,9 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let named = Arc::new(Named::new(names.iter().map(AsRef::as_ref), args));
     let chosen = Arc::clone(&named);
     let (options, build) = (args.options(app.is_superuser()), BuildOptions::default());
-    let telling = Telling { dry_run: false, verbose: false, numbers: false, quiet: false };
+    let reporting = Reporting { dry_run: false, verbose: false, numbers: false, quiet: false };
     let keeps_modes = args.keeps_modes(app.is_superuser());
-    update(&to.image, options, telling, app, |filling, app| {
+    update(&to.image, options, reporting, app, |filling, app| {
         let prefix = directory(&to, app).ok_or(Failure::Reported)?;
         let mut builder = filling.builder(build);
         if !keeps_modes {

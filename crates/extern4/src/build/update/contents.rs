@@ -37,8 +37,8 @@ pub(super) fn are_same(contents: &MemberContents<'_>, file: &File) -> Result<boo
     Ok(true)
 }
 
-/// Writes the contents to a new file. Holes stay holes. `written` hears how many bytes each write
-/// has, and can end the copy.
+/// Writes the contents to a new file. Holes stay holes. After each write, it calls `written`
+/// with the number of bytes, and a break ends the copy.
 pub(super) fn copy(
     contents: &MemberContents<'_>,
     file: &File,

@@ -6,7 +6,7 @@ use extern4_build::MemberId;
 pub(super) struct Step {
     pub(super) path: Vec<u8>,
     pub(super) action: Action,
-    /// The change that the user hears of; `None` for a step that only ends an earlier one.
+    /// The change that is reported; `None` for a step that only ends an earlier one.
     pub(super) change: Option<Change>,
 }
 

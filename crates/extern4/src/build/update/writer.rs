@@ -52,7 +52,7 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn step(&mut self, step: &Step) -> Result<()> {
-        if self.told(0).is_break() {
+        if self.count(0).is_break() {
             return Err(Failure::Interrupted);
         }
         let (above, name) = split(&step.path);
@@ -71,8 +71,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Counts bytes that are written, and tells of them.
-    fn told(&mut self, bytes: u64) -> ControlFlow<()> {
+    /// Counts bytes that are written, and reports the progress.
+    fn count(&mut self, bytes: u64) -> ControlFlow<()> {
         self.bytes += bytes;
         let progress = Progress::Writing { bytes: self.bytes, total: self.total };
         self.watch.map_or(ControlFlow::Continue(()), |watch| watch(progress))
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
         let (new, beside) = directory.create_temporary(path, file.name, PRIVATE)?;
         let merged = self.merged;
         let copied = merged.open(member).map_err(Failure::from).and_then(|contents| match contents {
-            Some(contents) => contents::copy(&contents, &new, &mut |bytes| self.told(bytes)),
+            Some(contents) => contents::copy(&contents, &new, &mut |bytes| self.count(bytes)),
             None => Ok(()),
         });
         if copied.is_err() {
