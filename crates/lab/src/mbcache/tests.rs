@@ -141,12 +141,22 @@ fn volumes_are_clean_after_attributes_were_set() {
             );
         }
     }
-    let folder = tempfile::tempdir().unwrap();
     for (side, bytes) in Side::ALL.into_iter().zip(volumes.end()) {
-        let image = folder.path().join(side.name());
-        std::fs::write(&image, bytes).unwrap();
-        extern4_testkit::tools::e2fsck(&image).unwrap_or_else(|e| panic!("{side:?}: {e}"));
+        let image = tempfile::NamedTempFile::new().unwrap();
+        write_with_holes(image.as_file(), &bytes).unwrap();
+        extern4_testkit::tools::e2fsck(image.path()).unwrap_or_else(|e| panic!("{side:?}: {e}"));
     }
+}
+
+/// Writes a volume that is mostly empty, and takes no room for the blocks of zeros.
+fn write_with_holes(file: &std::fs::File, bytes: &[u8]) -> std::io::Result<()> {
+    file.set_len(bytes.len() as u64)?;
+    for (index, block) in bytes.chunks(4096).enumerate() {
+        if block.iter().any(|byte| *byte != 0) {
+            std::os::unix::fs::FileExt::write_all_at(file, block, index as u64 * 4096)?;
+        }
+    }
+    Ok(())
 }
 
 #[test]
