@@ -138,12 +138,6 @@ impl NewFile {
         Ok(Self { file, name: Some(name) })
     }
 
-    /// The name that the file of a process that is to become `path` has before it is complete,
-    /// where it has one. A process that ends without dropping the file removes it.
-    pub fn unfinished_name(path: &Path) -> PathBuf {
-        partial(path)
-    }
-
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file
@@ -214,7 +208,7 @@ fn directory_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
-    use super::NewFile;
+    use super::{NewFile, partial};
 
     #[test]
     fn a_file_with_another_name_leaves_nothing_of_that() {
@@ -226,7 +220,7 @@ mod tests {
         };
         // An error ends it.
         let file = NewFile::named(&path).expect("a file");
-        assert_eq!(names(), [NewFile::unfinished_name(&path)]);
+        assert_eq!(names(), [partial(&path)]);
         drop(file);
         assert!(names().is_empty());
         // It gets its name, but replaces a file only where that is wanted.

@@ -22,8 +22,8 @@ use crate::container_format;
 use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part};
+use crate::interruptible;
 use crate::progress::{Progress, Task, Unit, When};
-use crate::standard_input;
 use crate::stop::{self, Stop};
 use crate::text::{escape, message_of, quoted};
 
@@ -247,7 +247,13 @@ impl App {
     /// Lets signals end the command between two files, with its volumes closed, and not at once.
     pub(crate) fn stop_on_signals(&mut self) -> Stop {
         // Without the thread that listens, signals end the process as ever.
-        self.stop.get_or_insert_with(|| Stop::listen(&self.progress, |_| ()).unwrap_or_default()).clone()
+        self.stop.get_or_insert_with(|| Stop::listen(&self.progress).unwrap_or_default()).clone()
+    }
+
+    /// Returns the request of a signal that the command ends, which never comes unless the command
+    /// listens.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop.clone().unwrap_or_default()
     }
 
     /// Returns whether a signal has asked the command to end.
@@ -566,12 +572,13 @@ impl App {
         self.unwritten.take().map_or(Ok(()), Err)
     }
 
-    /// Asks the user a question on standard error. Returns whether the answer is yes.
+    /// Asks the user a question on standard error. Returns whether the answer is yes. A signal
+    /// stands for no.
     pub(crate) fn confirm(&self, question: impl Display) -> bool {
         let text = message_of(self.command, format_args!("{question}? "));
         self.progress.hidden(|| {
             let _ = write!(io::stderr().lock(), "{text}");
-            standard_input::line().is_ok_and(|answer| answer.starts_with(['y', 'Y']))
+            interruptible::line(self.stop()).is_ok_and(|answer| answer.starts_with(['y', 'Y']))
         })
     }
 

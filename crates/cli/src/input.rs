@@ -5,7 +5,6 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File as HostFile;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -13,8 +12,8 @@ use std::path::{Path, PathBuf};
 use crate::app::{App, Shown, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::interruptible::Interruptible;
 use crate::json::{self, Object};
-use crate::standard_input;
 use crate::text::{escape, escape_bytes};
 
 /// Bytes read at a time.
@@ -47,7 +46,7 @@ pub(crate) enum Source {
     /// A file in a volume.
     Volume(extern4::File),
     /// A file of the host, or standard input.
-    Host(HostFile),
+    Host(Interruptible),
 }
 
 impl Input {
@@ -68,8 +67,8 @@ impl Input {
     /// Opens the input. Reports a failure.
     pub(crate) fn open(&self, app: &mut App) -> Option<Source> {
         let opened = match self {
-            Self::Standard => standard_input::open().map(Source::Host),
-            Self::Host(path) => HostFile::open(path).map(Source::Host),
+            Self::Standard => Interruptible::standard_input(app.stop()).map(Source::Host),
+            Self::Host(path) => Interruptible::open(path, app.stop()).map(Source::Host),
             Self::Volume(image_path) => {
                 let target = app.target(image_path)?;
                 target.session().open(target.path()).map(Source::Volume).map_err(io::Error::from)
@@ -151,7 +150,7 @@ impl Source {
         match self {
             Self::Volume(file) => Some(file.metadata().len()),
             Self::Host(file) => {
-                file.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len())
+                file.file().metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len())
             }
         }
     }
@@ -160,7 +159,7 @@ impl Source {
     pub(crate) fn seek(&mut self, at: u64) -> Result<(), Failure> {
         let moved = match self {
             Self::Volume(file) => file.seek(SeekFrom::Start(at)),
-            Self::Host(file) => file.seek(SeekFrom::Start(at)),
+            Self::Host(file) => file.file().seek(SeekFrom::Start(at)),
         };
         moved.map(drop).map_err(Failure::Input)
     }

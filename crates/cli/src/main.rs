@@ -26,6 +26,7 @@ mod globs;
 mod id_names;
 mod image_path;
 mod input;
+mod interruptible;
 mod json;
 mod language;
 mod mode_change;

@@ -164,11 +164,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Returns the progress that the task is a part of.
-    pub(crate) fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
     /// Returns the counts, for another thread.
     pub(crate) fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)

@@ -5,8 +5,7 @@
 //! take either for empty input. So this module looks at the descriptor before the runtime does, and
 //! reads it as a file.
 //!
-//! Every command that reads standard input opens it here. A closed or unreadable descriptor is an
-//! error.
+//! `interruptible` opens it for all commands. A closed or unreadable descriptor is an error.
 
 #![allow(
     unsafe_code,
@@ -14,7 +13,7 @@
 )]
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::{Errno, dup, fcntl_getfd};
@@ -39,13 +38,4 @@ static LOOK: extern "C" fn() = look;
 /// Opens standard input for reading.
 pub(crate) fn open() -> io::Result<File> {
     if WAS_CLOSED.load(Relaxed) { Err(Errno::BADF.into()) } else { Ok(File::from(dup(stdin())?)) }
-}
-
-/// Reads one line, and no byte behind it.
-pub(crate) fn line() -> io::Result<String> {
-    let (mut input, mut line, mut byte) = (open()?, Vec::new(), [0]);
-    while input.read(&mut byte)? == 1 && byte != *b"\n" {
-        line.extend(byte);
-    }
-    Ok(String::from_utf8_lossy(&line).into_owned())
 }

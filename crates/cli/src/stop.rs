@@ -4,32 +4,43 @@
 //! closes its volume. The exit code tells of the signal. A second signal ends the process at once,
 //! and leaves the volume as after a crash. SIGUSR1 ends nothing: the command prints how far it is.
 //!
-//! Commands that take long listen through `app`, and ask between two files.
+//! Commands that take long listen through `app`, and ask between two files. A command that reads a
+//! pipe or a terminal waits for it in [`Stop::wait`], which a signal ends too.
 
 use std::io;
 use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::{Errno, read, write};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::cmd::mount::is_hangup_ignored;
 use crate::progress::Progress;
 
-/// The signal that has asked the command to end, or 0.
+/// The request of a signal that the command ends.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicI32>);
+pub(crate) struct Stop(Arc<Request>);
+
+#[derive(Default)]
+struct Request {
+    /// The signal, or 0.
+    signal: AtomicI32,
+    /// An eventfd(2) that can be read when there is a signal; `None` if none is handled.
+    wakes: Option<OwnedFd>,
+}
 
 impl Stop {
-    /// Waits for signals in a thread. The thread calls `first` with the first that ends the
-    /// command.
-    pub(crate) fn listen(progress: &Progress, first: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
+    /// Waits for signals in a thread.
+    pub(crate) fn listen(progress: &Progress) -> io::Result<Self> {
         let handled = [SIGHUP, SIGINT, SIGTERM, SIGUSR1].into_iter();
         let mut signals = Signals::new(handled.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
         let progress = progress.clone();
-        let stop = Self::default();
+        let wakes = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let stop = Self(Arc::new(Request { wakes: Some(wakes), ..Request::default() }));
         let told = stop.clone();
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
@@ -37,11 +48,11 @@ impl Stop {
                     progress.tell();
                     continue;
                 }
+                told.wake();
                 // Relaxed: the number guards no other data.
-                if told.0.swap(signal, Ordering::Relaxed) != 0 {
+                if told.0.signal.swap(signal, Ordering::Relaxed) != 0 {
                     std::process::exit(code(signal).into());
                 }
-                first(signal);
             }
         })?;
         Ok(stop)
@@ -50,7 +61,7 @@ impl Stop {
     /// Returns the signal that has asked the command to end.
     pub(crate) fn signal(&self) -> Option<i32> {
         // Relaxed: see `listen`.
-        Some(self.0.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+        Some(self.0.signal.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 
     /// Returns whether the command goes on.
@@ -58,11 +69,46 @@ impl Stop {
         if self.signal().is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
+    /// Waits until `file` can be read, or until a signal has asked the command to end.
+    pub(crate) fn wait(&self, file: impl AsFd) -> ControlFlow<()> {
+        loop {
+            self.check()?;
+            let readable = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
+            let mut files: Vec<_> = std::iter::once(file.as_fd())
+                .chain(self.0.wakes.as_ref().map(AsFd::as_fd))
+                .map(readable)
+                .collect();
+            match poll(&mut files, None) {
+                // The listening thread wakes this one just before it stores the signal.
+                Ok(_) if files[0].revents().is_empty() => {}
+                Err(Errno::INTR) => {}
+                // Reading reports what is wrong with the file.
+                Ok(_) | Err(_) => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
     /// Forgets the signal, for a program that goes on with the next command.
     pub(crate) fn clear(&self) {
         // Relaxed: see `listen`.
-        self.0.store(0, Ordering::Relaxed);
+        self.0.signal.store(0, Ordering::Relaxed);
+        // Without a signal there is nothing to be read.
+        let _ = self.0.wakes.as_ref().map(|wakes| read(wakes, &mut [0_u8; 8]));
     }
+
+    /// Ends the waits of [`wait`](Self::wait).
+    fn wake(&self) {
+        // The bytes are any number. It fails only if the sum would overflow.
+        let _ = self.0.wakes.as_ref().map(|wakes| write(wakes, &[1; 8]));
+    }
+}
+
+/// Returns whether nohup(1) started the process, which then outlives its terminal.
+pub(crate) fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }
 
 /// Returns the exit code that a shell reports for a signal.

@@ -15,8 +15,8 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{
-    BuildOptions, Builder, Manifest, OldLayout, Options, Pattern, Planned, Size, Summary, UpdateOptions,
-    Verity, layout_of, random_uuid,
+    BuildOptions, Builder, Manifest, OldLayout, Options, Pattern, Planned, Size, SourceError, Summary,
+    UpdateOptions, Verity, layout_of, random_uuid,
 };
 
 use self::edits::Edits;
@@ -25,6 +25,7 @@ use self::update::{Reporting, update};
 use super::tune::{Uuid, uuid};
 use crate::app::App;
 use crate::image_path::{ImagePath, Part};
+use crate::interruptible::Interruptible;
 use crate::json;
 use crate::new_volume::{
     Argument, Failure, Filling, config, contents_line, device, epoch, json_contents, json_numbers, size,
@@ -163,8 +164,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if args.update {
         return update_volume(args, app);
     }
-    let (image, task) = (&args.out.image, Filling::begin(args.quiet, app));
-    match Filling::run(image, task, |filling| build(args, filling, app)) {
+    let image = &args.out.image;
+    match Filling::run(image, args.quiet, app, |filling, app| build(args, filling, app)) {
         Ok(built) if args.json => io::stdout().write_all(json_line(args, &built).as_bytes()),
         Ok(built) => show(args, &built),
         Err(failure) => {
@@ -275,16 +276,25 @@ fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Pla
 /// Puts all sources together.
 fn collect(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Builder, Failure> {
     let mut builder = filling.builder(options(args, size)?);
-    if let Some(edit) = args.edits.edit().map_err(Failure::Usage)? {
+    if let Some(edit) = args.edits.edit(&app.stop()).map_err(Failure::Usage)? {
         builder.edit(edit);
     }
     for argument in &args.sources {
         filling.add(&mut builder, argument, args.one_file_system, app)?;
     }
     for manifest in &args.manifest {
-        builder.amend(Manifest::open(manifest)?)?;
+        builder.amend(open(manifest, app)?)?;
     }
     Ok(builder)
+}
+
+/// Opens a manifest of the host.
+fn open(manifest: &Path, app: &App) -> Result<Manifest, SourceError> {
+    let name = manifest.to_string_lossy().into_owned();
+    match Interruptible::open(manifest, app.stop()) {
+        Ok(file) => Manifest::read(io::BufReader::new(file), name),
+        Err(source) => Err(SourceError::Io { name, source }),
+    }
 }
 
 /// Reads the layout of an earlier volume. A failure is reported.

@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(ExitStatus::Usage, "-r takes the directories to search, such as disk.img:/etc");
         return Ok(());
     }
-    let regex = match pattern::compile(args, pattern) {
+    let regex = match pattern::compile(args, pattern, app) {
         Ok(regex) => regex,
         Err(message) => {
             app.fail(ExitStatus::Usage, message);

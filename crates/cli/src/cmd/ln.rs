@@ -92,12 +92,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         && target.session().symlink_metadata(target.path()).is_ok_and(|found| found.is_symlink());
     let kind = if is_link { DestinationKind::Name } else { operands.kind() };
     let Some(destination) = Destination::new(&target, kind, sources.len(), app) else { return Ok(()) };
+    app.stop_on_signals();
     for source in &sources {
+        if app.is_stopped() {
+            break;
+        }
         match destination.of(own_name(source.path())) {
             Some(new) => link(args, &target, source, &new, app),
             None => app.fail_at(ExitStatus::Failed, &to, "the link needs a name"),
         }
     }
+    app.report_stop("the rest was not linked");
     Ok(())
 }
 

@@ -128,8 +128,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let made = match &args.source {
         None => make(args, None, app),
         Some(source) => {
-            let task = Filling::begin(args.quiet, app);
-            Filling::run(image, task, |filling| make(args, Some((filling, source)), app))
+            Filling::run(image, args.quiet, app, |filling, app| make(args, Some((filling, source)), app))
         }
     };
     match made {

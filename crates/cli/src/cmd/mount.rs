@@ -32,7 +32,7 @@ use self::log::Log;
 use self::open::Opened;
 pub(crate) use self::options::rows as option_rows;
 use self::options::{Options, Words};
-pub(crate) use self::signals::{is_hangup_ignored, outlive_size_limit};
+pub(crate) use self::signals::outlive_size_limit;
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};

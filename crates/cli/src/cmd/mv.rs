@@ -59,12 +59,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(target) = app.target(&to) else { return Ok(()) };
     let destination = Destination::new(&target, operands.kind(), image_paths.len(), app);
     let Some(destination) = destination else { return Ok(()) };
+    app.stop_on_signals();
     for image_path in &image_paths {
+        if app.is_stopped() {
+            break;
+        }
         match destination.of(own_name(&image_path.path)) {
             Some(new) => rename(args, &target, image_path, &new, app),
             None => app.fail_at(ExitStatus::Failed, image_path, "a root or '.' or '..' is not renamed"),
         }
     }
+    app.report_stop("the rest was not renamed");
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use extern4::copy::own_name;
 
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
-use crate::standard_input;
+use crate::interruptible::Interruptible;
 
 /// Bytes read at a time. Contents no longer than this are written in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -48,9 +48,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail_at(ExitStatus::Failed, &image_path, "the file needs a name");
         return Ok(());
     }
+    app.stop_on_signals();
     // The first piece is read before the volume is opened: a failing input changes nothing.
     let mut chunk = vec![0; CHUNK_BYTES];
-    let first = standard_input::open().and_then(|mut input| Ok((fill(&mut input, &mut chunk)?, input)));
+    let first = Interruptible::standard_input(app.stop())
+        .and_then(|mut input| Ok((fill(&mut input, &mut chunk)?, input)));
     let done = match first {
         Err(error) => Err(Failure::Input(error)),
         Ok((len, mut input)) => {
@@ -62,6 +64,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Ok(()) => {}
         Err(Failure::Volume(error)) => app.error(&image_path, &error),
         Err(Failure::Kind) => app.fail_at(ExitStatus::Failed, &image_path, "is not a regular file"),
+        Err(Failure::Input(_)) if app.is_stopped() => app.report_stop("nothing was changed"),
         Err(Failure::Input(error)) => {
             app.fail(ExitStatus::Failed, format_args!("standard input: {}", host_reason(&error)));
         }

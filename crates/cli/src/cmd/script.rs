@@ -7,18 +7,18 @@
 //!
 //! `args` calls [`run`]; `language` has the parser and the interpreter.
 
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::interruptible;
 use crate::language::interpreter::{Interpreter, Step};
 use crate::language::statement::{Parser, Statement};
 use crate::language::variable;
 use crate::language::words::{Words, statements};
 use crate::progress::Unit;
-use crate::standard_input;
 
 const LINES: &str = "\
 Lines are commands, as extern4 takes them, with their options. Paths are those of the volume; for cp, host:PATH is a \
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail_at(ExitStatus::Usage, &args.image, "name the image alone: paths are in the script");
         return Ok(());
     }
-    let text = match read(file) {
+    let text = match interruptible::read(file, app.stop()) {
         Ok(text) => text,
         Err(error) => {
             app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
@@ -92,15 +92,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         io::stdout().write_all(crate::counters::text(&opened.volume.stats()).as_bytes())?;
     }
     Ok(())
-}
-
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    if file.as_os_str() != "-" {
-        return std::fs::read(file);
-    }
-    let mut text = Vec::new();
-    standard_input::open()?.read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// Parses a script. Reports each statement that makes no sense.

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         restore::run(file, &args.image_paths, app);
         return Ok(());
     }
-    let given = match Entries::read(args) {
+    let given = match Entries::read(args, app) {
         Ok(given) => given,
         Err(message) => {
             app.fail(ExitStatus::Failed, message);
@@ -194,10 +194,10 @@ impl Args {
 
 impl Entries {
     /// Reads the files that the options name. The error names the one that cannot be read.
-    fn read(args: &Args) -> Result<Self, String> {
+    fn read(args: &Args, app: &App) -> Result<Self, String> {
         type Parse = fn(&str) -> Result<Spec, String>;
         let all = |given: &[Spec], file: &Option<PathBuf>, parse: Parse| -> Result<Vec<Spec>, String> {
-            let read = file.as_ref().map(|file| entries_file::read(file, parse)).transpose()?;
+            let read = file.as_ref().map(|file| entries_file::read(file, parse, app.stop())).transpose()?;
             Ok([given, &read.unwrap_or_default()].concat())
         };
         Ok(Self {

@@ -3,7 +3,7 @@
 //! `args` calls [`run`]. With `--restore`, the whole file is read before anything changes.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::getfattr::attribute_failed;
 use super::getfattr::encoding::decode;
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
-use crate::standard_input;
+use crate::interruptible;
 use crate::targets::{followed, written_paths};
 use crate::text::unescape;
 
@@ -88,15 +88,10 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
         return app.fail(ExitStatus::Usage, "--restore takes one IMAGE:/PATH, which the paths start from");
     }
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
-    let mut text = Vec::new();
-    let read = if file == Path::new("-") {
-        standard_input::open().and_then(|mut input| input.read_to_end(&mut text)).map(drop)
-    } else {
-        std::fs::read(file).map(|read| text = read)
+    let text = match interruptible::read(file, app.stop()) {
+        Ok(text) => text,
+        Err(error) => return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error)),
     };
-    if let Err(error) = read {
-        return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
-    }
     let records = match parse(&text) {
         Ok(records) => records,
         Err((line, message)) => {

@@ -15,11 +15,11 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::interruptible::Interruptible;
 use crate::language::interpreter::{Interpreter, Step};
 use crate::language::statement::{Parser, Statement};
 use crate::language::variable;
 use crate::language::words::{Fault, statements};
-use crate::standard_input;
 use crate::text::escape;
 
 use editor::{Editor, Input};
@@ -102,7 +102,7 @@ impl Shell<'_> {
 
     /// Takes commands from standard input.
     fn read(&mut self) -> io::Result<()> {
-        let mut input = match standard_input::open() {
+        let mut input = match Interruptible::standard_input(self.app.stop()) {
             Ok(input) => io::BufReader::new(input),
             Err(error) => {
                 self.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error));
@@ -111,7 +111,14 @@ impl Shell<'_> {
         };
         let (mut text, mut line, mut first) = (Vec::new(), 0, 1);
         while !self.interpreter.has_exited() && !self.app.is_stopped() {
-            let read = input.read_until(b'\n', &mut text)?;
+            let read = match input.read_until(b'\n', &mut text) {
+                Ok(read) => read,
+                Err(_) if self.app.is_stopped() => break,
+                Err(error) => {
+                    self.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error));
+                    break;
+                }
+            };
             line += 1;
             if read > 0 && is_unfinished(&text) {
                 continue;

@@ -9,9 +9,7 @@ mod member_line;
 mod old_style;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{SourceError, TarSource};
@@ -22,6 +20,7 @@ pub(crate) use self::old_style::with_dashes;
 use super::build::Rules;
 use crate::app::App;
 use crate::exit_status::ExitStatus;
+use crate::interruptible;
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("mode").required(true).args(["create", "extract", "list"]))]
@@ -143,14 +142,8 @@ impl Args {
 
     /// Opens the archive to be read. Contents that can be read only once go to a file without a
     /// name in `spool`.
-    fn archive(&self, spool: &Path) -> Result<TarSource, SourceError> {
-        if !self.is_stream() {
-            return TarSource::open(&self.file, spool);
-        }
-        let name = self.shown().to_string_lossy();
-        let input = io::stdin().as_fd().try_clone_to_owned();
-        let input = input.map_err(|source| SourceError::Io { name: name.to_string(), source })?;
-        TarSource::from_file(File::from(input), name, spool)
+    fn archive(&self, spool: &Path, app: &App) -> Result<TarSource, SourceError> {
+        interruptible::archive(&self.file, self.shown(), spool, app.stop())
     }
 }
 

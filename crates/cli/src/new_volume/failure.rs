@@ -21,8 +21,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// A message has told of it.
     Reported,
-    /// A signal ended the work; the exit code.
-    Stopped(i32),
+    /// A signal ended the work.
+    Stopped,
 }
 
 impl Failure {
@@ -34,8 +34,7 @@ impl Failure {
         Self::Failed(error.to_string())
     }
 
-    /// Reports it, for a volume that was to be made in `image`. After a signal, it ends the
-    /// process.
+    /// Reports it, for a volume that was to be made in `image`.
     pub(crate) fn report(self, image: &Image, app: &mut App) {
         match self {
             Self::Usage(reason) => app.fail(ExitStatus::Usage, reason),
@@ -43,10 +42,7 @@ impl Failure {
             Self::Target(reason) => app.fail_at(ExitStatus::Failed, image, reason),
             Self::Failed(reason) => app.fail(ExitStatus::Failed, reason),
             Self::Reported => {}
-            Self::Stopped(code) => {
-                app.note("interrupted");
-                std::process::exit(code);
-            }
+            Self::Stopped => app.report_stop("no volume was made"),
         }
     }
 }

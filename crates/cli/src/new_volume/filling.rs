@@ -1,14 +1,12 @@
 //! A volume that is being filled from sources, with its progress and the signals that end it.
 //!
-//! `build` and `mkfs -d` run it. A signal ends it, and then the caller removes what was made.
+//! `build`, `mkfs -d` and `tar -x` run it. A signal ends it, and nothing is left of a new file.
 
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
-use extern4::build::{BuildOptions, Builder, NewFile, Planned, Progress, Summary, Watch};
+use extern4::build::{BuildOptions, Builder, Planned, Progress, Summary, Watch};
 use extern4_mkfs::Plan;
 
 use super::failure::Failure;
@@ -18,12 +16,8 @@ use crate::fs_type::type_name;
 use crate::image_path::Image;
 use crate::json::Object;
 use crate::progress::{Counts, Task, Unit};
-use crate::stop::{self, Stop};
+use crate::stop::Stop;
 use crate::text::uuid as uuid_text;
-
-/// The time in which a build can end by itself after a signal. It may be waiting for an archive on
-/// standard input, which does not come.
-const GRACE: Duration = Duration::from_secs(1);
 
 const READING: Unit = Unit::things("entry", "entries", "read");
 const COMPARING: Unit = Unit::things("entry", "entries", "compared");
@@ -39,40 +33,21 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// Begins the task whose progress a filling shows.
-    pub(crate) fn begin(quiet: bool, app: &App) -> Task {
-        app.begin_task(READING, quiet)
-    }
-
-    /// Runs `fill`, which fills a volume in `image`, with signals as its ends.
+    /// Runs `fill`, which fills the volume in `image` until a signal comes.
     pub(crate) fn run<T>(
         image: &Image,
-        task: Task,
-        fill: impl FnOnce(&Self) -> Result<T, Failure>,
+        quiet: bool,
+        app: &mut App,
+        fill: impl FnOnce(&Self, &mut App) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let unfinished = NewFile::unfinished_name(&image.file);
-        let stop = Stop::listen(task.progress(), move |signal| {
-            thread::sleep(GRACE);
-            let _ = std::fs::remove_file(&unfinished);
-            std::process::exit(stop::code(signal).into());
-        });
-        Self::of_volume(stop.map_err(Failure::failed)?, image, task, fill)
-    }
-
-    /// Runs `fill`, which changes the volume in `image`, and finds by `stop` when to end.
-    pub(crate) fn of_volume<T>(
-        stop: Stop,
-        image: &Image,
-        task: Task,
-        fill: impl FnOnce(&Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let filling = Self { stop, task, out: image.file.clone() };
-        let filled = fill(&filling);
-        match (filled, filling.stop.signal()) {
-            (Err(Failure::Failed(_) | Failure::Target(_)), Some(signal)) => {
-                Err(Failure::Stopped(stop::code(signal).into()))
+        let (stop, task) = (app.stop_on_signals(), app.begin_task(READING, quiet));
+        let filled = fill(&Self { stop, task, out: image.file.clone() }, app);
+        match filled {
+            // The sources, or the watch, ended the work with an error of their own.
+            Err(Failure::Usage(_) | Failure::Failed(_) | Failure::Target(_)) if app.is_stopped() => {
+                Err(Failure::Stopped)
             }
-            (filled, _) => filled,
+            filled => filled,
         }
     }
 

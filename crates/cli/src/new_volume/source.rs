@@ -4,17 +4,16 @@
 //! before the target changes.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use extern4::build::{DirectorySource, OciSource, Source, SourceError, TarSource, VolumeSource, is_volume};
+use extern4::build::{DirectorySource, OciSource, Source, VolumeSource, is_volume};
 
 use super::failure::Failure;
 use crate::app::{App, partitions};
 use crate::image_path::{Image, ImagePath, Part};
+use crate::interruptible::archive;
 
 /// A source as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,14 +110,9 @@ impl Argument {
             Kind::Host(path) if is_volume(path) => {
                 volume(&Image { file: path.clone(), part: Part::Whole }, app)?
             }
-            Kind::Host(path) => Box::new(TarSource::open(path, spool)?),
+            Kind::Host(path) => Box::new(archive(path, path, spool, app.stop())?),
             Kind::Part(image) => volume(image, app)?,
-            Kind::Input => {
-                let name = "standard input";
-                let input = std::io::stdin().as_fd().try_clone_to_owned();
-                let input = input.map_err(|source| SourceError::Io { name: name.to_owned(), source })?;
-                Box::new(TarSource::from_file(File::from(input), name, spool)?)
-            }
+            Kind::Input => Box::new(archive(Path::new("-"), Path::new("standard input"), spool, app.stop())?),
             Kind::Image(path, reference) => {
                 Box::new(OciSource::open(path, reference.as_deref(), None, spool)?)
             }

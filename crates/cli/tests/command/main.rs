@@ -32,6 +32,7 @@ mod hostile;
 mod idmap;
 mod installing;
 mod interrupting;
+mod interrupting_input;
 mod ioctls;
 mod journals;
 mod json;

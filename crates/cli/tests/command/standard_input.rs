@@ -21,6 +21,9 @@ fn a_standard_input_that_cannot_be_read_is_not_empty() {
         "script disk.img -",
         "setfacl --restore=- disk.img:/",
         "setfattr --restore=- disk.img:/",
+        "tar -x disk.img:/",
+        "tar -t",
+        "build new.img -",
     ] {
         // Closed; open for writing only; a directory.
         for input in ["<&-", "0>/dev/null", "<."] {
@@ -33,7 +36,10 @@ fn a_standard_input_that_cannot_be_read_is_not_empty() {
             assert!(errors.contains(reason), "{line} {input}: {errors}");
             assert!(std::fs::read(&image.path).expect("the image") == before, "{line} {input}");
         }
-        // An empty input is valid.
+        // An empty input is valid, but it is no archive.
+        if line.starts_with("tar") || line.starts_with("build") {
+            continue;
+        }
         let script = format!("exec \"$0\" {line} </dev/null");
         tool(image.scratch(), "cp", ["disk.img", "copy.img"]);
         tool(

@@ -5,9 +5,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use extern4_vfs::Timespec;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 
 use super::failure::CopyFailure;
 
@@ -29,6 +32,14 @@ pub trait CopyObserver {
     /// was being written is empty.
     fn advance(&mut self, files: u64, bytes: u64) -> ControlFlow<()> {
         let _ = (files, bytes);
+        ControlFlow::Continue(())
+    }
+
+    /// Waits until a pipe or device of the host can be read. The default waits for as long as it
+    /// takes. A break ends the copy, as that of [`advance`](Self::advance) does.
+    fn wait(&mut self, stream: BorrowedFd<'_>) -> ControlFlow<()> {
+        // The read after it reports what is wrong with the stream.
+        let _ = retry_on_intr(|| poll(&mut [PollFd::new(&stream, PollFlags::IN)], None));
         ControlFlow::Continue(())
     }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_vfs::FileType;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat, readlinkat, statat};
 
 pub(super) use self::contents::Contents;
 use self::contents::read_whole;
@@ -154,7 +154,7 @@ impl Directory {
             _ if !wants.body => Ok(Body::Nothing),
             FileType::Regular => self.open(name, follow).map(Body::Open),
             FileType::Symlink => self.read_link(name).map(Body::Link),
-            _ if wants.streams => self.stream(name),
+            kind if wants.streams => self.stream(name, kind),
             _ => Ok(Body::Nothing),
         };
         let xattrs = match &body {
@@ -219,10 +219,13 @@ impl Directory {
         })
     }
 
-    /// Opens `name`, a pipe, a socket or a device. A pipe waits for a writer; a socket fails.
-    fn stream(&self, name: &Path) -> Result<Body, CopyError> {
+    /// Opens `name`, a pipe, a socket or a device. A socket fails.
+    fn stream(&self, name: &Path, kind: FileType) -> Result<Body, CopyError> {
         let Self::Host(fd) = self else { return Ok(Body::Nothing) };
-        let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // The observer waits for the writer of a pipe.
+        let flags = if kind == FileType::Fifo { OFlags::NONBLOCK } else { OFlags::empty() };
+        let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())?;
+        fcntl_setfl(&file, fcntl_getfl(&file)? & !flags)?;
         Ok(Body::Open(Contents::Stream(file.into())))
     }
 }

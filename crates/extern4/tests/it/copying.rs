@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::copy::{
-    CopyError, CopyFailure, CopyNames, CopyObserver, CopyOptions, CopyPath, CopySide, CopySummary, Preserve,
-    Refusal, copy_tree,
+    CopyError, CopyFailure, CopyNames, CopyObserver, CopyOptions, CopyPath, CopySide, CopySummary, Follow,
+    Preserve, Refusal, copy_tree,
 };
 use extern4::{NewKind, Session, Timespec, Volume};
 use extern4_testkit::image::{Image, Mount, Plan};
@@ -58,6 +58,23 @@ fn copied_to_root(from: CopyPath<'_>, image: &Image) {
 /// The tree that the kernel shows in a mount, as far as copies keep it.
 fn kept(mount: &Mount) -> Tree {
     tree::from_mount(&mount.path).as_built()
+}
+
+#[test]
+fn a_copy_waits_for_the_writer_of_a_pipe() {
+    let dir = tools::temporary("extern4-copying-");
+    let (_, volume, session) = volume(dir.path(), "disk.img", 16 * MIB);
+    let pipe = dir.path().join("pipe");
+    tools::run("mkfifo", [&pipe]);
+    let written = plan::pattern(1, 0, 3_000_000);
+    let options = CopyOptions { recursive: false, follow: Follow::Always, ..options() };
+    std::thread::scope(|scope| {
+        // The copy opens the pipe before its writer, or after it.
+        scope.spawn(|| fs::write(&pipe, &written).expect("a pipe with a reader"));
+        let to = CopyPath::volume(&volume, &session, "/copy");
+        copy_tree(CopyPath::Host(&pipe), to, &options, &mut ()).expect("a copy");
+    });
+    assert!(session.read("/copy").expect("a file") == written);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use nix::unistd::User;
 
 use super::selinux::Contexts;
 use crate::mode_change::ModeChange;
+use crate::stop::Stop;
 
 #[derive(clap::Args)]
 pub(super) struct Edits {
@@ -34,9 +35,9 @@ pub(super) struct Edits {
 
 impl Edits {
     /// Returns the change of each entry, if there is one. The error is about the ranges.
-    pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
+    pub(super) fn edit(&self, stop: &Stop) -> Result<Option<Edit>, String> {
         let (users, groups) = (map(&self.uid_map, "--uid-map")?, map(&self.gid_map, "--gid-map")?);
-        let (chmod, contexts) = (self.chmod.clone(), Contexts::read(&self.selinux)?);
+        let (chmod, contexts) = (self.chmod.clone(), Contexts::read(&self.selinux, stop)?);
         if users.is_none() && groups.is_none() && chmod.is_empty() && self.selinux.is_empty() {
             return Ok(None);
         }

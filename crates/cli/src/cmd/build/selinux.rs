@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use extern4_tree::{Entry, Kind};
 use regex::bytes::Regex;
 
+use crate::interruptible;
+use crate::stop::Stop;
+
 /// The attribute that has the label, with a NUL at its end as libselinux writes it.
 const NAME: &[u8] = b"security.selinux";
 const NONE: &str = "<<none>>";
@@ -34,10 +37,11 @@ struct Rule {
 
 impl Contexts {
     /// Reads files; the lines of a later one count as if they stood at the end of the others.
-    pub(super) fn read(files: &[PathBuf]) -> Result<Self, String> {
+    pub(super) fn read(files: &[PathBuf], stop: &Stop) -> Result<Self, String> {
         let mut rules = Vec::new();
         for file in files {
-            let text = std::fs::read_to_string(file).map_err(|error| named(file, None, &error))?;
+            let text =
+                interruptible::read_text(file, stop.clone()).map_err(|error| named(file, None, &error))?;
             for (number, line) in (1..).zip(text.lines()) {
                 rules.extend(Rule::parse(line).map_err(|reason| named(file, Some(number), &reason))?);
             }
@@ -149,11 +153,15 @@ fn named(file: &Path, line: Option<usize>, reason: &dyn std::fmt::Display) -> St
 mod tests {
     use super::*;
 
+    fn read(file: PathBuf) -> Result<Contexts, String> {
+        Contexts::read(&[file], &Stop::default())
+    }
+
     fn contexts(text: &str) -> Contexts {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("file_contexts");
         std::fs::write(&file, text).expect("a file");
-        Contexts::read(&[file]).expect(text)
+        read(file).expect(text)
     }
 
     fn label(contexts: &Contexts, path: &str, kind: Kind) -> Option<String> {
@@ -201,9 +209,9 @@ mod tests {
         ] {
             let file = dir.path().join("fc");
             std::fs::write(&file, text).expect("a file");
-            let error = Contexts::read(&[file]).err().expect(text);
+            let error = read(file).err().expect(text);
             assert!(error.contains(says), "{error}");
         }
-        assert!(Contexts::read(&[dir.path().join("gone")]).err().expect("it is missing").contains("gone"));
+        assert!(read(dir.path().join("gone")).err().expect("it is missing").contains("gone"));
     }
 }

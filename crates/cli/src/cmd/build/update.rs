@@ -34,14 +34,13 @@ pub(crate) fn update(
     app: &mut App,
     collect: impl FnOnce(&Filling, &mut App) -> Result<Builder, Failure>,
 ) -> io::Result<()> {
-    let (stop, task) = (app.stop_on_signals(), Filling::begin(reporting.quiet, app));
-    let done = Filling::of_volume(stop, image, task, |filling| {
+    let done = Filling::run(image, reporting.quiet, app, |filling, app| {
         let builder = collect(filling, app)?;
         run(image, builder, options, reporting, filling, app)
     });
     match done {
         Ok(()) => {}
-        Err(Failure::Stopped(_)) => app.report_stop("nothing was changed"),
+        Err(Failure::Stopped) => app.report_stop("nothing was changed"),
         Err(failure) => failure.report(image, app),
     }
     Ok(())

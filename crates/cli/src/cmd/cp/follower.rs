@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -70,6 +71,10 @@ impl CopyObserver for Follower<'_> {
             self.task.advance(bytes);
         }
         self.stop.check()
+    }
+
+    fn wait(&mut self, stream: BorrowedFd<'_>) -> ControlFlow<()> {
+        self.stop.wait(stream)
     }
 
     fn leaves_out(&mut self, path: &Path, is_directory: bool) -> bool {

@@ -4,29 +4,23 @@
 //! pattern with references back is refused.
 
 use std::ffi::OsString;
-use std::io::Read as _;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::app::host_reason;
+use crate::app::{App, host_reason};
+use crate::interruptible;
 use crate::posix_regex::{Syntax, translate};
-use crate::standard_input;
 
 use super::Args;
 
 /// Returns the expression for the patterns of the command line. The error describes their fault.
-pub(super) fn compile(args: &Args, first: Option<&OsString>) -> Result<Regex, String> {
+pub(super) fn compile(args: &Args, first: Option<&OsString>, app: &App) -> Result<Regex, String> {
     let mut texts = Vec::new();
     for pattern in first.into_iter().chain(&args.patterns) {
         texts.push(pattern.to_str().ok_or("a pattern is not text in UTF-8")?.to_owned());
     }
     for file in &args.file {
-        let read = if file.as_os_str() == "-" {
-            let mut text = String::new();
-            standard_input::open().and_then(|mut input| input.read_to_string(&mut text)).map(|_| text)
-        } else {
-            std::fs::read_to_string(file)
-        };
+        let read = interruptible::read_text(file, app.stop());
         let text = read.map_err(|error| format!("'{}': {}", file.display(), host_reason(&error)))?;
         // An empty file has no pattern, and an empty line is one that matches all.
         if text.is_empty() {

@@ -23,6 +23,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 use tracing::{error, info};
 
+use crate::stop::is_hangup_ignored;
+
 /// The ending signals that have a name.
 const ENDING: [i32; 15] = [
     SIGHUP,
@@ -66,14 +68,6 @@ pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc
         }
     })?;
     Ok(ending)
-}
-
-/// Returns whether nohup(1) started the process, which then outlives its terminal.
-pub(crate) fn is_hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }
 
 /// Has a write beyond `RLIMIT_FSIZE` fail with `EFBIG`. Otherwise the signal would end the process

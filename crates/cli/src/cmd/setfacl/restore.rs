@@ -4,7 +4,6 @@
 //! `setfacl` calls it. If the file has a mistake, no ACL changes.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use extern4::{Acl, AclKind, Session};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::id_names::{IdNames, NameOrId};
-use crate::standard_input;
+use crate::interruptible;
 use crate::targets::written_paths;
 
 use super::spec::{Bound, Spec};
@@ -47,15 +46,10 @@ pub(super) fn run(file: &Path, image_paths: &[OsString], app: &mut App) {
         return;
     };
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
-    let mut text = Vec::new();
-    let read = if file == Path::new("-") {
-        standard_input::open().and_then(|mut input| input.read_to_end(&mut text)).map(drop)
-    } else {
-        std::fs::read(file).map(|read| text = read)
+    let text = match interruptible::read(file, app.stop()) {
+        Ok(text) => text,
+        Err(error) => return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error)),
     };
-    if let Err(error) = read {
-        return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
-    }
     let base = app.image_path(image_path);
     let Some(names) = app.names_of(&base.image) else { return };
     let records = parse(&text).and_then(|records| {

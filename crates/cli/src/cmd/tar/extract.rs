@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             builder.edit(Box::new(without_umask));
         }
         let spool = to.image.file.parent().filter(|above| !above.as_os_str().is_empty());
-        let archive = args.archive(spool.unwrap_or(Path::new(".")))?;
+        let archive = args.archive(spool.unwrap_or(Path::new(".")), app)?;
         let (printer, lines) = mpsc::channel();
         let form = || Mutex::new(MemberLines::new(args.verbose > 1, args.full_time));
         let form = (args.verbose > 0).then(|| (form(), printer));
@@ -51,7 +51,9 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         lines.try_iter().for_each(|line| app.print(line));
         Ok(builder)
     })?;
-    report_missing(&named, app);
+    if !app.is_stopped() {
+        report_missing(&named, app);
+    }
     Ok(())
 }
 

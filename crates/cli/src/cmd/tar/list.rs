@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let named = Named::new(args.paths.iter().map(AsRef::as_ref), args);
     let lines = MemberLines::new(args.verbose > 0, args.full_time);
     let listed = args
-        .archive(&std::env::temp_dir())
+        .archive(&std::env::temp_dir(), app)
         .and_then(|archive| archive.list(&mut Listing { named: &named, lines, app: &mut *app }));
     match listed {
         Ok(()) => report_missing(&named, app),

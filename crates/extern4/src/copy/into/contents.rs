@@ -60,6 +60,9 @@ impl CopyInto<'_> {
             return Err(Failure::Stopped);
         }
         while at < range.end {
+            if from.stream().is_some_and(|stream| observer.wait(stream).is_break()) {
+                return Err(Failure::Stopped);
+            }
             let left = usize::try_from(range.end - at).unwrap_or(CHUNK_BYTES);
             let len = from.read_at(&mut self.buffer[..left.min(CHUNK_BYTES)], at)?;
             if len == 0 {

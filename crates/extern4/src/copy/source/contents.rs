@@ -3,6 +3,7 @@
 use std::fs::File as HostFile;
 use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 
 use extern4_vfs::SpanKind;
@@ -64,6 +65,11 @@ impl Contents {
             }
         };
         Ok((start < size).then(|| (start, end.clamp(start + 1, size))))
+    }
+
+    /// Returns the pipe or device, whose reads may wait.
+    pub(in crate::copy) fn stream(&self) -> Option<BorrowedFd<'_>> {
+        if let Self::Stream(file) = self { Some(file.as_fd()) } else { None }
     }
 
     /// Reads at `offset`; returns 0 at the end.
