@@ -34,7 +34,7 @@ pub(crate) enum Input {
 }
 
 /// The side on which reading and writing failed.
-pub(crate) enum Failure {
+pub(crate) enum TransferError {
     /// The input could not be read.
     Input(io::Error),
     /// The output could not be written.
@@ -86,13 +86,13 @@ impl Input {
     }
 
     /// Reports a failure of reading, and passes one of writing on.
-    pub(crate) fn settle(&self, done: Result<(), Failure>, app: &mut App) -> io::Result<()> {
+    pub(crate) fn settle(&self, done: Result<(), TransferError>, app: &mut App) -> io::Result<()> {
         match done {
-            Err(Failure::Input(error)) => {
+            Err(TransferError::Input(error)) => {
                 self.report(&error, app);
                 Ok(())
             }
-            Err(Failure::Output(error)) => Err(error),
+            Err(TransferError::Output(error)) => Err(error),
             Ok(()) => Ok(()),
         }
     }
@@ -128,7 +128,7 @@ impl fmt::Display for Input {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for TransferError {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
@@ -136,11 +136,11 @@ impl From<io::Error> for Failure {
 
 impl Source {
     /// Reads the next bytes; none at the end.
-    pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+    pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Result<usize, TransferError> {
         loop {
             match self.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map_err(Failure::Input),
+                read => return read.map_err(TransferError::Input),
             }
         }
     }
@@ -156,12 +156,12 @@ impl Source {
     }
 
     /// Moves to byte `at` of a file that has a length.
-    pub(crate) fn seek(&mut self, at: u64) -> Result<(), Failure> {
+    pub(crate) fn seek(&mut self, at: u64) -> Result<(), TransferError> {
         let moved = match self {
             Self::Volume(file) => file.seek(SeekFrom::Start(at)),
             Self::Host(file) => file.file().seek(SeekFrom::Start(at)),
         };
-        moved.map(drop).map_err(Failure::Input)
+        moved.map(drop).map_err(TransferError::Input)
     }
 
     /// Returns a reader of lines.
@@ -186,18 +186,18 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Returns the first bytes, which stay there to be read.
-    pub(crate) fn peek(&mut self) -> Result<&[u8], Failure> {
-        self.reader.fill_buf().map_err(Failure::Input)
+    pub(crate) fn peek(&mut self) -> Result<&[u8], TransferError> {
+        self.reader.fill_buf().map_err(TransferError::Input)
     }
 
     /// Reads a line with its end, if it has one. Returns false at the end of the input.
-    pub(crate) fn next(&mut self, end: u8, line: &mut Vec<u8>) -> Result<bool, Failure> {
+    pub(crate) fn next(&mut self, end: u8, line: &mut Vec<u8>) -> Result<bool, TransferError> {
         line.clear();
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES);
-        let len = limited.read_until(end, line).map_err(Failure::Input)?;
+        let len = limited.read_until(end, line).map_err(TransferError::Input)?;
         if len as u64 == MAX_LINE_BYTES {
             let message = format!("a line is longer than {} MiB", MAX_LINE_BYTES >> 20);
-            return Err(Failure::Input(io::Error::other(message)));
+            return Err(TransferError::Input(io::Error::other(message)));
         }
         Ok(len > 0)
     }

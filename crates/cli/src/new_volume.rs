@@ -2,7 +2,7 @@
 //!
 //! The two subcommands share it, so that an option that both have means the same.
 
-mod failure;
+mod error;
 mod filling;
 pub(crate) mod size;
 mod source;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use extern4_mkfs::Config;
 
-pub(crate) use self::failure::Failure;
+pub(crate) use self::error::NewVolumeError;
 pub(crate) use self::filling::{Filling, contents_line, json_contents, json_numbers, threads};
 pub(crate) use self::source::Argument;
 pub(crate) use self::target::{device, device_bytes};
@@ -20,20 +20,21 @@ use crate::app::host_reason;
 use crate::text::{escape, quoted};
 
 /// Returns `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
-pub(crate) fn epoch() -> Result<Option<i64>, Failure> {
+pub(crate) fn epoch() -> Result<Option<i64>, NewVolumeError> {
     let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let wrong = |_| Failure::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
+    let wrong = |_| NewVolumeError::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
     text.parse().map(Some).map_err(wrong)
 }
 
 /// Returns the configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors
 /// ship it.
-pub(crate) fn config() -> Result<Config, Failure> {
+pub(crate) fn config() -> Result<Config, NewVolumeError> {
     match std::env::var_os("MKE2FS_CONFIG") {
         None => Ok(Config::default()),
         Some(path) => {
-            let failed =
-                |reason: String| Failure::Failed(format!("{}: {reason}", quoted(escape(path.as_bytes()))));
+            let failed = |reason: String| {
+                NewVolumeError::Failed(format!("{}: {reason}", quoted(escape(path.as_bytes()))))
+            };
             let text = std::fs::read_to_string(&path).map_err(|error| failed(host_reason(&error)))?;
             Config::parse(&text).map_err(|error| failed(error.to_string()))
         }

@@ -28,8 +28,8 @@ use crate::image_path::{ImagePath, Part};
 use crate::interruptible::Interruptible;
 use crate::json;
 use crate::new_volume::{
-    Argument, Failure, Filling, config, contents_line, device, epoch, json_contents, json_numbers, size,
-    threads,
+    Argument, Filling, NewVolumeError, config, contents_line, device, epoch, json_contents, json_numbers,
+    size, threads,
 };
 
 #[derive(clap::Args)]
@@ -184,7 +184,7 @@ struct Built {
     verity: Option<Verity>,
 }
 
-fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure> {
+fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolumeError> {
     let (image, threads) = (&args.out.image, threads(args.threads));
     match out_of(args)? {
         Out::File => {
@@ -197,7 +197,7 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure
         Out::Device { is_device } => {
             if args.partition || args.verity {
                 let reason = "--partition and --verity need OUT to be a new file";
-                return Err(Failure::Usage(format!("'{image}': {reason}")));
+                return Err(NewVolumeError::Usage(format!("'{image}': {reason}")));
             }
             let target = device(image, is_device, args.force || args.dry_run)?;
             let size = match args.size {
@@ -207,7 +207,7 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, Failure
             let volume = plan(args, size, filling, app)?;
             let (wanted, have) = (volume.size_bytes(), target.size_bytes());
             if wanted > have {
-                return Err(Failure::Target(format!("{wanted} bytes are more than its {have}")));
+                return Err(NewVolumeError::Target(format!("{wanted} bytes are more than its {have}")));
             }
             let write = || volume.write(&*target, threads);
             let uuid = (!args.dry_run).then(write).transpose()?;
@@ -238,16 +238,16 @@ fn update_volume(args: &Args, app: &mut App) -> io::Result<()> {
     })
 }
 
-fn named_alone(args: &Args) -> Result<(), Failure> {
+fn named_alone(args: &Args) -> Result<(), NewVolumeError> {
     match args.out.path.as_os_str() == "/" {
         true => Ok(()),
-        false => Err(Failure::Usage(format!("'{}': name the image alone", args.out))),
+        false => Err(NewVolumeError::Usage(format!("'{}': name the image alone", args.out))),
     }
 }
 
-fn out_of(args: &Args) -> Result<Out, Failure> {
+fn out_of(args: &Args) -> Result<Out, NewVolumeError> {
     let image = &args.out.image;
-    let refused = |reason: &str| Err(Failure::target(reason));
+    let refused = |reason: &str| Err(NewVolumeError::target(reason));
     named_alone(args)?;
     let Ok(found) = image.file.symlink_metadata() else {
         return match image.part {
@@ -265,7 +265,7 @@ fn out_of(args: &Args) -> Result<Out, Failure> {
     }
 }
 
-fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Planned, Failure> {
+fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Planned, NewVolumeError> {
     let mut builder = collect(args, size, filling, app)?;
     if let Some(old) = &args.stable_layout {
         builder.keep_layout(layout(old, app)?);
@@ -274,9 +274,9 @@ fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Pla
 }
 
 /// Puts all sources together.
-fn collect(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Builder, Failure> {
+fn collect(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Builder, NewVolumeError> {
     let mut builder = filling.builder(options(args, size)?);
-    if let Some(edit) = args.edits.edit(&app.stop()).map_err(Failure::Usage)? {
+    if let Some(edit) = args.edits.edit(&app.stop()).map_err(NewVolumeError::Usage)? {
         builder.edit(edit);
     }
     for argument in &args.sources {
@@ -298,19 +298,19 @@ fn open(manifest: &Path, app: &App) -> Result<Manifest, SourceError> {
 }
 
 /// Reads the layout of an earlier volume. A failure is reported.
-fn layout(old: &ImagePath, app: &mut App) -> Result<OldLayout, Failure> {
+fn layout(old: &ImagePath, app: &mut App) -> Result<OldLayout, NewVolumeError> {
     if old.path.as_os_str() != "/" {
-        return Err(Failure::Usage(format!("'{old}': name the image alone")));
+        return Err(NewVolumeError::Usage(format!("'{old}': name the image alone")));
     }
-    let opened = app.volume(&old.image).ok_or(Failure::Reported)?;
+    let opened = app.volume(&old.image).ok_or(NewVolumeError::Reported)?;
     layout_of(&opened.volume).map_err(|error| {
         let path = error.path().unwrap_or(Path::new("/")).as_os_str().to_owned();
         app.error(ImagePath::inside(old.image.clone(), &path), &error);
-        Failure::Reported
+        NewVolumeError::Reported
     })
 }
 
-fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
+fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
     let mut features = args.features.clone();
     if args.no_journal || args.read_only {
         features.push("^has_journal".to_owned());
@@ -321,7 +321,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, Failure> {
     let uuid = match args.uuid {
         None => None,
         Some(Uuid::Exactly(uuid)) => Some(uuid),
-        Some(Uuid::Random) => Some(random_uuid().map_err(Failure::failed)?),
+        Some(Uuid::Random) => Some(random_uuid().map_err(NewVolumeError::failed)?),
     };
     Ok(BuildOptions {
         volume: Options {

@@ -14,7 +14,7 @@ use extern4::{File, Span, SpanKind};
 
 use crate::app::{App, Opened};
 use crate::image_path::ImagePath;
-use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
+use crate::input::{CHUNK_BYTES, Input, Source, TransferError, inputs};
 
 use numbering::Numbering;
 
@@ -97,7 +97,7 @@ struct Output {
 
 impl Output {
     /// Writes everything that can be read from a source.
-    fn all(&mut self, mut source: Source) -> Result<(), Failure> {
+    fn all(&mut self, mut source: Source) -> Result<(), TransferError> {
         loop {
             match source.next(&mut self.buffer)? {
                 0 => return Ok(()),
@@ -106,7 +106,7 @@ impl Output {
         }
     }
 
-    fn formatted(&mut self, mut source: Source, numbering: &mut Numbering) -> Result<(), Failure> {
+    fn formatted(&mut self, mut source: Source, numbering: &mut Numbering) -> Result<(), TransferError> {
         let mut shown = Vec::new();
         loop {
             let len = source.next(&mut self.buffer)?;
@@ -120,8 +120,8 @@ impl Output {
     }
 
     /// Writes the contents of a file in a volume.
-    fn file(&mut self, file: &File, volume: &Opened) -> Result<(), Failure> {
-        let read = |error: extern4::Error| Failure::Input(error.into());
+    fn file(&mut self, file: &File, volume: &Opened) -> Result<(), TransferError> {
+        let read = |error: extern4::Error| TransferError::Input(error.into());
         let mut kernel_copy = KernelCopy::new(&volume.volume);
         let len = file.metadata().len();
         let mut at = 0;
@@ -147,7 +147,7 @@ impl Output {
         span: &Span,
         at: u64,
         end: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TransferError> {
         let mut at = at;
         while at < end {
             match kernel_copy.send(span, at, end - at, &self.out, None)? {
@@ -159,12 +159,12 @@ impl Output {
     }
 
     /// Writes the bytes from `at` to `end`, wherever they are.
-    fn bytes(&mut self, file: &File, at: u64, end: u64) -> Result<(), Failure> {
+    fn bytes(&mut self, file: &File, at: u64, end: u64) -> Result<(), TransferError> {
         let mut at = at;
         while at < end {
             let wanted = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             let read = file.read_at(&mut self.buffer[..wanted], at);
-            let len = read.map_err(|error| Failure::Input(error.into()))?;
+            let len = read.map_err(|error| TransferError::Input(error.into()))?;
             if len == 0 {
                 break;
             }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 
 use crate::app::{App, Shown};
-use crate::input::{CHUNK_BYTES, Failure, Input, Source};
+use crate::input::{CHUNK_BYTES, Input, Source, TransferError};
 use crate::json::{self, Object};
 use crate::output::{Out, flush, out};
 use crate::text::{escape, push_visible, size};
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 impl Side<'_> {
-    fn skip(&mut self, mut count: u64) -> Result<(), Failure> {
+    fn skip(&mut self, mut count: u64) -> Result<(), TransferError> {
         while count > 0 {
             let wanted = usize::try_from(count).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             match self.source.next(&mut self.buffer[..wanted])? {
@@ -124,7 +124,7 @@ impl Side<'_> {
     }
 
     /// Returns the bytes that are there, after a read if there were none.
-    fn bytes(&mut self) -> Result<&[u8], Failure> {
+    fn bytes(&mut self) -> Result<&[u8], TransferError> {
         if self.at == self.len {
             (self.at, self.len) = (0, self.source.next(&mut self.buffer)?);
         }

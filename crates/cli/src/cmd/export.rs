@@ -102,20 +102,20 @@ fn platform(text: &str) -> Result<Platform, String> {
 }
 
 /// Why an export ended.
-pub(crate) enum Failure {
+pub(crate) enum ExportError {
     Volume(Unreadable),
     Output(String),
     /// A signal has asked the command to end.
     Stopped,
 }
 
-impl From<Unreadable> for Failure {
+impl From<Unreadable> for ExportError {
     fn from(unreadable: Unreadable) -> Self {
         Self::Volume(unreadable)
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for ExportError {
     fn from(error: io::Error) -> Self {
         Self::Output(host_reason(&error))
     }
@@ -144,29 +144,29 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 app.note_at(image_path, format_args!("{reason}; left out"));
             }
         }
-        Err(Failure::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),
-        Err(Failure::Stopped) => match &args.output {
+        Err(ExportError::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),
+        Err(ExportError::Stopped) => match &args.output {
             Output::Stdout => app.report_stop("the archive is not whole"),
             output => app.report_stop(format_args!("'{}' is not made", output.path().display())),
         },
-        Err(Failure::Output(reason)) => {
+        Err(ExportError::Output(reason)) => {
             app.fail_at(ExitStatus::Failed, args.output.path().display(), reason);
         }
     }
     Ok(())
 }
 
-fn exists() -> Failure {
-    Failure::Output("File exists (--force replaces it)".to_owned())
+fn exists() -> ExportError {
+    ExportError::Output("File exists (--force replaces it)".to_owned())
 }
 
-fn standard_output(args: &Args, target: &Target, pace: &Pace) -> Result<LeftOut, Failure> {
+fn standard_output(args: &Args, target: &Target, pace: &Pace) -> Result<LeftOut, ExportError> {
     let out = HostFile::from(rustix::io::dup(io::stdout()).map_err(io::Error::from)?);
     tar(out, args.zstd, target, pace)
 }
 
 /// Writes an archive to a file that gets its name when it is complete.
-fn file(args: &Args, target: &Target, path: &Path, pace: &Pace) -> Result<LeftOut, Failure> {
+fn file(args: &Args, target: &Target, path: &Path, pace: &Pace) -> Result<LeftOut, ExportError> {
     let is_compressed = args.zstd || path.extension().is_some_and(|name| name == "zst" || name == "tzst");
     if !args.force && path.symlink_metadata().is_ok() {
         return Err(exists());
@@ -178,7 +178,12 @@ fn file(args: &Args, target: &Target, path: &Path, pace: &Pace) -> Result<LeftOu
     Ok(left_out)
 }
 
-fn tar(out: impl io::Write, is_compressed: bool, target: &Target, pace: &Pace) -> Result<LeftOut, Failure> {
+fn tar(
+    out: impl io::Write,
+    is_compressed: bool,
+    target: &Target,
+    pace: &Pace,
+) -> Result<LeftOut, ExportError> {
     let out = archive::buffered(out);
     let mut tar = if is_compressed { TarWriter::zstd(out, 0)? } else { TarWriter::new(out) };
     let left_out = archive::append(target, &mut tar, pace)?;
@@ -187,21 +192,21 @@ fn tar(out: impl io::Write, is_compressed: bool, target: &Target, pace: &Pace) -
 }
 
 /// Copies to a directory of the host, as `cp -a` does.
-fn directory(args: &Args, target: &Target, path: &Path, app: &mut App) -> Result<LeftOut, Failure> {
+fn directory(args: &Args, target: &Target, path: &Path, app: &mut App) -> Result<LeftOut, ExportError> {
     make_directory(path, args.force)?;
     super::cp::export(target, path, app);
     Ok(Vec::new())
 }
 
 /// Makes a directory, unless there is an empty one.
-fn make_directory(path: &Path, may_hold_files: bool) -> Result<(), Failure> {
+fn make_directory(path: &Path, may_hold_files: bool) -> Result<(), ExportError> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return Ok(made?),
     }
     if !may_hold_files && std::fs::read_dir(path)?.next().is_some() {
         let reason = "Directory not empty (--force writes to it and replaces files of the same names)";
-        return Err(Failure::Output(reason.to_owned()));
+        return Err(ExportError::Output(reason.to_owned()));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
-use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
+use crate::input::{CHUNK_BYTES, Input, Source, TransferError, inputs};
 use crate::output::{Out, flush, out};
 use crate::text::size;
 
@@ -76,7 +76,7 @@ impl Form {
         &self,
         files: &[Input],
         app: &mut App,
-        mut copy: impl FnMut(Source, &mut Out) -> Result<(), Failure>,
+        mut copy: impl FnMut(Source, &mut Out) -> Result<(), TransferError>,
     ) -> io::Result<()> {
         let headings = self.verbose || files.len() > 1 && !self.quiet;
         let shown = app.shown();
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     })
 }
 
-fn first_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Failure> {
+fn first_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), TransferError> {
     let mut left = count;
     let mut buffer = vec![0; CHUNK_BYTES];
     while left > 0 {
@@ -134,7 +134,7 @@ fn first_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Fail
     Ok(())
 }
 
-fn first_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), Failure> {
+fn first_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
     let mut left = count;
     let mut buffer = vec![0; CHUNK_BYTES];
     while left > 0 {
@@ -156,7 +156,7 @@ fn first_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result
 }
 
 /// Writes all but the last bytes. Of an input without a length it keeps as many bytes in memory.
-fn but_last_bytes(source: Source, count: u64, out: &mut Out) -> Result<(), Failure> {
+fn but_last_bytes(source: Source, count: u64, out: &mut Out) -> Result<(), TransferError> {
     if let Some(len) = source.len() {
         return first_bytes(source, len.saturating_sub(count), out);
     }
@@ -176,7 +176,7 @@ fn but_last_bytes(source: Source, count: u64, out: &mut Out) -> Result<(), Failu
 }
 
 /// Writes all but the last lines, of which it keeps as many in memory.
-fn but_last_lines(source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), Failure> {
+fn but_last_lines(source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
     let (mut lines, mut last) = (source.lines(), VecDeque::new());
     let mut line = Vec::new();
     while lines.next(end, &mut line)? {

@@ -27,7 +27,7 @@ use crate::image_path::{Image, ImagePath, Part};
 use crate::json;
 use crate::new_volume::size::{self, VolumeSize};
 use crate::new_volume::{
-    Argument, Failure, Filling, config, contents_line, device, device_bytes, epoch, json_contents,
+    Argument, Filling, NewVolumeError, config, contents_line, device, device_bytes, epoch, json_contents,
     json_numbers, threads,
 };
 use crate::text::uuid as uuid_text;
@@ -147,12 +147,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
 }
 
-fn make(args: &Args, filling: Option<(&Filling, &Argument)>, app: &mut App) -> Result<Made, Failure> {
+fn make(args: &Args, filling: Option<(&Filling, &Argument)>, app: &mut App) -> Result<Made, NewVolumeError> {
     if args.size == Some(VolumeSize::Auto) && args.source.is_none() {
-        return Err(Failure::Usage("the size 'auto' needs -d".to_owned()));
+        return Err(NewVolumeError::Usage("the size 'auto' needs -d".to_owned()));
     }
     if args.source.is_some() && args.revision == 0 {
-        return Err(Failure::Usage("-d needs revision 1".to_owned()));
+        return Err(NewVolumeError::Usage("-d needs revision 1".to_owned()));
     }
     let config = config()?;
     let device = args.journal_options.as_ref().and_then(|journal| journal.device.as_deref());
@@ -166,7 +166,7 @@ fn make(args: &Args, filling: Option<(&Filling, &Argument)>, app: &mut App) -> R
     match std::fs::metadata(&image.file) {
         Ok(found) => make.overwrite(found.file_type().is_block_device(), app),
         Err(error) if error.kind() == io::ErrorKind::NotFound => make.create(app),
-        Err(error) => Err(Failure::target(host_reason(&error))),
+        Err(error) => Err(NewVolumeError::target(host_reason(&error))),
     }
 }
 
@@ -183,7 +183,7 @@ struct Make<'a> {
 
 impl Make<'_> {
     /// Plans the volume on a device of `bytes`, or in a file that gets any size.
-    fn plan(&self, bytes: Option<u64>, app: &mut App) -> Result<Made, Failure> {
+    fn plan(&self, bytes: Option<u64>, app: &mut App) -> Result<Made, NewVolumeError> {
         let given = match (self.args.size, bytes) {
             (Some(VolumeSize::Of(size)), _) => Some(size.bytes(self.args.block_size)),
             (Some(VolumeSize::Auto), _) => None,
@@ -191,7 +191,8 @@ impl Make<'_> {
         };
         let Some((filling, source)) = self.filling else {
             let bytes = bytes.or(given);
-            let bytes = bytes.ok_or_else(|| Failure::target("it is not there, so a size has to be given"))?;
+            let bytes =
+                bytes.ok_or_else(|| NewVolumeError::target("it is not there, so a size has to be given"))?;
             return Ok(Made::Empty(Box::new(Plan::new(&self.options, &self.config, bytes)?)));
         };
         let mut builder = filling.builder(self.build_options(given)?);
@@ -200,7 +201,7 @@ impl Make<'_> {
     }
 
     /// The options of a build of this many bytes, or else of as few as possible.
-    fn build_options(&self, bytes: Option<u64>) -> Result<BuildOptions, Failure> {
+    fn build_options(&self, bytes: Option<u64>) -> Result<BuildOptions, NewVolumeError> {
         let extended = self.args.extended.as_ref();
         // The journal's device names the volume before that is written.
         let is_derived = self.args.uuid.is_none() && self.journal.is_none();
@@ -218,20 +219,20 @@ impl Make<'_> {
     }
 
     /// Writes the volume, to a device that reads as zeroes or may hold anything.
-    fn write(&self, made: &mut Made, device: &dyn BlockDevice, is_zero: bool) -> Result<(), Failure> {
+    fn write(&self, made: &mut Made, device: &dyn BlockDevice, is_zero: bool) -> Result<(), NewVolumeError> {
         self.set_journal_user(made.plan())?;
         made.write(device, is_zero)
     }
 
-    fn set_journal_user(&self, plan: &Plan) -> Result<(), Failure> {
+    fn set_journal_user(&self, plan: &Plan) -> Result<(), NewVolumeError> {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.set_user(plan))
     }
 
     /// Makes the file and the volume in it; a file that did not become a volume is removed.
-    fn create(&self, app: &mut App) -> Result<Made, Failure> {
+    fn create(&self, app: &mut App) -> Result<Made, NewVolumeError> {
         let image = self.image;
         if image.part != Part::Whole {
-            return Err(Failure::target("it is not there"));
+            return Err(NewVolumeError::target("it is not there"));
         }
         let mut made = self.plan(None, app)?;
         if self.args.dry_run {
@@ -244,9 +245,9 @@ impl Make<'_> {
         }
         let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
         let written = file
-            .map_err(|error| Failure::target(host_reason(&error)))?
+            .map_err(|error| NewVolumeError::target(host_reason(&error)))?
             .set_len(made.plan().size_bytes())
-            .map_err(Failure::target)
+            .map_err(NewVolumeError::target)
             .and_then(|()| device(image, false, true))
             .and_then(|device| self.write(&mut made, &*device, true));
         if written.is_err() {
@@ -256,7 +257,7 @@ impl Make<'_> {
     }
 
     /// Makes the volume in a file, device or partition that is there.
-    fn overwrite(&self, is_device: bool, app: &mut App) -> Result<Made, Failure> {
+    fn overwrite(&self, is_device: bool, app: &mut App) -> Result<Made, NewVolumeError> {
         let image = self.image;
         if self.args.dry_run {
             return self.plan(Some(device_bytes(image)?), app);
@@ -266,15 +267,15 @@ impl Make<'_> {
         let (wanted, have) = (made.plan().size_bytes(), target.size_bytes());
         if is_device || image.part != Part::Whole {
             if wanted > have {
-                return Err(Failure::Target(format!("{wanted} bytes are more than its {have}")));
+                return Err(NewVolumeError::Target(format!("{wanted} bytes are more than its {have}")));
             }
             self.write(&mut made, &*target, false)?;
             return Ok(made);
         }
         let file = OpenOptions::new().write(true).open(&image.file);
-        let file = file.map_err(|error| Failure::target(host_reason(&error)))?;
+        let file = file.map_err(|error| NewVolumeError::target(host_reason(&error)))?;
         if have < wanted {
-            file.set_len(wanted).map_err(Failure::target)?;
+            file.set_len(wanted).map_err(NewVolumeError::target)?;
         }
         // A hole reads as zeroes and takes no room; a file system without holes has the zeroes
         // written.
@@ -287,10 +288,10 @@ impl Make<'_> {
     }
 }
 
-fn options(args: &Args) -> Result<Options, Failure> {
+fn options(args: &Args) -> Result<Options, NewVolumeError> {
     let extended = args.extended.clone().unwrap_or_default();
     let journal = args.journal_options.clone().unwrap_or_default();
-    let random = || random_uuid().map_err(Failure::failed);
+    let random = || random_uuid().map_err(NewVolumeError::failed);
     Ok(Options {
         fs_type: args.fs_type.clone(),
         usage: args.usage.clone(),
@@ -338,10 +339,10 @@ fn options(args: &Args) -> Result<Options, Failure> {
 }
 
 /// `SOURCE_DATE_EPOCH` of reproducible builds, or else now.
-fn time() -> Result<u64, Failure> {
+fn time() -> Result<u64, NewVolumeError> {
     match epoch()? {
         Some(seconds) => u64::try_from(seconds)
-            .map_err(|_| Failure::Usage(format!("SOURCE_DATE_EPOCH is {seconds}, before 1970"))),
+            .map_err(|_| NewVolumeError::Usage(format!("SOURCE_DATE_EPOCH is {seconds}, before 1970"))),
         None => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
     }
 }

@@ -29,14 +29,14 @@ pub(crate) struct Args {
 }
 
 /// The side on which the command failed.
-enum Failure {
+enum PutError {
     Volume(extern4::Error),
     Input(io::Error),
     /// The file is not a regular file.
     Kind,
 }
 
-impl From<extern4::Error> for Failure {
+impl From<extern4::Error> for PutError {
     fn from(error: extern4::Error) -> Self {
         Self::Volume(error)
     }
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let first = Interruptible::standard_input(app.stop())
         .and_then(|mut input| Ok((fill(&mut input, &mut chunk)?, input)));
     let done = match first {
-        Err(error) => Err(Failure::Input(error)),
+        Err(error) => Err(PutError::Input(error)),
         Ok((len, mut input)) => {
             let Some(target) = app.target(&image_path) else { return Ok(()) };
             put(target.session(), target.path(), &mut input, &mut chunk, len)
@@ -62,10 +62,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     };
     match done {
         Ok(()) => {}
-        Err(Failure::Volume(error)) => app.error(&image_path, &error),
-        Err(Failure::Kind) => app.fail_at(ExitStatus::Failed, &image_path, "is not a regular file"),
-        Err(Failure::Input(_)) if app.is_stopped() => app.report_stop("nothing was changed"),
-        Err(Failure::Input(error)) => {
+        Err(PutError::Volume(error)) => app.error(&image_path, &error),
+        Err(PutError::Kind) => app.fail_at(ExitStatus::Failed, &image_path, "is not a regular file"),
+        Err(PutError::Input(_)) if app.is_stopped() => app.report_stop("nothing was changed"),
+        Err(PutError::Input(error)) => {
             app.fail(ExitStatus::Failed, format_args!("standard input: {}", host_reason(&error)));
         }
     }
@@ -92,9 +92,9 @@ fn put(
     input: &mut impl Read,
     chunk: &mut [u8],
     first: usize,
-) -> Result<(), Failure> {
+) -> Result<(), PutError> {
     if session.metadata(path).is_ok_and(|old| !old.is_file()) {
-        return Err(Failure::Kind);
+        return Err(PutError::Kind);
     }
     session.replace_file(path, |file| {
         let (mut len, mut offset) = (first, 0);
@@ -104,7 +104,7 @@ fn put(
                 return Ok(());
             }
             offset += len as u64;
-            len = fill(input, chunk).map_err(Failure::Input)?;
+            len = fill(input, chunk).map_err(PutError::Input)?;
         }
     })
 }

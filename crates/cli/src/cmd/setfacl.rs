@@ -107,12 +107,12 @@ struct Change {
 }
 
 /// A change that would make an ACL invalid, or an error of the volume.
-enum Failure {
+enum SetfaclError {
     Volume(extern4::Error),
     Says(String),
 }
 
-impl From<extern4::Error> for Failure {
+impl From<extern4::Error> for SetfaclError {
     fn from(error: extern4::Error) -> Self {
         Self::Volume(error)
     }
@@ -168,8 +168,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 });
             match done {
                 Ok(line) => Ok(line),
-                Err(Failure::Volume(error)) => Err(error),
-                Err(Failure::Says(message)) => {
+                Err(SetfaclError::Volume(error)) => Err(error),
+                Err(SetfaclError::Says(message)) => {
                     senseless.push((file.shown.clone(), message));
                     Ok(None)
                 }
@@ -224,7 +224,7 @@ fn plan(
     session: &Session,
     path: &Path,
     found: &Metadata,
-) -> Result<Change, Failure> {
+) -> Result<Change, SetfaclError> {
     let mask = match (args.mask, args.no_mask) {
         (true, _) => MaskRule::Always,
         (_, true) => MaskRule::Never,
@@ -247,7 +247,7 @@ fn plan(
     let touched = edit.modify.iter().chain(&edit.remove).any(|spec| spec.default);
     if !found.is_dir() {
         return if touched && !args.recursive {
-            Err(Failure::Says("only directories have default ACLs".to_owned()))
+            Err(SetfaclError::Says("only directories have default ACLs".to_owned()))
         } else {
             Ok(change)
         };
@@ -307,7 +307,7 @@ fn short(acl: &Acl, prefix: &str, names: &IdNames) -> String {
     acl.entries().iter().map(entry).collect::<Vec<_>>().join(",")
 }
 
-fn sensible(mut entries: Vec<AclEntry>) -> Result<Acl, Failure> {
+fn sensible(mut entries: Vec<AclEntry>) -> Result<Acl, SetfaclError> {
     entries.sort_by_key(|entry| entry.tag);
-    Acl::new(entries).map_err(|error| Failure::Says(error.to_string()))
+    Acl::new(entries).map_err(|error| SetfaclError::Says(error.to_string()))
 }

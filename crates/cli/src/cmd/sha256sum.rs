@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
-use crate::input::{CHUNK_BYTES, Failure, Input, Source, inputs};
+use crate::input::{CHUNK_BYTES, Input, Source, TransferError, inputs};
 use crate::json::{self, Object};
 use crate::output::{Out, flush, out};
 use crate::text::counted;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// Returns the digest in hexadecimal digits.
-fn digest(mut source: Source) -> Result<String, Failure> {
+fn digest(mut source: Source) -> Result<String, TransferError> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {

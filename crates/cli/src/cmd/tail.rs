@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
-use crate::input::{CHUNK_BYTES, Failure, Source, inputs};
+use crate::input::{CHUNK_BYTES, Source, TransferError, inputs};
 use crate::output::Out;
 use crate::text::size;
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// Writes everything from the current position on.
-fn rest(mut source: Source, out: &mut Out) -> Result<(), Failure> {
+fn rest(mut source: Source, out: &mut Out) -> Result<(), TransferError> {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         match source.next(&mut buffer)? {
@@ -87,7 +87,7 @@ fn rest(mut source: Source, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-fn behind_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Failure> {
+fn behind_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), TransferError> {
     if let Some(len) = source.len() {
         source.seek(count.min(len))?;
         return rest(source, out);
@@ -105,7 +105,7 @@ fn behind_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Fai
 }
 
 /// Writes the last bytes. Of an input without a length it keeps as many bytes in memory.
-fn last_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Failure> {
+fn last_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), TransferError> {
     if let Some(len) = source.len() {
         source.seek(len.saturating_sub(count))?;
         return rest(source, out);
@@ -126,7 +126,7 @@ fn last_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Failu
     Ok(out.write_all(end)?)
 }
 
-fn behind_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), Failure> {
+fn behind_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
     let mut left = count;
     let mut buffer = vec![0; CHUNK_BYTES];
     while left > 0 {
@@ -147,7 +147,7 @@ fn behind_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Resul
 
 /// Writes the last lines. It reads a file that has a length from its end, and keeps the last lines
 /// of any other input in memory.
-fn last_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), Failure> {
+fn last_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
     if let Some(len) = source.len() {
         let start = start_of_last_lines(&mut source, len, count, end)?;
         source.seek(start)?;
@@ -165,7 +165,7 @@ fn last_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<
 }
 
 /// Returns the byte at which the last `count` lines of a file start.
-fn start_of_last_lines(source: &mut Source, len: u64, count: u64, end: u8) -> Result<u64, Failure> {
+fn start_of_last_lines(source: &mut Source, len: u64, count: u64, end: u8) -> Result<u64, TransferError> {
     if count == 0 {
         return Ok(len);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use extern4::build::{BuildOptions, Builder, Planned, Progress, Summary, Watch};
 use extern4_mkfs::Plan;
 
-use super::failure::Failure;
+use super::error::NewVolumeError;
 use super::source::Argument;
 use crate::app::App;
 use crate::fs_type::type_name;
@@ -38,14 +38,16 @@ impl Filling {
         image: &Image,
         quiet: bool,
         app: &mut App,
-        fill: impl FnOnce(&Self, &mut App) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        fill: impl FnOnce(&Self, &mut App) -> Result<T, NewVolumeError>,
+    ) -> Result<T, NewVolumeError> {
         let (stop, task) = (app.stop_on_signals(), app.begin_task(READING, quiet));
         let filled = fill(&Self { stop, task, out: image.file.clone() }, app);
         match filled {
             // The sources, or the watch, ended the work with an error of their own.
-            Err(Failure::Usage(_) | Failure::Failed(_) | Failure::Target(_)) if app.is_stopped() => {
-                Err(Failure::Stopped)
+            Err(NewVolumeError::Usage(_) | NewVolumeError::Failed(_) | NewVolumeError::Target(_))
+                if app.is_stopped() =>
+            {
+                Err(NewVolumeError::Stopped)
             }
             filled => filled,
         }
@@ -74,14 +76,14 @@ impl Filling {
         argument: &Argument,
         one_file_system: bool,
         app: &mut App,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), NewVolumeError> {
         let source = argument.open(one_file_system, &self.out, app)?;
-        let added = builder.add(source, argument.prefix()).map_err(Failure::from);
+        let added = builder.add(source, argument.prefix()).map_err(NewVolumeError::from);
         added.map_err(|failure| argument.explain(failure, app))
     }
 
     /// Plans the volume, and tells of all that is left out.
-    pub(crate) fn plan(&self, builder: Builder, app: &App) -> Result<Planned, Failure> {
+    pub(crate) fn plan(&self, builder: Builder, app: &App) -> Result<Planned, NewVolumeError> {
         let volume = builder.plan()?;
         volume.warnings().iter().for_each(|warning| app.note(warning));
         Ok(volume)

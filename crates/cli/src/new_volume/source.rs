@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use extern4::build::{DirectorySource, OciSource, Source, VolumeSource, is_volume};
 
-use super::failure::Failure;
+use super::error::NewVolumeError;
 use crate::app::{App, partitions};
 use crate::image_path::{Image, ImagePath, Part};
 use crate::interruptible::archive;
@@ -70,17 +70,17 @@ impl Argument {
     }
 
     /// Reports an error of a volume at its place. Returns any other failure.
-    pub(crate) fn explain(&self, failure: Failure, app: &mut App) -> Failure {
+    pub(crate) fn explain(&self, failure: NewVolumeError, app: &mut App) -> NewVolumeError {
         let image = match &self.kind {
             Kind::Host(path) => Image { file: path.clone(), part: Part::Whole },
             Kind::Part(image) => image.clone(),
             Kind::Input | Kind::Image(..) => return failure,
         };
         let error = match failure {
-            Failure::Volume(error) => error,
+            NewVolumeError::Volume(error) => error,
             // The file is no archive.
-            Failure::Failed(reason) => {
-                return Failure::Failed(match partitions(&image) {
+            NewVolumeError::Failed(reason) => {
+                return NewVolumeError::Failed(match partitions(&image) {
                     Some(names) => {
                         format!("'{image}': this is a disk with partitions; name one of them: {names}")
                     }
@@ -91,7 +91,7 @@ impl Argument {
         };
         let path = error.path().unwrap_or(Path::new("/")).as_os_str().to_owned();
         app.error(ImagePath::inside(image, &path), &error);
-        Failure::Reported
+        NewVolumeError::Reported
     }
 
     /// Opens the source. Contents that can be read only once go to files without names next to
@@ -101,7 +101,7 @@ impl Argument {
         one_file_system: bool,
         out: &Path,
         app: &mut App,
-    ) -> Result<Box<dyn Source>, Failure> {
+    ) -> Result<Box<dyn Source>, NewVolumeError> {
         let spool = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(match &self.kind {
             Kind::Host(path) if path.is_dir() => {
@@ -121,8 +121,8 @@ impl Argument {
 }
 
 /// The root of a volume, as the caller may see it. A failure is reported.
-fn volume(image: &Image, app: &mut App) -> Result<Box<dyn Source>, Failure> {
-    let opened = app.volume(image).ok_or(Failure::Reported)?;
+fn volume(image: &Image, app: &mut App) -> Result<Box<dyn Source>, NewVolumeError> {
+    let opened = app.volume(image).ok_or(NewVolumeError::Reported)?;
     Ok(Box::new(VolumeSource::new(opened.session.clone())))
 }
 

@@ -6,7 +6,7 @@
 use extern4::Volume;
 use extern4::block::BlockDevice;
 
-use super::failure::Failure;
+use super::error::NewVolumeError;
 use crate::app::part;
 use crate::image_path::Image;
 
@@ -14,7 +14,7 @@ use crate::image_path::Image;
 const HEAD_BYTES: u64 = 128 << 10;
 
 /// Returns the bytes of a file, device or partition.
-pub(crate) fn device_bytes(image: &Image) -> Result<u64, Failure> {
+pub(crate) fn device_bytes(image: &Image) -> Result<u64, NewVolumeError> {
     let mut options = Volume::options();
     part(&mut options, image);
     let (device, _) = options.device(&image.file)?;
@@ -22,18 +22,22 @@ pub(crate) fn device_bytes(image: &Image) -> Result<u64, Failure> {
 }
 
 /// Opens what is to become a volume. It must be empty, or `force` say that what it holds can go.
-pub(crate) fn device(image: &Image, is_device: bool, force: bool) -> Result<Box<dyn BlockDevice>, Failure> {
+pub(crate) fn device(
+    image: &Image,
+    is_device: bool,
+    force: bool,
+) -> Result<Box<dyn BlockDevice>, NewVolumeError> {
     let mut options = Volume::options();
     options.write(true);
     part(&mut options, image);
     let (device, _) = options.device(&image.file)?;
     if !force {
         let mut head = vec![0; device.size_bytes().min(HEAD_BYTES) as usize];
-        device.read_at(&mut head, 0).map_err(Failure::target)?;
+        device.read_at(&mut head, 0).map_err(NewVolumeError::target)?;
         if head.iter().any(|byte| *byte != 0) {
             let kind = if is_device { "device" } else { "file" };
             let holds = contents(&head);
-            return Err(Failure::Target(format!("the {kind} holds {holds}; --force overwrites it")));
+            return Err(NewVolumeError::Target(format!("the {kind} holds {holds}; --force overwrites it")));
         }
     }
     Ok(Box::new(device))

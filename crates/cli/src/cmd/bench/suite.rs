@@ -77,16 +77,16 @@ pub(super) struct Args {
 }
 
 /// The reason why something was not measured.
-enum Failure {
+enum SuiteError {
     /// The user asked for the end.
     Stopped,
     /// Another reason, fit for a terminal.
     Because(String),
 }
 
-type Result<T> = std::result::Result<T, Failure>;
+type Result<T> = std::result::Result<T, SuiteError>;
 
-impl From<extern4::Error> for Failure {
+impl From<extern4::Error> for SuiteError {
     fn from(error: extern4::Error) -> Self {
         Self::Because(escape(error.to_string().as_bytes()).into_owned())
     }
@@ -153,11 +153,11 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     match done {
         Ok(report) => write(&report, args),
-        Err(Failure::Stopped) => {
+        Err(SuiteError::Stopped) => {
             app.fail_at(ExitStatus::Failed, image, "ended before all was measured");
             Ok(())
         }
-        Err(Failure::Because(why)) => {
+        Err(SuiteError::Because(why)) => {
             app.fail_at(ExitStatus::Failed, image, &why);
             Ok(())
         }

@@ -9,7 +9,7 @@ use extern4::build::{Builder, Change, Update, UpdateError, UpdateOptions, Update
 
 use crate::app::App;
 use crate::image_path::{Image, ImagePath};
-use crate::new_volume::{Failure, Filling};
+use crate::new_volume::{Filling, NewVolumeError};
 use crate::text::counted;
 use crate::volume_tree::path_below;
 
@@ -32,7 +32,7 @@ pub(crate) fn update(
     options: UpdateOptions,
     reporting: Reporting,
     app: &mut App,
-    collect: impl FnOnce(&Filling, &mut App) -> Result<Builder, Failure>,
+    collect: impl FnOnce(&Filling, &mut App) -> Result<Builder, NewVolumeError>,
 ) -> io::Result<()> {
     let done = Filling::run(image, reporting.quiet, app, |filling, app| {
         let builder = collect(filling, app)?;
@@ -40,7 +40,7 @@ pub(crate) fn update(
     });
     match done {
         Ok(()) => {}
-        Err(Failure::Stopped) => app.report_stop("nothing was changed"),
+        Err(NewVolumeError::Stopped) => app.report_stop("nothing was changed"),
         Err(failure) => failure.report(image, app),
     }
     Ok(())
@@ -53,10 +53,10 @@ fn run(
     reporting: Reporting,
     filling: &Filling,
     app: &mut App,
-) -> Result<(), Failure> {
+) -> Result<(), NewVolumeError> {
     let watch = filling.watch();
     // A volume that is open for reading stays as it is, access times included.
-    let opened = app.volume(image).ok_or(Failure::Reported)?;
+    let opened = app.volume(image).ok_or(NewVolumeError::Reported)?;
     let planned = Update::plan(builder.merge(), &opened.session, options, Some(&watch));
     let update = planned.map_err(|error| failed(error, image, app))?;
     update.warnings().iter().for_each(|warning| app.note(warning));
@@ -85,9 +85,9 @@ fn write(
     reporting: Reporting,
     watch: &Watch,
     app: &mut App,
-) -> Result<u64, Failure> {
+) -> Result<u64, NewVolumeError> {
     app.write_to(image);
-    let opened = app.volume(image).ok_or(Failure::Reported)?;
+    let opened = app.volume(image).ok_or(NewVolumeError::Reported)?;
     let (mut done, all) = (0, update.changes().count() as u64);
     let ended = update.run(&opened.session, Some(watch), &mut |step| match step {
         UpdateStep::Done(change, path) => {
@@ -110,20 +110,20 @@ fn write(
         Ok(written) => Ok(written),
         Err(UpdateError::Interrupted) => {
             app.report_stop(format_args!("{done} of {} done", counted(all, "change", "changes")));
-            Err(Failure::Reported)
+            Err(NewVolumeError::Reported)
         }
         Err(error) => Err(failed(error, image, app)),
     }
 }
 
-fn failed(error: UpdateError, image: &Image, app: &mut App) -> Failure {
+fn failed(error: UpdateError, image: &Image, app: &mut App) -> NewVolumeError {
     match error {
         UpdateError::Source(error) => error.into(),
         UpdateError::Volume(unreadable) => {
             app.error(at(image, &unreadable.path), &unreadable.error);
-            Failure::Reported
+            NewVolumeError::Reported
         }
-        error => Failure::failed(error),
+        error => NewVolumeError::failed(error),
     }
 }
 

@@ -10,7 +10,7 @@ use extern4::File;
 use extern4::build::{TreeFile, Unreadable};
 use extern4_tree::{Entry, Kind, LayerWriter, ReadContents, TarWriter};
 
-use super::{Failure, LeftOut};
+use super::{ExportError, LeftOut};
 use crate::app::{App, Target};
 use crate::progress::{Task, Unit};
 use crate::stop::Stop;
@@ -80,7 +80,11 @@ impl Pace {
 }
 
 /// Writes everything below a directory, and the directory itself. Returns what is left out.
-pub(super) fn append(target: &Target, archive: &mut impl Archive, pace: &Pace) -> Result<LeftOut, Failure> {
+pub(super) fn append(
+    target: &Target,
+    archive: &mut impl Archive,
+    pace: &Pace,
+) -> Result<LeftOut, ExportError> {
     pace.expect(target);
     let mut left_out = LeftOut::new();
     for file in walk(target.session(), target.path())? {
@@ -100,12 +104,12 @@ pub(crate) fn member(
     file: &TreeFile,
     archive: &mut impl Archive,
     pace: &Pace,
-) -> Result<Option<&'static str>, Failure> {
+) -> Result<Option<&'static str>, ExportError> {
     if pace.stop.check().is_break() {
-        return Err(Failure::Stopped);
+        return Err(ExportError::Stopped);
     }
     pace.task.file();
-    let unreadable = |error| Failure::Volume(Unreadable { path: file.entry.path.clone(), error });
+    let unreadable = |error| ExportError::Volume(Unreadable { path: file.entry.path.clone(), error });
     let Kind::File(_) = &file.entry.kind else {
         return appended(archive.append(&file.entry, &mut |_, _| Ok(())));
     };
@@ -125,15 +129,15 @@ pub(crate) fn member(
     let done = archive.append(&entry, &mut read);
     match failed {
         Some(error) => Err(unreadable(error)),
-        None if pace.stop.check().is_break() => Err(Failure::Stopped),
+        None if pace.stop.check().is_break() => Err(ExportError::Stopped),
         None => appended(done),
     }
 }
 
-fn appended<T>(done: extern4_tree::Result<T>) -> Result<T, Failure> {
+fn appended<T>(done: extern4_tree::Result<T>) -> Result<T, ExportError> {
     done.map_err(|error| match error {
         extern4_tree::Error::Io { source, .. } => source.into(),
-        error => Failure::Output(error.to_string()),
+        error => ExportError::Output(error.to_string()),
     })
 }
 

@@ -9,7 +9,7 @@ use extern4_build::NewFile;
 use extern4_tree::{LayerWriter, Platform};
 
 use super::archive::{self, Pace};
-use super::{Args, Failure, LeftOut, exists};
+use super::{Args, ExportError, LeftOut, exists};
 use crate::app::Target;
 
 /// The file that makes a layout complete.
@@ -22,7 +22,7 @@ pub(super) fn write(
     layout: &Path,
     tag: &str,
     pace: &Pace,
-) -> Result<LeftOut, Failure> {
+) -> Result<LeftOut, ExportError> {
     if !args.force && layout.join(INDEX).symlink_metadata().is_ok() {
         return Err(exists());
     }

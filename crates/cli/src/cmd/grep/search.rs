@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 
 use regex::bytes::Regex;
 
-use crate::input::{Failure, Input, Source};
+use crate::input::{Input, Source, TransferError};
 use crate::json::{self, Object};
 use crate::output::Out;
 
@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches a file with this name.
-    pub(super) fn file(&mut self, source: Source, name: &Name<'_>) -> Result<Found, Failure> {
+    pub(super) fn file(&mut self, source: Source, name: &Name<'_>) -> Result<Found, TransferError> {
         let args = self.args;
         let mut lines = source.lines();
         let head = lines.peek()?;
@@ -140,7 +140,7 @@ impl<'a> Search<'a> {
     }
 
     /// Prints the line about a whole file, if the options ask for one.
-    fn summary(&mut self, name: &Name<'_>, selected: u64) -> Result<Found, Failure> {
+    fn summary(&mut self, name: &Name<'_>, selected: u64) -> Result<Found, TransferError> {
         let args = self.args;
         if args.quiet {
             return Ok(Found::Shown);

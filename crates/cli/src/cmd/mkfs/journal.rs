@@ -13,7 +13,7 @@ use extern4_mkfs::{ExternalJournal, Options, Plan};
 
 use super::uuid_text;
 use crate::app::host_reason;
-use crate::new_volume::Failure;
+use crate::new_volume::NewVolumeError;
 
 /// An external journal that is open, and locked against other programs.
 pub(super) struct Journal {
@@ -24,10 +24,10 @@ pub(super) struct Journal {
 impl Journal {
     /// Opens the journal that `-J device=` names: by a path, or as `UUID=` or `LABEL=`. One that a
     /// volume uses needs `force`.
-    pub(super) fn open(name: &str, force: bool) -> Result<Self, Failure> {
+    pub(super) fn open(name: &str, force: bool) -> Result<Self, NewVolumeError> {
         let path = find(name)?;
         let of_journal =
-            |reason: String| Failure::target(format!("its journal {}: {reason}", path.display()));
+            |reason: String| NewVolumeError::target(format!("its journal {}: {reason}", path.display()));
         let about = fs::metadata(&path).map_err(|error| of_journal(host_reason(&error)))?;
         let number = if about.file_type().is_block_device() { device_number(about.rdev()) } else { 0 };
         let (device, _) = Volume::options().write(true).device(&path)?;
@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// Records in the journal that the planned volume uses it.
-    pub(super) fn set_user(&self, plan: &Plan) -> Result<(), Failure> {
+    pub(super) fn set_user(&self, plan: &Plan) -> Result<(), NewVolumeError> {
         Ok(self.found.set_user(&self.device, plan.superblock().uuid())?)
     }
 }
@@ -60,7 +60,7 @@ fn device_number(device: u64) -> u32 {
 }
 
 /// The path of a journal; the block devices of this system are asked for a UUID or a label.
-fn find(name: &str) -> Result<PathBuf, Failure> {
+fn find(name: &str) -> Result<PathBuf, NewVolumeError> {
     let is_it = |found: &ExternalJournal| match name.split_once('=') {
         Some(("UUID", uuid)) => uuid_text(found.uuid).eq_ignore_ascii_case(uuid),
         Some(("LABEL", label)) => found.label == label.as_bytes(),
@@ -77,5 +77,5 @@ fn find(name: &str) -> Result<PathBuf, Failure> {
             let found = device.and_then(|device| ExternalJournal::read(&device, 0).ok().flatten());
             found.as_ref().is_some_and(is_it)
         })
-        .ok_or_else(|| Failure::target(format!("no device has an external journal with {name}")))
+        .ok_or_else(|| NewVolumeError::target(format!("no device has an external journal with {name}")))
 }

@@ -6,7 +6,7 @@ use extern4::block::BlockDevice;
 use extern4::build::Planned;
 use extern4_mkfs::Plan;
 
-use crate::new_volume::{Failure, threads};
+use crate::new_volume::{NewVolumeError, threads};
 
 /// A volume that is planned, and then written.
 pub(super) enum Made {
@@ -37,7 +37,7 @@ impl Made {
     }
 
     /// Writes the volume, to a device that reads as zeroes or may hold anything.
-    pub(super) fn write(&mut self, device: &dyn BlockDevice, is_zero: bool) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, device: &dyn BlockDevice, is_zero: bool) -> Result<(), NewVolumeError> {
         match self {
             Self::Empty(plan) if is_zero => plan.write_on_zeroes(device)?,
             Self::Empty(plan) => plan.write(device)?,

@@ -41,12 +41,12 @@ pub(super) struct Opened {
 }
 
 /// The reason why the volume could not be opened.
-enum Failure {
+enum OpenError {
     Claim(io::Error),
     Volume(extern4::Error),
 }
 
-impl Failure {
+impl OpenError {
     fn is(&self, errno: Errno) -> bool {
         match self {
             Self::Claim(error) => error.raw_os_error() == Some(errno.raw().into()),
@@ -81,22 +81,22 @@ pub(super) fn open(
 }
 
 /// Reports why the volume could not be opened; for a mounted volume, where it is mounted.
-fn report(image: &Image, failure: &Failure, options: &Options, app: &mut App) {
+fn report(image: &Image, failure: &OpenError, options: &Options, app: &mut App) {
     let mounts = MountEntry::of(image).unwrap_or_default();
     let mount = mounts.last().filter(|_| failure.is(Errno::EBUSY));
     match (mount, failure) {
         (Some(mount), _) if mount.is_dead() => app.fail_at(ExitStatus::Failed, image, dead(mount)),
-        (Some(mount), Failure::Claim(_)) => {
+        (Some(mount), OpenError::Claim(_)) => {
             app.fail_at(
                 ExitStatus::Failed,
                 image,
                 format_args!("it is mounted on {} already", quoted(mount.dir.display())),
             );
         }
-        (_, Failure::Claim(error)) => {
+        (_, OpenError::Claim(error)) => {
             app.fail_at(ExitStatus::Failed, image, format_args!("cannot mount: {}", host_reason(error)));
         }
-        (_, Failure::Volume(error)) => {
+        (_, OpenError::Volume(error)) => {
             app.refused(image, error);
             if is_only_read(error) && !options.is_read_only() {
                 app.note_at(image, "use -o ro to mount it for reading");
@@ -112,7 +112,7 @@ pub(super) fn dead(mount: &MountEntry) -> String {
 }
 
 /// Opens the volume; waits while a process whose mount is ending still has it open.
-fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, Failure> {
+fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, OpenError> {
     let (start, mut is_said) = (Instant::now(), false);
     // A process that ends unlocks the volume a moment before it closes its device.
     let mut free_by = start;
@@ -168,14 +168,14 @@ pub(super) fn say_ending() {
     let _ = fs::write("/proc/self/comm", ENDING);
 }
 
-fn try_open(image: &Image, options: &Options) -> Result<Opened, Failure> {
+fn try_open(image: &Image, options: &Options) -> Result<Opened, OpenError> {
     let claim = claim(image, options)?;
-    let volume = open_volume(image, options, claim.is_some()).map_err(Failure::Volume)?;
+    let volume = open_volume(image, options, claim.is_some()).map_err(OpenError::Volume)?;
     Ok(Opened { volume, claim })
 }
 
 /// Has the kernel hold a block device that is mounted as a whole, where it can.
-fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
+fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, OpenError> {
     let is_device = fs::metadata(&image.file).is_ok_and(|found| found.file_type().is_block_device());
     let can = geteuid().is_root() && is_device && image.part == Part::Whole;
     if !can || options.fuseblk == Some(false) || options.fsname().is_some() {
@@ -184,7 +184,7 @@ fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
     match Claim::take(&image.file, &options.mount).map_err(|error| (error.raw_os_error(), error)) {
         Ok(claim) => Ok(Some(claim)),
         Err((Some(errno), _)) if errno == OsErrno::ACCESS.raw_os_error() => {
-            Err(Failure::Claim(OsErrno::ROFS.into()))
+            Err(OpenError::Claim(OsErrno::ROFS.into()))
         }
         // A kernel or a container without these calls: the mount works like an ordinary user's.
         Err((Some(errno), _))
@@ -195,7 +195,7 @@ fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, Failure> {
         {
             Ok(None)
         }
-        Err((_, error)) => Err(Failure::Claim(error)),
+        Err((_, error)) => Err(OpenError::Claim(error)),
     }
 }
 

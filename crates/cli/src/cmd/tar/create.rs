@@ -15,7 +15,7 @@ use extern4_tree::{Kind, TarWriter};
 use super::member_line::MemberLines;
 use super::{Args, member_name, misused};
 use crate::app::{App, Target};
-use crate::cmd::export::Failure;
+use crate::cmd::export::ExportError;
 use crate::cmd::export::archive::{Pace, buffered, member};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
@@ -49,9 +49,9 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     match write(args, &operands, app) {
         Ok(members) => app.report_stop(format_args!("{} written", counted(members, "member", "members"))),
-        Err(Failure::Stopped) => app.report_stop("the archive is not whole"),
-        Err(Failure::Output(reason)) => app.fail_at(ExitStatus::Failed, args.shown().display(), reason),
-        Err(Failure::Volume(Unreadable { error, .. })) => app.error(args.shown().display(), &error),
+        Err(ExportError::Stopped) => app.report_stop("the archive is not whole"),
+        Err(ExportError::Output(reason)) => app.fail_at(ExitStatus::Failed, args.shown().display(), reason),
+        Err(ExportError::Volume(Unreadable { error, .. })) => app.error(args.shown().display(), &error),
     }
     Ok(())
 }
@@ -70,11 +70,11 @@ fn operands(args: &Args, app: &App) -> Vec<Operand> {
 }
 
 /// Writes the archive. Returns the number of members.
-fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, Failure> {
+fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, ExportError> {
     if args.is_stream() {
         if io::stdout().is_terminal() {
             let reason = "an archive is not for a terminal; name a file with -f";
-            return Err(Failure::Output(reason.to_owned()));
+            return Err(ExportError::Output(reason.to_owned()));
         }
         let out = HostFile::from(rustix::io::dup(io::stdout()).map_err(io::Error::from)?);
         return write_to(out, args, operands, app);
@@ -89,7 +89,7 @@ fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, Failur
     Ok(members)
 }
 
-fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, Failure> {
+fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, ExportError> {
     let out = buffered(out);
     let tar = match args.compression() {
         Some(compression) => TarWriter::compressed(out, compression)?,
@@ -107,7 +107,7 @@ fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -
 }
 
 impl<W: Write> Creation<'_, W> {
-    fn operand(&mut self, operand: &Operand, target: &Target, app: &mut App) -> Result<(), Failure> {
+    fn operand(&mut self, operand: &Operand, target: &Target, app: &mut App) -> Result<(), ExportError> {
         let volume = self.volume(&target.volume.image);
         let walk = match self.walk(operand, target) {
             Ok(walk) => walk,
@@ -120,10 +120,10 @@ impl<W: Write> Creation<'_, W> {
         for file in walk {
             let added = match file {
                 Ok(file) => self.add(file, volume, operand, target, app),
-                Err(unreadable) => Err(Failure::Volume(unreadable)),
+                Err(unreadable) => Err(ExportError::Volume(unreadable)),
             };
             match added {
-                Err(Failure::Volume(unreadable)) => {
+                Err(ExportError::Volume(unreadable)) => {
                     let path = path_below(target.path(), &unreadable.path);
                     app.error(target.volume.image_path(&path), &unreadable.error);
                 }
@@ -157,7 +157,7 @@ impl<W: Write> Creation<'_, W> {
         operand: &Operand,
         target: &Target,
         app: &mut App,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ExportError> {
         let path = std::mem::take(&mut file.entry.path);
         file.entry.path = join(&operand.name, &path);
         let shown = Path::new(OsStr::from_bytes(&file.entry.path));
@@ -166,8 +166,8 @@ impl<W: Write> Creation<'_, W> {
         }
         self.link(&mut file, volume, operand);
         let left_out = member(&file, &mut self.tar, &self.pace).map_err(|failure| match failure {
-            Failure::Volume(Unreadable { error, .. }) => {
-                Failure::Volume(Unreadable { path: path.clone(), error })
+            ExportError::Volume(Unreadable { error, .. }) => {
+                ExportError::Volume(Unreadable { path: path.clone(), error })
             }
             failure => failure,
         })?;

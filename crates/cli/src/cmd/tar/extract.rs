@@ -15,7 +15,7 @@ use super::{Args, member_name, misused};
 use crate::app::App;
 use crate::cmd::build::update::{Reporting, update};
 use crate::image_path::ImagePath;
-use crate::new_volume::Failure;
+use crate::new_volume::NewVolumeError;
 
 /// The bits that modes lose where those of the archive are not kept.
 const UMASK: u16 = 0o022;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let reporting = Reporting { dry_run: false, verbose: false, numbers: false, quiet: false };
     let keeps_modes = args.keeps_modes(app.is_superuser());
     update(&to.image, options, reporting, app, |filling, app| {
-        let prefix = directory(&to, app).ok_or(Failure::Reported)?;
+        let prefix = directory(&to, app).ok_or(NewVolumeError::Reported)?;
         let mut builder = filling.builder(build);
         if !keeps_modes {
             builder.edit(Box::new(without_umask));

@@ -17,7 +17,7 @@ use rustix::mount::{
 use rustix::process::geteuid;
 
 use super::side::Source;
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 use crate::app::host_reason;
 
 /// How long the kernel may take to release the image.
@@ -85,7 +85,7 @@ impl KernelMount {
         let start = Instant::now();
         while self.backing.exists() {
             if start.elapsed() > PATIENCE {
-                return Err(Failure::Because("its loop device does not end".to_owned()));
+                return Err(SuiteError::Because("its loop device does not end".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -93,6 +93,6 @@ impl KernelMount {
     }
 }
 
-fn because(what: &str, error: &std::io::Error) -> Failure {
-    Failure::Because(format!("{what}: {}", host_reason(error)))
+fn because(what: &str, error: &std::io::Error) -> SuiteError {
+    SuiteError::Because(format!("{what}: {}", host_reason(error)))
 }

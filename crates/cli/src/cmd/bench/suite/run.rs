@@ -21,7 +21,7 @@ use super::side::{Open, Side, Source};
 use super::source::{Copied, copy_volume};
 use super::stop::Stop;
 use super::subjects::Subjects;
-use super::{Args, Failure, Result};
+use super::{Args, Result, SuiteError};
 use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
 use crate::exit_status::ExitStatus;
@@ -76,7 +76,7 @@ impl<'a> Suite<'a> {
     /// Measures everything.
     pub(super) fn run(&mut self, volume: Volume) -> Result<Report> {
         let lost =
-            |error: io::Error| Failure::Because(format!("no working directory: {}", host_reason(&error)));
+            |error: io::Error| SuiteError::Because(format!("no working directory: {}", host_reason(&error)));
         let machine = Machine::this();
         let mut notes = first_notes(&machine);
         let faults = self.check(&volume)?;
@@ -89,8 +89,8 @@ impl<'a> Suite<'a> {
         let scratch = Scratch::new(&parent).map_err(lost)?;
         let (source, copied) = match self.copy(&volume, &scratch, &mut subjects, faults) {
             Ok(Copied { source, bytes }) => (source, Some((scratch.dir().display().to_string(), bytes))),
-            Err(Failure::Stopped) => return Err(Failure::Stopped),
-            Err(Failure::Because(why)) => {
+            Err(SuiteError::Stopped) => return Err(SuiteError::Stopped),
+            Err(SuiteError::Because(why)) => {
                 notes.push(format!("nothing is written: {why}"));
                 subjects = Subjects::choose(&volume.session(self.cred.clone()), &self.stop)?;
                 (self.image_itself(&volume)?, None)
@@ -134,14 +134,14 @@ impl<'a> Suite<'a> {
         faults: u64,
     ) -> Result<Copied> {
         if faults > 0 {
-            return Err(Failure::Because(damaged(faults)));
+            return Err(SuiteError::Because(damaged(faults)));
         }
         let threads = self.args.threads().into_iter().max().unwrap_or(1);
         copy_volume(&self.image, volume, scratch, subjects, threads, (self.progress(), &self.stop))
     }
 
     fn image_itself(&self, volume: &Volume) -> Result<Source> {
-        let bytes = volume.bytes().ok_or(Failure::Because("it is not in a file".to_owned()))?;
+        let bytes = volume.bytes().ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
         let part = if bytes.start == 0 { Part::Whole } else { Part::Offset(bytes.start) };
         Ok(Source { image: Image { file: self.image.file.clone(), part }, bytes, writing: false })
     }
@@ -201,14 +201,14 @@ impl<'a> Suite<'a> {
                         let measured = self.turn(report, at, &opened, subjects);
                         opened.end().and(measured)
                     }
-                    Err(Failure::Because(why)) if side == Side::Kernel => {
+                    Err(SuiteError::Because(why)) if side == Side::Kernel => {
                         // An image that this side refuses is no failure of ours.
                         report.columns[at].lacks = Some(why);
                         continue;
                     }
                     Err(failure) => Err(failure),
                 };
-                if let Err(Failure::Because(why)) = done {
+                if let Err(SuiteError::Because(why)) = done {
                     self.fail(ExitStatus::Failed, format!("{}: {why}", side.title()));
                     report.columns[at].lacks = Some(why);
                 }
@@ -226,8 +226,8 @@ impl<'a> Suite<'a> {
             if row.cells[at].failure.is_none() {
                 match self.figure(row, opened, subjects) {
                     Ok(figure) => row.cells[at].figures.0.push(figure),
-                    Err(Failure::Stopped) => return Err(Failure::Stopped),
-                    Err(Failure::Because(why)) => {
+                    Err(SuiteError::Stopped) => return Err(SuiteError::Stopped),
+                    Err(SuiteError::Because(why)) => {
                         let what = format!("{title}: {}, {}: {why}", row.label, threads(row.threads));
                         self.fail(ExitStatus::Failed, what);
                         row.cells[at].failure = Some(why);
@@ -254,7 +254,7 @@ impl<'a> Suite<'a> {
     fn check(&self, volume: &Volume) -> Result<u64> {
         match check(volume.ext4(), &Options::default(), &mut |_| {}) {
             Ok(summary) => Ok(summary.faults),
-            Err(error) => Err(Failure::Because(format!("it cannot be checked: {error}"))),
+            Err(error) => Err(SuiteError::Because(format!("it cannot be checked: {error}"))),
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use super::scratch::Scratch;
 use super::side::Source;
 use super::stop::Stop;
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 use crate::app::host_reason;
 use crate::control::mounts::mount_of;
 
@@ -84,7 +84,7 @@ impl Served {
                 return Err(self.failure(status));
             }
             if start.elapsed() > PATIENCE {
-                return Err(Failure::Because("it does not begin".to_owned()));
+                return Err(SuiteError::Because("it does not begin".to_owned()));
             }
             stop.check()?;
             std::thread::sleep(Duration::from_millis(2));
@@ -103,16 +103,16 @@ impl Served {
         match self.wait(PATIENCE) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(self.failure(status)),
-            None => Err(Failure::Because("it does not end".to_owned())),
+            None => Err(SuiteError::Because("it does not end".to_owned())),
         }
     }
 
     /// Returns the reason for this exit status.
-    fn failure(&self, status: ExitStatus) -> Failure {
+    fn failure(&self, status: ExitStatus) -> SuiteError {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         match said.lines().last() {
-            Some(line) => Failure::Because(line.trim_start_matches("extern4: mount: ").to_owned()),
-            None => Failure::Because(format!("it ended with {status}")),
+            Some(line) => SuiteError::Because(line.trim_start_matches("extern4: mount: ").to_owned()),
+            None => SuiteError::Because(format!("it ended with {status}")),
         }
     }
 
@@ -154,6 +154,6 @@ impl Drop for Served {
     }
 }
 
-fn because(what: &str, error: &std::io::Error) -> Failure {
-    Failure::Because(format!("{what}: {}", host_reason(error)))
+fn because(what: &str, error: &std::io::Error) -> SuiteError {
+    SuiteError::Because(format!("{what}: {}", host_reason(error)))
 }

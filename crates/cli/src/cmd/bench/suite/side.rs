@@ -16,7 +16,7 @@ use super::served::{self, Served};
 use super::stop::Stop;
 use super::subjects::Subjects;
 use super::tree::{Host, Library};
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 use crate::app::part;
 use crate::image_path::Image;
 
@@ -106,7 +106,7 @@ impl Open {
         match self {
             Self::Library(session, volume) => {
                 drop(session);
-                if volume.is_read_only() { Ok(()) } else { volume.close().map_err(Failure::from) }
+                if volume.is_read_only() { Ok(()) } else { volume.close().map_err(SuiteError::from) }
             }
             Self::Mount(served) => served.end(),
             Self::Kernel(mount) => mount.end(),

@@ -14,7 +14,7 @@ use super::scratch::Scratch;
 use super::side::Source;
 use super::stop::Stop;
 use super::subjects::{Subjects, write_bytes};
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 use crate::app::{Opening, host_reason, open};
 use crate::cmd::bench::copy;
 use crate::image_path::{Image, Part};
@@ -39,16 +39,17 @@ pub(super) fn copy_volume(
     threads: u32,
     (progress, stop): (&Progress, &Stop),
 ) -> Result<Copied> {
-    let lost = |error: &io::Error| Failure::Because(format!("it cannot be copied: {}", host_reason(error)));
+    let lost =
+        |error: &io::Error| SuiteError::Because(format!("it cannot be copied: {}", host_reason(error)));
     let from = File::open(&image.file).map_err(|error| lost(&error))?;
-    let bytes = volume.bytes().ok_or(Failure::Because("it is not in a file".to_owned()))?;
+    let bytes = volume.bytes().ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
     let data = copy::data_bytes(&from, &bytes);
     let room = scratch.free_bytes().map_err(|error| lost(&error))?;
     let to = scratch.create_copy().map_err(|error| lost(&error))?;
     // The suite may make a large file and write another one.
     let needed = data + 2 * write_bytes(volume)? + SLACK_BYTES;
     if room < needed {
-        return Err(Failure::Because(format!(
+        return Err(SuiteError::Because(format!(
             "a copy takes {}, and there are {} in {}; TMPDIR may name another directory",
             human(needed),
             human(room),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 use crate::exit_status::ExitStatus;
 
 /// A flag that a signal sets.
@@ -37,6 +37,6 @@ impl Stop {
 
     /// Fails once a signal has come.
     pub(super) fn check(&self) -> Result<()> {
-        if self.is_told() { Err(Failure::Stopped) } else { Ok(()) }
+        if self.is_told() { Err(SuiteError::Stopped) } else { Ok(()) }
     }
 }

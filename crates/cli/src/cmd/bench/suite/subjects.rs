@@ -11,7 +11,7 @@ use extern4::{File, FileType, Session, Volume};
 
 use super::stop::Stop;
 use super::tree::{CHUNK_BYTES, Library, Tree as _};
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 
 /// Files that the choice looks at, at most.
 const MOST_LOOKED_AT: usize = 50_000;
@@ -158,7 +158,7 @@ fn new_name(session: &Session) -> Result<PathBuf> {
             return Ok(PathBuf::from(name));
         }
     }
-    Err(Failure::Because(format!("each name next to {WORK} is taken")))
+    Err(SuiteError::Because(format!("each name next to {WORK} is taken")))
 }
 
 fn make_file(session: &Session, path: &Path, owner: (u32, u32)) -> Result<()> {

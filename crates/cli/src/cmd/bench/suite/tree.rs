@@ -16,7 +16,7 @@ use extern4::Session;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Failure, Result};
+use super::{Result, SuiteError};
 use crate::app::host_reason;
 
 /// Bytes read or written at a time.
@@ -54,8 +54,8 @@ pub(super) trait Tree: Sync {
 }
 
 /// Returns the failure for a path that should be missing but exists. The volume is not at fault.
-fn is_there(path: &Path) -> Failure {
-    Failure::Because(format!("{}: it is there", path.display()))
+fn is_there(path: &Path) -> SuiteError {
+    SuiteError::Because(format!("{}: it is there", path.display()))
 }
 
 /// The library, in this process.
@@ -267,12 +267,12 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(|error| failed(path, error))
 }
 
-fn failed(path: &Path, error: Errno) -> Failure {
+fn failed(path: &Path, error: Errno) -> SuiteError {
     host_failed(path, &error.into())
 }
 
-fn host_failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::Because(format!("{}: {}", path.display(), host_reason(error)))
+fn host_failed(path: &Path, error: &io::Error) -> SuiteError {
+    SuiteError::Because(format!("{}: {}", path.display(), host_reason(error)))
 }
 
 fn is_dots(name: &[u8]) -> bool {

@@ -10,7 +10,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::Image;
 
 /// Why no volume was made.
-pub(crate) enum Failure {
+pub(crate) enum NewVolumeError {
     /// The options are wrong.
     Usage(String),
     /// A source is a volume that cannot be read.
@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     Stopped,
 }
 
-impl Failure {
+impl NewVolumeError {
     pub(crate) fn target(error: impl ToString) -> Self {
         Self::Target(error.to_string())
     }
@@ -47,7 +47,7 @@ impl Failure {
     }
 }
 
-impl From<MakeError> for Failure {
+impl From<MakeError> for NewVolumeError {
     fn from(error: MakeError) -> Self {
         match error {
             MakeError::Options(reason) => Self::Usage(reason),
@@ -56,13 +56,13 @@ impl From<MakeError> for Failure {
     }
 }
 
-impl From<extern4::Error> for Failure {
+impl From<extern4::Error> for NewVolumeError {
     fn from(error: extern4::Error) -> Self {
         Self::target(error)
     }
 }
 
-impl From<BuildError> for Failure {
+impl From<BuildError> for NewVolumeError {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Make(error) => error.into(),
@@ -73,7 +73,7 @@ impl From<BuildError> for Failure {
     }
 }
 
-impl From<SourceError> for Failure {
+impl From<SourceError> for NewVolumeError {
     fn from(error: SourceError) -> Self {
         let error = match error {
             SourceError::Source(error) => error.downcast::<extern4::Error>(),
