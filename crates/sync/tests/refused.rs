@@ -1,19 +1,18 @@
-//! A seccomp filter refuses membarrier(2) after the process has begun to use it.
+//! A seccomp filter refuses membarrier(2) after the process has begun to use it. It stays for the
+//! rest of the process, which therefore runs this test alone.
 
 #![cfg(all(target_os = "linux", not(any(miri, feature = "loom"))))]
 
-use std::process::Command;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use extern4_sync::membarrier::heavy_fence;
 use extern4_sync::rcu::{Rcu, pin};
 
-/// An environment variable: set in the process whose calls are refused.
-const REFUSED: &str = "EXTERN4_TEST_REFUSED";
-
 /// Makes the kernel return EPERM for membarrier(2) in this thread and in threads that it starts.
-fn refuse_membarrier() {
+/// Fails with `InvalidInput` if the kernel, or what stands for it, has no filters.
+fn refuse_membarrier() -> io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
         // The number of the system call is the first field of `seccomp_data`.
@@ -28,7 +27,7 @@ fn refuse_membarrier() {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
     };
-    assert!(refused, "no filter: {}", std::io::Error::last_os_error());
+    if refused { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Replaces a value, and waits until it is freed.
@@ -47,15 +46,16 @@ fn replace() {
 
 #[test]
 fn the_barrier_falls_back_to_fences() {
-    if std::env::var_os(REFUSED).is_none() {
-        let itself = std::env::current_exe().expect("the path of the test");
-        let run = Command::new(itself).env(REFUSED, "1").output().expect("the test runs");
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
-        return;
-    }
     assert!(heavy_fence());
     replace();
-    refuse_membarrier();
+    match refuse_membarrier() {
+        // qemu-user, for one.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            eprintln!("skipped: no seccomp filters here");
+            return;
+        }
+        refused => refused.expect("a filter"),
+    }
     assert!(heavy_fence(), "heavy_fence falls back to a fence");
     replace();
     std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(replace))));
