@@ -15,6 +15,7 @@ use extern4_tree::Glob;
 use crate::app::{App, Opened, Shown, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::interruptible;
 use crate::json;
 use crate::output::{Out, flush, out};
 use crate::text::{BlockSize, human, size};
@@ -31,7 +32,8 @@ pub(crate) struct Args {
     /// Leave out files whose path, or a part of it behind a slash, matches the pattern
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
-    /// Leave out files that match a pattern of this file of the host, one a line
+    /// Leave out files that match a pattern of this file of the host, one a line; - is standard
+    /// input
     #[arg(short = 'X', long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
     /// Show sizes with a unit, such as 1.5M, instead of in units of 1024 bytes
@@ -149,7 +151,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn excluded(args: &Args, app: &mut App) -> Option<Vec<Glob>> {
     let mut globs: Vec<_> = args.exclude.iter().map(|text| Glob::new(text.as_bytes(), false)).collect();
     for file in &args.exclude_from {
-        match std::fs::read(file) {
+        match interruptible::read(file, app.stop()) {
             Ok(text) => {
                 let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
                 globs.extend(lines.map(|line| Glob::new(line, false)));

@@ -187,6 +187,7 @@ fn signals_end_the_wait_of_a_command_in_a_script() {
         "setfattr --restore=pipe /",
         "rm -i /etc/hostname",
         "cp host:pipe /copy",
+        "du -X - /",
         "tar -t",
         "tar -xf - -C /",
     ] {

@@ -21,6 +21,7 @@ fn a_standard_input_that_cannot_be_read_is_not_empty() {
         "script disk.img -",
         "setfacl --restore=- disk.img:/",
         "setfattr --restore=- disk.img:/",
+        "du -X - disk.img:/",
         "tar -x disk.img:/",
         "tar -t",
         "build new.img -",
