@@ -48,11 +48,11 @@ impl Stop {
                     progress.tell();
                     continue;
                 }
-                told.wake();
-                // Relaxed: the number guards no other data.
+                // Relaxed: the number guards no other data, and `wake` calls the system after it.
                 if told.0.signal.swap(signal, Ordering::Relaxed) != 0 {
                     std::process::exit(code(signal).into());
                 }
+                told.wake();
             }
         })?;
         Ok(stop)
@@ -79,8 +79,12 @@ impl Stop {
                 .map(readable)
                 .collect();
             match poll(&mut files, None) {
-                // The listening thread wakes this one just before it stores the signal.
-                Ok(_) if files[0].revents().is_empty() => {}
+                // The listening thread stores the signal and then wakes this one. Without a signal,
+                // `clear` came between the two.
+                Ok(_) if files[0].revents().is_empty() => {
+                    self.check()?;
+                    self.forget_wake();
+                }
                 Err(Errno::INTR) => {}
                 // Reading reports what is wrong with the file.
                 Ok(_) | Err(_) => return ControlFlow::Continue(()),
@@ -92,7 +96,11 @@ impl Stop {
     pub(crate) fn clear(&self) {
         // Relaxed: see `listen`.
         self.0.signal.store(0, Ordering::Relaxed);
-        // Without a signal there is nothing to be read.
+        self.forget_wake();
+    }
+
+    fn forget_wake(&self) {
+        // If no wake is pending, the read fails at once.
         let _ = self.0.wakes.as_ref().map(|wakes| read(wakes, &mut [0_u8; 8]));
     }
 

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,23 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
 use crate::interrupting::signal;
-use crate::run::{command, machine, tool};
+use crate::run::{machine, plain, tool};
 use crate::writing::{said, sound};
 
 /// The longest time in which a command gets to its input, or ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The functions of the kernel in which a process waits for a pipe: to be read, and for a writer.
 const WAITS: [&str; 3] = ["pipe_read", "poll_schedule_timeout", "wait_for_partner"];
+
+/// Returns the command with no signal ignored: a shell's background job ignores SIGINT, and so do
+/// all processes below it.
+fn listening() -> Command {
+    let mut command = Command::new("env");
+    plain(&mut command);
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_extern4")]);
+    command
+}
 
 /// Waits until a thread of the command waits for a pipe. Returns false if it ends instead.
 #[track_caller]
@@ -38,7 +47,7 @@ fn comes_to_wait(child: &mut Child) -> bool {
         if child.try_wait().expect("a child").is_some() {
             return false;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             let _ = child.kill();
             panic!("it does not wait for its input");
         }
@@ -51,7 +60,7 @@ fn comes_to_wait(child: &mut Child) -> bool {
 fn end(mut child: Child) -> Output {
     let start = Instant::now();
     while child.try_wait().expect("a child").is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             let _ = child.kill();
             panic!("it still waits for its input");
         }
@@ -73,7 +82,7 @@ fn interrupt(image: &Image, args: &[&str], start: &[u8]) -> String {
     let before = names();
     let mut errors = String::new();
     for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let mut command = command();
+        let mut command = listening();
         command.current_dir(image.scratch()).args(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command runs");

@@ -15,7 +15,8 @@ pub(crate) fn command() -> Command {
     command
 }
 
-fn plain(command: &mut Command) {
+/// Sets an environment in which all output is the same anywhere.
+pub(crate) fn plain(command: &mut Command) {
     command
         .env("LC_ALL", "C")
         .env("TZ", "UTC")
