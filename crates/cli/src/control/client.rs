@@ -23,7 +23,7 @@ use crate::exit_status::ExitStatus;
 use crate::text::escape;
 
 /// The time limit for the whole exchange.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit for the length of an answer.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
@@ -62,7 +62,7 @@ impl fmt::Display for Error {
                 write!(f, "the process that serves this mount has ended, or listens nowhere")
             }
             Self::Silent => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIMEOUT.as_secs();
                 write!(f, "the process that serves this mount has not answered within {seconds} s")
             }
             Self::Io(error) => write!(f, "{}", host_reason(error)),
@@ -93,7 +93,7 @@ pub(crate) fn find(dir: &Path) -> Result<Mount, Error> {
 
 /// Asks for a report.
 pub(crate) fn ask(mount: &Mount) -> Result<Report, Error> {
-    let (_, answer) = exchange(socket::connect(mount)?, REPORT, Instant::now() + PATIENCE)?;
+    let (_, answer) = exchange(socket::connect(mount)?, REPORT, Instant::now() + TIMEOUT)?;
     Report::read(&String::from_utf8_lossy(&answer)).map_err(Error::Answer)
 }
 

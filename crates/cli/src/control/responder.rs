@@ -1,7 +1,7 @@
 //! Answers requests on sockets, all of them in one thread.
 //!
 //! The thread waits for all its [`Service`]s and clients at once and never for a single one.
-//! Reading and writing do not block, a request is of limited length, and a client has [`PATIENCE`]
+//! Reading and writing do not block, a request is of limited length, and a client has [`TIMEOUT`]
 //! for its whole exchange. A service has at most `MAX_CLIENTS` clients at a time. One more replaces
 //! the oldest of them, so silent clients keep no others out. A panic in an answer ends that
 //! connection only.
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The time limit for a client, from its connection to the end of its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit for the number of clients of one service.
 const MAX_CLIENTS: usize = 8;
 /// The pause after a failure to accept a client or to wait, as where too many files are open.
@@ -200,7 +200,7 @@ impl State {
         {
             self.clients.remove(oldest);
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         self.clients.push(Client { service, stream, request: Vec::new(), answer: None, sent: 0, until });
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::client::PATIENCE;
+use super::client::TIMEOUT;
 use super::{client, socket};
 
 /// The request.
@@ -66,14 +66,14 @@ impl Listener {
     /// Asks the process that serves the mount on `dir`. Returns `None` if it cannot be asked.
     pub(crate) fn of(dir: &Path) -> Option<Self> {
         let stream = socket::connect(&client::find(dir).ok()?).ok()?;
-        let (stream, answer) = client::exchange(stream, END, Instant::now() + PATIENCE).ok()?;
+        let (stream, answer) = client::exchange(stream, END, Instant::now() + TIMEOUT).ok()?;
         (answer == WAITS.as_bytes()).then_some(Self(stream))
     }
 
     /// Waits for the end of the mount. Returns the reason if data were lost, or if the process
     /// ended without an answer.
     pub(crate) fn lost(mut self) -> Option<String> {
-        let line = client::line(&mut self.0, Instant::now() + PATIENCE).unwrap_or_default();
+        let line = client::line(&mut self.0, Instant::now() + TIMEOUT).unwrap_or_default();
         if line == ENDED.as_bytes() {
             return None;
         }

@@ -30,7 +30,7 @@ const WRITES: &str = "writes";
 const REFUSED: &str = "refused: ";
 /// The time limit for a client. It is long because a journal can be long, and because the process
 /// waits longer where another host may have died.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Starts opening the volume for writing, if that is the request. The new thread answers on the
 /// connection.
@@ -68,7 +68,7 @@ fn tell(stream: OwnedFd, text: &str) {
 /// Asks for the volume to be opened for writing. Returns the reason of a refusal, or `None` if the
 /// volume can be written to now.
 pub(crate) fn ask(mount: &Mount) -> Result<Option<String>, Error> {
-    let (_, answer) = client::exchange(socket::connect(mount)?, WRITE, Instant::now() + PATIENCE)?;
+    let (_, answer) = client::exchange(socket::connect(mount)?, WRITE, Instant::now() + TIMEOUT)?;
     if answer == WRITES.as_bytes() {
         return Ok(None);
     }

@@ -14,7 +14,7 @@ use crate::run::{command, failed, machine, ok};
 use crate::writing::{fed, said, sound, untouched};
 
 /// A time in which the shell answers on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A shell on a terminal of its own.
 pub(crate) struct Terminal {
@@ -56,7 +56,7 @@ impl Terminal {
                 let rest = self.shown.split_off(at + text.len());
                 return std::mem::replace(&mut self.shown, rest);
             }
-            assert!(start.elapsed() < PATIENCE, "{text:?} is not shown: {:?}", self.shown);
+            assert!(start.elapsed() < TIMEOUT, "{text:?} is not shown: {:?}", self.shown);
             let mut fds = [PollFd::new(&self.screen, PollFlags::IN)];
             let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
             if poll(&mut fds, Some(&wait)).expect("poll") == 0 {

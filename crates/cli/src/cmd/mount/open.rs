@@ -29,7 +29,7 @@ use crate::text::quoted;
 const ENDING: &str = "extern4-ending";
 /// How long a mount waits for a process without that name: it may not know yet that its mount has
 /// ended.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest time that a process needs to exit after it has unlocked the volume.
 const MOMENT: Duration = Duration::from_secs(2);
@@ -121,7 +121,7 @@ fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened,
             Err(error) if error.is(Errno::EBUSY) => error,
             done => return done,
         };
-        let late = start.elapsed() >= PATIENCE;
+        let late = start.elapsed() >= TIMEOUT;
         match ending(image, late) {
             Some(pid) if late && !is_said => {
                 app.note_at(image, format_args!("waits for process {pid}, which closes the volume"));

@@ -21,7 +21,7 @@ use super::{Result, SuiteError};
 use crate::app::host_reason;
 
 /// How long the kernel may take to release the image.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A mount by the kernel.
 pub(super) struct KernelMount {
@@ -84,7 +84,7 @@ impl KernelMount {
         drop((self.root, self.mount));
         let start = Instant::now();
         while self.backing.exists() {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 return Err(SuiteError::Because("its loop device does not end".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(1));

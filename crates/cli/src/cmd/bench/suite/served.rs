@@ -21,9 +21,9 @@ use crate::app::host_reason;
 use crate::control::mounts::mount_of;
 
 /// How long the mount may take to begin, and to end after all has been written.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the mount may take to end when it is no longer needed.
-const IMPATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A mount of ours, and the process that serves it.
 pub(super) struct Served {
@@ -83,7 +83,7 @@ impl Served {
                 self.ended = true;
                 return Err(self.failure(status));
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 return Err(SuiteError::Because("it does not begin".to_owned()));
             }
             stop.check()?;
@@ -100,7 +100,7 @@ impl Served {
     pub(super) fn end(mut self) -> Result<()> {
         self.root = None;
         self.tell(Signal::TERM);
-        match self.wait(PATIENCE) {
+        match self.wait(TIMEOUT) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(self.failure(status)),
             None => Err(SuiteError::Because("it does not end".to_owned())),
@@ -145,7 +145,7 @@ impl Drop for Served {
         // This comes after a failure, which is reported.
         self.root = None;
         self.tell(Signal::TERM);
-        if self.wait(IMPATIENCE).is_some() {
+        if self.wait(STOP_TIMEOUT).is_some() {
             return;
         }
         let _ = extern4_fuse::detach(&self.dir);
