@@ -113,8 +113,11 @@ pub struct RawInodeExtra {
 const EXTRA_SIZE: usize = size_of::<RawInodeExtra>();
 const CHECKSUM_LO: usize = core::mem::offset_of!(RawInode, l_i_checksum_lo);
 const CHECKSUM_HI: usize = BASE_SIZE + core::mem::offset_of!(RawInodeExtra, i_checksum_hi);
+const ATIME: usize = core::mem::offset_of!(RawInode, i_atime);
+const ATIME_EXTRA: usize = BASE_SIZE + core::mem::offset_of!(RawInodeExtra, i_atime_extra);
 const _: () = assert!(size_of::<RawInode>() == BASE_SIZE && EXTRA_SIZE == 32);
 const _: () = assert!(CHECKSUM_LO == 0x7c && CHECKSUM_HI == 0x82);
+const _: () = assert!(ATIME == 0x8 && ATIME_EXTRA == 0x8c);
 
 /// The type of a file (the upper bits of `i_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -711,6 +714,25 @@ pub fn store_checksum(record: &mut [u8], ino: u32, sb: &Superblock) {
     inode.encode(record, sb);
 }
 
+/// Returns whether two records differ in the time of the last access at most, and so in the
+/// checksum.
+pub fn is_same_but_for_atime(one: &[u8], other: &[u8]) -> bool {
+    let extra_isize = one.get(BASE_SIZE..).and_then(|rest| RawInodeExtra::read_from_prefix(rest).ok());
+    let extra_isize = extra_isize.map_or(0, |(extra, _)| extra.i_extra_isize.get());
+    let mut at = 0;
+    for (start, len, needed) in
+        [(ATIME, 4, 0), (CHECKSUM_LO, 2, 0), (CHECKSUM_HI, 2, 4), (ATIME_EXTRA, 4, 16)]
+    {
+        if extra_isize >= needed {
+            if one.get(at..start) != other.get(at..start) {
+                return false;
+            }
+            at = start + len;
+        }
+    }
+    one.get(at..) == other.get(at..)
+}
+
 /// Returns whether a record was never used: it is all zeros, and so has no checksum.
 pub fn is_blank(record: &[u8]) -> bool {
     record.iter().all(|byte| *byte == 0)
@@ -727,6 +749,32 @@ mod tests {
         let names: Vec<_> =
             (InodeFlags::EXTENTS | InodeFlags::IMMUTABLE | InodeFlags::HUGE_FILE).named().collect();
         assert_eq!(names, [('i', "Immutable"), ('e', "Extents")]);
+    }
+
+    #[test]
+    fn records_may_differ_in_the_time_of_access() {
+        let bytes_that_count = |size: usize, extra_isize: u8| {
+            let mut record = vec![7; size];
+            if size > BASE_SIZE {
+                record[BASE_SIZE..BASE_SIZE + 2].copy_from_slice(&[extra_isize, 0]);
+            }
+            assert!(is_same_but_for_atime(&record, &record));
+            let counts = (0..size).filter(|at| {
+                let mut other = record.clone();
+                other[*at] ^= 1;
+                !is_same_but_for_atime(&record, &other)
+            });
+            counts.collect::<Vec<_>>()
+        };
+        let all_but = |size, out: &[Range<usize>]| -> Vec<_> {
+            (0..size).filter(|at| !out.iter().any(|range| range.contains(at))).collect()
+        };
+        let (atime, low, high) = (8..12, 0x7c..0x7e, 0x82..0x84);
+        assert_eq!(bytes_that_count(128, 0), all_but(128, &[atime.clone(), low.clone()]));
+        assert_eq!(bytes_that_count(256, 0), all_but(256, &[atime.clone(), low.clone()]));
+        assert_eq!(bytes_that_count(256, 4), all_but(256, &[atime.clone(), low.clone(), high.clone()]));
+        assert_eq!(bytes_that_count(256, 32), all_but(256, &[atime, low, high, 0x8c..0x90]));
+        assert!(!is_same_but_for_atime(&[0; 128], &[0; 256]));
     }
 
     #[test]

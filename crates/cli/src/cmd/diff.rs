@@ -6,8 +6,8 @@
 //! same size in both trees, and compare their contents.
 //!
 //! Where one volume may have begun as a copy of the other, the bytes of both images are compared
-//! first ([`blocks`]). They tell which inodes are the same ([`inodes`]), and the lists then have
-//! only what may differ ([`joint`]).
+//! first ([`blocks`]). They tell which inodes are the same ([`inodes`]), and so which directories
+//! need no look ([`directories`]). The lists then have only what may differ ([`joint`]).
 //!
 //! The exit codes are those of diff(1): 0 without differences, 1 with some, 2 for trouble.
 //!
@@ -17,6 +17,7 @@ mod blocks;
 mod change;
 mod compare;
 mod contents;
+mod directories;
 mod files;
 mod inodes;
 mod joint;
@@ -24,6 +25,7 @@ mod listing;
 mod operand;
 mod shared_extents;
 mod show;
+mod threads;
 
 use std::ffi::OsString;
 use std::io;
@@ -76,7 +78,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// The two things that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Both<T> {
     old: T,
     new: T,

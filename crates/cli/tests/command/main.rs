@@ -10,6 +10,7 @@ mod bmap;
 mod building;
 mod changing;
 mod comparing;
+mod comparing_copies;
 mod completing;
 mod container_layers;
 mod contents;

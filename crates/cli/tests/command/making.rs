@@ -16,7 +16,7 @@ pub(crate) const CONFIG: &str = include_str!("../../../mkfs/src/mke2fs.conf");
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +28,7 @@ impl Random {
         words[self.below(words.len() as u64) as usize]
     }
 
-    fn happens(&mut self, percent: u64) -> bool {
+    pub(crate) fn happens(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }

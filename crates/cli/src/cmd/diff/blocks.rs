@@ -13,13 +13,13 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::Both;
 use super::shared_extents::SharedExtents;
+use super::threads::each_item;
 use crate::app::Opened;
 
 /// The unit of the comparison. Blocks of a volume may be smaller or larger.
@@ -67,34 +67,19 @@ impl ChangedBlocks {
     }
 
     fn of(raw: Both<&Raw<'_>>, len: u64, threads: usize) -> io::Result<Self> {
-        // Relaxed: each share is taken once, and the threads are joined.
-        let next = AtomicU64::new(0);
         let starts = raw.map(|raw| raw.start);
         let files = Both { old: File::open(raw.old.file)?, new: File::open(raw.new.file)? };
         // A file system that has no extents to show shares none.
         let shared = SharedExtents::find(files.as_ref(), starts, UNIT_BYTES as u64).unwrap_or_default();
-        let work = || {
-            let mut found = Vec::new();
-            let mut buffers = Both { old: vec![0; CHUNK_BYTES], new: vec![0; CHUNK_BYTES] };
-            loop {
-                let start = next.fetch_add(SHARE_BYTES, Relaxed);
-                if start >= len {
-                    return Ok(found);
-                }
-                let share = start..(start + SHARE_BYTES).min(len);
-                compare(files.as_ref(), starts, &shared, share, &mut buffers, &mut found)?;
-            }
-        };
-        let found: io::Result<Vec<Vec<Range<u64>>>> = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            let others = others.into_iter().map(|thread| match thread.join() {
-                Ok(found) => found,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            [own].into_iter().chain(others).collect()
-        });
-        Ok(Self::merged(found?.concat()))
+        let start = || (Vec::new(), Both { old: vec![0; CHUNK_BYTES], new: vec![0; CHUNK_BYTES] });
+        let shares = len.div_ceil(SHARE_BYTES) as usize;
+        let found = each_item(threads, shares, start, |(found, buffers), share| {
+            let start = share as u64 * SHARE_BYTES;
+            let share = start..(start + SHARE_BYTES).min(len);
+            compare(files.as_ref(), starts, &shared, share, buffers, found)
+        })?;
+        let found: Vec<_> = found.into_iter().map(|(found, _)| found).collect();
+        Ok(Self::merged(found.concat()))
     }
 
     fn merged(mut ranges: Vec<Range<u64>>) -> Self {
@@ -135,6 +120,7 @@ fn compare(
 ) -> io::Result<()> {
     let mut at = share.start;
     loop {
+        at = shared.skip(at);
         let old = data(files.old, starts.old, at)?;
         let next = old.min(data(files.new, starts.new, at)?);
         // Both are compared from a unit's start on.
@@ -142,9 +128,7 @@ fn compare(
         if at >= share.end {
             return Ok(());
         }
-        let behind = shared.skip(at);
-        if behind > at {
-            at = behind;
+        if shared.skip(at) > at {
             continue;
         }
         let left = share.end.min(shared.next(at)) - at;

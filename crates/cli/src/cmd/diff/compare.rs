@@ -4,20 +4,22 @@
 //! number of threads. Something that cannot be read is reported as trouble and never as equal.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use extern4_tree::{Contents, Entry, Kind};
 
 use super::blocks::ChangedBlocks;
 use super::change::{self, Change};
 use super::contents::{Comparer, Fault, Opener};
-use super::inodes::ChangedInodes;
+use super::directories::LeadingDirectories;
+use super::inodes::Inodes;
 use super::joint;
 use super::listing::{self, Listed, Listing};
 use super::operand::{Root, Tree};
+use super::threads::each_item;
 use super::{Args, Both};
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
@@ -45,7 +47,7 @@ pub(super) fn trees(args: &Args, trees: &Both<Tree>, app: &mut App) -> Vec<Diffe
         return Vec::new();
     }
     let openers = trees.as_ref().map(Tree::opener);
-    let listings = changed.as_ref().and_then(|blocks| short_lists(trees, blocks));
+    let listings = changed.as_ref().and_then(|blocks| short_lists(trees, blocks, threads));
     let listings = listings.unwrap_or_else(|| whole_lists(openers.as_ref()));
     let is_complete = report(&listings.old, &trees.old, app) & report(&listings.new, &trees.new, app);
     if !is_complete {
@@ -71,13 +73,14 @@ fn changed_blocks(trees: &Both<Tree>, threads: usize) -> Option<ChangedBlocks> {
 
 /// Lists two copies of one volume, without the files that are the same in both. `None` if only
 /// whole lists can tell how they differ.
-fn short_lists(trees: &Both<Tree>, blocks: &ChangedBlocks) -> Option<Both<Listing>> {
+fn short_lists(trees: &Both<Tree>, blocks: &ChangedBlocks, threads: usize) -> Option<Both<Listing>> {
     let (Root::Volume(old), Root::Volume(new)) = (&trees.old.root, &trees.new.root) else { return None };
-    let volumes = Both { old: old.volume.volume.ext4(), new: new.volume.volume.ext4() };
-    let inodes = ChangedInodes::find(volumes.map(|ext4| &**ext4), blocks)?;
+    let volumes = Both { old: &**old.volume.volume.ext4(), new: &**new.volume.volume.ext4() };
+    let inodes = Inodes::compare(volumes, blocks, threads).ok()?;
+    let leading = LeadingDirectories::find(volumes.old, &inodes, threads).ok()?;
     let top = |target: &Target| at(target.session(), target.path().as_os_str().as_bytes()).ok();
     let tops = Both { old: top(old)?, new: top(new)? };
-    joint::list(tops.as_ref(), &inodes).ok()
+    joint::list(tops.as_ref(), &inodes, &leading).ok()
 }
 
 /// Lists both trees at the same time.
@@ -270,30 +273,15 @@ fn compare_contents(
     changed: Option<&ChangedBlocks>,
     threads: usize,
 ) -> Vec<Outcome> {
-    // Relaxed: each pair is taken once, and the threads are joined.
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let (mut comparer, mut outcomes) = (Comparer::default(), Vec::new());
-        loop {
-            let index = next.fetch_add(1, Relaxed);
-            let Some(pair) = files.get(index) else { return outcomes };
-            let entries = pair.as_ref().map(|entry| &**entry);
-            let contents = (contents_of(entries.old), contents_of(entries.new));
-            let (Some(old), Some(new)) = contents else { continue };
+    let start = || (Comparer::default(), Vec::new());
+    let Ok(states) = each_item(threads, files.len(), start, |(comparer, outcomes), index| {
+        let entries = files[index].as_ref().map(|entry| &**entry);
+        if let (Some(old), Some(new)) = (contents_of(entries.old), contents_of(entries.new)) {
             outcomes.push((index, comparer.is_same(openers, entries, Both { old, new }, changed)));
         }
-    };
-    let mut outcomes = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(files.len())).map(|_| scope.spawn(work)).collect();
-        let mut outcomes = work();
-        for thread in others {
-            match thread.join() {
-                Ok(others) => outcomes.extend(others),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        outcomes
+        Ok::<_, Infallible>(())
     });
+    let mut outcomes: Vec<_> = states.into_iter().flat_map(|(_, outcomes)| outcomes).collect();
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }

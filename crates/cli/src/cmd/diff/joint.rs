@@ -1,8 +1,9 @@
 //! Lists of two copies of one volume, without the files that are the same in both.
 //!
 //! The names of a directory that has not changed are those of both volumes, and are read in one
-//! only. A file whose inode has not changed is left out of both lists, if both volumes have its
-//! name at the same inode. All others are listed, so the lists compare as whole ones do.
+//! only. They are not read at all if the directory leads to no inode that has changed. A file
+//! whose inode has not changed is left out of both lists, if both volumes have its name at the
+//! same inode. All others are listed, so the lists compare as whole ones do.
 //!
 //! `compare` calls it. Without such lists it lists both trees whole.
 
@@ -15,31 +16,20 @@ use extern4::is_step;
 use extern4::{FileType, Session};
 
 use super::Both;
-use super::inodes::ChangedInodes;
+use super::directories::LeadingDirectories;
+use super::inodes::{Inodes, NoLists};
 use super::listing::Listing;
 use crate::volume_tree::at;
 
-/// The error where there are no such lists: something cannot be read, or the volumes are not two
-/// copies of one. The lists of the whole trees then show the reason.
-#[derive(Debug)]
-pub(super) struct NoLists;
-
-impl From<extern4::Error> for NoLists {
-    fn from(_: extern4::Error) -> Self {
-        Self
-    }
-}
-
 /// A walk over both trees.
 struct Walk<'c> {
-    changed: &'c ChangedInodes,
+    inodes: &'c Inodes,
+    leading: &'c LeadingDirectories,
     tops: Both<&'c Session>,
     old: Side,
     new: Side,
     /// Directories that are left to visit.
     directories: Vec<Directory>,
-    /// Directories that were found. A sound volume never leads to one twice.
-    entered: HashSet<u64>,
 }
 
 /// The reader of one tree and its list.
@@ -47,6 +37,8 @@ struct Walk<'c> {
 struct Side {
     reader: TreeReader,
     listing: Listing,
+    /// Directories that were found. A sound volume never leads to one twice.
+    entered: HashSet<u64>,
 }
 
 /// A directory that both trees have.
@@ -64,10 +56,14 @@ struct Named {
 }
 
 /// Lists what may differ below two directories, in which the sessions stand.
-pub(super) fn list(tops: Both<&Session>, changed: &ChangedInodes) -> Result<Both<Listing>, NoLists> {
+pub(super) fn list(
+    tops: Both<&Session>,
+    inodes: &Inodes,
+    leading: &LeadingDirectories,
+) -> Result<Both<Listing>, NoLists> {
     let inos = Both { old: tops.old.metadata(".")?.ino(), new: tops.new.metadata(".")?.ino() };
-    let (old, new, directories, entered) = (Side::default(), Side::default(), Vec::new(), HashSet::new());
-    let mut walk = Walk { changed, tops, old, new, directories, entered };
+    let (old, new, directories) = (Side::default(), Side::default(), Vec::new());
+    let mut walk = Walk { inodes, leading, tops, old, new, directories };
     let top = inos.map(|ino| Some(Named { ino, is_directory: true }));
     walk.name(tops, b".", Vec::new(), top)?;
     while let Some(directory) = walk.directories.pop() {
@@ -79,10 +75,11 @@ pub(super) fn list(tops: Both<&Session>, changed: &ChangedInodes) -> Result<Both
 impl Walk<'_> {
     fn visit(&mut self, directory: &Directory) -> Result<(), NoLists> {
         let old = names(&directory.session)?;
-        let is_same = |named: &Named| !self.changed.contains(named.ino);
+        let is_same = |named: &Named| !self.inodes.is_changed(named.ino);
         if !directory.has_changed && old.values().all(is_same) {
             for (name, named) in old.into_iter().filter(|(_, named)| named.is_directory) {
-                self.enter(&directory.session, &name, joined(&directory.path, &name), named.ino, false)?;
+                let inos = Both { old: named.ino, new: named.ino };
+                self.enter(&directory.session, &name, joined(&directory.path, &name), inos, false)?;
             }
             return Ok(());
         }
@@ -108,32 +105,46 @@ impl Walk<'_> {
         path: Vec<u8>,
         named: Both<Option<Named>>,
     ) -> Result<(), NoLists> {
-        let is_same = named.old == named.new && named.old.is_some_and(|old| !self.changed.contains(old.ino));
+        let is_same = named.old == named.new && named.old.is_some_and(|old| !self.inodes.is_changed(old.ino));
         if !is_same {
             if named.old.is_some() {
-                self.old.add(sessions.old, name, path.clone(), self.changed)?;
+                self.old.add(sessions.old, name, path.clone(), self.inodes)?;
             }
             if named.new.is_some() {
-                self.new.add(sessions.new, name, path.clone(), self.changed)?;
+                self.new.add(sessions.new, name, path.clone(), self.inodes)?;
             }
         }
         match (named.old, named.new) {
             (Some(old), Some(new)) if old.is_directory && new.is_directory => {
-                self.enter(sessions.old, name, path, old.ino, !is_same)
+                let inos = Both { old: old.ino, new: new.ino };
+                self.enter(sessions.old, name, path, inos, !is_same)
             }
-            _ => Ok(()),
+            (old, new) => {
+                let is_directory = |named: &Named| named.is_directory;
+                if let Some(old) = old.filter(is_directory) {
+                    self.old.add_below(sessions.old, name, path.clone(), old.ino, self.inodes)?;
+                }
+                if let Some(new) = new.filter(is_directory) {
+                    self.new.add_below(sessions.new, name, path, new.ino, self.inodes)?;
+                }
+                Ok(())
+            }
         }
     }
 
+    /// Notes a directory that both trees have, unless nothing below it has changed.
     fn enter(
         &mut self,
         above: &Session,
         name: &[u8],
         path: Vec<u8>,
-        ino: u64,
+        inos: Both<u64>,
         has_changed: bool,
     ) -> Result<(), NoLists> {
-        if !self.entered.insert(ino) {
+        if !has_changed && !self.leading.contains(inos.old) {
+            return Ok(());
+        }
+        if !self.old.entered.insert(inos.old) || !self.new.entered.insert(inos.new) {
             return Err(NoLists);
         }
         let session = above.at(OsStr::from_bytes(name))?;
@@ -143,19 +154,39 @@ impl Walk<'_> {
 }
 
 impl Side {
-    fn add(
-        &mut self,
-        session: &Session,
-        name: &[u8],
-        path: Vec<u8>,
-        changed: &ChangedInodes,
-    ) -> Result<(), NoLists> {
+    fn add(&mut self, session: &Session, name: &[u8], path: Vec<u8>, inodes: &Inodes) -> Result<(), NoLists> {
         let (entry, metadata) = self.reader.file(session, name, path)?;
-        if !metadata.is_dir() && metadata.nlink() > 1 && !changed.contains(metadata.ino()) {
+        if !metadata.is_dir() && metadata.nlink() > 1 && !inodes.is_changed(metadata.ino()) {
             // Its other names may be in unchanged directories, and are not listed then.
             return Err(NoLists);
         }
         self.listing.insert(entry, false);
+        Ok(())
+    }
+
+    /// Lists everything below a directory that the other tree does not have: names there may belong
+    /// to files that have other names elsewhere.
+    fn add_below(
+        &mut self,
+        above: &Session,
+        name: &[u8],
+        path: Vec<u8>,
+        ino: u64,
+        inodes: &Inodes,
+    ) -> Result<(), NoLists> {
+        let mut left = vec![(above.at(OsStr::from_bytes(name))?, path, ino)];
+        while let Some((session, path, ino)) = left.pop() {
+            if !self.entered.insert(ino) {
+                return Err(NoLists);
+            }
+            for (name, named) in names(&session)? {
+                let path = joined(&path, &name);
+                self.add(&session, &name, path.clone(), inodes)?;
+                if named.is_directory {
+                    left.push((session.at(OsStr::from_bytes(&name))?, path, named.ino));
+                }
+            }
+        }
         Ok(())
     }
 }
