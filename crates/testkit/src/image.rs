@@ -117,7 +117,12 @@ impl ImageSpec {
 
     /// Returns whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
-        let always = [Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl"), Need::Mount];
+        self.can_build() && tools::can_run(&[Need::Mount])
+    }
+
+    /// Returns whether this machine can build the image; says so loudly if not.
+    pub fn can_build(&self) -> bool {
+        let always = [Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl")];
         tools::can_run(&always) && tools::can_run(self.needs)
     }
 

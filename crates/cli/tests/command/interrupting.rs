@@ -135,8 +135,11 @@ fn whole_in(image: &Image) -> usize {
     }
     let back = image.scratch().join("back");
     fs::create_dir(&back).expect("a directory");
-    tools::debugfs(&image.path, false, &format!("rdump /tree {}\n", back.display()));
-    let files = whole(&back.join("tree"));
+    // rdump would also set the owners, as only root can.
+    let dump = |name: &str| format!("dump /tree/{name} {}/{name}\n", back.display());
+    let names = said(image, &["ls", "disk.img:/tree"]);
+    tools::debugfs(&image.path, false, &names.lines().map(dump).collect::<String>());
+    let files = whole(&back);
     fs::remove_dir_all(back).expect("the copy goes");
     files
 }

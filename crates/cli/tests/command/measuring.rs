@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use extern4_testkit::image::{Image, ImageSpec};
-use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::tools::{Need, can_run, find};
 use serde_json::Value;
 
 use crate::mounting::{Served, as_user, copy_command, is_mounted, users_can_mount};
@@ -90,10 +90,12 @@ fn nothing_is_left(image: &Image, names: &[&str]) {
     assert!(!is_mounted(image) && !is_attached(image));
 }
 
-/// Returns the sides that root has on this machine; prints a note if some are missing.
+/// Returns the sides that this user has on this machine; prints a note if some are missing.
 fn sides() -> Vec<&'static str> {
     let mut sides = vec!["library"];
-    if can_run(&[Need::Fuse]) {
+    let opens = || fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let user_mounts = || !rustix::process::geteuid().is_root() && opens() && find("fusermount3").is_some();
+    if user_mounts() || can_run(&[Need::Fuse]) {
         sides.push("mount");
     }
     if can_run(&[Need::Mount]) {

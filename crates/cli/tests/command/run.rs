@@ -161,6 +161,11 @@ pub(crate) fn machine() -> Image {
     )
     .from_directory(&[fill]);
     let image = SPEC.build();
+    // mke2fs gives the files to the user that runs the tests.
+    let all = "/ /etc /etc/passwd /etc/group /etc/hostname /etc/os-release /home /home/ann/todo \
+               /home/ann/.profile /root /bin /bin/true /var /var/log /var/log/old.gz";
+    let to_root = |path| format!("set_inode_field {path} uid 0\nset_inode_field {path} gid 0\n");
+    image.debugfs(&all.split_whitespace().map(to_root).collect::<String>());
     image.debugfs(
         "set_inode_field /home/ann uid 1000\nset_inode_field /home/ann gid 1000\n\
          set_inode_field /home/ann/notes.txt uid 1000\nset_inode_field /home/ann/notes.txt gid 1000\n\

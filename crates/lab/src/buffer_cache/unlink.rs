@@ -32,7 +32,7 @@ pub(super) const HITS_A_BUFFER: &str = "hits for a buffer made";
 /// Creates an empty volume. Returns `None` if there is no mke2fs to make it.
 pub(super) fn volume() -> Option<Volume> {
     let spec = ImageSpec::new("unlink", 256 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=64"]);
-    if !spec.can_run() {
+    if !spec.can_build() {
         return None;
     }
     let bytes = std::fs::read(&spec.build().path).expect("an image that has just been made");

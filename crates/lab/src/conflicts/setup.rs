@@ -36,7 +36,7 @@ impl Setup {
     /// way of all calls. Returns `None` if there is no mke2fs to make the volume.
     pub fn ext4() -> Result<Option<Self>> {
         let spec = ImageSpec::new("matrix", 256 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=64"]);
-        if !spec.can_run() {
+        if !spec.can_build() {
             return Ok(None);
         }
         let bytes = std::fs::read(&spec.build().path)?;

@@ -38,7 +38,7 @@ impl Volumes {
         const OPTIONS: &[&str] =
             &["-t", "ext4", "-b", "1024", "-I", "256", "-N", "80000", "-J", "size=64", "-E", "nodiscard"];
         let spec = ImageSpec::new("mbcache", 384 << 20, OPTIONS);
-        if !spec.can_run() {
+        if !spec.can_build() {
             return None;
         }
         let bytes = std::fs::read(spec.build().path).expect("an image that has just been made");

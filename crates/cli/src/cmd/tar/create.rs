@@ -19,7 +19,6 @@ use crate::cmd::export::ExportError;
 use crate::cmd::export::archive::{Pace, buffered, member};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
-use crate::text::counted;
 use crate::volume_tree::path_below;
 
 /// A file that goes into an archive with all below it, and its name there.
@@ -38,7 +37,6 @@ struct Creation<'a, W: Write> {
     volumes: Vec<Image>,
     /// The first names of files that have several, by volume and inode number.
     links: HashMap<(usize, u64), Vec<u8>>,
-    members: u64,
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -48,7 +46,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     match write(args, &operands, app) {
-        Ok(members) => app.report_stop(format_args!("{} written", counted(members, "member", "members"))),
+        // A signal that came after the last member came too late.
+        Ok(()) => {}
         Err(ExportError::Stopped) => app.report_stop("the archive is not whole"),
         Err(ExportError::Output(reason)) => app.fail_at(ExitStatus::Failed, args.shown().display(), reason),
         Err(ExportError::Volume(Unreadable { error, .. })) => app.error(args.shown().display(), &error),
@@ -69,8 +68,8 @@ fn operands(args: &Args, app: &App) -> Vec<Operand> {
     args.paths.iter().map(|word| operand(word.as_os_str())).collect()
 }
 
-/// Writes the archive. Returns the number of members.
-fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, ExportError> {
+/// Writes the archive.
+fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<(), ExportError> {
     if args.is_stream() {
         if io::stdout().is_terminal() {
             let reason = "an archive is not for a terminal; name a file with -f";
@@ -84,12 +83,12 @@ fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, Export
         return write_to(HostFile::options().write(true).open(&args.file)?, args, operands, app);
     }
     let file = NewFile::new(&args.file)?;
-    let members = write_to(file.file(), args, operands, app)?;
+    write_to(file.file(), args, operands, app)?;
     file.finish(&args.file, true)?;
-    Ok(members)
+    Ok(())
 }
 
-fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -> Result<u64, ExportError> {
+fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -> Result<(), ExportError> {
     let out = buffered(out);
     let tar = match args.compression() {
         Some(compression) => TarWriter::compressed(out, compression)?,
@@ -97,13 +96,13 @@ fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -
     };
     let lines = MemberLines::new(args.verbose > 1, args.full_time);
     let (pace, volumes, links) = (Pace::begin("archived", app), Vec::new(), HashMap::new());
-    let mut creation = Creation { args, tar, pace, lines, volumes, links, members: 0 };
+    let mut creation = Creation { args, tar, pace, lines, volumes, links };
     for operand in operands {
         let Some(target) = app.target(&operand.from) else { continue };
         creation.operand(operand, &target, app)?;
     }
     creation.tar.finish()?.flush()?;
-    Ok(creation.members)
+    Ok(())
 }
 
 impl<W: Write> Creation<'_, W> {
@@ -178,7 +177,6 @@ impl<W: Write> Creation<'_, W> {
             );
             return Ok(());
         }
-        self.members += 1;
         if self.args.verbose > 0 {
             self.tell(&file, app);
         }

@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,9 @@ pub(super) struct Served {
 
 /// Returns the reason why there can be no such mount, as far as that is known beforehand.
 pub(super) fn lacks() -> Option<String> {
-    if !Path::new("/dev/fuse").exists() {
-        return Some("there is no /dev/fuse".to_owned());
+    // fusermount3 opens it with the rights of its caller, too.
+    if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+        return Some(format!("/dev/fuse: {}", host_reason(&error)));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let has_program = || std::env::split_paths(&path).any(|dir| dir.join("fusermount3").exists());
