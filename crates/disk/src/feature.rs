@@ -328,6 +328,26 @@ impl Features {
         bits & feature.mask() != 0
     }
 
+    /// Returns the features that both have.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self {
+            compat: self.compat.intersection(other.compat),
+            incompat: self.incompat.intersection(other.incompat),
+            ro_compat: self.ro_compat.intersection(other.ro_compat),
+        }
+    }
+
+    /// Returns the features that `other` does not have.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self {
+            compat: self.compat.difference(other.compat),
+            incompat: self.incompat.difference(other.incompat),
+            ro_compat: self.ro_compat.difference(other.ro_compat),
+        }
+    }
+
     /// Returns whether all metadata has a crc32c (`metadata_csum`).
     pub const fn metadata_csum(self) -> bool {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)

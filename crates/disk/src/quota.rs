@@ -55,6 +55,16 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
 
+    /// Returns the reserved inode of the quota file; `None` for projects, whose file has an
+    /// ordinary inode.
+    pub const fn reserved_inode(self) -> Option<u32> {
+        match self {
+            Self::User => Some(3),
+            Self::Group => Some(4),
+            Self::Project => None,
+        }
+    }
+
     /// Returns the magic number that a file of this kind begins with.
     const fn magic(self) -> u32 {
         match self {

@@ -189,6 +189,36 @@ impl RawSuperblock {
         )
     }
 
+    /// Gives the volume the journal in inode `ino`, whose map and size the superblock keeps a copy
+    /// of.
+    pub fn set_journal(&mut self, ino: u32, backup: &JournalBackup) {
+        self.s_feature_compat.set(self.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
+        self.s_journal_inum.set(ino);
+        (self.s_journal_dev, self.s_journal_uuid) = (U32::ZERO, [0; 16]);
+        self.s_jnl_backup_type = 1;
+        let [blocks @ .., size_high, size_low] = &mut self.s_jnl_blocks;
+        blocks.as_mut_bytes().copy_from_slice(&backup.map);
+        let [a, b, c, d, e, f, g, h] = backup.size.to_le_bytes();
+        (*size_high, *size_low) = (U32::from_bytes([e, f, g, h]), U32::from_bytes([a, b, c, d]));
+    }
+
+    /// Takes the journal from the volume, with the note that it has to be replayed.
+    pub fn clear_journal(&mut self) {
+        self.s_feature_compat.set(self.s_feature_compat.get() & !Compat::HAS_JOURNAL.bits());
+        self.s_feature_incompat.set(self.s_feature_incompat.get() & !Incompat::RECOVER.bits());
+        self.s_journal_inum.set(0);
+        self.s_jnl_blocks = [U32::ZERO; 17];
+    }
+
+    /// Returns the field with the inode of the quota file of a kind.
+    pub const fn quota_inode_mut(&mut self, kind: quota::Kind) -> &mut U32 {
+        match kind {
+            quota::Kind::User => &mut self.s_usr_quota_inum,
+            quota::Kind::Group => &mut self.s_grp_quota_inum,
+            quota::Kind::Project => &mut self.s_prj_quota_inum,
+        }
+    }
+
     /// Returns the checksum that the other fields should have.
     pub fn compute_checksum(&self) -> u32 {
         crc32c(!0, &self.as_bytes()[..CHECKSUM_OFFSET])

@@ -97,6 +97,8 @@ pub enum Unsupported {
     Transaction,
     /// Features that are to be taken away, and that files of the volume use.
     InUse(Vec<Feature>),
+    /// A change of features that the volume does not allow, with the clause that says why.
+    Tuning(&'static str),
     /// A new UUID, where the feature of this name makes what is on the volume depend on the old
     /// one.
     Uuid(&'static str),
@@ -117,6 +119,7 @@ impl fmt::Display for Unsupported {
             ),
             Self::Revision(revision) => write!(f, "the volume has revision {revision}; 0 and 1 can be read"),
             Self::Journal(why) => f.write_str(why),
+            Self::Tuning(why) => f.write_str(why),
             Self::Writing(features) => {
                 f.write_str("it can only be read: it has features that extern4 cannot write to safely:")?;
                 features.iter().try_for_each(|feature| write!(f, " {feature}"))

@@ -18,7 +18,7 @@
 //! | `volume` | geometry, group descriptors, buffers; transactions and their handles |
 //! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
 //! | `mount` | opening a volume, its options and its journal |
-//! | `tune` | changes of the superblock |
+//! | `tune` | changes of the superblock, and of the volume's own files |
 //!
 //! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`,
 //! `quota::accounts`, `mount::writer` and those below them) do not know `Ext4`. Operations are

@@ -16,17 +16,16 @@ use extern4_disk::superblock::Superblock;
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::files::{Journal, LOST_FOUND_INO, LOST_FOUND_OWNER};
+use crate::files::{LOST_FOUND_INO, LOST_FOUND_OWNER};
+use crate::journal::JournalBlocks;
 use crate::layout::{self, Group};
-use crate::numbers::{MIN_JOURNAL, Numbers, default_journal};
-use crate::options::{JournalSize, Options};
+use crate::numbers::Numbers;
+use crate::options::Options;
 use crate::plan::{Plan, UsedInodes};
 use crate::quota::QuotaFile;
 use crate::space::Space;
 use crate::{journal_device, numbers, superblock};
 
-/// How many blocks of a default journal there are for each block for fast commits.
-const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
 /// Inodes up to this number are reserved.
 const RESERVED_INODES: u32 = 10;
 
@@ -61,7 +60,7 @@ impl Draft {
     /// Those of [`Plan::new`].
     pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[(u32, u32)]) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, owners)?;
-        draft.make_files(journal)?;
+        draft.make_files(journal, options.journal_location)?;
         Ok(draft)
     }
 
@@ -69,7 +68,7 @@ impl Draft {
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, &[options.root_owner])?;
         draft.make_root(options)?;
-        draft.make_files(journal)?;
+        draft.make_files(journal, options.journal_location)?;
         draft.make_inode_tables();
         Ok(draft)
     }
@@ -79,7 +78,7 @@ impl Draft {
         config: &Config,
         bytes: u64,
         owners: &[(u32, u32)],
-    ) -> Result<(Self, Option<Journal>)> {
+    ) -> Result<(Self, Option<JournalBlocks>)> {
         let mut numbers = Numbers::choose(options, config, bytes)?;
         let mut warnings = Vec::new();
         let journal = journal(options, &mut numbers, &mut warnings)?;
@@ -101,7 +100,7 @@ impl Draft {
             warnings,
         };
         let metadata = draft.space.used_in(0, draft.sb.blocks_count());
-        let overhead = metadata + journal.as_ref().map_or(0, |journal| journal.blocks.into());
+        let overhead = metadata + journal.map_or(0, |journal| journal.all.into());
         draft.sb.raw_mut().s_overhead_blocks.set(numbers::narrow(overhead)?);
         Ok((draft, journal))
     }
@@ -260,7 +259,11 @@ impl Plan {
 }
 
 /// Decides the size of the journal. A volume that is too small for one loses it, with a warning.
-fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>) -> Result<Option<Journal>> {
+fn journal(
+    options: &Options,
+    numbers: &mut Numbers,
+    warnings: &mut Vec<String>,
+) -> Result<Option<JournalBlocks>> {
     if !numbers.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
@@ -270,30 +273,16 @@ fn journal(options: &Options, numbers: &mut Numbers, warnings: &mut Vec<String>)
             Some(_) => Err(Error::options("the size of an external journal is that of its device")),
         };
     }
-    let Some(default) = default_journal(numbers.blocks) else {
+    let has_fast_commits = numbers.features.compat.contains(Compat::FAST_COMMIT);
+    let chosen = JournalBlocks::choose(
+        numbers.blocks,
+        numbers.block_size,
+        has_fast_commits,
+        (options.journal_size, options.fast_commit_kib),
+    )?;
+    if chosen.is_none() {
         warnings.push("the volume is too small for a journal, so it gets none".to_owned());
         numbers.features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
-        return Ok(None);
-    };
-    let blocks = match options.journal_size {
-        Some(JournalSize::Blocks(blocks)) => blocks,
-        Some(JournalSize::Mebibytes(size)) => size.saturating_mul((1 << 20) / numbers.block_size),
-        None => default,
-    };
-    if blocks < MIN_JOURNAL || u64::from(blocks) > numbers.blocks / 2 {
-        return Err(Error::options(format!(
-            "a journal of {blocks} blocks: {MIN_JOURNAL} to half of the volume's {} are possible",
-            numbers.blocks
-        )));
     }
-    let fast_commit_blocks = if !numbers.features.compat.contains(Compat::FAST_COMMIT) {
-        0
-    } else {
-        match options.fast_commit_kib {
-            Some(kib) => kib.saturating_mul(1024) / numbers.block_size,
-            None => default / BLOCKS_PER_FAST_COMMIT_BLOCK,
-        }
-    };
-    let (blocks, location) = (blocks + fast_commit_blocks, options.journal_location);
-    Ok(Some(Journal { blocks, fast_commit_blocks, location }))
+    Ok(chosen)
 }

@@ -11,13 +11,14 @@ use extern4_disk::inode::{Inode, InodeFlags, JOURNAL_INO, RESIZE_INO, ROOT_INO};
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
-use extern4_disk::quota::Kind;
+use extern4_disk::superblock::JournalBackup;
 use extern4_disk::time::Timestamp;
 use extern4_disk::{Place, Structure};
 use zerocopy::IntoBytes;
 
 use crate::draft::Draft;
 use crate::error::{Error, Result};
+use crate::journal::JournalBlocks;
 use crate::map::{self, Map};
 use crate::options::Options;
 
@@ -25,8 +26,6 @@ use crate::options::Options;
 pub const LOST_FOUND_INO: u32 = 11;
 /// The user and the group of lost+found.
 pub(crate) const LOST_FOUND_OWNER: (u32, u32) = (0, 0);
-const USER_QUOTA_INO: u32 = 3;
-const GROUP_QUOTA_INO: u32 = 4;
 /// The least size of lost+found in bytes and in blocks. e2fsck then needs no free block to put
 /// files there.
 const LOST_FOUND_BYTES: u64 = 16 << 10;
@@ -42,14 +41,14 @@ const REGULAR: u16 = 0o100_000;
 
 impl Draft {
     /// Makes all internal files except the root directory.
-    pub(crate) fn make_files(&mut self, journal: Option<Journal>) -> Result<()> {
+    pub(crate) fn make_files(&mut self, journal: Option<JournalBlocks>, location: Option<u64>) -> Result<()> {
         self.make_lost_found()?;
         let features = self.sb.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
             self.make_resize_inode()?;
         }
         if let Some(journal) = journal {
-            self.make_journal(&journal)?;
+            self.make_journal(journal, location)?;
         }
         if features.incompat.contains(Incompat::MMP) {
             self.make_mmp()?;
@@ -165,40 +164,27 @@ impl Draft {
         Ok(())
     }
 
-    fn make_journal(&mut self, journal: &Journal) -> Result<()> {
+    /// Makes the journal, in the first room for it from block `location` on, by default from the
+    /// middle of the volume on.
+    fn make_journal(&mut self, journal: JournalBlocks, location: Option<u64>) -> Result<()> {
         let geometry = *self.sb.geometry();
         let middle = geometry.group_start(geometry.group_count() / 2).unwrap_or(0);
-        let goal = journal.location.filter(|goal| geometry.contains_block(*goal)).unwrap_or(middle);
-        let runs = self.allocate(journal.blocks.into(), goal)?;
+        let goal = location.filter(|goal| geometry.contains_block(*goal)).unwrap_or(middle);
+        let runs = self.allocate(journal.all.into(), goal)?;
         let inode = self.file(JOURNAL_INO, REGULAR | 0o600, &runs)?;
         self.set_inode(&inode);
         let at = Place::new(Structure::JournalSuperblock);
         let uuid = self.sb.uuid();
-        let superblock = JournalSuperblock::new(
-            self.sb.block_size(),
-            journal.blocks,
-            journal.fast_commit_blocks,
-            uuid,
-            at,
-        )?;
+        let superblock =
+            JournalSuperblock::new(self.sb.block_size(), journal.all, journal.fast_commits, uuid, at)?;
         let mut block = vec![0; self.block_size()];
         block[..JournalSuperblock::SIZE].copy_from_slice(superblock.encode().as_bytes());
         self.put(runs[0].0, block);
         self.zeroes.extend(&runs);
-        self.journal_blocks = journal.blocks.into();
+        self.journal_blocks = journal.all.into();
         self.journal_superblock = Some(runs[0].0);
-        let (base, _) = inode.raw();
-        let raw = self.sb.raw_mut();
-        raw.s_journal_inum.set(JOURNAL_INO);
-        raw.s_jnl_backup_type = 1;
-        let words = base
-            .i_block
-            .chunks_exact(4)
-            .map(|bytes| bytes.iter().rev().fold(0, |word: u32, byte| word << 8 | u32::from(*byte)));
-        let size = [base.i_size_high.get(), base.i_size_lo.get()];
-        for (field, word) in raw.s_jnl_blocks.iter_mut().zip(words.chain(size)) {
-            field.set(word);
-        }
+        let backup = JournalBackup { map: *inode.map(), size: inode.size() };
+        self.sb.raw_mut().set_journal(JOURNAL_INO, &backup);
         Ok(())
     }
 
@@ -218,13 +204,8 @@ impl Draft {
             let (kind, len) = (self.quotas[index].kind, self.quotas[index].encode()?.len() as u64);
             let runs = self.allocate(len.div_ceil(self.block_size() as u64), 0)?;
             let project_ino = self.first_free_inode();
-            let raw = self.sb.raw_mut();
-            let (ino, field) = match kind {
-                Kind::User => (USER_QUOTA_INO, &mut raw.s_usr_quota_inum),
-                Kind::Group => (GROUP_QUOTA_INO, &mut raw.s_grp_quota_inum),
-                Kind::Project => (project_ino, &mut raw.s_prj_quota_inum),
-            };
-            field.set(ino);
+            let ino = kind.reserved_inode().unwrap_or(project_ino);
+            self.sb.raw_mut().quota_inode_mut(kind).set(ino);
             let mut inode = self.file(ino, REGULAR | 0o600, &runs)?;
             inode.set_size(len);
             inode.set_flags(inode.flags() | InodeFlags::IMMUTABLE);
@@ -303,17 +284,6 @@ impl Draft {
         inode.set_crtime(now);
         inode
     }
-}
-
-/// The size of the journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Journal {
-    /// Blocks in all.
-    pub(crate) blocks: u32,
-    /// Those of them at the end that are for fast commits.
-    pub(crate) fast_commit_blocks: u32,
-    /// The block from which on its place is searched.
-    pub(crate) location: Option<u64>,
 }
 
 /// Returns the low 32 bits of a block number. Blocks of a resize inode have no higher numbers.

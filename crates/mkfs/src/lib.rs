@@ -36,6 +36,7 @@ mod error;
 mod external_journal;
 mod features;
 mod files;
+mod journal;
 mod journal_device;
 mod layout;
 pub mod map;
@@ -53,6 +54,7 @@ pub use error::{Error, Result};
 pub use extern4_disk::quota::Kind as QuotaKind;
 pub use external_journal::ExternalJournal;
 pub use files::LOST_FOUND_INO;
+pub use journal::JournalBlocks;
 pub use options::{JournalSize, Options, random_uuid};
 pub use plan::{Plan, UsedInodes};
 

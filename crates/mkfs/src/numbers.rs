@@ -12,8 +12,6 @@ use crate::error::{Error, Result};
 use crate::features;
 use crate::options::Options;
 
-/// The least size of a journal in blocks.
-pub(crate) const MIN_JOURNAL: u32 = 1024;
 /// The blocks that the last group must have besides its metadata.
 const MIN_DATA_BLOCKS: u64 = 50;
 /// The number of inodes up to that of lost+found.
@@ -342,20 +340,4 @@ fn blocks_per_group(options: &Options, block_size: u32) -> Result<u32> {
         }
         Some(blocks) => Ok(blocks),
     }
-}
-
-/// Returns the default size of the journal of a volume of `blocks`, in blocks; `None` if the volume
-/// is too small for one.
-pub(crate) fn default_journal(blocks: u64) -> Option<u32> {
-    Some(match blocks {
-        0..2048 => return None,
-        2048..32_768 => 1024,
-        32_768..262_144 => 4096,
-        262_144..524_288 => 8192,
-        524_288..4_194_304 => 16_384,
-        4_194_304..8_388_608 => 32_768,
-        8_388_608..16_777_216 => 65_536,
-        16_777_216..33_554_432 => 131_072,
-        _ => 262_144,
-    })
 }

@@ -3,7 +3,7 @@
 //! `args` calls [`run`]. A file or device that holds something is not overwritten without
 //! `--force`. A wrong option is refused before anything is written.
 
-mod extended;
+pub(crate) mod extended;
 mod journal;
 mod made;
 

@@ -1,9 +1,11 @@
 //! `extern4 tune`: changes the settings in the superblock of a volume.
 //!
 //! `args` calls [`run`]. All settings of a line are checked first. A volume whose structures have
-//! to change with a setting is first checked for faults.
+//! to change with a setting is first checked for faults. Files that a volume has for itself, such
+//! as the journal, come before the other settings, and the journal goes after them.
 
 mod settings;
+mod structures;
 
 use std::io;
 use std::sync::Arc;
@@ -12,17 +14,21 @@ use extern4::Volume;
 use extern4::block::{BlockDevice, FileDevice, FileOptions};
 use extern4_check::{Options, check};
 use extern4_disk::superblock::ErrorPolicy;
+use extern4_ext4::OpenOptions;
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
+use extern4_ext4::tune::journal::remove_journal;
 use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_mkfs::random_uuid;
 
 use crate::app::{App, Opened, open, part};
+use crate::cmd::mkfs::extended::{self, JournalOptions};
 use crate::exit_status::ExitStatus;
 use crate::id_names::NameOrId;
 use crate::image_path::{Image, ImagePath};
 use crate::text::quoted;
 
-use settings::FeatureChange;
+use settings::{FeatureChange, QuotaChange};
+use structures::Structures;
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
@@ -75,12 +81,21 @@ pub(crate) struct Args {
     /// Set default mount options, or with ^ clear them: [^]acl, [^]user_xattr, [^]discard and so on
     #[arg(short = 'o', long, value_name = "[^]OPTION[,...]", group = "what", value_parser = settings::mount_options)]
     mount_options: Option<MountOptions>,
-    /// Add features that are a bit in the superblock and nothing else: dir_index, extent, ea_inode,
-    /// encrypt, large_dir, large_file, huge_file, dir_nlink, stable_inodes, verity. Or with ^ take
-    /// away features that no file uses: dir_index, ea_inode, encrypt, large_file, huge_file,
-    /// dir_nlink, stable_inodes
+    /// Add features: dir_index, extent, ea_inode, encrypt, large_dir, large_file, huge_file,
+    /// dir_nlink, stable_inodes, verity, has_journal, quota, project. Or with ^ take away
+    /// has_journal, quota and project, and features that no file uses: dir_index, ea_inode,
+    /// encrypt, large_file, huge_file, dir_nlink, stable_inodes
     #[arg(short = 'O', long, value_name = "[^]FEATURE[,...]", group = "what", value_parser = settings::features, allow_hyphen_values = true)]
     features: Option<FeatureChange>,
+    /// Add a journal to a volume that has none
+    #[arg(short = 'j', group = "what")]
+    adds_journal: bool,
+    /// Add a journal: size=MiB, fast_commit_size=KiB
+    #[arg(short = 'J', value_name = "NAME=VALUE[,...]", group = "what", value_parser = extended::journal)]
+    journal_options: Option<JournalOptions>,
+    /// Keep quotas, or with ^ keep them no more: usrquota, grpquota, prjquota
+    #[arg(short = 'Q', long, value_name = "[^]KIND[,...]", group = "what", value_parser = settings::quotas, allow_hyphen_values = true)]
+    quotas: Option<QuotaChange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -172,6 +187,16 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
 /// Rewrites the checksums of a volume that is not open. Returns false after a failure, which it
 /// reports.
 fn rewrite(image: &Image, app: &mut App) -> bool {
+    on_device(image, app, rewrite_checksums)
+}
+
+/// Works on the device of a volume that is not open. Returns false after a failure, which it
+/// reports.
+fn on_device(
+    image: &Image,
+    app: &mut App,
+    work: impl FnOnce(&Arc<dyn BlockDevice>) -> extern4_ext4::Result<()>,
+) -> bool {
     let mut options = Volume::options();
     options.write(true);
     part(&mut options, image);
@@ -182,13 +207,7 @@ fn rewrite(image: &Image, app: &mut App) -> bool {
             return false;
         }
     };
-    match rewrite_checksums(&device) {
-        Ok(()) => true,
-        Err(error) => {
-            app.ext4_error(image, &error);
-            false
-        }
-    }
+    work(&device).inspect_err(|error| app.ext4_error(image, error)).is_ok()
 }
 
 /// Returns the numbers of the user and the group that may take reserved blocks. Reports a name that
@@ -215,6 +234,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail_at(ExitStatus::Failed, image, "only the superuser changes a volume as a whole");
         return Ok(());
     }
+    let mut features = args.features.unwrap_or_default();
+    let structures =
+        Structures::of(args.adds_journal, args.journal_options.as_ref(), args.quotas.as_ref(), &mut features);
+    let structures = match structures {
+        Ok(structures) => structures,
+        Err(message) => {
+            app.fail_at(ExitStatus::Usage, image, message);
+            return Ok(());
+        }
+    };
     if args.rewrite && !prepare(args, image, app) {
         return Ok(());
     }
@@ -223,7 +252,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(reserved_for) = reserved_for(args, &volume, app) else { return Ok(()) };
     let ext4 = volume.volume.ext4();
     let blocks = ext4.superblock().blocks_count();
-    let features = args.features.unwrap_or_default();
     let percent = args.reserved_percent.map(|percent| (blocks as f64 * percent / 100.0) as u64);
     let tune = Tune {
         label: args.label.as_ref().map(|label| label.clone().into_bytes()),
@@ -257,12 +285,23 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         );
         return Ok(());
     }
+    if !structures.change(ext4, image, app) {
+        return Ok(());
+    }
     let (superblock, old) = (ext4.superblock().clone(), ext4.superblock().uuid());
     if let Err(error) = ext4.tune(&tune) {
         app.ext4_error(image, &error);
         return Ok(());
     }
     drop(volume);
+    if structures.removes_journal {
+        app.close();
+        if app.status() != ExitStatus::Success
+            || !on_device(image, app, |device| remove_journal(device, &OpenOptions::default()))
+        {
+            return Ok(());
+        }
+    }
     if args.rewrite {
         app.close();
         rewrite(image, app);

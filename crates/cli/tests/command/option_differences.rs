@@ -708,7 +708,7 @@ fn tune_options_are_those_of_tune2fs() {
     }
     for (args, says) in [
         (&["-O", "^large_dir"][..], "large_dir cannot be taken away"),
-        (&["-O", "metadata_csum"], "takes more than a bit in the superblock"),
+        (&["-O", "flex_bg"], "flex_bg cannot be added"),
         (&["-O", "nonsense"], "nonsense is no feature"),
         (&["-o", "nonsense"], "nonsense is no default mount option"),
         (&["-l"], "-l: extern4 info shows the superblock"),

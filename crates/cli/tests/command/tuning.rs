@@ -226,7 +226,107 @@ fn features_that_files_use_stay() {
         !header(&image, &[]).iter().any(|line| line.contains("encrypt") || line.contains("stable_inodes"))
     );
     sound(&image);
-    failed(&extern4(&image, ["tune", "disk.img", "-O", "^has_journal"]), 2);
+    failed(&extern4(&image, ["tune", "disk.img", "-O", "^large_dir"]), 2);
+}
+
+/// `tune` adds and takes away the volume's own files as `tune2fs` does.
+#[test]
+fn journals_and_quotas_come_and_go_as_with_tune2fs() {
+    type Lines = &'static [&'static [&'static str]];
+    const CASES: [(&[&str], Lines); 8] = [
+        (
+            &["-t", "ext4", "-b", "1024", "-O", "^has_journal"],
+            &[
+                &["-j"],
+                &["-O", "has_journal"],
+                &["-J", "size=5"],
+                &["-O", "^has_journal"],
+                &["-O", "quota", "-j"],
+            ],
+        ),
+        (&["-t", "ext4", "-O", "^has_journal,fast_commit"], &[&["-j", "-L", "label"]]),
+        (&["-t", "ext2", "-b", "1024"], &[&["-j"], &["-Q", "usrquota"]]),
+        (&["-t", "ext3", "-b", "1024"], &[&["-O", "^has_journal"]]),
+        (
+            &["-t", "ext4", "-b", "4096"],
+            &[
+                &["-O", "^has_journal"],
+                &["-O", "has_journal"],
+                &["-O", "quota"],
+                &["-O", "project"],
+                &["-O", "quota", "-Q", "prjquota"],
+                &["-Q", "usr,grp,prj"],
+                &["-O", "^quota"],
+            ],
+        ),
+        (
+            &["-t", "ext4", "-b", "1024", "-O", "quota,project"],
+            &[
+                &["-O", "^quota"],
+                &["-O", "^project"],
+                &["-Q", "^usrquota"],
+                &["-Q", "^usr,^grp,^prj"],
+                &["-O", "quota"],
+            ],
+        ),
+        (&["-t", "ext4", "-O", "quota", "-E", "quotatype=usrquota"], &[&["-Q", "^usrquota,prjquota"]]),
+        (&["-t", "ext4", "-O", "quota", "-E", "quotatype=prjquota"], &[&["-O", "^project"]]),
+    ];
+    for (spec, lines) in CASES {
+        let image = ImageSpec::new("disk", 32 << 20, spec).build();
+        for uid in ["7", "1000", "100000"] {
+            let path = format!("disk.img:/{uid}");
+            quietly(&image, &["mkdir", &path]);
+            quietly(&image, &["chown", &format!("{uid}:3"), &path]);
+        }
+        for line in lines {
+            let (oracle, tuned) = (image.copy(), image.copy());
+            tool(oracle.scratch(), "tune2fs", [*line, &["disk.img"]].concat());
+            quietly(&tuned, &[&["tune", "disk.img"], *line].concat());
+            assert_eq!(header(&tuned, &[]), header(&oracle, &[]), "{spec:?} {line:?}");
+            let backup = |image: &Image| {
+                let block = if header(image, &[]).iter().any(|line| line == "Block size:               1024")
+                {
+                    ["-o", "superblock=8193", "-o", "blocksize=1024"]
+                } else {
+                    return Vec::new();
+                };
+                let wanted = |line: &String| line.contains("features") || line.contains("quota inode");
+                header(image, &block).into_iter().filter(wanted).collect::<Vec<_>>()
+            };
+            assert_eq!(backup(&tuned), backup(&oracle), "{spec:?} {line:?}");
+            sound(&tuned);
+            quietly(&tuned, &["mkdir", "disk.img:/after"]);
+            quietly(&tuned, &["rm", "-r", "disk.img:/1000"]);
+            sound(&tuned);
+        }
+    }
+}
+
+#[test]
+fn a_volume_that_cannot_have_a_journal_stays() {
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal"]).build();
+    untouched(&image, || {
+        for (args, status, says) in [
+            (&["-J", "device=/dev/null"][..], 2, "only mkfs gives a volume a journal on another device"),
+            (&["-j", "-O", "^has_journal"], 2, "a journal cannot be added and taken away at once"),
+            (&["-Q", "users"], 2, "'users' is none of usrquota, grpquota and prjquota"),
+        ] {
+            let errors = failed(&extern4(&image, [&["tune", "disk.img"], args].concat()), status);
+            assert!(errors.contains(says), "{args:?}: {errors}");
+        }
+    });
+    let errors = failed(&extern4(&image, ["tune", "disk.img", "-J", "size=9"]), 1);
+    assert!(errors.contains("a journal of 9216 blocks: 1024 to half of the volume's 16384"), "{errors}");
+    quietly(&image, &["tune", "disk.img", "-j"]);
+    let errors = failed(&extern4(&image, ["tune", "disk.img", "-j", "-L", "not set"]), 1);
+    assert!(errors.contains("'disk.img': it has a journal already"), "{errors}");
+    assert!(!header(&image, &[]).iter().any(|line| line.contains("not set")));
+    sound(&image);
+    let small = ImageSpec::new("disk", 1 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal"]).build();
+    let errors = failed(&extern4(&small, ["tune", "disk.img", "-j"]), 1);
+    assert!(errors.contains("the volume is too small for a journal"), "{errors}");
+    sound(&small);
 }
 
 #[test]
@@ -265,6 +365,9 @@ fn an_external_journal_learns_the_new_uuid() {
     let said = tool(image.scratch(), "dumpe2fs", ["journal.img"]);
     let said = String::from_utf8_lossy(&said);
     assert!(said.lines().any(|line| line.starts_with("Journal users:") && line.ends_with(UUID)), "{said}");
+    let taken = extern4(&image, ["--journal", "journal.img", "tune", "disk.img", "-O", "^has_journal"]);
+    let errors = failed(&taken, 3);
+    assert!(errors.contains("its journal is on another device"), "{errors}");
     quietly(&image, &["--journal", "journal.img", "mkdir", "disk.img:/after"]);
     let device = LoopDevice::attach(&journal);
     let device = device.path.to_str().expect("a path");

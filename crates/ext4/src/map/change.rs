@@ -254,6 +254,11 @@ pub(crate) struct Placement<'g> {
 }
 
 impl<'g> Placement<'g> {
+    /// Returns the placement near block `goal`.
+    pub(crate) fn near(goal: u64) -> Self {
+        Self { goal: Some(goal), ..Self::default() }
+    }
+
     /// Returns the placement after the runs that the handle has claimed before, if there are any.
     pub(crate) fn after(runs: &[Run], growth: Option<&'g Growth<'g>>) -> Self {
         let goal = runs.last().and_then(|run| match run.kind {

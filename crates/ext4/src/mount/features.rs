@@ -73,13 +73,7 @@ pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
 
 /// Refuses, by name, to write to a volume that this crate only reads.
 pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(), Unsupported> {
-    let features = sb.features();
-    let beyond = Features {
-        compat: features.compat.difference(WRITABLE.compat),
-        incompat: features.incompat.difference(WRITABLE.incompat),
-        ro_compat: features.ro_compat.difference(WRITABLE.ro_compat),
-    };
-    let beyond: Vec<_> = beyond.iter().collect();
+    let beyond: Vec<_> = sb.features().difference(WRITABLE).iter().collect();
     if !beyond.is_empty() {
         return Err(Unsupported::Writing(beyond));
     }

@@ -82,9 +82,19 @@ impl Ext4 {
     /// volume that can be read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let counted = Arc::new(CountedDevice::new(device));
-        let fs = Self::assemble_writable(&(Arc::clone(&counted) as _), options)?;
-        let guard = MmpGuard::take(&fs)?;
-        let opened = fs.recover(options).and_then(|(fs, journal)| {
+        Self::assemble_writable(&(Arc::clone(&counted) as _), options)?.claim(counted, options)
+    }
+
+    /// Opens a volume for writing that an earlier step of this process has marked as not clean.
+    pub(crate) fn open_again(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let counted = Arc::new(CountedDevice::new(device));
+        Self::assemble(Arc::clone(&counted) as _, options)?.claim(counted, options)
+    }
+
+    /// Claims the assembled volume and opens it for writing.
+    fn claim(self, counted: Arc<CountedDevice>, options: &OpenOptions) -> Result<Self> {
+        let guard = MmpGuard::take(&self)?;
+        let opened = self.recover(options).and_then(|(fs, journal)| {
             let left = find_leftover_orphans(&fs)?;
             fs.begin_writing(journal, counted, &left, options)?;
             Ok(fs)
@@ -215,9 +225,19 @@ impl Ext4 {
     }
 
     fn end_writing(&self) -> Result<()> {
+        self.end_writing_with(Writer::close)
+    }
+
+    /// Closes the volume as [`close`](Self::close) does, and leaves it without a journal and not
+    /// clean. It must not be used any more.
+    pub(crate) fn close_without_journal(&self) -> Result<()> {
+        self.end_writing_with(Writer::close_without_journal)
+    }
+
+    fn end_writing_with(&self, close: impl FnOnce(&Writer, &Volume) -> Result<()>) -> Result<()> {
         let stored = store_all_times(self);
         // The writer's error takes precedence: if the journal was aborted, it has the reason.
-        self.writer.get().map_or(Ok(()), |writer| writer.close(self))?;
+        self.writer.get().map_or(Ok(()), |writer| close(writer, self))?;
         self.guard.get().map_or(Ok(()), MmpGuard::release)?;
         stored?;
         self.writer.get().and_then(Writer::unfreed).map_or(Ok(()), Err)

@@ -145,27 +145,37 @@ impl Writer {
 
     /// Stores on the device whether the volume is in use.
     fn mark(&self, volume: &Volume, in_use: bool) -> Result<()> {
+        self.write_superblock(volume, |raw| {
+            let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
+            let state = State::from_bits_retain(raw.s_state.get());
+            match (self.uses_journal, in_use) {
+                (true, true) => raw.s_feature_incompat.set((incompat | Incompat::RECOVER).bits()),
+                (true, false) => raw.s_feature_incompat.set((incompat - Incompat::RECOVER).bits()),
+                (false, true) => raw.s_state.set((state - State::VALID).bits()),
+                (false, false) => raw.s_state.set((state | State::VALID).bits()),
+            }
+            if in_use {
+                raw.s_mtime.set(now_seconds());
+                raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
+            } else {
+                self.note_end(volume, raw);
+            }
+        })
+    }
+
+    /// Sets the counts of a volume whose use ends.
+    fn note_end(&self, volume: &Volume, raw: &mut RawSuperblock) {
+        self.observer.set_counts(raw);
+        // As in Linux, the writes before a crash are not counted.
+        let before = volume.superblock().kbytes_written();
+        raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
+    }
+
+    /// Changes the superblock and stores it on the device at once, past the journal.
+    fn write_superblock(&self, volume: &Volume, change: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
         let mut sb = self.observer.lock();
-        let now = now_seconds();
-        let raw = sb.raw_mut();
-        let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
-        let state = State::from_bits_retain(raw.s_state.get());
-        match (self.uses_journal, in_use) {
-            (true, true) => raw.s_feature_incompat.set((incompat | Incompat::RECOVER).bits()),
-            (true, false) => raw.s_feature_incompat.set((incompat - Incompat::RECOVER).bits()),
-            (false, true) => raw.s_state.set((state - State::VALID).bits()),
-            (false, false) => raw.s_state.set((state | State::VALID).bits()),
-        }
-        if in_use {
-            raw.s_mtime.set(now);
-            raw.s_mnt_count.set(raw.s_mnt_count.get().saturating_add(1));
-        } else {
-            self.observer.set_counts(raw);
-            // As in Linux, the writes before a crash are not counted.
-            let before = volume.superblock().kbytes_written();
-            raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
-        }
-        raw.s_wtime.set(now);
+        change(sb.raw_mut());
+        sb.raw_mut().s_wtime.set(now_seconds());
         let mut buffer = volume.cache.read(sb.geometry().superblock_block())?;
         buffer.change(|block, _| store(&sb, block));
         volume.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode())?;
@@ -177,6 +187,17 @@ impl Writer {
     pub(crate) fn close(&self, volume: &Volume) -> Result<()> {
         self.transactions.close()?;
         self.mark(volume, false)
+    }
+
+    /// Writes all changes in place, and takes the journal from the volume, which stays not clean.
+    pub(crate) fn close_without_journal(&self, volume: &Volume) -> Result<()> {
+        self.transactions.close()?;
+        self.write_superblock(volume, |raw| {
+            raw.clear_journal();
+            let state = State::from_bits_retain(raw.s_state.get());
+            raw.s_state.set((state - State::VALID).bits());
+            self.note_end(volume, raw);
+        })
     }
 
     /// Notes that a removed file could not be freed. The call that removed it has returned already,

@@ -31,7 +31,7 @@ pub(crate) const QUOTA_CREDITS: u32 = 4 * Kind::ALL.len() as u32;
 pub(crate) struct QuotaFile {
     pub(crate) kind: Kind,
     pub(crate) header: Info,
-    pub(super) info: InodeInfo,
+    pub(crate) info: InodeInfo,
 }
 
 /// The position of an entry on the volume.
@@ -44,6 +44,11 @@ pub(crate) struct EntryPosition {
 impl Quotas {
     pub(super) fn lock(&self) -> MutexGuard<'_, Vec<KindQuota>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops counting for quotas of `kinds`, whose files are removed.
+    pub(crate) fn forget(&self, kinds: &[Kind]) {
+        self.lock().retain(|quota| !kinds.contains(&quota.file.kind));
     }
 
     /// Stores the entries that a transaction has changed.
@@ -71,6 +76,9 @@ impl Quotas {
 pub(crate) struct Owners(pub(super) [u32; Kind::ALL.len()]);
 
 impl Owners {
+    /// The superuser, its group, and the project of files without another.
+    pub(crate) const ROOT: Self = Self([0; Kind::ALL.len()]);
+
     pub(crate) fn of(inode: &Fields) -> Self {
         Self([inode.stored_uid(), inode.stored_gid(), inode.project()])
     }
@@ -87,7 +95,7 @@ impl Owners {
         Self([set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), set.project.unwrap_or(project)])
     }
 
-    pub(super) fn id(self, kind: Kind) -> u32 {
+    pub(crate) fn id(self, kind: Kind) -> u32 {
         self.0[kind as usize]
     }
 }
@@ -100,12 +108,19 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    pub(super) fn of(fields: &Fields, inodes: i64) -> Self {
+    pub(crate) fn of(fields: &Fields, inodes: i64) -> Self {
         // OK: a volume has fewer than 2^63 bytes.
         Self { bytes: (fields.sectors() * SECTOR).cast_signed(), inodes }
     }
 
-    pub(super) fn minus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            inodes: self.inodes.saturating_add(other.inodes),
+        }
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
         Self { bytes: self.bytes - other.bytes, inodes: self.inodes - other.inodes }
     }
 

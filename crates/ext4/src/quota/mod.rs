@@ -175,7 +175,7 @@ impl Handle<'_> {
     /// Checks limits for an inode that gets other owners.
     pub(crate) fn admit_transfer(&self, info: &InodeInfo, to: Owners, rights: SpaceRights) -> Result<()> {
         let from = Owners::of(info.fields());
-        let all = || Ok(Amount::of(info.fields(), self.inodes_of(info)?));
+        let all = || Ok(Amount::of(info.fields(), inodes_of(self.fs, info)?));
         self.admit_some(rights, all, |kind| Some(to.id(kind)).filter(|&id| id != from.id(kind)))
     }
 
@@ -253,7 +253,7 @@ impl Handle<'_> {
         if before.owners == owners {
             return if handle == Amount::default() { Ok(()) } else { self.count_for(owners, handle) };
         }
-        let inodes = self.inodes_of(info)?;
+        let inodes = inodes_of(self.fs, info)?;
         let (goes, comes) = (Amount::of(&before.fields, inodes), Amount::of(fields, inodes));
         self.count_each(|kind| match (before.owners.id(kind), owners.id(kind)) {
             (old, new) if old == new => [(new, handle), (0, Amount::default())],
@@ -266,14 +266,14 @@ impl Handle<'_> {
         let all = Amount::of(info.fields(), 1);
         self.count_for(Owners::of(info.fields()), Amount::default().minus(all))
     }
+}
 
-    /// Returns how many inodes count for an inode: itself, and those of its attributes' values.
-    fn inodes_of(&self, info: &InodeInfo) -> Result<i64> {
-        let attributes = info.attributes(self.fs)?;
-        let values = attributes.ea_inodes().filter(|(ino, ..)| !is_old_ea_inode(self.fs, *ino, info)).count();
-        // OK: an inode has room for fewer than 2^16.
-        Ok(1 + values as i64)
-    }
+/// Returns how many inodes count for an inode: itself, and those of its attributes' values.
+pub(crate) fn inodes_of(fs: &Ext4, info: &InodeInfo) -> Result<i64> {
+    let attributes = info.attributes(fs)?;
+    let values = attributes.ea_inodes().filter(|(ino, ..)| !is_old_ea_inode(fs, *ino, info)).count();
+    // OK: an inode has room for fewer than 2^16.
+    Ok(1 + values as i64)
 }
 
 /// The limits of an id; 0 where there is none.

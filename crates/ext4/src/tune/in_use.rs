@@ -1,5 +1,5 @@
-//! Finds the features that files of the volume use, so that [`tune`](crate::Ext4::tune) takes away
-//! only others.
+//! Walks all inodes, and finds the features that files of the volume use, so that
+//! [`tune`](crate::Ext4::tune) takes away only others.
 //!
 //! Only features that an inode's fields show are looked for. An inode counts if it has a link, so
 //! orphans have to be freed before, as opening for writing does.
@@ -10,6 +10,7 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags};
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
 
 /// Returns the features that an inode uses.
 fn used_by(inode: &Inode) -> Features {
@@ -34,23 +35,32 @@ impl Ext4 {
         if features == used {
             return Ok(used);
         }
+        self.each_inode(|info| {
+            let more = used_by(info.fields());
+            used.compat |= more.compat & features.compat;
+            used.incompat |= more.incompat & features.incompat;
+            used.ro_compat |= more.ro_compat & features.ro_compat;
+            Ok(())
+        })?;
+        Ok(used)
+    }
+
+    /// Calls `each` with every inode that has a link, the volume's own among them. Reads all inode
+    /// tables.
+    pub(super) fn each_inode(&self, mut each: impl FnMut(&InodeInfo) -> Result<()>) -> Result<()> {
         let geometry = self.superblock().geometry();
         let all = geometry.inodes_per_group();
         for group in 0..geometry.group_count() {
             let first = group * all + 1;
             for ino in first..first + self.records_in_use(group)? {
-                let inode = match self.raw_inode(ino) {
-                    Ok(inode) if inode.links() > 0 => inode,
-                    Ok(_) | Err(Error::Stale { .. }) => continue,
+                match self.load_inode(ino) {
+                    Ok(info) if info.fields().links() > 0 => each(&info)?,
+                    Ok(_) | Err(Error::Stale { .. }) => {}
                     Err(error) => return Err(error),
-                };
-                let more = used_by(&inode);
-                used.compat |= more.compat & features.compat;
-                used.incompat |= more.incompat & features.incompat;
-                used.ro_compat |= more.ro_compat & features.ro_compat;
+                }
             }
         }
-        Ok(used)
+        Ok(())
     }
 
     /// Returns how many records of a group's inode table have ever been written.

@@ -2,7 +2,8 @@
 //!
 //! [`Ext4::tune`] changes the primary superblock in one transaction, and its backups in later ones.
 //! A crash in between leaves old values in backups. The command `tune` and `FileSystem::set_label`
-//! call it. A value that the format has no room for is refused before anything changes.
+//! call it. A value that the format has no room for is refused before anything changes. `journal`
+//! and `quota_files` add and remove the volume's own files.
 //!
 //! # A new UUID
 //! Checksums of `metadata_csum` start with a seed, the checksum of the UUID. The superblock keeps
@@ -12,6 +13,9 @@
 
 pub mod checksum_rewrite;
 mod in_use;
+mod internal_files;
+pub mod journal;
+mod quota_files;
 
 use std::sync::Arc;
 
@@ -25,6 +29,7 @@ use extern4_vfs::Errno;
 
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
+use crate::tune::internal_files::copy_fields;
 use crate::volume::handle::Handle;
 
 /// The fields to change; `None` leaves a field unchanged.
@@ -242,7 +247,7 @@ impl Ext4 {
     }
 
     fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {
-        let geometry = self.superblock().geometry();
+        let (sb, geometry) = (self.current_superblock(), self.superblock().geometry());
         let backups: Vec<u64> = (1..geometry.group_count())
             .filter(|group| geometry.has_superblock(*group))
             .filter_map(|group| geometry.superblock_in(group))
@@ -263,6 +268,7 @@ impl Ext4 {
                             keep_seed(backup.raw_mut(), seed);
                         }
                         tune.apply(backup.raw_mut());
+                        copy_fields(sb.raw(), backup.raw_mut());
                         bytes[..SUPERBLOCK_SIZE].copy_from_slice(&backup.encode());
                     });
                 }

@@ -29,6 +29,7 @@ mod names;
 mod open;
 mod orphans;
 mod overwrites;
+mod own_files;
 mod power;
 mod quota;
 mod record_size;

@@ -5,6 +5,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use extern4_disk::feature::{Feature, Features};
+use extern4_disk::quota::Kind;
 use extern4_ext4::tune::MountOptions;
 
 /// The features that are a bit in the superblock and nothing else: a volume without them is whole
@@ -25,6 +26,9 @@ const SWITCHED: [&str; 10] = [
 /// The features that a volume is whole without, as long as no file uses them.
 const TAKEN_AWAY: [&str; 7] =
     ["dir_index", "ea_inode", "encrypt", "large_file", "huge_file", "dir_nlink", "stable_inodes"];
+
+/// The features for which a volume needs files of its own.
+const WITH_FILES: [&str; 3] = ["has_journal", "quota", "project"];
 
 /// Changes of the features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,11 +79,12 @@ pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
         let (clears, name) = word.strip_prefix('^').map_or((false, word), |name| (true, name));
         let feature = Feature::from_name(name).ok_or_else(|| format!("{name} is no feature"))?;
         let (known, why) = match clears {
-            false => (&SWITCHED[..], "takes more than a bit in the superblock; these do not"),
+            false => (&SWITCHED[..], "cannot be added; these can"),
             true => (&TAKEN_AWAY[..], "cannot be taken away; these can, if no file uses them"),
         };
-        if !known.contains(&feature.to_string().as_str()) {
-            return Err(format!("{name} {why}: {}", known.join(", ")));
+        let is_known = |name: &str| known.contains(&name) || WITH_FILES.contains(&name);
+        if !is_known(feature.to_string().as_str()) {
+            return Err(format!("{name} {why}: {}, {}", known.join(", "), WITH_FILES.join(", ")));
         }
         let (set, mask) = (feature.set() as usize, feature.mask());
         (with[set], without[set]) = (with[set] & !mask, without[set] & !mask);
@@ -87,6 +92,34 @@ pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
     }
     let features = |[compat, incompat, ro_compat]: [u32; 3]| Features::from_bits(compat, incompat, ro_compat);
     Ok(FeatureChange { with: features(with), without: features(without) })
+}
+
+/// Changes of the quotas that a volume keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct QuotaChange {
+    /// The kinds to add.
+    pub(super) with: Vec<Kind>,
+    /// The kinds to take away.
+    pub(super) without: Vec<Kind>,
+}
+
+/// Reads `[^]KIND[,...]` with `usrquota`, `grpquota` and `prjquota`, whose `quota` may be left out.
+/// The last word about a kind counts.
+pub(super) fn quotas(text: &str) -> Result<QuotaChange, String> {
+    let mut change = QuotaChange::default();
+    for word in text.split(',') {
+        let (clears, name) = word.strip_prefix('^').map_or((false, word), |name| (true, name));
+        let kind = match name {
+            "usr" | "usrquota" => Kind::User,
+            "grp" | "grpquota" => Kind::Group,
+            "prj" | "prjquota" => Kind::Project,
+            _ => return Err(format!("'{name}' is none of usrquota, grpquota and prjquota")),
+        };
+        change.with.retain(|other| *other != kind);
+        change.without.retain(|other| *other != kind);
+        (if clears { &mut change.without } else { &mut change.with }).push(kind);
+    }
+    Ok(change)
 }
 
 /// Reads an interval between checks in seconds: days, or with d, w or m days, weeks or months.
@@ -128,7 +161,7 @@ pub(super) fn checked(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Features, checked, features, interval, max_mounts, mount_options};
+    use super::{Features, Kind, checked, features, interval, max_mounts, mount_options, quotas};
 
     #[test]
     fn values_are_those_of_tune2fs() {
@@ -143,9 +176,12 @@ mod tests {
         let change = features("large_dir,^large_file,large_file,^dir_nlink").expect("features");
         let names = |features: Features| features.to_string();
         assert_eq!((&*names(change.with), &*names(change.without)), ("large_dir large_file", "dir_nlink"));
-        for bad in ["^large_dir", "^has_journal", "metadata_csum", "nonsense", "^", ""] {
+        for bad in ["^large_dir", "flex_bg", "nonsense", "^", ""] {
             assert!(features(bad).is_err(), "{bad}");
         }
+        let change = quotas("usr,^grpquota,prjquota,^usrquota").expect("quotas");
+        assert_eq!((change.with, change.without), (vec![Kind::Project], vec![Kind::Group, Kind::User]));
+        assert!(quotas("user").is_err() && quotas("").is_err());
         assert!(checked("now").is_ok() && checked("20240229").is_ok());
         assert!(checked("2024").is_err() && checked("20240230").is_err());
     }

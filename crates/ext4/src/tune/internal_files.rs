@@ -1,0 +1,80 @@
+//! Makes and clears the volume's own files: those of reserved inodes, such as the journal's.
+//!
+//! `journal` and `quota_files` call it. The superblock names such a file only when it is whole, and
+//! no longer before it is cleared. So a crash leaves at most a file in a reserved inode that the
+//! superblock does not name, which `e2fsck -p` clears without a question, and the next call of
+//! [`clear_reserved`] as well.
+
+use extern4_disk::feature::{Compat, RoCompat};
+use extern4_disk::inode::Inode;
+use extern4_disk::superblock::RawSuperblock;
+use extern4_disk::time::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::fs::Ext4;
+use crate::inode::info::InodeInfo;
+use crate::map::map_blocks::empty_map;
+use crate::ops::delete::free_contents;
+use crate::time::now_seconds;
+use crate::volume::handle::Handle;
+
+/// The features of the volume's own files.
+const COMPAT: Compat = Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE);
+const RO_COMPAT: RoCompat = RoCompat::QUOTA.union(RoCompat::PROJECT);
+/// The mode of an internal file.
+const MODE: u16 = 0o100_600;
+
+/// Returns a new internal file without blocks, with one link.
+pub(super) fn new_file(handle: &Handle<'_>, ino: u32, generation: u32) -> Result<InodeInfo> {
+    let sb = handle.fs.superblock();
+    let mut inode = Inode::new(ino, MODE, generation, sb);
+    let now = Timestamp { seconds: now_seconds().into(), nanos: 0 };
+    inode.set_atime(now);
+    inode.set_ctime(now);
+    inode.set_mtime(now);
+    inode.set_crtime(now);
+    inode.set_links(1);
+    let mut info = InodeInfo::new(inode, handle.fs.inode_position(ino)?, sb.metadata_seed());
+    empty_map(handle, &mut info);
+    Ok(info)
+}
+
+/// Stores the record of a reserved inode that is not in use.
+pub(super) fn store_blank(handle: &Handle<'_>, ino: u32) -> Result<()> {
+    let sb = handle.fs.superblock();
+    let blank = Inode::new(ino, 0, 0, sb);
+    handle.store_whole(&InodeInfo::new(blank, handle.fs.inode_position(ino)?, sb.metadata_seed()))
+}
+
+/// Frees what a reserved inode holds, which the superblock does not name. `metadata` says that the
+/// journal may have copies of its blocks.
+pub(super) fn clear_reserved(fs: &Ext4, ino: u32, metadata: bool) -> Result<()> {
+    let mut info = match fs.load_inode(ino) {
+        Err(Error::Stale { .. }) => return Ok(()),
+        info => info?,
+    };
+    if info.fields().mode() == 0 && info.fields().sectors() == 0 {
+        return Ok(());
+    }
+    if info.has_map(fs) {
+        free_contents(fs, &mut info, 0, metadata)?;
+    }
+    fs.with_handle(1, 0, |handle| store_blank(handle, ino))
+}
+
+/// Copies the fields about the volume's own files from the primary superblock to a backup.
+pub(super) fn copy_fields(from: &RawSuperblock, to: &mut RawSuperblock) {
+    let (all, old) = (from.features(), to.features());
+    let compat = old.compat.difference(COMPAT) | all.compat.intersection(COMPAT);
+    let ro_compat = old.ro_compat.difference(RO_COMPAT) | all.ro_compat.intersection(RO_COMPAT);
+    to.s_feature_compat.set(compat.bits());
+    to.s_feature_ro_compat.set(ro_compat.bits());
+    (to.s_journal_inum, to.s_journal_dev) = (from.s_journal_inum, from.s_journal_dev);
+    to.s_journal_uuid = from.s_journal_uuid;
+    (to.s_jnl_backup_type, to.s_jnl_blocks) = (from.s_jnl_backup_type, from.s_jnl_blocks);
+    to.s_orphan_file_inum = from.s_orphan_file_inum;
+    to.s_usr_quota_inum = from.s_usr_quota_inum;
+    to.s_grp_quota_inum = from.s_grp_quota_inum;
+    to.s_prj_quota_inum = from.s_prj_quota_inum;
+    to.s_overhead_blocks = from.s_overhead_blocks;
+}
