@@ -70,11 +70,7 @@ fn kept(ext4: &Ext4, wanted: &[Kind], image: &Image, app: &mut App) -> Option<Ve
         Kind::ALL.into_iter().filter(|kind| wanted.is_empty() || wanted.contains(kind)).collect();
     let kept: Vec<Kind> = kinds.into_iter().filter(has).collect();
     if kept.is_empty() {
-        app.fail_at(
-            ExitStatus::Failed,
-            image,
-            "the volume keeps no quotas; mkfs -O quota makes one that does",
-        );
+        app.fail_at(ExitStatus::Failed, image, "the volume keeps no quotas; tune -O quota adds them");
         return None;
     }
     Some(kept)
