@@ -46,14 +46,14 @@ bench-build:
 # One file that needs no library.
 static:
 	./scripts/setup run
-	RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" \
-		cargo build --release --locked -p extern4-cli --target $(HOST)
-	@echo "target/$(HOST)/release/extern4"
+	./scripts/static $(HOST)
 
-# Everything that a release consists of, in target/dist.
+# Everything that a release consists of, in target/dist. x86-64 also builds the command for aarch64.
+AARCH64 = aarch64-unknown-linux-gnu
 release: static
 	./scripts/setup release
-	./scripts/release target/$(HOST)/release/extern4
+	[ $(HOST) = $(AARCH64) ] || ./scripts/static $(AARCH64)
+	./scripts/release target/$(HOST)/release/extern4 $$([ $(HOST) = $(AARCH64) ] || echo target/$(AARCH64)/release/extern4)
 
 # Counted in a build of its own, whose atomics take notes; then measured. The report is under target/lab; its page becomes docs/lab.
 # LAB=--short takes some minutes.
