@@ -62,7 +62,7 @@ impl Numbers {
             numbers.divide(options, inodes)?;
             divided = numbers;
         }
-        if divided.overhead(0) > divided.blocks_per_group.into() {
+        if divided.overhead(0, options) > divided.blocks_per_group.into() {
             let Self { inodes_per_group, blocks_per_group, .. } = divided;
             return Err(Error::options(format!(
                 "{inodes_per_group} inodes are too many for a group of {blocks_per_group} blocks"
@@ -174,7 +174,7 @@ impl Numbers {
             let groups = data.div_ceil(self.blocks_per_group.into());
             let wanted = inodes.max(MIN_INODES + 1).div_ceil(groups);
             if wanted > most {
-                if options.blocks_per_group.is_some() || self.blocks_per_group <= 256 {
+                if self.blocks_per_group <= 256 {
                     let text = format!("{inodes} inodes are too many for {groups} groups: specify fewer");
                     return Err(Error::options(text));
                 }
@@ -193,7 +193,7 @@ impl Numbers {
             self.inodes_per_group = narrow(per_group)?;
             self.reserved_gdt_blocks = self.reserved_gdt(options)?;
             let left = data % u64::from(self.blocks_per_group);
-            let overhead = self.overhead(self.groups - 1);
+            let overhead = self.overhead(self.groups - 1, options);
             if left == 0 || left >= overhead + MIN_DATA_BLOCKS {
                 return Ok(());
             }
@@ -236,10 +236,10 @@ impl Numbers {
     }
 
     /// Returns how many blocks a group's metadata needs, as if all were in the group itself.
-    fn overhead(&self, group: u32) -> u64 {
+    fn overhead(&self, group: u32, options: &Options) -> u64 {
         let table = u64::from(self.inodes_per_group) * u64::from(self.inode_size);
         let own = 2 + table.div_ceil(self.block_size.into());
-        if !self.has_backup(group) {
+        if !self.has_backup(group, options) {
             return own;
         }
         own + 1 + self.descriptor_blocks()
@@ -256,7 +256,7 @@ impl Numbers {
         descriptors + u64::from(self.reserved_gdt_blocks)
     }
 
-    fn has_backup(&self, group: u32) -> bool {
+    fn has_backup(&self, group: u32, options: &Options) -> bool {
         let is_power_of = |base: u32| {
             let mut power = base;
             while power < group {
@@ -264,11 +264,12 @@ impl Numbers {
             }
             power == group
         };
+        if self.features.compat.contains(Compat::SPARSE_SUPER2) {
+            let backups = options.backup_superblocks.unwrap_or(2);
+            return group == 0 || group == 1 && backups > 0 || group == self.groups - 1 && backups > 1;
+        }
         if group <= 1 {
             return true;
-        }
-        if self.features.compat.contains(Compat::SPARSE_SUPER2) {
-            return group == self.groups - 1;
         }
         !self.features.ro_compat.contains(RoCompat::SPARSE_SUPER) || [3, 5, 7].into_iter().any(is_power_of)
     }
