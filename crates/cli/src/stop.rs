@@ -36,6 +36,8 @@ struct Request {
 impl Stop {
     /// Waits for signals in a thread.
     pub(crate) fn listen(progress: &Progress) -> io::Result<Self> {
+        // Before this process has a second thread, it takes no time.
+        extern4_sync::membarrier::register();
         let handled = [SIGHUP, SIGINT, SIGTERM, SIGUSR1].into_iter();
         let mut signals = Signals::new(handled.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
         let progress = progress.clone();

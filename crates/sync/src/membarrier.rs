@@ -49,8 +49,7 @@ pub use imp::heavy_fence;
 #[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
 pub(crate) use imp::light_fence;
 
-#[cfg(any(test, not(feature = "loom")))]
-pub(crate) use imp::register;
+pub use imp::register;
 
 /// Stores to a word that no other thread stores to (`Release`), then executes `light_fence`.
 #[cfg(not(extern4_tsan))]
@@ -86,8 +85,8 @@ pub fn read_published(word: &AtomicU64) -> u64 {
 mod fences {
     use crate::primitive::{Ordering, fence};
 
-    #[cfg(any(test, not(feature = "loom")))]
-    pub(crate) fn register() {}
+    /// Does nothing: there is no choice.
+    pub fn register() {}
 
     #[inline]
     pub(crate) fn light_fence() {
@@ -123,8 +122,11 @@ mod expedited {
     static CHOSEN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
     /// Chooses the row on the first call. Sandboxes and old kernels refuse the registration.
+    ///
+    /// In a process with one thread it returns at once. In others the kernel waits until each CPU
+    /// has switched, which takes about 10 ms.
     #[inline]
-    pub(crate) fn register() {
+    pub fn register() {
         if CHOSEN.load(Ordering::Relaxed) == UNKNOWN {
             register_now();
         }
