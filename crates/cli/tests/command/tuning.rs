@@ -233,7 +233,7 @@ fn features_that_files_use_stay() {
 #[test]
 fn journals_and_quotas_come_and_go_as_with_tune2fs() {
     type Lines = &'static [&'static [&'static str]];
-    const CASES: [(&[&str], Lines); 8] = [
+    const CASES: [(&[&str], Lines); 9] = [
         (
             &["-t", "ext4", "-b", "1024", "-O", "^has_journal"],
             &[
@@ -268,6 +268,10 @@ fn journals_and_quotas_come_and_go_as_with_tune2fs() {
                 &["-Q", "^usr,^grp,^prj"],
                 &["-O", "quota"],
             ],
+        ),
+        (
+            &["-t", "ext4", "-O", "project"],
+            &[&["-Q", "usrquota"], &["-Q", "^usrquota"], &["-Q", "prjquota"], &["-O", "^project"]],
         ),
         (&["-t", "ext4", "-O", "quota", "-E", "quotatype=usrquota"], &[&["-Q", "^usrquota,prjquota"]]),
         (&["-t", "ext4", "-O", "quota", "-E", "quotatype=prjquota"], &[&["-O", "^project"]]),

@@ -43,15 +43,17 @@ type Usage = BTreeMap<u32, Amount>;
 impl Ext4 {
     /// Makes the volume keep quotas of `kinds` and no others. New quotas have no limits. The volume
     /// counts for them from the next time on that it is opened; until then nothing but this crate's
-    /// `tune` may change it. With [`Kind::Project`] it has the feature `project`.
+    /// `tune` may change it. `has_project` says whether it has the feature `project`, without which
+    /// there are no quotas of projects.
     ///
     /// # Errors
     /// `EROFS` if the volume was opened for reading, `ENOSPC`, after which the new quotas are not
     /// there, an error for a volume whose inodes have no room for a project, or a device that
     /// fails.
-    pub fn set_quotas(&self, kinds: &[Kind]) -> Result<()> {
+    pub fn set_quotas(&self, kinds: &[Kind], has_project: bool) -> Result<()> {
         let sb = self.current_superblock();
-        if kinds.contains(&Kind::Project) && sb.inode_size() < INODE_WITH_PROJECT {
+        let has_project = has_project || kinds.contains(&Kind::Project);
+        if has_project && sb.inode_size() < INODE_WITH_PROJECT {
             return Err(
                 Unsupported::Tuning("its inodes are too small for projects: 256 bytes are needed").into()
             );
@@ -61,18 +63,18 @@ impl Ext4 {
             Kind::ALL.into_iter().filter(|kind| has(kind) && !kinds.contains(kind)).collect();
         let new: Vec<Kind> =
             Kind::ALL.into_iter().filter(|kind| !has(kind) && kinds.contains(kind)).collect();
-        let has_project = sb.features().ro_compat.contains(RoCompat::PROJECT);
-        if !gone.is_empty() || has_project != kinds.contains(&Kind::Project) {
-            self.remove_quotas(&gone)?;
+        let had_project = sb.features().ro_compat.contains(RoCompat::PROJECT);
+        if !gone.is_empty() || had_project != has_project {
+            self.remove_quotas(&gone, has_project)?;
         }
         if !new.is_empty() {
-            self.add_quotas(&new)?;
+            self.add_quotas(&new, has_project)?;
         }
         self.tune_backups(&Tune::default(), None)
     }
 
-    /// Removes quota files, and the feature `project` if there is no quota of projects afterwards.
-    fn remove_quotas(&self, kinds: &[Kind]) -> Result<()> {
+    /// Removes quota files, and sets the feature `project`.
+    fn remove_quotas(&self, kinds: &[Kind], has_project: bool) -> Result<()> {
         let sb = self.current_superblock();
         let mut files = Vec::new();
         for ino in kinds.iter().filter_map(|kind| sb.quota_inode(*kind)) {
@@ -86,7 +88,7 @@ impl Ext4 {
             }
             handle.edit_superblock(|raw| {
                 kinds.iter().for_each(|kind| raw.quota_inode_mut(*kind).set(0));
-                set_features(raw);
+                set_features(raw, has_project);
             })?;
             let mut left = Vec::new();
             for mut info in files {
@@ -117,7 +119,7 @@ impl Ext4 {
         info.ino() < self.superblock().first_ino()
     }
 
-    fn add_quotas(&self, kinds: &[Kind]) -> Result<()> {
+    fn add_quotas(&self, kinds: &[Kind], has_project: bool) -> Result<()> {
         for ino in kinds.iter().filter_map(|kind| kind.reserved_inode()) {
             clear_reserved(self, ino, true)?;
         }
@@ -142,7 +144,7 @@ impl Ext4 {
             }
             handle.edit_superblock(|raw| {
                 files.iter().for_each(|file| raw.quota_inode_mut(file.kind).set(file.info.ino()));
-                set_features(raw);
+                set_features(raw, has_project);
             })
         })
     }
@@ -247,11 +249,10 @@ fn free_part(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Range<u64>) -> R
 }
 
 /// Sets the features of a volume with the quota files that the superblock names.
-fn set_features(raw: &mut RawSuperblock) {
-    let mut has = |kind| raw.quota_inode_mut(kind).get() != 0;
-    let (any, projects) = (Kind::ALL.into_iter().any(&mut has), has(Kind::Project));
+fn set_features(raw: &mut RawSuperblock, has_project: bool) {
+    let has_quotas = Kind::ALL.into_iter().any(|kind| raw.quota_inode_mut(kind).get() != 0);
     let mut features = raw.features().ro_compat;
-    features.set(RoCompat::QUOTA, any);
-    features.set(RoCompat::PROJECT, projects);
+    features.set(RoCompat::QUOTA, has_quotas);
+    features.set(RoCompat::PROJECT, has_project);
     raw.s_feature_ro_compat.set(features.bits());
 }

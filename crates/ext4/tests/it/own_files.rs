@@ -51,11 +51,11 @@ fn take_journal(device: &Arc<dyn BlockDevice>) -> extern4_ext4::Result<()> {
 }
 
 fn add_quotas(device: &Arc<dyn BlockDevice>) -> extern4_ext4::Result<()> {
-    with(device, |fs| fs.set_quotas(&Kind::ALL))
+    with(device, |fs| fs.set_quotas(&Kind::ALL, true))
 }
 
 fn take_quotas(device: &Arc<dyn BlockDevice>) -> extern4_ext4::Result<()> {
-    with(device, |fs| fs.set_quotas(&[]))
+    with(device, |fs| fs.set_quotas(&[], false))
 }
 
 fn has_journal(sb: &Superblock) -> bool {
@@ -95,7 +95,7 @@ const CASES: [Case; 11] = [
     (
         "take some quotas",
         &["-t", "ext4", "-b", "1024", "-O", "quota,project"],
-        |device| with(device, |fs| fs.set_quotas(&[Kind::User])),
+        |device| with(device, |fs| fs.set_quotas(&[Kind::User], false)),
         has_users_only,
     ),
     (
@@ -275,7 +275,7 @@ fn what_cannot_be_changed_is_refused() {
     }
     let image = small.build();
     let read = walk::open(&image.path);
-    for refused in [read.set_quotas(&[Kind::User]), read.add_journal(SIZE)] {
+    for refused in [read.set_quotas(&[Kind::User], false), read.add_journal(SIZE)] {
         assert!(refused.is_err(), "it was opened for reading");
     }
     let device: Arc<dyn BlockDevice> =

@@ -91,7 +91,8 @@ impl Structures {
             }
         }
         if self.changes_quotas()
-            && let Err(error) = ext4.set_quotas(&self.kinds(ext4.superblock()))
+            && let Err(error) =
+                ext4.set_quotas(&self.kinds(ext4.superblock()), self.keeps_projects(ext4.superblock()))
         {
             app.ext4_error(image, &error);
             return false;
@@ -116,6 +117,14 @@ impl Structures {
                 None
             }
         }
+    }
+
+    /// Returns whether the volume has the feature `project` without quotas, and is to keep it. With
+    /// its quota files, a kind of owner goes whole, as with tune2fs.
+    fn keeps_projects(&self, sb: &Superblock) -> bool {
+        sb.features().ro_compat.contains(RoCompat::PROJECT)
+            && sb.quota_inode(Kind::Project).is_none()
+            && !self.features.without.ro_compat.contains(RoCompat::PROJECT)
     }
 
     /// Returns the kinds of quota that the volume is to keep.
