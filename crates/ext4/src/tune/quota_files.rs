@@ -43,17 +43,16 @@ type Usage = BTreeMap<u32, Amount>;
 impl Ext4 {
     /// Makes the volume keep quotas of `kinds` and no others. New quotas have no limits. The volume
     /// counts for them from the next time on that it is opened; until then nothing but this crate's
-    /// `tune` may change it. `has_project` says whether it has the feature `project`, without which
-    /// there are no quotas of projects.
+    /// `tune` may change it. With [`Kind::Project`] it has the feature `project`, and without, a
+    /// volume that has it keeps it if `keeps_project`.
     ///
     /// # Errors
     /// `EROFS` if the volume was opened for reading, `ENOSPC`, after which the new quotas are not
     /// there, an error for a volume whose inodes have no room for a project, or a device that
     /// fails.
-    pub fn set_quotas(&self, kinds: &[Kind], has_project: bool) -> Result<()> {
+    pub fn set_quotas(&self, kinds: &[Kind], keeps_project: bool) -> Result<()> {
         let sb = self.current_superblock();
-        let has_project = has_project || kinds.contains(&Kind::Project);
-        if has_project && sb.inode_size() < INODE_WITH_PROJECT {
+        if kinds.contains(&Kind::Project) && sb.inode_size() < INODE_WITH_PROJECT {
             return Err(
                 Unsupported::Tuning("its inodes are too small for projects: 256 bytes are needed").into()
             );
@@ -64,8 +63,9 @@ impl Ext4 {
         let new: Vec<Kind> =
             Kind::ALL.into_iter().filter(|kind| !has(kind) && kinds.contains(kind)).collect();
         let had_project = sb.features().ro_compat.contains(RoCompat::PROJECT);
-        if !gone.is_empty() || had_project != has_project {
-            self.remove_quotas(&gone, has_project)?;
+        let has_project = kinds.contains(&Kind::Project) || had_project && keeps_project;
+        if !gone.is_empty() || had_project && !has_project {
+            self.remove_quotas(&gone, had_project && has_project)?;
         }
         if !new.is_empty() {
             self.add_quotas(&new, has_project)?;

@@ -51,7 +51,7 @@ fn take_journal(device: &Arc<dyn BlockDevice>) -> extern4_ext4::Result<()> {
 }
 
 fn add_quotas(device: &Arc<dyn BlockDevice>) -> extern4_ext4::Result<()> {
-    with(device, |fs| fs.set_quotas(&Kind::ALL, true))
+    with(device, |fs| fs.set_quotas(&Kind::ALL, false))
 }
 
 fn take_quotas(device: &Arc<dyn BlockDevice>) -> extern4_ext4::Result<()> {
