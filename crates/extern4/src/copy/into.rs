@@ -74,18 +74,18 @@ impl<'a> CopyInto<'a> {
         let (path, mut to) = (from.path(), destination.to_owned());
         if !self.options.parents {
             let copied = self.one(from, &mut to, observer);
-            return self.outcome(copied, path, &to, observer);
+            return self.summary.note(copied, path, &to, observer);
         }
         let mut made = Vec::new();
         let copied = match self.parents(from, &mut to, &mut made, observer) {
             Ok(()) => self.one(from, &mut to, observer),
             Err(failure) => Err(failure),
         };
-        self.outcome(copied, path, &to, observer);
+        self.summary.note(copied, path, &to, observer);
         // A file that is made in a directory changes its times.
         for (path, to) in made.iter().rev().filter(|_| self.options.preserve.has_any()) {
             let kept = self.keep_parent(from, path, to);
-            self.outcome(kept, path, to, observer);
+            self.summary.note(kept, path, to, observer);
         }
     }
 
@@ -328,19 +328,6 @@ impl<'a> CopyInto<'a> {
                     }
                 }
             }
-        }
-    }
-
-    /// Reports why a file was not copied.
-    fn outcome(
-        &mut self,
-        copied: Result<(), Failure>,
-        from: &Path,
-        to: &Path,
-        observer: &mut dyn CopyObserver,
-    ) {
-        if let Some(failure) = copied.err().and_then(|failure| failure.report(from, to)) {
-            self.summary.fail(failure, observer);
         }
     }
 }

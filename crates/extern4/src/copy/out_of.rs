@@ -93,7 +93,7 @@ impl<'a> CopyOut<'a> {
     ) {
         let origin = Origin { volume, session, path };
         if self.options.method != CopyMethod::Copy {
-            return self.outcome(Err(Failure::from(Refusal::OtherVolume)), path, to, observer);
+            return self.summary.note(Err(Failure::from(Refusal::OtherVolume)), path, to, observer);
         }
         if self.options.parents {
             return self.with_parents(origin, to, observer);
@@ -132,7 +132,7 @@ impl<'a> CopyOut<'a> {
     ) {
         match destination {
             Ok(destination) => self.one(origin, destination, observer),
-            Err(failure) => self.outcome(Err(failure), origin.path, to, observer),
+            Err(failure) => self.summary.note(Err(failure), origin.path, to, observer),
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> CopyOut<'a> {
         let found = match self.found(origin, &destination) {
             Ok(found) => found,
             Err(failure) => {
-                return self.outcome(Err(failure), origin.path, &destination.shown(), observer);
+                return self.summary.note(Err(failure), origin.path, &destination.shown(), observer);
             }
         };
         let keep = self.keep(&destination);
@@ -153,7 +153,7 @@ impl<'a> CopyOut<'a> {
             if self.options.force && matches!(copied, Err(Fault::Host(_))) {
                 return self.single(origin, &found, destination, keep, observer);
             }
-            self.outcome(copied.map_err(Fault::into), origin.path, path, observer);
+            self.summary.note(copied.map_err(Fault::into), origin.path, path, observer);
         } else if found.is_dir() {
             self.directory(origin, destination, keep, observer);
         } else {
@@ -197,11 +197,11 @@ impl<'a> CopyOut<'a> {
     ) {
         let Some(name) = destination.name else {
             let failure = Failure::from(Refusal::NotDirectory);
-            return self.outcome(Err(failure), origin.path, &destination.path, observer);
+            return self.summary.note(Err(failure), origin.path, &destination.path, observer);
         };
         let (mut tree, to) = (HostTree::new(destination.base), destination.path.join(&name));
         let copied = self.file(&origin.named(found), &name, &mut tree, keep, &to, observer);
-        self.outcome(copied.map_err(Fault::into), origin.path, &to, observer);
+        self.summary.note(copied.map_err(Fault::into), origin.path, &to, observer);
     }
 
     /// Returns the index of a volume that files are copied from.
@@ -213,18 +213,5 @@ impl<'a> CopyOut<'a> {
                 .push(Image { namespace: Arc::clone(namespace), kernel_copy: KernelCopy::new(volume) });
             self.images.len() - 1
         })
-    }
-
-    /// Reports why a file was not copied.
-    fn outcome(
-        &mut self,
-        copied: Result<(), Failure>,
-        from: &Path,
-        to: &Path,
-        observer: &mut dyn CopyObserver,
-    ) {
-        if let Some(failure) = copied.err().and_then(|failure| failure.report(from, to)) {
-            self.summary.fail(failure, observer);
-        }
     }
 }

@@ -1,8 +1,9 @@
 //! The result of a copy.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
-use super::failure::CopyFailure;
+use super::failure::{CopyFailure, Failure};
 use super::losses::CopyLosses;
 use super::observer::CopyObserver;
 
@@ -36,6 +37,19 @@ impl CopySummary {
         self.bytes += bytes;
         self.is_stopped = self.is_stopped || observer.advance(files, bytes).is_break();
         if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Notes how the copy of a file ended.
+    pub(super) fn note(
+        &mut self,
+        copied: Result<(), Failure>,
+        from: &Path,
+        to: &Path,
+        observer: &mut dyn CopyObserver,
+    ) {
+        if let Some(failure) = copied.err().and_then(|failure| failure.report(from, to)) {
+            self.fail(failure, observer);
+        }
     }
 
     /// Counts a failure, and tells the observer.

@@ -106,11 +106,11 @@ impl CopyInto<'_> {
             Step::Leave(xattrs) => {
                 let Some(level) = levels.stack.pop() else { return };
                 let left = self.leave(&level, xattrs);
-                self.outcome(left, &level.shown, &level.path, observer);
+                self.summary.note(left, &level.shown, &level.path, observer);
             }
             Step::Fault(name, fault) => {
                 let Some((_, shown, path)) = levels.inside(&name) else { return };
-                self.outcome(Err(fault.into()), &shown, &path, observer);
+                self.summary.note(Err(fault.into()), &shown, &path, observer);
             }
             Step::Enter(name, node) => self.enter_inside(&name, node, levels, observer),
             Step::File(found) => self.file_inside(*found, bytes, levels, observer),
@@ -130,7 +130,7 @@ impl CopyInto<'_> {
             Ok(next) => levels.stack.push(next),
             Err(failure) => {
                 levels.left_out = 1;
-                self.outcome(Err(failure), &shown, &path, observer);
+                self.summary.note(Err(failure), &shown, &path, observer);
             }
         }
     }
@@ -146,7 +146,7 @@ impl CopyInto<'_> {
         let Some((level, shown, path)) = levels.inside(name.as_os_str()) else { return };
         let destination = level.destination(name.as_os_str(), &path);
         let copied = self.file(&mut found, bytes, &destination, &shown, observer);
-        self.outcome(copied, &shown, &path, observer);
+        self.summary.note(copied, &shown, &path, observer);
     }
 
     /// Makes a directory, or enters the existing one.

@@ -77,7 +77,7 @@ impl CopyOut<'_> {
                 self.fill(&mut filling, &subtree, observer);
             }
             Err(error) => {
-                self.outcome(Err(Failure::From(error.into())), origin.path, &top, observer);
+                self.summary.note(Err(Failure::From(error.into())), origin.path, &top, observer);
             }
         }
     }
@@ -95,7 +95,7 @@ impl CopyOut<'_> {
                 }
                 Err(error) => {
                     let path = error.path().unwrap_or(subtree.real).to_owned();
-                    self.outcome(Err(Failure::From(error.into())), &path, subtree.to, observer);
+                    self.summary.note(Err(Failure::From(error.into())), &path, subtree.to, observer);
                 }
             }
         }
@@ -133,7 +133,7 @@ impl CopyOut<'_> {
                 }
                 Err(error) => {
                     walk.skip_subtree();
-                    self.outcome(Err(Failure::To(error.into())), entry.path(), &to, observer);
+                    self.summary.note(Err(Failure::To(error.into())), entry.path(), &to, observer);
                 }
             };
         }
@@ -142,7 +142,7 @@ impl CopyOut<'_> {
         let original =
             Original { volume, path: entry.path(), directory: &directory, name, metadata: &metadata };
         let copied = self.file(&original, name, &mut filling.tree, filling.keep, &to, observer);
-        self.outcome(copied.map_err(Fault::into), entry.path(), &to, observer);
+        self.summary.note(copied.map_err(Fault::into), entry.path(), &to, observer);
     }
 
     /// Copies the file that a symbolic link leads to in the link's subtree.
@@ -159,7 +159,7 @@ impl CopyOut<'_> {
         let (found, real) = match found {
             Ok(found) => found,
             Err(error) => {
-                return self.outcome(Err(Failure::From(error.into())), entry.path(), to, observer);
+                return self.summary.note(Err(Failure::From(error.into())), entry.path(), to, observer);
             }
         };
         if !found.is_dir() {
@@ -171,11 +171,11 @@ impl CopyOut<'_> {
                 metadata: &found,
             };
             let copied = self.file(&original, name, &mut filling.tree, filling.keep, to, observer);
-            return self.outcome(copied.map_err(Fault::into), entry.path(), to, observer);
+            return self.summary.note(copied.map_err(Fault::into), entry.path(), to, observer);
         }
         filling.above.push(entry.path().to_owned());
         if filling.above.len() > MAX_LINKS || filling.above.iter().any(|above| above.starts_with(&real)) {
-            self.outcome(Err(Failure::from(Refusal::LinkLoop)), entry.path(), to, observer);
+            self.summary.note(Err(Failure::from(Refusal::LinkLoop)), entry.path(), to, observer);
         } else {
             self.fill(filling, &Subtree { real: &real, name: Some(name), to }, observer);
         }
@@ -194,7 +194,7 @@ impl CopyOut<'_> {
         while filling.pending.len() > depth {
             let Some(pending) = filling.pending.pop() else { break };
             let kept = self.keep_directory(filling, &pending);
-            self.outcome(kept.map_err(Fault::into), pending.entry.path(), &pending.to, observer);
+            self.summary.note(kept.map_err(Fault::into), pending.entry.path(), &pending.to, observer);
             filling.tree.leave();
         }
     }

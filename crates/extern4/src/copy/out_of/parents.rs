@@ -26,7 +26,7 @@ impl CopyOut<'_> {
             match self.make_parent(origin, above, directory, observer) {
                 Ok(new) => made.extend(new),
                 Err(fault) => {
-                    return self.outcome(Err(fault.into()), above, &below(directory, above), observer);
+                    return self.summary.note(Err(fault.into()), above, &below(directory, above), observer);
                 }
             }
         }
@@ -39,7 +39,7 @@ impl CopyOut<'_> {
         // A file that is made in a directory changes its times.
         for (path, metadata) in made.iter().rev() {
             let kept = self.keep_parent(origin, path, metadata, directory);
-            self.outcome(kept.map_err(Fault::into), path, &below(directory, path), observer);
+            self.summary.note(kept.map_err(Fault::into), path, &below(directory, path), observer);
         }
     }
 
