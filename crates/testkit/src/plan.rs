@@ -41,8 +41,10 @@ pub const TREE: &[Plan] = &[
     times,
     devices,
     many_links,
+    gaps,
     xattrs,
     access_lists,
+    shared_xattrs,
     small_directories,
     deep,
 ];

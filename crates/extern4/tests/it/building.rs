@@ -7,7 +7,7 @@ use extern4::Volume;
 use extern4::build::{
     BuildOptions, Builder, Contents, Data, Entries, Entry, Kind, ReadAt, Source, Time, VolumeSource, source,
 };
-use extern4_testkit::image::{Image, Plan};
+use extern4_testkit::image::Image;
 use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree::{self, Tree};
 use extern4_testkit::{plan, sample};
@@ -33,22 +33,6 @@ fn everything_of_a_volume_is_built() {
     if !tools::can_run(&[Need::Mount, Need::Tool("mke2fs"), Need::Tool("e2fsck")]) {
         return;
     }
-    let plans: &[Plan] = &[
-        plan::small_files,
-        plan::holes,
-        plan::odd_names,
-        plan::modes_and_owners,
-        plan::times,
-        plan::devices,
-        plan::many_links,
-        plan::gaps,
-        plan::xattrs,
-        plan::access_lists,
-        plan::shared_xattrs,
-        plan::symlinks,
-        plan::small_directories,
-        plan::deep,
-    ];
     // Files in their inodes, and the journal that a crash leaves, are for the volume's reader.
     for features in ["none,extent,dir_index,filetype,has_journal,inline_data", "64bit"] {
         let old = Image::in_directory(tools::temporary("extern4-source-"), "old.img");
@@ -56,7 +40,7 @@ fn everything_of_a_volume_is_built() {
         let path = old.path.to_str().expect("a name in UTF-8");
         tools::run("mke2fs", ["-q", "-t", "ext4", "-I", "256", "-O", features, path]);
         let mount = old.mount("noatime");
-        plans.iter().for_each(|plan| plan(&mount.path).expect("a plan"));
+        plan::TREE.iter().for_each(|plan| plan(&mount.path).expect("a plan"));
         mount.unmount();
         let volume = Volume::open(&old.path).expect("a volume");
         let new = build(Box::new(VolumeSource::new(volume.superuser())));

@@ -13,7 +13,7 @@ use extern4::build::{
     Update, UpdateError, UpdateOptions, UpdateStep, VolumeSource, source,
 };
 use extern4::{Session, Volume};
-use extern4_testkit::image::{Image, Plan};
+use extern4_testkit::image::Image;
 use extern4_testkit::tools::{self, Need};
 use extern4_testkit::tree;
 use extern4_testkit::{plan, sample};
@@ -200,22 +200,6 @@ fn everything_of_a_volume_comes_by_an_update() {
     if !tools::can_run(&[Need::Mount, Need::Tool("mke2fs"), Need::Tool("e2fsck")]) {
         return;
     }
-    let plans: &[Plan] = &[
-        plan::small_files,
-        plan::holes,
-        plan::odd_names,
-        plan::modes_and_owners,
-        plan::times,
-        plan::devices,
-        plan::many_links,
-        plan::gaps,
-        plan::xattrs,
-        plan::access_lists,
-        plan::shared_xattrs,
-        plan::symlinks,
-        plan::small_directories,
-        plan::deep,
-    ];
     // Inodes of 128 bytes have times of whole seconds.
     for inode_size in ["256", "128"] {
         let make = |name| {
@@ -227,7 +211,7 @@ fn everything_of_a_volume_comes_by_an_update() {
         };
         let (old, new) = (make("old.img"), make("new.img"));
         let mount = old.mount("noatime");
-        plans.iter().for_each(|plan| plan(&mount.path).expect("a plan"));
+        plan::TREE.iter().for_each(|plan| plan(&mount.path).expect("a plan"));
         mount.unmount();
         let from_old = || {
             let volume = Volume::open(&old.path).expect("a volume");
