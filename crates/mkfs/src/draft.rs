@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use extern4_disk::checksum::{ChecksumSeed, inode_seed};
-use extern4_disk::feature::Compat;
+use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::inode::{Inode, ROOT_INO};
 use extern4_disk::superblock::Superblock;
 
@@ -280,6 +280,15 @@ fn journal(
         has_fast_commits,
         (options.journal_size, options.fast_commit_kib),
     )?;
+    // As in mke2fs, where the default size may take more, and so may volumes with flex_bg.
+    let has_limit = options.journal_size.is_some() && !numbers.features.incompat.contains(Incompat::FLEX_BG);
+    if let Some(journal) = chosen.filter(|_| has_limit) {
+        let free = numbers.free_blocks(options);
+        if u64::from(journal.all) > free / 2 {
+            let text = format!("a journal of {} blocks: at most half of the {free} free ones", journal.all);
+            return Err(Error::options(text));
+        }
+    }
     if chosen.is_none() {
         warnings.push("the volume is too small for a journal, so it gets none".to_owned());
         numbers.features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);

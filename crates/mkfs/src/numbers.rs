@@ -245,6 +245,12 @@ impl Numbers {
         own + 1 + self.descriptor_blocks()
     }
 
+    /// Returns how many blocks there are for files and the journal.
+    pub(crate) fn free_blocks(&self, options: &Options) -> u64 {
+        let overhead: u64 = (0..self.groups).map(|group| self.overhead(group, options)).sum();
+        (self.blocks - self.first_block()).saturating_sub(overhead)
+    }
+
     /// Returns how many blocks the descriptors after a superblock have, with those reserved for
     /// growth.
     fn descriptor_blocks(&self) -> u64 {
