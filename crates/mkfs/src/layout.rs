@@ -64,7 +64,10 @@ fn place_flexible(
         .map(|_| take(1, block_bitmaps[0] + gap).or_else(|_| take(1, start)))
         .collect::<Result<Vec<_>>>()?;
     for (block_bitmap, &inode_bitmap) in block_bitmaps.into_iter().zip(&inode_bitmaps) {
-        let inode_table = take(table, inode_bitmaps[0] + gap).or_else(|_| take(table, start))?;
+        // The bitmap in the middle of a short last group may leave no run for the table.
+        let inode_table = take(table, inode_bitmaps[0] + gap)
+            .or_else(|_| take(table, start))
+            .or_else(|_| take(table, 0))?;
         groups.push(Group { block_bitmap, inode_bitmap, inode_table });
     }
     Ok(())

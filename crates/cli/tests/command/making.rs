@@ -242,9 +242,9 @@ fn volumes_are_made_as_mke2fs_makes_them() {
     assert!(made > sets / 2, "{made} of {sets}");
 }
 
-/// Descriptors that take more than three quarters of a group go to meta groups.
+/// The sets of options that took a rule of their own.
 #[test]
-fn groups_without_room_for_descriptors_become_meta_groups() {
+fn rare_divisions_into_groups_are_those_of_mke2fs() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs")]) {
         return;
     }
@@ -252,6 +252,7 @@ fn groups_without_room_for_descriptors_become_meta_groups() {
     let dir = scratch.path();
     std::fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");
     for (words, size) in [
+        // Descriptors that take more than three quarters of a group go to meta groups.
         ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 296", "6281K"),
         ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 336", "6281K"),
         ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 344", "6281K"),
@@ -260,10 +261,16 @@ fn groups_without_room_for_descriptors_become_meta_groups() {
         ("-t ext4 -b 1024 -g 256 -O ^resize_inode -N 4000", "786400K"),
         ("-t ext4 -b 1024 -g 256 -O ^resize_inode -N 4000", "786500K"),
         ("-t ext2 -b 1024 -g 352 -N 25300", "24M"),
+        // Groups get smaller for more inodes than one can have.
+        ("-t ext3 -b 2048 -g 6696 -N 18374", "13049K"),
+        // One copy of the superblock leaves the last group room.
+        ("-t ext2 -b 1024 -N 22371 -O sparse_super2 -E num_backup_sb=1", "16091K"),
+        // The inode table of a short last group has its place in another.
+        ("-t ext4 -b 1024 -G 128", "1048796K"),
     ] {
         let args: Vec<String> = words.split(' ').map(str::to_owned).collect();
         for name in ["ours", "theirs"] {
-            File::create(dir.join(name)).and_then(|file| file.set_len(1 << 30)).expect("it is made");
+            File::create(dir.join(name)).and_then(|file| file.set_len(2 << 30)).expect("it is made");
         }
         ok(mkfs(dir, &args, &["ours", size]));
         ok(mke2fs(dir, &args, &["theirs", size]));
@@ -273,6 +280,10 @@ fn groups_without_room_for_descriptors_become_meta_groups() {
     let args = ["-t", "ext2", "-b", "1024", "-g", "344", "-i", "1024"].map(str::to_owned);
     assert!(failed(&mkfs(dir, &args, &["none", "16M"]), 2).contains("too many for a group"));
     assert!(!mke2fs(dir, &args, &["none", "16M"]).status.success());
+    // Nor does either make one whose journal takes more than half of what is free.
+    let args = ["-t", "ext2", "-b", "1024", "-g", "2896", "-J", "size=16"].map(str::to_owned);
+    assert!(failed(&mkfs(dir, &args, &["none", "36443K"]), 2).contains("half of the"));
+    assert!(!mke2fs(dir, &args, &["none", "36443K"]).status.success());
 }
 
 #[test]
