@@ -8,6 +8,7 @@
 //! 512 or 4096 bytes. An image does not say which, so the reader tries both.
 
 use std::array;
+use std::ops::Range;
 
 use super::{DiskId, Fault, Guid, Kind, Partition, Sector, Table, le32, le64};
 use crate::{BlockDevice, Error, Result};
@@ -85,6 +86,7 @@ fn read_copy(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Table
         id: DiskId::Gpt(header.disk),
         sector_bytes: sector.0,
         partitions: Vec::new(),
+        areas: areas(device, sector, lba, &header),
         faults: Vec::new(),
     };
     for (number, entry) in (1..).zip(entries.chunks_exact(header.entry_bytes as usize)) {
@@ -101,6 +103,21 @@ fn read_copy(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Table
         }
     }
     Ok(table)
+}
+
+/// Returns the bytes of the MBR, of both headers, and of the entries of both. If the other header
+/// cannot be read, its entries are taken to be where all tools put them: behind the first header,
+/// and before the second one.
+fn areas(device: &dyn BlockDevice, sector: Sector, lba: u64, header: &Header) -> Vec<Range<u64>> {
+    let count = header.entries_bytes().div_ceil(sector.0.into());
+    let other = header.alternate;
+    let entries = match read_header(device, sector, other) {
+        Ok(other) => sector.bytes(other.entries_lba, other.entries_bytes().div_ceil(sector.0.into())),
+        Err(_) if other < lba => sector.bytes(other.saturating_add(1), count),
+        Err(_) => sector.bytes(other.saturating_sub(count), count),
+    };
+    let own = sector.bytes(header.entries_lba, count);
+    vec![sector.bytes(0, 1), sector.bytes(lba, 1), own, sector.bytes(other, 1), entries]
 }
 
 fn read_header(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Header, Fault> {

@@ -100,6 +100,7 @@ impl Record {
 /// Returns the table whose master boot record is `mbr`.
 pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> Table {
     let (mut partitions, mut faults) = (Vec::new(), Vec::new());
+    let mut areas = vec![sector.bytes(0, 1)];
     let mut add = |partition: Result<Partition, Fault>| match partition {
         Ok(partition) => partitions.push(partition),
         Err(fault) => faults.push(fault),
@@ -112,27 +113,39 @@ pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> T
     }
     let mut number = 4;
     for container in mbr.entries.iter().filter(|entry| entry.is_extended()) {
-        let fault = for_each_logical(device, sector, u64::from(container.first), |base, entry| {
+        let (records, fault) = for_each_logical(device, sector, u64::from(container.first), |base, entry| {
             number += 1;
             add(sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(base)));
         });
+        areas.extend(records.into_iter().map(|lba| sector.bytes(lba, 1)));
         if let Err(fault) = fault {
             add(Err(fault));
         }
     }
-    Table { id: DiskId::Mbr(mbr.disk_signature), sector_bytes: sector.0, partitions, faults }
+    Table { id: DiskId::Mbr(mbr.disk_signature), sector_bytes: sector.0, partitions, areas, faults }
 }
 
 /// Calls `f` with each logical partition of the container that starts at sector `start`, and the
-/// sector that the entry counts from. A fault ends the chain.
+/// sector that the entry counts from. A fault ends the chain. Returns the sectors of the records.
 fn for_each_logical(
     device: &dyn BlockDevice,
     sector: Sector,
     start: u64,
-    mut f: impl FnMut(u64, Entry),
-) -> Result<(), Fault> {
+    f: impl FnMut(u64, Entry),
+) -> (Vec<u64>, Result<(), Fault>) {
     // The chain may run backwards, so only a list of the records passed shows a loop.
     let mut passed = Vec::new();
+    let ended = follow(device, sector, start, &mut passed, f);
+    (passed, ended)
+}
+
+fn follow(
+    device: &dyn BlockDevice,
+    sector: Sector,
+    start: u64,
+    passed: &mut Vec<u64>,
+    mut f: impl FnMut(u64, Entry),
+) -> Result<(), Fault> {
     let mut next = Some(start);
     while let Some(lba) = next {
         if passed.contains(&lba) {

@@ -20,6 +20,7 @@
 //! extended boot records as fdisk(8) and sfdisk(8) write them.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::{BlockDevice, Error, Result};
 
@@ -27,9 +28,11 @@ mod gpt;
 mod guid;
 mod mbr;
 mod new;
+mod room;
 
 pub use guid::Guid;
 pub use new::NewDisk;
+pub use room::Border;
 
 /// A partition of a disk. It may reach beyond the end of a device that was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +128,9 @@ pub struct Table {
     pub sector_bytes: u32,
     /// The partitions, in the order of their numbers.
     pub partitions: Vec<Partition>,
+    /// The bytes that the table itself takes: boot records, and headers and entries of a GPT. A
+    /// part may be behind the end of a device that was cut off.
+    pub areas: Vec<Range<u64>>,
     /// Faults that made the reader pass over something, and oddities of the partitions.
     pub faults: Vec<Fault>,
 }
@@ -347,6 +353,12 @@ impl Sector {
             return None;
         }
         Some((self.offset(first)?, self.offset(last - first + 1)?))
+    }
+
+    /// Returns the bytes of `count` sectors from `lba` on. Numbers of a hostile table are cut.
+    fn bytes(self, lba: u64, count: u64) -> Range<u64> {
+        let at = |lba: u64| lba.saturating_mul(u64::from(self.0));
+        at(lba)..at(lba.saturating_add(count))
     }
 
     /// Returns the other common length of a sector.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use extern4_block::partition::{DiskId, Fault, Guid, Kind, Partition, Table};
+use extern4_block::partition::{Border, DiskId, Fault, Guid, Kind, Partition, Table};
 use extern4_block::{BlockDevice, MemoryDevice, OverlayDevice, SliceDevice};
 use proptest::prelude::*;
 
@@ -110,6 +110,28 @@ fn tables_read_as_sfdisk_reads_them() {
         let table = disk.table();
         assert!(table.faults.is_empty(), "{}: {:?}", disk.name, table.faults);
         assert_eq!(table.partitions.iter().map(row).collect::<Vec<_>>(), disk.rows, "{}", disk.name);
+    }
+}
+
+/// All sectors that a tool wrote are areas of the table, also those of a part that is damaged.
+#[test]
+fn a_table_knows_its_places() {
+    for disk in disks() {
+        let damaged = OverlayDevice::new(disk.device.clone(), 512).unwrap();
+        damaged.write_zeroes(512..34 * 512).unwrap();
+        let second = OverlayDevice::new(disk.device.clone(), 512).unwrap();
+        if disk.name.starts_with("gpt") {
+            let sectors = second.size_bytes() / 512;
+            second.write_zeroes((sectors - 33) * 512..sectors * 512).unwrap();
+        }
+        for device in [&*disk.device as &dyn BlockDevice, &damaged, &second] {
+            let Some(table) = Table::read(device).unwrap() else { continue };
+            for sector in &disk.sectors {
+                let at = sector * 512;
+                let border = (at, Border::Table);
+                assert_eq!(table.room(at), Some(border), "{}: sector {sector}", disk.name);
+            }
+        }
     }
 }
 

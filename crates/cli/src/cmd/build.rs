@@ -28,8 +28,8 @@ use crate::image_path::{ImagePath, Part};
 use crate::interruptible::Interruptible;
 use crate::json;
 use crate::new_volume::{
-    Argument, Filling, NewVolumeError, config, contents_line, device, epoch, json_contents, json_numbers,
-    size, threads,
+    Argument, Filling, NewVolumeError, Room, config, contents_line, device, epoch, json_contents,
+    json_numbers, size, threads,
 };
 
 #[derive(clap::Args)]
@@ -199,18 +199,20 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolu
                 let reason = "--partition and --verity need OUT to be a new file";
                 return Err(NewVolumeError::Usage(format!("'{image}': {reason}")));
             }
-            let target = device(image, is_device, args.force || args.dry_run)?;
+            let (target, room) = match args.dry_run {
+                true => (None, Room::of(image, args.force)?),
+                false => {
+                    let (target, room) = device(image, is_device, args.force)?;
+                    (Some(target), room)
+                }
+            };
             let size = match args.size {
-                Size::Auto => Size::Bytes(target.size_bytes()),
+                Size::Auto => Size::Bytes(room.bytes()?),
                 size => size,
             };
             let volume = plan(args, size, filling, app)?;
-            let (wanted, have) = (volume.size_bytes(), target.size_bytes());
-            if wanted > have {
-                return Err(NewVolumeError::Target(format!("{wanted} bytes are more than its {have}")));
-            }
-            let write = || volume.write(&*target, threads);
-            let uuid = (!args.dry_run).then(write).transpose()?;
+            room.check(volume.size_bytes(), args.force)?;
+            let uuid = target.map(|target| volume.write(&*target, threads)).transpose()?;
             Ok(Built { volume, uuid, verity: None })
         }
     }

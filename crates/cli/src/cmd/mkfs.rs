@@ -27,7 +27,7 @@ use crate::image_path::{Image, ImagePath, Part};
 use crate::json;
 use crate::new_volume::size::{self, VolumeSize};
 use crate::new_volume::{
-    Argument, Filling, NewVolumeError, config, contents_line, device, device_bytes, epoch, json_contents,
+    Argument, Filling, NewVolumeError, Room, config, contents_line, device, epoch, json_contents,
     json_numbers, threads,
 };
 use crate::text::uuid as uuid_text;
@@ -249,7 +249,7 @@ impl Make<'_> {
             .set_len(made.plan().size_bytes())
             .map_err(NewVolumeError::target)
             .and_then(|()| device(image, false, true))
-            .and_then(|device| self.write(&mut made, &*device, true));
+            .and_then(|(device, _)| self.write(&mut made, &*device, true));
         if written.is_err() {
             let _ = std::fs::remove_file(&image.file);
         }
@@ -259,19 +259,25 @@ impl Make<'_> {
     /// Makes the volume in a file, device or partition that is there.
     fn overwrite(&self, is_device: bool, app: &mut App) -> Result<Made, NewVolumeError> {
         let image = self.image;
-        if self.args.dry_run {
-            return self.plan(Some(device_bytes(image)?), app);
-        }
-        let target = device(image, is_device, self.args.force)?;
-        let mut made = self.plan(Some(target.size_bytes()), app)?;
-        let (wanted, have) = (made.plan().size_bytes(), target.size_bytes());
-        if is_device || image.part != Part::Whole {
-            if wanted > have {
-                return Err(NewVolumeError::Target(format!("{wanted} bytes are more than its {have}")));
+        let force = self.args.force;
+        let is_fixed = is_device || image.part != Part::Whole;
+        let planned = |room: &Room, app: &mut App| {
+            let made = self.plan(Some(room.bytes()?), app)?;
+            if is_fixed {
+                room.check(made.plan().size_bytes(), force)?;
             }
+            Ok::<_, NewVolumeError>(made)
+        };
+        if self.args.dry_run {
+            return planned(&Room::of(image, force)?, app);
+        }
+        let (target, room) = device(image, is_device, force)?;
+        let mut made = planned(&room, app)?;
+        if is_fixed {
             self.write(&mut made, &*target, false)?;
             return Ok(made);
         }
+        let (wanted, have) = (made.plan().size_bytes(), target.size_bytes());
         let file = OpenOptions::new().write(true).open(&image.file);
         let file = file.map_err(|error| NewVolumeError::target(host_reason(&error)))?;
         if have < wanted {
@@ -282,7 +288,7 @@ impl Make<'_> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_hole = rustix::fs::fallocate(&file, flags, 0, wanted).is_ok();
         drop(target);
-        let target = device(image, false, true)?;
+        let (target, _) = device(image, false, true)?;
         self.write(&mut made, &*target, is_hole)?;
         Ok(made)
     }

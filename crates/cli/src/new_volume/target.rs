@@ -5,20 +5,79 @@
 
 use extern4::Volume;
 use extern4::block::BlockDevice;
+use extern4::block::partition::Border;
 
 use super::error::NewVolumeError;
 use crate::app::part;
-use crate::image_path::Image;
+use crate::image_path::{Image, Part};
 
 /// Bytes at the start of a device that tell whether it holds something.
 const HEAD_BYTES: u64 = 128 << 10;
 
-/// Returns the bytes of a file, device or partition.
-pub(crate) fn device_bytes(image: &Image) -> Result<u64, NewVolumeError> {
-    let mut options = Volume::options();
-    part(&mut options, image);
-    let (device, _) = options.device(&image.file)?;
-    Ok(device.size_bytes())
+/// How much of a file, device or partition can become a volume.
+pub(crate) struct Room {
+    /// The bytes up to the end of the file, device or partition.
+    all: u64,
+    /// The bytes up to what the volume must not overwrite.
+    free: u64,
+    /// The thing that is there, if it is not the end.
+    border: Option<String>,
+}
+
+impl Room {
+    /// Looks how much room there is. A volume at a byte of a disk ends with the partition there, or
+    /// before the next one and the partition table. With `force`, the table itself can go.
+    pub(crate) fn of(image: &Image, force: bool) -> Result<Self, NewVolumeError> {
+        let mut options = Volume::options();
+        part(&mut options, image);
+        let (device, _) = options.device(&image.file)?;
+        Self::on(&device, image, force)
+    }
+
+    fn on(device: &dyn BlockDevice, image: &Image, force: bool) -> Result<Self, NewVolumeError> {
+        let all = device.size_bytes();
+        let endless = Self { all, free: all, border: None };
+        let Part::Offset(start) = image.part else { return Ok(endless) };
+        let table = match Volume::partitions(&image.file) {
+            // Nothing says where the partitions are.
+            Err(_) if force => None,
+            table => table?,
+        };
+        let border = table.and_then(|table| table.room(start));
+        let Some((at, border)) = border.filter(|(at, _)| !(force && *at == start)) else {
+            return Ok(endless);
+        };
+        let border = match border {
+            Border::Start(number) => format!("overwrite partition {number}, which begins at byte {at}"),
+            Border::End(number) => format!("go past the end of partition {number} at byte {at}"),
+            Border::Table => format!("overwrite the partition table at byte {at}"),
+        };
+        Ok(Self { all, free: (at - start).min(all), border: Some(border).filter(|_| at - start < all) })
+    }
+
+    /// Returns how many bytes a volume without a size gets. A byte of the partition table is no
+    /// place for one.
+    pub(crate) fn bytes(&self) -> Result<u64, NewVolumeError> {
+        match self.border {
+            Some(_) if self.free == 0 => self.check(1, false)?,
+            _ => {}
+        }
+        Ok(self.free)
+    }
+
+    /// Checks that there is room for a volume of `wanted` bytes. With `force`, it may overwrite
+    /// partitions and their table.
+    pub(crate) fn check(&self, wanted: u64, force: bool) -> Result<(), NewVolumeError> {
+        match &self.border {
+            _ if wanted > self.all => {
+                Err(NewVolumeError::Target(format!("{wanted} bytes are more than its {}", self.all)))
+            }
+            Some(border) if wanted > self.free && !force => {
+                Err(NewVolumeError::Target(format!("the volume would {border}; --force allows that")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Opens what is to become a volume. It must be empty, or `force` say that what it holds can go.
@@ -26,21 +85,27 @@ pub(crate) fn device(
     image: &Image,
     is_device: bool,
     force: bool,
-) -> Result<Box<dyn BlockDevice>, NewVolumeError> {
+) -> Result<(Box<dyn BlockDevice>, Room), NewVolumeError> {
     let mut options = Volume::options();
     options.write(true);
     part(&mut options, image);
     let (device, _) = options.device(&image.file)?;
+    let room = Room::on(&device, image, force)?;
     if !force {
-        let mut head = vec![0; device.size_bytes().min(HEAD_BYTES) as usize];
+        let mut head = vec![0; room.bytes()?.min(HEAD_BYTES) as usize];
         device.read_at(&mut head, 0).map_err(NewVolumeError::target)?;
+        let kind = if is_device { "device" } else { "file" };
+        let holds = |holds: &str| {
+            Err(NewVolumeError::Target(format!("the {kind} holds {holds}; --force overwrites it")))
+        };
         if head.iter().any(|byte| *byte != 0) {
-            let kind = if is_device { "device" } else { "file" };
-            let holds = contents(&head);
-            return Err(NewVolumeError::Target(format!("the {kind} holds {holds}; --force overwrites it")));
+            return holds(contents(&head));
+        }
+        if image.part == Part::Whole && Volume::partitions(&image.file)?.is_some() {
+            return holds("the copy of a partition table (GPT)");
         }
     }
-    Ok(Box::new(device))
+    Ok((Box::new(device), room))
 }
 
 /// A name for what a device holds.

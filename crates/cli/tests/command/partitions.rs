@@ -267,3 +267,124 @@ fn a_copy_of_the_superblock_is_named_where_it_helps() {
     assert!(!hints(&image, &["ls", "sdcard.img#1"]), "no volume at all");
     assert!(!hints(&image, &["ls", "sdcard.img"]));
 }
+
+/// Returns the bytes of `d.img` outside of a range.
+fn outside(image: &Image, range: std::ops::Range<u64>) -> Vec<u8> {
+    let mut bytes = fs::read(image.scratch().join("d.img")).expect("a disk");
+    bytes.drain(usize::try_from(range.start).expect("small")..usize::try_from(range.end).expect("small"));
+    bytes
+}
+
+/// A volume at a byte of a disk ends before the next thing on the disk.
+fn ends_at_borders(image: &Image, fresh: &dyn Fn(), cases: &[(&str, u64, &str)]) {
+    for &(place, end, says) in cases {
+        for make in [
+            &["mkfs", "-q", place][..],
+            &["mkfs", "-q", "-O", "journal_dev", place],
+            &["mkfs", "-q", "-d", "tree", place],
+            &["build", "-q", place, "tree"],
+        ] {
+            fresh();
+            let (_, start) = place.split_once('@').expect("a place");
+            let start =
+                start.strip_suffix('K').and_then(|start| start.parse::<u64>().ok()).expect("KiB") << 10;
+            let before = outside(image, start..end);
+            ok(extern4(image, make));
+            assert!(outside(image, start..end) == before, "{make:?} wrote outside");
+            if !make.contains(&"journal_dev") {
+                ok(extern4(image, ["check", place]));
+            }
+            // A size that goes across is refused, by the plan alone, too.
+            let across = MIB.min(64 * MIB - end);
+            let size = format!("{}K", (end - start + across) >> 10);
+            let sized: Vec<&str> = match make[0] {
+                "build" => vec!["build", "-q", "-n", "--size", &size, place, "tree"],
+                _ => [make, &["-n", &size]].concat(),
+            };
+            let errors = failed(&extern4(image, &sized), 1);
+            assert!(errors.contains(says) && errors.contains("--force"), "{sized:?}: {errors}");
+            let written: Vec<&str> = sized.iter().copied().filter(|word| *word != "-n").collect();
+            fresh();
+            failed(&extern4(image, &written), 1);
+            assert!(outside(image, start..end) == before, "{written:?} wrote outside");
+            ok(extern4(image, [&written[..1], &["--force"], &written[1..]].concat()));
+        }
+    }
+}
+
+#[test]
+fn a_new_volume_at_an_offset_ends_before_the_next_partition() {
+    let image = machine();
+    fs::create_dir(image.scratch().join("tree")).expect("a directory");
+    fs::write(image.scratch().join("tree/file"), [7; 70_000]).expect("a file");
+    // Two primary partitions, and a frame with a logical one.
+    let mbr = || {
+        let disk = disk(&image, 64 * MIB, &[]);
+        let mib = |mib: u32| mib * 2048;
+        let frame = (0x0f, mib(34), mib(20));
+        put(&disk, 512, 0, &[(0x83, mib(1), mib(8)), (0x83, mib(16), mib(8)), frame]);
+        put(&disk, 512, 34 * 2048, &[(0x83, mib(1), mib(8))]);
+        for mib in [16, 35] {
+            disk.write_all_at(b"contents", mib * MIB).expect("written");
+        }
+    };
+    ends_at_borders(
+        &image,
+        &mbr,
+        &[
+            ("d.img@1024K", 9 * MIB, "go past the end of partition 1 at byte 9437184"),
+            ("d.img@2048K", 9 * MIB, "go past the end of partition 1 at byte"),
+            ("d.img@9216K", 16 * MIB, "overwrite partition 2, which begins at byte 16777216"),
+            ("d.img@24576K", 34 * MIB, "overwrite the partition table at byte 35651584"),
+            ("d.img@44032K", 54 * MIB, "go past the end of partition 3 at byte"),
+        ],
+    );
+    // To the end, where nothing is behind; and without a table.
+    for (place, end) in [("d.img@56320K", 64 * MIB), ("e.img@2048K", 12 * MIB)] {
+        mbr();
+        File::create(image.scratch().join("e.img")).expect("a file").set_len(12 * MIB).expect("its length");
+        ok(extern4(&image, ["mkfs", "-q", "-b", "4096", "-O", "^has_journal", place]));
+        let json: serde_json::Value =
+            serde_json::from_slice(&ok(extern4(&image, ["info", "--json", place]))).expect("an object");
+        let start = place.split_once('@').expect("a place").1.trim_end_matches('K');
+        let start: u64 = start.parse().expect("a number");
+        assert_eq!(json["size_bytes"], end - (start << 10), "{place}: {json}");
+    }
+    // The table itself.
+    mbr();
+    for place in ["d.img@0", "d.img@34M"] {
+        for args in [&["mkfs", "-q", place][..], &["build", "-q", place, "tree"], &["mkfs", "-n", place]] {
+            let errors = failed(&extern4(&image, args), 1);
+            assert!(errors.contains("partition table"), "{args:?}: {errors}");
+        }
+    }
+    ok(extern4(&image, ["mkfs", "-q", "--force", "d.img@0"]));
+    if !can_run(&[Need::Tool("sfdisk")]) {
+        return;
+    }
+    let gpt = || {
+        drop(disk(&image, 64 * MIB, &[]));
+        let ids = "label-id: 6C1F4B52-3A0E-4D0C-9C55-0D2A4F6B7E11\n";
+        let id = "uuid=6C1F4B52-3A0E-4D0C-9C55-0D2A4F6B7E1";
+        sfdisk(
+            &image,
+            &format!("label: gpt\n{ids}start=2048,size=16384,{id}1\nstart=32768,size=16384,{id}2\n"),
+        );
+    };
+    let copy = 64 * MIB - 33 * 512;
+    ends_at_borders(
+        &image,
+        &gpt,
+        &[
+            ("d.img@1024K", 9 * MIB, "go past the end of partition 1"),
+            ("d.img@9216K", 16 * MIB, "overwrite partition 2"),
+            ("d.img@24576K", copy, "overwrite the partition table at byte 67091968"),
+        ],
+    );
+    // A disk with nothing but the copy of its table is not empty.
+    gpt();
+    let disk = File::options().write(true).open(image.scratch().join("d.img")).expect("the disk");
+    disk.write_all_at(&vec![0; 1 << 20], 0).expect("written");
+    let errors = failed(&extern4(&image, ["mkfs", "d.img"]), 1);
+    assert!(errors.contains("the copy of a partition table"), "{errors}");
+}
