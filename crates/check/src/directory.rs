@@ -91,7 +91,10 @@ impl Checker<'_> {
         let mut turns = Vec::new();
         for (number, group) in self.inodes.iter().enumerate() {
             let Some(group) = group.get() else { continue };
-            for (index, dir) in group.dirs.iter().enumerate() {
+            // A directory that was removed while it was open names nothing any more.
+            let is_named =
+                |dir: &DirRecord| self.slot(dir.ino).is_none_or(|slot| slot.usage != Usage::Orphan);
+            for (index, dir) in group.dirs.iter().enumerate().filter(|(_, dir)| is_named(dir)) {
                 let block = if dir.has(InodeFlags::INLINE_DATA) {
                     0
                 } else {

@@ -343,7 +343,10 @@ impl CrashSpec {
 
 /// Stops all writing with `EXT4_IOC_SHUTDOWN`, which is `_IOR('X', 125, u32)`: 1 commits the
 /// journal before, 2 does not.
-fn shut_down(root: &Path, how: Crash) {
+///
+/// # Panics
+/// When the kernel refuses.
+pub fn shut_down(root: &Path, how: Crash) {
     let flag = if how == Crash::ShutdownAfterCommit { "1" } else { "2" };
     let script = r#"open(F, "<", $ARGV[0]) or die $!; my $how = pack("L", $ARGV[1]); ioctl(F, 0x8004587d, $how) or die $!"#;
     perl(script, [root.as_os_str().to_owned(), OsString::from(flag)]);

@@ -1,6 +1,7 @@
 //! The checker on real images: sound ones, damaged ones and hostile ones, judged by `e2fsck -fn`.
 
 mod check;
+mod crashes;
 mod superblock_fields;
 
 use std::path::Path;
