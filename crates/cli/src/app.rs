@@ -99,6 +99,8 @@ pub(crate) struct Opened {
     pub(crate) session: Session,
     /// Whether it is open for writing.
     writing: Cell<bool>,
+    /// How many of the volume's warnings have been printed.
+    warned: Cell<usize>,
     names: OnceCell<IdNames>,
 }
 
@@ -355,9 +357,12 @@ impl App {
                 continue;
             }
             let (image, volume) = (opened.image.clone(), opened.volume.clone());
+            let warned = opened.warned.clone();
             // The volume can only be closed when nothing of it is in use.
             drop(opened);
-            if let Err(error) = volume.close() {
+            let closed = volume.clone().close();
+            self.warn_of(&image, &volume, &warned);
+            if let Err(error) = closed {
                 self.error(image, &error);
             }
         }
@@ -436,18 +441,20 @@ impl App {
             if writing && !opened.writing.get() {
                 opened.volume.set_read_only(false)?;
                 opened.writing.set(true);
+                self.warn_of(image, &opened.volume, &opened.warned);
             }
             return Ok(Some(Rc::clone(opened)));
         }
         let volume = open(image, writing, &self.opening)?;
-        self.warn_of(image, &volume);
+        let warned = Cell::default();
+        self.warn_of(image, &volume, &warned);
         let Some(cred) = self.cred(image, &volume) else {
             volume.close()?;
             return Ok(None);
         };
         let session = volume.session(cred);
         let (writing, names) = (Cell::new(writing), OnceCell::new());
-        let opened = Rc::new(Opened { image: image.clone(), volume, session, writing, names });
+        let opened = Rc::new(Opened { image: image.clone(), volume, session, writing, warned, names });
         self.open.push(Rc::clone(&opened));
         Ok(Some(opened))
     }
@@ -592,9 +599,12 @@ impl App {
         self.say(message);
     }
 
-    /// Reports faults of a volume that did not prevent opening it.
-    pub(crate) fn warn_of(&self, image: &Image, volume: &Volume) {
-        volume.ext4().warnings().iter().for_each(|warning| self.note_at(image, warning));
+    /// Reports the faults of a volume that prevented nothing else, after the first `warned` ones,
+    /// and counts them there.
+    pub(crate) fn warn_of(&self, image: &Image, volume: &Volume, warned: &Cell<usize>) {
+        let warnings = volume.ext4().warnings();
+        warnings.iter().skip(warned.get()).for_each(|warning| self.note_at(image, warning));
+        warned.set(warnings.len());
     }
 
     fn say(&self, message: impl Display) {

@@ -198,6 +198,24 @@ impl Error {
         }
     }
 
+    /// Returns the damage of the volume that the error is about, if it is about any.
+    pub(crate) fn damage(&self) -> Option<Corrupt> {
+        let kind = match self {
+            Self::Corrupt(corrupt) => return Some(*corrupt),
+            Self::Io(extern4_block::Error::BlockOutOfRange { block, .. }) => {
+                CorruptKind::BlockOutOfRange { field: "a block number", block: *block }
+            }
+            Self::Stale { why, .. } => CorruptKind::Mismatch { what: why },
+            _ => return None,
+        };
+        let place = Place::new(Structure::Inode);
+        let place = match self {
+            Self::Stale { ino, .. } => u32::try_from(*ino).map_or(place, |ino| place.ino(ino)),
+            _ => place,
+        };
+        Some(place.corrupt(kind))
+    }
+
     /// Returns the error as one of an internal file of the volume, such as `the journal`. There an
     /// inode that is not in use is damage, because the volume named it, not the caller.
     pub(crate) fn in_part(self, part: &'static str) -> Self {

@@ -12,13 +12,14 @@ use extern4_disk::superblock::{ErrorPolicy, Superblock};
 use extern4_jbd2::Replayed;
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::AtomicBool;
+use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::Errno;
 
 use crate::alloc::block_allocator::BlockReserve;
 use crate::error::Result;
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
-use crate::mount::loss::Losses;
+use crate::mount::loss::{Losses, Warnings};
 use crate::mount::mmp::MmpGuard;
 use crate::mount::upgrade::Upgrade;
 use crate::mount::writer::Writer;
@@ -58,7 +59,7 @@ pub struct Ext4 {
     pub(crate) aborts_on_data_error: bool,
     /// Keeps other hosts from using the volume, if it has multiple mount protection.
     pub(crate) guard: OnceLock<MmpGuard>,
-    pub(crate) warnings: OnceLock<Vec<String>>,
+    pub(crate) warnings: Warnings,
     /// How a volume that was opened for reading can be made writable; `None` for one that was
     /// opened for writing.
     pub(crate) upgrade: Option<Upgrade>,
@@ -85,10 +86,22 @@ impl Ext4 {
         self.writer.get().ok_or_else(|| Errno::EROFS.into())
     }
 
-    /// Returns faults that were found when the volume was opened for writing, or made writable, and
-    /// that did not prevent it.
-    pub fn warnings(&self) -> &[String] {
-        self.warnings.get().map_or(&[], |warnings| warnings)
+    /// Returns the writer for a new change; `EROFS` if the volume was opened for reading, or if
+    /// damage has ended changes.
+    pub(crate) fn changer(&self) -> Result<&Writer> {
+        let writer = self.writer()?;
+        // Relaxed: the volume is closed after its last change. Closing stores what is still in
+        // memory.
+        if writer.has_ended_changes() && !self.is_closed.load(Relaxed) {
+            return Err(Errno::EROFS.into());
+        }
+        Ok(writer)
+    }
+
+    /// Returns the faults that were found so far and prevented nothing else: when the volume was
+    /// opened for writing, or made writable, and since then.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.all()
     }
 
     /// Returns the current superblock.

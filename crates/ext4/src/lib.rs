@@ -61,7 +61,7 @@ pub use map::run::{Run, RunKind};
 pub use map::walk::{DataRun, MapNode, MapVisitor};
 pub use mount::data_mode::DataMode;
 pub use mount::journal;
-pub use mount::loss::OnLoss;
+pub use mount::loss::Listener;
 pub use mount::options::OpenOptions;
 pub use tune::checksum_rewrite;
 pub use volume::Volume;

@@ -21,7 +21,7 @@ use extern4_block as block;
 use extern4_block::partition::{Partition, Table};
 use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
 use extern4_ext4::tune::Tune;
-use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, OnLoss, Unsupported};
+use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, Listener, Unsupported};
 use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
@@ -178,8 +178,12 @@ impl VolumeOptions {
         self
     }
 
-    /// Sets the reaction to damage that a change finds, overriding the volume's own setting.
-    /// [`Panic`](ErrorPolicy::Panic) acts as [`RemountReadOnly`](ErrorPolicy::RemountReadOnly).
+    /// Sets the reaction to damage that a change finds, overriding the volume's own setting. With
+    /// [`RemountReadOnly`](ErrorPolicy::RemountReadOnly) later changes fail with `EROFS`, and what
+    /// was changed before still becomes durable. [`Panic`](ErrorPolicy::Panic) acts like that, too.
+    ///
+    /// A change that meets damage half way ends all changes whatever the setting: nothing since the
+    /// last commit becomes durable.
     pub fn errors(&mut self, errors: ErrorPolicy) -> &mut Self {
         self.ext4.errors = Some(errors);
         self
@@ -284,7 +288,17 @@ impl VolumeOptions {
     /// A failed commit ends all changes. `told` runs on the thread that met the failure, often one
     /// of the volume's own, and must not use the volume.
     pub fn on_loss(&mut self, told: impl Fn(&str) + Send + Sync + 'static) -> &mut Self {
-        self.ext4.on_loss = Some(OnLoss::new(told));
+        self.ext4.on_loss = Some(Listener::new(told));
+        self
+    }
+
+    /// Sets a callback for damage that the volume meets while it is in use and passes over, such as
+    /// a group of blocks whose bitmap is wrong. The volume calls `told` with a text that names the
+    /// damage, once for each. [`Ext4::warnings`](crate::Ext4::warnings) lists the same texts.
+    ///
+    /// `told` runs on the thread that met the damage, and must not use the volume.
+    pub fn on_warning(&mut self, told: impl Fn(&str) + Send + Sync + 'static) -> &mut Self {
+        self.ext4.on_warning = Some(Listener::new(told));
         self
     }
 

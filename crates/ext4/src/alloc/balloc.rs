@@ -2,7 +2,7 @@
 //!
 //! [`BlockAllocator::allocate`] returns blocks that were free, belong to no structure of the volume
 //! and are covered by the handle's reservation. A freed block cannot be allocated again before the
-//! transaction is durable. A bitmap that contradicts its group descriptor is an error. The block
+//! transaction is durable. A group whose bitmap is wrong is passed over (`set_aside`). The block
 //! maps, directories and attribute blocks call it with a handle open and no group locked. A call
 //! locks one group at a time.
 
@@ -19,6 +19,7 @@ use extern4_vfs::Errno;
 use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, DirtyGroup, Group, bad_bitmap};
 use crate::alloc::free_map::flip;
 use crate::alloc::preallocation::Growth;
+use crate::alloc::set_aside::freed_twice;
 use crate::error::Result;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
@@ -73,8 +74,8 @@ impl BlockAllocator {
     /// Allocates a run of 1 to `want` blocks near block `goal`.
     ///
     /// # Errors
-    /// `ENOSPC`; a corrupt bitmap. A bitmap also counts as corrupt if it has fewer free blocks than
-    /// its descriptor says, so that reserved blocks cannot be found.
+    /// `ENOSPC`, for a handle that has no reserved blocks left; damage, if reserved blocks are in a
+    /// group that was set aside meanwhile, and no others are free.
     pub(crate) fn allocate(&self, handle: &Handle<'_>, goal: u64, want: u32) -> Result<Range<u64>> {
         self.allocate_growing(handle, goal, want, None)
     }
@@ -148,7 +149,10 @@ impl BlockAllocator {
             group.free.break_windows();
         }
         // A run at the goal is accepted, however short it is.
-        if group.descriptor.free_clusters() == 0 || goal.is_none() && !group.free.may_have(search.least) {
+        if group.descriptor.free_clusters() == 0
+            || goal.is_none() && !group.free.may_have(search.least)
+            || !self.trusts_blocks(handle.fs, number, group)?
+        {
             return Ok(None);
         }
         let mut buffer = self.block_bitmap(handle, number, group)?;
@@ -192,10 +196,11 @@ impl BlockAllocator {
     }
 
     /// Frees blocks. `metadata` says that the journal may have copies of them. No thread can
-    /// allocate them before the transaction is durable.
+    /// allocate them before the transaction is durable. Blocks in a group that is set aside stay
+    /// allocated in its bitmap; a block that is free already sets its group aside.
     ///
     /// # Errors
-    /// A block that is free already, or that belongs to a structure of the volume.
+    /// A block that belongs to a structure of the volume.
     pub(crate) fn free(&self, handle: &Handle<'_>, blocks: Range<u64>, metadata: bool) -> Result<()> {
         let allowed = handle.fs.blocks();
         if blocks.is_empty() || blocks.start < allowed.first || blocks.end > allowed.end {
@@ -203,17 +208,27 @@ impl BlockAllocator {
             return Err(Place::new(Structure::BlockBitmap).corrupt(kind).into());
         }
         handle.writer.zones.check(&blocks)?;
-        for (number, bits) in self.split(blocks.clone()) {
+        let mut at = blocks.start;
+        for (number, bits) in self.split(blocks) {
+            let len = bits.end - bits.start;
+            let part = at..at + u64::from(len);
+            at = part.end;
             let group = &mut *self.lock(handle.fs, number)?;
+            if !self.trusts_blocks(handle.fs, number, group)? {
+                continue;
+            }
             let mut buffer = self.block_bitmap(handle, number, group)?;
-            let free = group.descriptor.free_clusters() + (bits.end - bits.start);
-            group.descriptor.set_free_clusters(free);
+            if Bitmap::new(&buffer, bits.end).and_then(|bitmap| bitmap.next_clear(bits.start)).is_some() {
+                let fault = freed_twice(BitmapKind::Blocks, number, &bits);
+                self.set_aside(number, group, BitmapKind::Blocks, fault);
+                continue;
+            }
             self.set_bits(handle, number, group, BitmapKind::Blocks, &mut buffer, (bits.clone(), false))?;
+            group.descriptor.set_free_clusters(group.descriptor.free_clusters() + len);
             group.free.hold(bits);
+            self.add(Counts { blocks: len.into(), inodes: 0, freed: len.into() });
+            handle.note_freed(part, metadata);
         }
-        let freed = blocks.end - blocks.start;
-        self.add(Counts { blocks: freed, inodes: 0, freed });
-        handle.note_freed(blocks, metadata);
         Ok(())
     }
 

@@ -21,7 +21,7 @@
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::{OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use extern4_block::{Buffer, Pin};
 use extern4_disk::bitmap::{self, Bitmap};
@@ -36,9 +36,11 @@ use extern4_sync::thread_counter::ThreadCounter;
 use extern4_vfs::{Errno, SpaceRights};
 
 use crate::alloc::free_map::FreeMap;
-use crate::error::Result;
+use crate::alloc::trust::{Examination, Offer, Trust};
+use crate::error::{Error, Result};
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
+use crate::volume::system_zone::SystemZones;
 
 /// The free blocks and inodes of a volume that is open for writing.
 pub(crate) struct BlockAllocator {
@@ -47,10 +49,12 @@ pub(crate) struct BlockAllocator {
     first_data_block: u64,
     /// Changed only while a handle is open.
     counts: ThreadCounter<3>,
-    /// Free blocks that can be allocated and that no operation has reserved. On a cache line of its
-    /// own, since each operation writes it.
-    unreserved: Padded<AtomicU64>,
-    block_reserve: BlockReserve,
+    /// Free blocks that operations can reserve. On a cache line of its own, since each operation
+    /// writes it.
+    pub(super) offer: Padded<Offer>,
+    pub(super) block_reserve: BlockReserve,
+    pub(super) zones: Arc<SystemZones>,
+    pub(super) examination: Examination,
     /// Blocks freed since the volume was opened by transactions that are durable. Written once a
     /// commit.
     released: AtomicU64,
@@ -86,14 +90,8 @@ pub(crate) struct BlockReserve {
 }
 
 impl BlockReserve {
-    /// Returns how many of `free` blocks are left after a change takes `blocks`; `None` if the
-    /// reserve forbids it.
-    fn rest(self, free: u64, blocks: u64, reserve: ReserveUse) -> Option<u64> {
-        free.checked_sub(blocks).filter(|&rest| rest >= self.to_leave(reserve))
-    }
-
     /// Returns how many blocks a change must leave free.
-    fn to_leave(self, reserve: ReserveUse) -> u64 {
+    pub(super) fn to_leave(self, reserve: ReserveUse) -> u64 {
         match reserve {
             ReserveUse::None => self.in_all,
             ReserveUse::Root => self.for_metadata,
@@ -154,6 +152,9 @@ pub(crate) struct Group {
     pub(crate) descriptor: GroupDescriptor,
     /// Which of its free blocks can be allocated.
     pub(super) free: FreeMap,
+    /// Whether its block bitmap, and its inode bitmap, can be used.
+    pub(super) blocks: Trust,
+    pub(super) inodes: Trust,
     /// No inode before this one is free.
     pub(crate) first_free_inode: u32,
     /// The generation of the inode that was allocated last; random at first.
@@ -188,53 +189,75 @@ pub(crate) struct BlockReservation<'s> {
 }
 
 impl BlockAllocator {
-    /// Returns the allocator of `volume`, counted from its groups.
-    pub(crate) fn count(volume: &Volume, block_reserve: BlockReserve) -> Result<Self> {
+    /// Returns the allocator of `volume`, counted from its groups. Groups with a wrong descriptor
+    /// are set aside.
+    pub(crate) fn count(
+        volume: &Volume,
+        block_reserve: BlockReserve,
+        zones: Arc<SystemZones>,
+    ) -> Result<Self> {
         let geometry = volume.superblock().geometry();
-        let (mut blocks, mut inodes) = (0, 0);
+        let groups: Box<[Slot]> = (0..geometry.group_count()).map(|_| OnceLock::new()).collect();
+        let (mut blocks, mut inodes, mut faults) = (0, 0, Vec::new());
         for group in 0..geometry.group_count() {
-            let descriptor = volume.group(group)?;
-            let place = Place::new(Structure::GroupDescriptor).group(group);
-            descriptor.check_counts(group, geometry, place)?;
-            blocks += u64::from(descriptor.free_clusters());
-            inodes += u64::from(descriptor.free_inodes());
+            match counted_descriptor(volume, group) {
+                Ok(descriptor) => {
+                    blocks += u64::from(descriptor.free_clusters());
+                    inodes += u64::from(descriptor.free_inodes());
+                }
+                Err(Error::Corrupt(fault)) => {
+                    faults.push((group, fault));
+                    let unusable = Latch::new(Group::set_aside(volume.superblock()));
+                    let _ = groups[to_usize(group)].set(Box::new(Padded(unusable)));
+                }
+                Err(error) => return Err(error),
+            }
         }
         let allocator = Self {
-            groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
+            groups,
             blocks_per_group: geometry.blocks_per_group(),
             first_data_block: u64::from(geometry.first_data_block()),
             counts: ThreadCounter::new(),
-            unreserved: Padded(AtomicU64::new(blocks)),
+            offer: Padded(Offer::new(blocks)),
             block_reserve,
+            zones,
+            examination: Examination::default(),
             released: AtomicU64::new(0),
             dirty: Mutex::default(),
             hints: PerThread::new(),
             next_offset: AtomicU32::new(1),
         };
         allocator.add(Counts { blocks, inodes, freed: 0 });
+        faults.into_iter().for_each(|(group, fault)| allocator.note_fault(group, fault));
         Ok(allocator)
     }
 
-    /// Reserves free blocks; `ENOSPC` if there are too few that the change may use.
-    pub(crate) fn reserve(&self, Demand { blocks, reserve }: Demand) -> Result<BlockReservation<'_>> {
-        let blocks = u64::from(blocks);
-        // Relaxed, here and where blocks are given back: the number orders no other memory.
-        let take = |unreserved| self.block_reserve.rest(unreserved, blocks, reserve);
-        if blocks > 0 && self.unreserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+    /// Reserves free blocks; `ENOSPC` if there are too few that the change may use. Examines groups
+    /// until those that are sound have enough. Locks: no group's is held.
+    pub(crate) fn reserve(&self, volume: &Volume, demand: Demand) -> Result<BlockReservation<'_>> {
+        if demand.blocks > 0
+            && !self.offer.0.take(demand.blocks.into(), self.block_reserve.to_leave(demand.reserve))
+            && !self.reserve_slowly(volume, demand)?
+        {
             return Err(Errno::ENOSPC.into());
         }
-        Ok(BlockReservation { allocator: self, left: Cell::new(blocks) })
+        Ok(self.reserved(demand.blocks))
+    }
+
+    /// Returns the reservation of blocks that have been taken from the offer.
+    pub(crate) fn reserved(&self, blocks: u32) -> BlockReservation<'_> {
+        BlockReservation { allocator: self, left: Cell::new(blocks.into()) }
     }
 
     /// Whether the demand could be met after a commit, which releases all blocks freed so far.
-    pub(crate) fn commit_helps(&self, Demand { blocks, reserve }: Demand) -> bool {
+    pub(crate) fn commit_helps(&self, demand: Demand) -> bool {
         // The loads are in this order, so that no block released meanwhile is missed. Acquire:
         // pairs with the Release in `release_freed`, so the sum of freed blocks includes the
         // released ones.
         let released = self.released.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(released);
-        let unreserved = self.unreserved.load(Ordering::Relaxed);
-        self.block_reserve.rest(unreserved.saturating_add(pending), u64::from(blocks), reserve).is_some()
+        let least = self.block_reserve.to_leave(demand.reserve);
+        self.offer.0.could_take(demand.blocks.into(), least, pending)
     }
 
     /// Returns the number of free blocks, including those that operations have reserved and those
@@ -322,6 +345,14 @@ impl BlockAllocator {
     }
 }
 
+/// Returns the descriptor of a group whose counts are possible.
+fn counted_descriptor(volume: &Volume, group: u32) -> Result<&GroupDescriptor> {
+    let descriptor = volume.group(group)?;
+    let place = Place::new(Structure::GroupDescriptor).group(group);
+    descriptor.check_counts(group, volume.superblock().geometry(), place)?;
+    Ok(descriptor)
+}
+
 /// Returns the group `offset` groups after `home` in its flexible group, modulo the latter's size.
 fn neighbour_group(volume: &Volume, home: u32, offset: u32) -> u32 {
     let geometry = volume.superblock().geometry();
@@ -339,8 +370,9 @@ impl BlockReservation<'_> {
             Some(left) => self.left.set(left),
             None => {
                 debug_assert!(false, "{blocks} blocks are taken, and {} were set aside", self.left.get());
-                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-                self.allocator.reserve(Demand::new(blocks, ReserveUse::All))?.left.set(0);
+                if !self.allocator.offer.0.take(blocks, 0) {
+                    return Err(Errno::ENOSPC.into());
+                }
             }
         }
         Ok(())
@@ -350,7 +382,7 @@ impl BlockReservation<'_> {
 impl Drop for BlockReservation<'_> {
     fn drop(&mut self) {
         if self.left.get() > 0 {
-            self.allocator.unreserved.fetch_add(self.left.get(), Ordering::Relaxed);
+            self.allocator.offer.0.give(self.left.get());
         }
     }
 }
@@ -358,9 +390,14 @@ impl Drop for BlockReservation<'_> {
 impl BlockAllocator {
     /// Releases blocks for allocation, once the transaction that freed them is durable.
     pub(crate) fn release_freed(&self, freed: &[Range<u64>]) {
+        let mut offered = 0;
         for blocks in freed {
             for (group, bits) in self.split(blocks.clone()) {
                 if let Some(mut group) = self.lock_known(group) {
+                    // A group may have been set aside since.
+                    if group.blocks == Trust::Sound {
+                        offered += u64::from(bits.end - bits.start);
+                    }
                     group.free.release(bits);
                 }
             }
@@ -369,7 +406,7 @@ impl BlockAllocator {
         if released == 0 {
             return;
         }
-        self.unreserved.fetch_add(released, Ordering::Relaxed);
+        self.offer.0.give(offered);
         // Release: pairs with the Acquire in `commit_helps`.
         self.released.fetch_add(released, Ordering::Release);
     }
@@ -405,7 +442,15 @@ impl BlockAllocator {
 impl Group {
     fn new(descriptor: GroupDescriptor) -> Self {
         let generation = RandomState::new().hash_one(()) as u32;
-        Self { descriptor, free: FreeMap::default(), first_free_inode: 0, generation, dirty: None }
+        let (blocks, inodes) = (Trust::Unexamined, Trust::Unexamined);
+        let (free, first_free_inode, dirty) = Default::default();
+        Self { descriptor, free, blocks, inodes, first_free_inode, generation, dirty }
+    }
+
+    /// Returns the state of a group whose descriptor is wrong: nothing of it is free.
+    fn set_aside(sb: &Superblock) -> Self {
+        let group = Self::new(GroupDescriptor::new(0, 0, 0, sb));
+        Self { blocks: Trust::SetAside, inodes: Trust::SetAside, ..group }
     }
 
     /// Returns a generation that no inode of the group has got since the volume was opened, except
@@ -441,6 +486,15 @@ impl Volume {
         self.verified(block, crate::volume::buffer::Verified::BlockBitmap, |bytes| {
             let place = Place::new(Structure::BlockBitmap).group(number).block(block);
             Bitmap::decode_blocks(bytes, number, descriptor, self.superblock(), place).map(drop)
+        })
+    }
+
+    /// Returns the inode bitmap of a group that has one.
+    pub(super) fn read_inode_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+        let block = descriptor.inode_bitmap();
+        self.verified(block, crate::volume::buffer::Verified::InodeBitmap, |bytes| {
+            let place = Place::new(Structure::InodeBitmap).group(number).block(block);
+            Bitmap::decode_inodes(bytes, number, descriptor, self.superblock(), place).map(drop)
         })
     }
 

@@ -132,6 +132,11 @@ impl FreeMap {
         }
     }
 
+    /// Returns how many free blocks must not be allocated.
+    pub(crate) fn held_blocks(&self) -> u32 {
+        self.held.count
+    }
+
     /// Whether there may be a run of `blocks` blocks.
     pub(crate) fn may_have(&self, blocks: u32) -> bool {
         self.longest >= blocks

@@ -12,13 +12,14 @@
 use extern4_block::Buffer;
 use extern4_disk::bitmap::Bitmap;
 use extern4_disk::geometry::InodeSlot;
-use extern4_disk::group::{GroupDescriptor, GroupFlags};
+use extern4_disk::group::GroupFlags;
 use extern4_disk::inode::ROOT_INO;
-use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
 use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Group, bad_bitmap};
 use crate::alloc::free_map::flip;
+use crate::alloc::set_aside::freed_twice;
+use crate::alloc::trust::Trust;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::volume::buffer::Verified;
@@ -31,17 +32,8 @@ pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
     if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
         return Ok(false);
     }
-    let bytes = verified_inode_bitmap(fs, slot.group, descriptor)?;
+    let bytes = fs.read_inode_bitmap(slot.group, descriptor)?;
     Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
-}
-
-/// Returns the inode bitmap of a group that is not `INODE_UNINIT`.
-fn verified_inode_bitmap(fs: &Ext4, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
-    let block = descriptor.inode_bitmap();
-    fs.verified(block, Verified::InodeBitmap, |bytes| {
-        let place = Place::new(Structure::InodeBitmap).group(number).block(block);
-        Bitmap::decode_inodes(bytes, number, descriptor, fs.superblock(), place).map(drop)
-    })
 }
 
 impl BlockAllocator {
@@ -50,7 +42,7 @@ impl BlockAllocator {
     /// that number. Its record still holds the fields of the last one.
     ///
     /// # Errors
-    /// `ENOSPC`; a corrupt bitmap.
+    /// `ENOSPC`, if no group that is not set aside has a free inode.
     pub(crate) fn allocate_inode(
         &self,
         handle: &Handle<'_>,
@@ -90,9 +82,11 @@ impl BlockAllocator {
         let first = handle.writer.next_spread() % groups;
         for step in 0..groups.min(64) {
             let group = ((u64::from(first) + u64::from(step)) % u64::from(groups)) as u32;
-            let descriptor = self.lock(handle.fs, group)?.descriptor;
-            if u64::from(descriptor.free_inodes()) >= inodes.max(1)
-                && u64::from(descriptor.free_clusters()) >= blocks
+            let near = self.lock(handle.fs, group)?;
+            if u64::from(near.descriptor.free_inodes()) >= inodes.max(1)
+                && u64::from(near.descriptor.free_clusters()) >= blocks
+                && near.blocks != Trust::SetAside
+                && near.inodes != Trust::SetAside
             {
                 return Ok(group);
             }
@@ -108,6 +102,9 @@ impl BlockAllocator {
         is_dir: bool,
     ) -> Result<Option<(u32, u32)>> {
         let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
+        if !self.trusts_inodes(handle.fs, number, group)? {
+            return Ok(None);
+        }
         let sb = handle.fs.superblock();
         let per_group = sb.geometry().inodes_per_group();
         // The search skips the reserved inodes, although the bitmap should mark them as used: a
@@ -149,21 +146,32 @@ impl BlockAllocator {
         Ok(Some((ino.ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?, group.next_generation())))
     }
 
-    /// Frees inode `ino`.
+    /// Frees inode `ino`. In a group that is set aside it stays allocated in the bitmap; an inode
+    /// that is free already sets its group aside.
     pub(crate) fn free_inode(&self, handle: &Handle<'_>, ino: u32, is_dir: bool) -> Result<()> {
         let geometry = handle.fs.superblock().geometry();
         let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, 0))?;
         let group = &mut *self.lock(handle.fs, slot.group)?;
+        if !self.trusts_inodes(handle.fs, slot.group, group)? {
+            return Ok(());
+        }
         let bit = slot.index..slot.index + 1;
-        match Self::changed_bitmap(group, BitmapKind::Inodes) {
-            Some(block) => match handle.edit_at(block, |bytes, _| flip(bytes, bit, false))? {
-                true => {}
-                false => return Err(bad_bitmap(BitmapKind::Inodes, slot.group)),
-            },
+        let was_taken = match Self::changed_bitmap(group, BitmapKind::Inodes) {
+            Some(block) => handle.edit_at(block, |bytes, _| flip(bytes, bit.clone(), false))?,
             None => {
                 let mut buffer = self.inode_bitmap(handle, slot.group, group)?;
-                self.set_bits(handle, slot.group, group, BitmapKind::Inodes, &mut buffer, (bit, false))?;
+                let was_taken = Bitmap::new(&buffer, bit.end).and_then(|bits| bits.get(bit.start));
+                if was_taken == Some(true) {
+                    let bits = (bit.clone(), false);
+                    self.set_bits(handle, slot.group, group, BitmapKind::Inodes, &mut buffer, bits)?;
+                }
+                was_taken == Some(true)
             }
+        };
+        if !was_taken {
+            let fault = freed_twice(BitmapKind::Inodes, slot.group, &bit);
+            self.set_aside(slot.group, group, BitmapKind::Inodes, fault);
+            return Ok(());
         }
         group.first_free_inode = group.first_free_inode.min(slot.index);
         group.descriptor.set_free_inodes(group.descriptor.free_inodes() + 1);
@@ -179,7 +187,7 @@ impl BlockAllocator {
         let block = group.descriptor.inode_bitmap();
         let sb = handle.fs.superblock();
         if !group.descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            return verified_inode_bitmap(handle.fs, number, &group.descriptor);
+            return handle.fs.read_inode_bitmap(number, &group.descriptor);
         }
         let per_group = sb.geometry().inodes_per_group();
         let mut buffer = handle.fresh(block)?;

@@ -2,8 +2,8 @@
 //!
 //! [`trim_range`] commits first, then finds free runs group by group. It holds a group's lock from
 //! finding a run until the device has discarded it, so no thread allocates a block of the run in
-//! between and writes to it. Blocks that are held for a transaction, and windows of growing files,
-//! are left out. `FileSystem::trim` in `ops` calls it.
+//! between and writes to it. Blocks that are held for a transaction, windows of growing files, and
+//! groups that are set aside are left out. `FileSystem::trim` in `ops` calls it.
 
 use std::ops::Range;
 
@@ -21,10 +21,9 @@ const MAX_BLOCKS: u32 = 4096;
 ///
 /// # Errors
 /// `EINVAL` for a range outside the volume or of less than a block, or a minimum that no group can
-/// meet, as Linux has it; `EROFS` if the volume was opened for reading; a corrupt bitmap, or a
-/// device that fails.
+/// meet, as Linux has it; `EROFS` if the volume was opened for reading; a device that fails.
 pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
-    fs.writer()?.transactions.sync()?;
+    fs.changer()?.transactions.sync()?;
     let geometry = fs.superblock().geometry();
     let block_size = u64::from(geometry.block_size());
     let first = (bytes.start / block_size).max(u64::from(geometry.first_data_block()));
@@ -57,12 +56,14 @@ fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks
     let block_size = u64::from(fs.superblock().block_size());
     let (mut at, mut trimmed_to, mut trimmed) = (blocks.start, None, 0);
     loop {
-        let group = writer.allocator.lock(fs, number)?;
-        if group.descriptor.free_clusters() < min_blocks {
+        let group = &mut *writer.allocator.lock(fs, number)?;
+        if group.descriptor.free_clusters() < min_blocks
+            || !writer.allocator.trusts_blocks(fs, number, group)?
+        {
             return Ok(trimmed);
         }
         let want = MAX_BLOCKS.max(min_blocks);
-        let Some(run) = fs.free_run(number, &group, (at, blocks.end), want)? else {
+        let Some(run) = fs.free_run(number, group, (at, blocks.end), want)? else {
             return Ok(trimmed);
         };
         at = run.end;

@@ -116,7 +116,7 @@ pub(crate) fn overwrite_file(
     offset: u64,
     apart: &mut dyn FnMut(),
 ) -> Result<bool> {
-    let writer = fs.writer()?;
+    let writer = fs.changer()?;
     let transactions = &writer.transactions;
     let cached = inode.private::<CachedInode>();
     // Changes of times or permission bits do not update the published copy; this reads none of
@@ -180,7 +180,7 @@ fn written_pieces(
 
 /// Returns the inode of a regular file whose contents may be changed.
 pub(crate) fn writable_info(fs: &Ext4, inode: &Inode) -> Result<InodeInfo> {
-    fs.writer()?;
+    fs.changer()?;
     let cached = inode.private::<CachedInode>();
     check_key(fs, cached)?;
     let info = cached.info();

@@ -1,41 +1,43 @@
-//! Reports of losses: changes that can no longer be made durable.
+//! Reports to the user of a volume in use: losses, which are changes that can no longer be made
+//! durable, and warnings, which are faults that do not prevent anything else.
 //!
 //! The committer, the guard of multiple mount protection and a close without a caller report to
-//! [`Losses`], because no call of the user is there to return the error. The user's callback
-//! ([`OnLoss`], an open option) gets the reason on the thread that met it.
+//! [`Losses`], because no call of the user is there to return the error. Damage that an operation
+//! passes over goes to [`Warnings`]. The user's callback ([`Listener`], an open option) gets the
+//! text on the thread that met it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use extern4_sync::primitive::AtomicBool;
 use extern4_sync::primitive::Ordering::Relaxed;
+use extern4_sync::primitive::{AtomicBool, Mutex};
 
-/// A callback for losses. It gets the reason, on the thread that met it, and must not use the
-/// volume.
+/// A callback for losses or warnings. It gets the text, on the thread that met the fault, and must
+/// not use the volume.
 #[derive(Clone)]
-pub struct OnLoss(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct Listener(Arc<dyn Fn(&str) + Send + Sync>);
 
-impl OnLoss {
+impl Listener {
     /// Wraps a closure.
     pub fn new(callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(callback))
     }
 }
 
-impl fmt::Debug for OnLoss {
+impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnLoss")
+        f.write_str("Listener")
     }
 }
 
 /// Reports losses of one volume.
 pub(crate) struct Losses {
-    callback: Option<OnLoss>,
+    callback: Option<Listener>,
     any: AtomicBool,
 }
 
 impl Losses {
-    pub(crate) fn new(callback: Option<OnLoss>) -> Arc<Self> {
+    pub(crate) fn new(callback: Option<Listener>) -> Arc<Self> {
         Arc::new(Self { callback, any: AtomicBool::new(false) })
     }
 
@@ -43,7 +45,7 @@ impl Losses {
     pub(crate) fn report(&self, why: impl fmt::Display) {
         // Relaxed: `any` is called after all changes, by the thread that closes the volume.
         self.any.store(true, Relaxed);
-        if let Some(OnLoss(callback)) = &self.callback {
+        if let Some(Listener(callback)) = &self.callback {
             callback(&why.to_string());
         }
     }
@@ -51,5 +53,36 @@ impl Losses {
     /// Whether a loss has been reported.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Relaxed)
+    }
+}
+
+/// The faults of one volume that prevented nothing else.
+pub(crate) struct Warnings {
+    listener: Option<Listener>,
+    /// All of them, in the order in which they were met. Locks: a leaf.
+    all: Mutex<Vec<String>>,
+}
+
+impl Warnings {
+    pub(crate) fn new(listener: Option<Listener>) -> Self {
+        Self { listener, all: Mutex::default() }
+    }
+
+    /// Keeps faults that the opening of the volume has met. Its caller asks for them.
+    pub(crate) fn keep(&self, warnings: impl IntoIterator<Item = String>) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).extend(warnings);
+    }
+
+    /// Keeps a fault that was met while the volume is in use, and tells the listener.
+    pub(crate) fn report(&self, warning: String) {
+        if let Some(Listener(callback)) = &self.listener {
+            callback(&warning);
+        }
+        self.keep([warning]);
+    }
+
+    /// Returns all faults so far.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

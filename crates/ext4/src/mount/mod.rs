@@ -36,7 +36,7 @@ use crate::fs::Ext4;
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
 use crate::mount::features::{check_features, check_needs_no_recovery, check_writable};
-use crate::mount::loss::Losses;
+use crate::mount::loss::{Losses, Warnings};
 use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 use crate::mount::upgrade::Upgrade;
@@ -156,9 +156,11 @@ impl Ext4 {
         options: &OpenOptions,
     ) -> Result<Vec<u32>> {
         let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
-        let _ = self.warnings.set(left.faults.iter().map(warning).collect());
+        self.warnings.keep(left.faults.iter().map(warning));
         let quotas = Quotas::open(self)?;
-        let zones = SystemZones::of(self)?;
+        let zones = Arc::new(SystemZones::of(self)?);
+        // The group of the root directory may be refused now.
+        self.inode_position(ROOT_INO)?;
         self.check_journal(&zones)?;
         let parts = WriterParts {
             block_reserve: self.block_reserve,
@@ -172,6 +174,12 @@ impl Ext4 {
             // and the volume needs recovery.
             let _ = self.end_writing();
         })?;
+        let writer = self.writer()?;
+        if writer.allocator.has_faults() {
+            // The end of the operation records them.
+            self.with_handle(1, 0, |_| Ok(())).inspect_err(|_| drop(self.end_writing()))?;
+        }
+        writer.note_opened();
         if let Some(most) = options.lazy_times {
             let _ = self.lazy_times.set(LazyTimes::new(most));
         }
@@ -302,7 +310,7 @@ impl Ext4 {
                 .map(|kib| (u64::from(kib) << 10).div_ceil(geometry.block_size().into())),
             aborts_on_data_error: options.abort_on_data_error,
             guard: OnceLock::new(),
-            warnings: OnceLock::new(),
+            warnings: Warnings::new(options.on_warning.clone()),
             upgrade: None,
             losses: Losses::new(options.on_loss.clone()),
             opener: Opener::here(),

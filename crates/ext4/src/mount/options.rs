@@ -11,7 +11,7 @@ use extern4_block::BlockDevice;
 use extern4_disk::superblock::ErrorPolicy;
 
 use crate::mount::data_mode::DataMode;
-use crate::mount::loss::OnLoss;
+use crate::mount::loss::Listener;
 use crate::volume::superblock::Backup;
 
 /// The options for opening a volume.
@@ -36,7 +36,8 @@ pub struct OpenOptions {
     /// The longest time that a change stays in memory only (`commit=`); Linux's 5 seconds if
     /// `None`.
     pub commit_interval: Option<Duration>,
-    /// How a change reacts when it finds damage (`errors=`); `None` for the superblock's setting.
+    /// The reaction to damage that a change has found (`errors=`); `None` for the superblock's
+    /// setting. `volume::handle` has the rules.
     pub errors: Option<ErrorPolicy>,
     /// How contents of files become durable, on a volume that is opened for writing (`data=`);
     /// `None` for the superblock's setting.
@@ -79,7 +80,10 @@ pub struct OpenOptions {
     pub abort_on_data_error: bool,
     /// Called with the reason when changes cannot be made durable: the device fails, or another
     /// host has taken a volume with multiple mount protection, or may have.
-    pub on_loss: Option<OnLoss>,
+    pub on_loss: Option<Listener>,
+    /// Called with each fault that the volume meets while it is in use and passes over, such as a
+    /// damaged group of blocks. [`Ext4::warnings`](crate::Ext4::warnings) has the same texts.
+    pub on_warning: Option<Listener>,
     /// Whether the volume is closed when its last user has gone
     /// ([`FileSystem::end`](extern4_vfs::FileSystem::end)) without a call of `close`. Otherwise it
     /// is left as after a crash.
@@ -115,6 +119,7 @@ impl Default for OpenOptions {
             max_dir_kib: 0,
             abort_on_data_error: false,
             on_loss: None,
+            on_warning: None,
             close_when_unused: false,
             #[cfg(feature = "lab")]
             block_cache: None,

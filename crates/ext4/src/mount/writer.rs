@@ -19,7 +19,7 @@ use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
 use extern4_sync::primitive::Ordering::Relaxed;
-use extern4_sync::primitive::{AtomicU32, Mutex, MutexGuard};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, Mutex, MutexGuard};
 
 use crate::alloc::block_allocator::{BlockAllocator, BlockReserve};
 use crate::alloc::discard::Discards;
@@ -47,13 +47,19 @@ pub(crate) struct Writer {
     /// `None` if the volume has no quotas.
     pub(crate) quotas: Option<Arc<Quotas>>,
     pub(crate) sharing: Sharing,
-    pub(crate) zones: SystemZones,
+    pub(crate) zones: Arc<SystemZones>,
     /// The files whose contents go through the journal.
     pub(crate) journaling: Journaling,
     /// Changes go through a journal. False also for a volume whose journal is ignored.
     uses_journal: bool,
     pub(crate) held_files: HeldFiles,
     next_spread: AtomicU32,
+    /// Damage has ended changes, as the volume's [`ErrorPolicy`] demands.
+    ///
+    /// [`ErrorPolicy`]: extern4_disk::superblock::ErrorPolicy
+    has_ended_changes: AtomicBool,
+    /// The opening of the volume, which frees orphans, is done.
+    is_opened: AtomicBool,
     /// The error of the first removed file that could not be freed.
     unfreed: Mutex<Option<Error>>,
 }
@@ -75,7 +81,7 @@ fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVers
 pub(crate) struct WriterParts {
     pub(crate) block_reserve: BlockReserve,
     pub(crate) quotas: Option<Quotas>,
-    pub(crate) zones: SystemZones,
+    pub(crate) zones: Arc<SystemZones>,
     pub(crate) losses: Arc<Losses>,
 }
 
@@ -101,7 +107,8 @@ impl Writer {
             journal.iter_mut().for_each(|journal| journal.set_checksum(checksum));
         }
         let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
-        let allocator = Arc::new(BlockAllocator::count(volume, parts.block_reserve)?);
+        let allocator =
+            Arc::new(BlockAllocator::count(volume, parts.block_reserve, Arc::clone(&parts.zones))?);
         let cache = Arc::clone(&volume.cache);
         let orphans: Arc<Orphans> = Arc::default();
         let quotas = parts.quotas.map(Arc::new);
@@ -132,6 +139,8 @@ impl Writer {
             uses_journal,
             held_files: HeldFiles::default(),
             next_spread: AtomicU32::new(0),
+            has_ended_changes: AtomicBool::new(false),
+            is_opened: AtomicBool::new(false),
             unfreed: Mutex::default(),
         };
         writer.mark(volume, true)?;
@@ -198,6 +207,24 @@ impl Writer {
             raw.s_state.set((state - State::VALID).bits());
             self.note_end(volume, raw);
         })
+    }
+
+    /// Ends changes: operations that begin later are refused. Those under way end as usual, and so
+    /// does the opening of the volume.
+    pub(crate) fn end_changes(&self) {
+        // Relaxed, here and below: the flags guard no memory. A thread that misses this one makes
+        // one more change, which is as sound as those before.
+        self.has_ended_changes.store(true, Relaxed);
+    }
+
+    /// Whether damage has ended changes.
+    pub(crate) fn has_ended_changes(&self) -> bool {
+        self.has_ended_changes.load(Relaxed) && self.is_opened.load(Relaxed)
+    }
+
+    /// Notes that the volume is open.
+    pub(crate) fn note_opened(&self) {
+        self.is_opened.store(true, Relaxed);
     }
 
     /// Notes that a removed file could not be freed. The call that removed it has returned already,

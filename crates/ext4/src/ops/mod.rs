@@ -134,6 +134,8 @@ impl FileSystem for Ext4 {
             if !cached(inode).is_freed()
                 && self.opener.is_here()
                 && let Err(error) = delete_inode(self, cached(inode).info())
+                // Where damage has ended changes, it stays an orphan for the next opening.
+                && !writer.has_ended_changes()
             {
                 writer.note_unfreed(error);
             }

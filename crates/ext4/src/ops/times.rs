@@ -51,7 +51,7 @@ pub(crate) fn note_write_lazily(
 
 fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
     // After the journal was aborted, nothing changes in memory either.
-    let aborted = fs.writer()?.transactions.error();
+    let aborted = fs.changer()?.transactions.error();
     aborted.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
     let Some(lazy) = fs.lazy_times.get() else { return Ok(false) };
     if !lazy.keep(info.ino(), Times::of(info.fields())) {
@@ -69,6 +69,10 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
     let Some(lazy) = fs.lazy_times.get().filter(|lazy| lazy.get(ino).is_some()) else {
         return Ok(());
     };
+    if matches!(fs.changer(), Err(crate::Error::Answer(_))) {
+        // Damage has ended changes. Closing the volume stores the times.
+        return Ok(());
+    }
     let (at, sb) = (fs.inode_position(ino)?, fs.superblock());
     let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
     fs.with_handle(1, 0, |handle| {

@@ -93,7 +93,7 @@ impl Ext4 {
         })?;
         let nodes = info.map_blocks_needed(self, 0, blocks)?;
         // A volume without room for all of it is refused before blocks are allocated.
-        drop(self.writer()?.allocator.reserve(blocks.saturating_add(nodes).into())?);
+        drop(self.writer()?.allocator.reserve(self, blocks.saturating_add(nodes).into())?);
         info.fields_mut().set_size(u64::from(blocks) << geometry.block_bits());
         let (mut at, mut runs) = (0, Vec::new());
         while at < blocks {

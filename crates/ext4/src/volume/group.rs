@@ -8,6 +8,7 @@
 //! [`Volume::group`] returns a descriptor as it was at open. Of a volume open for writing, the
 //! current ones are in `alloc::block_allocator`.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use extern4_disk::group::GroupDescriptor;
@@ -35,13 +36,15 @@ pub(crate) struct Groups {
     chunks: Box<[OnceLock<Chunk>]>,
     /// The group whose copy of the descriptors is read: 0, or that of the backup superblock in use.
     copy_in: u32,
+    /// Groups that are refused, although their descriptors can be decoded; unset if there are none.
+    refused: OnceLock<BTreeMap<u32, Corrupt>>,
 }
 
 impl Groups {
     /// Returns an empty table. Descriptors will be read from the copy in group `copy_in`.
     pub(crate) fn new(superblock: &Superblock, copy_in: u32) -> Self {
         let chunks = superblock.geometry().descriptor_blocks().div_ceil(CHUNK);
-        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), copy_in }
+        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), copy_in, refused: OnceLock::new() }
     }
 
     /// Returns the slot for the decoded block `index` of the descriptors.
@@ -57,12 +60,22 @@ impl Volume {
     /// # Errors
     /// A group that the volume does not have, a descriptor that is corrupt, or a device that fails.
     pub fn group(&self, group: u32) -> Result<&GroupDescriptor> {
+        if let Some(corrupt) = self.groups.refused.get().and_then(|refused| refused.get(&group)) {
+            return Err((*corrupt).into());
+        }
         let per_block = self.superblock().geometry().descriptors_per_block();
         let decoded = self.decoded(group / per_block)?;
         match decoded.get(to_usize(group % per_block)) {
             Some(Ok(descriptor)) => Ok(descriptor),
             Some(Err(corrupt)) => Err((*corrupt).into()),
             None => Err(no_such_group(group)),
+        }
+    }
+
+    /// Refuses these groups from now on, with the fault of each.
+    pub(crate) fn refuse_groups(&self, faults: BTreeMap<u32, Corrupt>) {
+        if !faults.is_empty() {
+            let _ = self.groups.refused.set(faults);
         }
     }
 

@@ -6,6 +6,23 @@
 //! before it runs, so it does not find the volume full half way. If an operation fails half way,
 //! because of damage or the device, no further commit is made.
 //!
+//! # Damage
+//! Damage that an operation meets is recorded in the superblock, and the [`ErrorPolicy`] says how
+//! the volume reacts. With `continue` all goes on. With `remount-ro`, and with `panic`, which stops
+//! no machine here, later changes get `EROFS`. Earlier changes still become durable, and reading
+//! goes on. That is so for damage that an operation passes over (`alloc::set_aside`), and for an
+//! operation that fails before it has changed anything.
+//!
+//! An operation that fails half way cannot be undone, whatever the policy: other operations have
+//! changed the same blocks meanwhile, and there are no older copies of the rest. So it aborts the
+//! journal. Operations look at the blocks that they will change before they change one. These cases
+//! remain:
+//! - A node of a map, directory or attribute block that was sound when it was looked at is damaged
+//!   when it is read again.
+//! - A part of a file's map that a long truncation or removal reaches after it has freed other
+//!   parts.
+//! - The last free inodes or blocks are in a group that is set aside meanwhile.
+//!
 //! Every module that changes metadata gets a `Handle` from its caller in `ops`, `file`, `tune` or
 //! `mount`, and changes blocks only through it.
 
@@ -54,10 +71,10 @@ impl Ext4 {
     /// the blocks of `demand`. Returns `ENOSPC` without running it if fewer blocks may be free.
     ///
     /// `operate` returns an errno such as `ENOENT` ([`Error::Answer`]) only before it has changed
-    /// anything, and the caller gets it. Any other error, or a later errno, may leave a change half
-    /// done, so it aborts the journal: nothing since the last commit becomes durable, and nothing
-    /// can be changed any more. Damage that was found before anything was changed is noted in the
-    /// superblock. It aborts the journal unless the [`ErrorPolicy`] is to continue.
+    /// anything, and the caller gets it. Damage that it finds before it has changed anything is
+    /// recorded (see the module's documentation). Any other error, or a later one, may leave a
+    /// change half done, so it aborts the journal: nothing since the last commit becomes durable,
+    /// and nothing can be changed any more.
     ///
     /// If the operation changed an inode with the flag `SYNC` (`chattr +S`), the change is durable
     /// when this returns, and so is file data written before.
@@ -82,11 +99,11 @@ impl Ext4 {
         exactly: impl Fn() -> Result<(L, u32)>,
         operate: impl FnOnce(&Handle<'_>, Option<L>) -> Result<R>,
     ) -> Result<R> {
-        let writer = self.writer()?;
+        let writer = self.changer()?;
         // The handle lives and ends in this block without being moved: a move would take longer
         // than opening it.
         let (result, asks_sync) = {
-            let (handle, locked) = match writer.allocator.reserve(demand) {
+            let (handle, locked) = match writer.allocator.reserve(self, demand) {
                 Ok(reserved) => (self.begin(writer, credits, reserved)?, None),
                 Err(_) => self.begin_exactly(writer, credits, demand.reserve, exactly)?,
             };
@@ -137,16 +154,19 @@ impl Ext4 {
     ) -> Result<(Handle<'f>, Option<L>)> {
         let mut has_waited = false;
         loop {
-            let mut handle = self.begin(writer, credits, writer.allocator.reserve(0.into())?)?;
+            let mut handle = self.begin(writer, credits, writer.allocator.reserved(0))?;
             let (locked, blocks) = exactly()?;
             let demand = Demand { blocks, reserve };
-            match writer.allocator.reserve(demand) {
+            match writer.allocator.reserve(self, demand) {
                 Ok(reserved) => {
                     handle.reserved = reserved;
                     return Ok((handle, Some(locked)));
                 }
                 Err(_) if !has_waited && writer.allocator.commit_helps(demand) => has_waited = true,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    handle.conclude(None);
+                    return Err(error);
+                }
             }
             drop(locked);
             drop(handle);
@@ -166,33 +186,56 @@ impl<'f> Handle<'f> {
                 self.fail(error);
             }
         }
+        if self.writer.allocator.has_faults() {
+            self.record_faults();
+        }
         self.asks_sync.get().then(|| self.tid())
     }
 
     /// Reacts to damage, a device error, or an errno that came too late.
     fn fail(&self, error: &Error) {
-        // Like Linux, an unknown policy counts as "continue". A library does not stop the machine,
-        // so "panic" makes the volume read-only.
-        let policy = self.fs.error_policy;
-        let goes_on = matches!(policy, ErrorPolicy::Continue | ErrorPolicy::Unknown(_));
-        if let Error::Corrupt(corrupt) = error
-            && goes_on
+        let damage = error.damage();
+        if let Some(corrupt) = &damage
             && !self.has_begun.get()
-            && self.edit_superblock(|raw| note(raw, corrupt)).is_ok()
+            && self.record(corrupt).is_ok()
         {
             return;
         }
         // This happens while the handle is open, so that no commit includes the half-done change.
-        match error {
-            Error::Corrupt(corrupt) => {
-                self.writer.transactions.abort_damaged(&corrupt.to_string());
+        match damage {
+            Some(corrupt) => {
+                self.writer.transactions.abort_damaged(&error.to_string());
                 // An aborted journal means a shutdown, or that another host has taken the volume.
                 // Then nothing may be written.
                 if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted(_))) {
-                    self.writer.note_error(self.fs, corrupt);
+                    self.writer.note_error(self.fs, &corrupt);
                 }
             }
-            _ => self.writer.transactions.abort(&error.to_string()),
+            None => self.writer.transactions.abort(&error.to_string()),
+        }
+    }
+
+    /// Records damage that leaves nothing half done, and ends changes if the policy says so.
+    fn record(&self, corrupt: &Corrupt) -> Result<()> {
+        self.edit_superblock(|raw| note(raw, corrupt))?;
+        // Like Linux, an unknown policy counts as "continue". A library does not stop the machine,
+        // so "panic" makes the volume read-only.
+        match self.fs.error_policy {
+            ErrorPolicy::Continue | ErrorPolicy::Unknown(_) => {}
+            ErrorPolicy::RemountReadOnly | ErrorPolicy::Panic => self.writer.end_changes(),
+        }
+        Ok(())
+    }
+
+    /// Records the faults of groups that have been set aside, and warns of them.
+    #[cold]
+    fn record_faults(&self) {
+        for fault in self.writer.allocator.take_faults() {
+            self.fs.warnings.report(format!("{fault}; the group is set aside until e2fsck mends it"));
+            // An error means that the device fails, and that ends all changes.
+            if let Err(error) = self.record(&fault) {
+                self.writer.transactions.abort(&error.to_string());
+            }
         }
     }
 

@@ -6,12 +6,17 @@
 //! writing makes one [`SystemZones`] of all groups, which never changes afterwards. The allocator,
 //! the block maps, `trim` and the check of the journal pass every range of blocks to
 //! [`SystemZones::check`]. A conflict is an error that names the structure and the block.
+//!
+//! A descriptor that cannot be decoded does not say where its structures are, and they are left
+//! out. If structures of two groups are in one place, either descriptor may be wrong. So
+//! [`Volume::group`] refuses both from then on.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::volume::Volume;
 
 /// The volume's own blocks.
@@ -23,28 +28,48 @@ struct Zone {
     structure: Structure,
 }
 
+/// A zone, and the group whose descriptor names it; `None` if its place is fixed.
+type NamedZone = (Zone, Option<u32>);
+
 impl SystemZones {
-    /// Returns the zones of `volume`.
+    /// Returns the zones of `volume`, which from now on refuses groups whose structures are in one
+    /// place with others.
     pub(crate) fn of(volume: &Volume) -> Result<Self> {
         let geometry = volume.superblock().geometry();
-        let mut zones = Vec::new();
+        let mut zones: Vec<NamedZone> = Vec::new();
         for group in 0..geometry.group_count() {
-            let descriptor = volume.group(group)?;
-            let mut add = |structure, start, len| zones.push(Zone { blocks: start..start + len, structure });
+            let mut add = |structure, start, len, by| {
+                let zone = Zone { blocks: start..start + len, structure };
+                if !zone.blocks.is_empty() {
+                    zones.push((zone, by));
+                }
+            };
             if let (Some(start), Some(fixed)) = (geometry.group_start(group), geometry.fixed_blocks(group)) {
                 let superblock = geometry.superblock_in(group).map_or(start, |block| block + 1);
-                add(Structure::Superblock, start, superblock - start);
-                add(Structure::GroupDescriptor, superblock, start + u64::from(fixed) - superblock);
+                add(Structure::Superblock, start, superblock - start, None);
+                add(Structure::GroupDescriptor, superblock, start + u64::from(fixed) - superblock, None);
             }
-            add(Structure::BlockBitmap, descriptor.block_bitmap(), 1);
-            add(Structure::InodeBitmap, descriptor.inode_bitmap(), 1);
-            add(Structure::Inode, descriptor.inode_table(), geometry.inode_table_blocks().into());
+            let descriptor = match volume.group(group) {
+                Err(Error::Corrupt(_)) => continue,
+                descriptor => descriptor?,
+            };
+            add(Structure::BlockBitmap, descriptor.block_bitmap(), 1, Some(group));
+            add(Structure::InodeBitmap, descriptor.inode_bitmap(), 1, Some(group));
+            let table = geometry.inode_table_blocks().into();
+            add(Structure::Inode, descriptor.inode_table(), table, Some(group));
         }
-        if let Some((structure, block)) = overlap(&mut zones) {
-            let what = "two of the volume's own structures are in one place";
-            return Err(Place::new(structure).block(block).corrupt(CorruptKind::Mismatch { what }).into());
-        }
-        Ok(Self(joined(zones)))
+        zones.sort_unstable_by_key(|(zone, _)| zone.blocks.start);
+        volume.refuse_groups(overlaps(&zones));
+        Ok(Self(joined(zones.into_iter().map(|(zone, _)| zone))))
+    }
+
+    /// Returns the parts of the zones that are among `blocks`, in ascending order.
+    pub(crate) fn within(&self, blocks: &Range<u64>) -> impl Iterator<Item = (Structure, Range<u64>)> {
+        let (start, end) = (blocks.start, blocks.end);
+        let index = self.0.partition_point(|zone| zone.blocks.end <= start);
+        let zones = self.0[index..].iter().take_while(move |zone| zone.blocks.start < end);
+        zones
+            .map(move |Zone { blocks, structure }| (*structure, blocks.start.max(start)..blocks.end.min(end)))
     }
 
     /// Returns an error if some of `blocks`, which a file claims or the allocator has as free, are
@@ -63,17 +88,31 @@ impl SystemZones {
     }
 }
 
-/// Returns the first block that is in two zones, and the structure of the second. Sorts the zones.
-fn overlap(zones: &mut Vec<Zone>) -> Option<(Structure, u64)> {
-    zones.retain(|zone| !zone.blocks.is_empty());
-    zones.sort_unstable_by_key(|zone| zone.blocks.start);
-    let pair = zones.windows(2).find(|pair| pair[1].blocks.start < pair[0].blocks.end)?;
-    Some((pair[1].structure, pair[1].blocks.start))
+/// Returns the groups whose zones have blocks of other zones, with one fault each. The zones
+/// ascend.
+fn overlaps(zones: &[NamedZone]) -> BTreeMap<u32, Corrupt> {
+    let mut faults = BTreeMap::new();
+    let Some(mut longest) = zones.first() else { return faults };
+    for next in &zones[1..] {
+        let (before, after) = (&longest.0.blocks, &next.0.blocks);
+        if after.start < before.end {
+            for (zone, group) in [longest, next] {
+                let what = "two of the volume's own structures are in one place";
+                let place = Place::new(zone.structure).block(after.start);
+                if let Some(group) = *group {
+                    faults.entry(group).or_insert(place.group(group).corrupt(CorruptKind::Mismatch { what }));
+                }
+            }
+        }
+        if after.end > before.end {
+            longest = next;
+        }
+    }
+    faults
 }
 
-/// Returns the zones in ascending order without overlaps. Adjacent zones of one kind become one.
-fn joined(mut zones: Vec<Zone>) -> Box<[Zone]> {
-    zones.sort_unstable_by_key(|zone| zone.blocks.start);
+/// Returns the zones, which ascend, without overlaps. Adjacent zones of one kind become one.
+fn joined(zones: impl IntoIterator<Item = Zone>) -> Box<[Zone]> {
     let mut joined: Vec<Zone> = Vec::new();
     for Zone { mut blocks, structure } in zones {
         match joined.last_mut() {
@@ -94,20 +133,18 @@ fn joined(mut zones: Vec<Zone>) -> Box<[Zone]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     #[test]
     fn zones_are_found_by_any_block_of_theirs() {
         use Structure::{BlockBitmap, Inode, Superblock};
         let zone = |blocks, structure| Zone { blocks, structure };
-        let zones = SystemZones(joined(vec![
-            zone(8..10, Inode),
+        let zones = SystemZones(joined([
             zone(0..1, Superblock),
-            zone(10..12, Inode),
-            zone(5..6, BlockBitmap),
             // A zone that overlaps others, from a hostile descriptor.
             zone(4..9, BlockBitmap),
-            zone(20..20, Superblock),
+            zone(5..6, BlockBitmap),
+            zone(8..10, Inode),
+            zone(10..12, Inode),
         ]));
         let found = |blocks: Range<u64>| match zones.check(&blocks) {
             Err(Error::Corrupt(corrupt)) => corrupt.place.block.map(|block| (corrupt.place.structure, block)),
@@ -117,5 +154,18 @@ mod tests {
         assert_eq!((found(1..5), found(6..7)), (Some((BlockBitmap, 4)), Some((BlockBitmap, 6))));
         assert_eq!((found(8..9), found(9..10)), (Some((BlockBitmap, 8)), Some((Inode, 9))));
         assert_eq!((found(11..40), zones.0.len()), (Some((Inode, 11)), 3));
+        assert_eq!(zones.within(&(6..11)).collect::<Vec<_>>(), [(BlockBitmap, 6..9), (Inode, 9..11)]);
+    }
+
+    #[test]
+    fn groups_with_structures_in_one_place_are_named() {
+        let zone = |blocks, group| (Zone { blocks, structure: Structure::Inode }, group);
+        let named = |zones: &[NamedZone]| overlaps(zones).into_keys().collect::<Vec<_>>();
+        let zones = [zone(0..4, None), zone(4..20, Some(3)), zone(20..30, Some(2)), zone(30..31, Some(1))];
+        assert!(named(&zones).is_empty());
+        // The long zone reaches behind the next one.
+        let zones = [zone(0..9, Some(7)), zone(1..2, Some(4)), zone(5..6, None), zone(9..10, Some(5))];
+        assert_eq!(named(&zones), [4, 7]);
+        assert_eq!(named(&[zone(0..2, None), zone(1..3, Some(0))]), [0]);
     }
 }

@@ -54,7 +54,7 @@ impl Ext4 {
     /// # Errors
     /// [`Unsupported::Transaction`] on a volume without a journal.
     pub fn transaction(&self) -> Result<Transaction<'_>> {
-        let writer = self.writer()?;
+        let writer = self.changer()?;
         if !writer.uses_journal() {
             return Err(Unsupported::Transaction.into());
         }

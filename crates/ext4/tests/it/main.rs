@@ -36,6 +36,7 @@ mod record_size;
 mod recovery;
 mod removal;
 mod reserve;
+mod set_aside;
 mod sharing;
 mod side_by_side;
 mod synchronous;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use extern4_block::{BlockDevice, DeviceWrapper, FileDevice, FileOptions, MemoryDevice, Op, RecordDevice};
 use extern4_disk::mmp::{Mmp, MmpNode, MmpState};
 use extern4_disk::{Place, Structure};
-use extern4_ext4::{Error, Ext4, OnLoss, OpenOptions};
+use extern4_ext4::{Error, Ext4, Listener, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_vfs::{Errno, FileSystem, LookupFlags, OpenFlags, Session};
 
@@ -198,7 +198,7 @@ fn a_volume_that_another_node_has_taken_is_halted() {
     let Some(device) = device() else { return };
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let told = || TOLD.lock().expect("no thread has failed");
-    let on_loss = Some(OnLoss::new(|why| TOLD.lock().expect("no thread has failed").push(why.to_owned())));
+    let on_loss = Some(Listener::new(|why| TOLD.lock().expect("no thread has failed").push(why.to_owned())));
     let options = OpenOptions { on_loss, ..OpenOptions::default() };
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("a clean volume");
     let fs = Arc::new(fs);

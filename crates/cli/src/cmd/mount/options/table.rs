@@ -287,8 +287,8 @@ pub(super) const TABLE: &[MountOption] = &[
             ("errors=panic", Set(|o| o.ext4.errors = Some(ErrorPolicy::Panic))),
         ],
         Fixed("errors", |o| o.ext4.errors.and_then(errors_name).unwrap_or(BY_VOLUME).to_owned()),
-        "The reaction to damage: go on; or change nothing any more, which panic means as well. The default \
-         is as the volume says",
+        "The reaction to damage that a change meets: pass over it and go on; or refuse later changes, \
+         which panic means as well. The default is as the volume says",
     ),
     ext4(
         &[(
