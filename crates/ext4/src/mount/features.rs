@@ -83,9 +83,6 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
     if sb.creator_os() != CreatorOs::Linux {
         return Err(Unsupported::WritingTo("it was not made for Linux"));
     }
-    if sb.state().contains(State::ERROR) {
-        return Err(Unsupported::WritingTo("errors have been found on it; e2fsck mends them"));
-    }
     let uses_journal = sb.journal().is_some() && !options.ignore_journal;
     if !uses_journal && !sb.state().contains(State::VALID) {
         let why = "it was not cleanly unmounted and uses no journal; e2fsck mends it";

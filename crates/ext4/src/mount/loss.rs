@@ -81,6 +81,11 @@ impl Warnings {
         self.keep([warning]);
     }
 
+    /// Whether there is a listener.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Returns all faults so far.
     pub(crate) fn all(&self) -> Vec<String> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()

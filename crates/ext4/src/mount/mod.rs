@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 use extern4_block::{BlockDevice, CountedDevice, SuccessiveDevice};
 use extern4_disk::inode::{FileKind, ROOT_INO};
-use extern4_disk::superblock::{DefaultMountOptions, JournalLocation, Superblock};
+use extern4_disk::superblock::{DefaultMountOptions, JournalLocation, State, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_jbd2::Journal;
 use extern4_sync::opener::Opener;
@@ -157,6 +157,9 @@ impl Ext4 {
     ) -> Result<Vec<u32>> {
         let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
         self.warnings.keep(left.faults.iter().map(warning));
+        if self.superblock().state().contains(State::ERROR) {
+            self.warnings.keep(["errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned()]);
+        }
         let quotas = Quotas::open(self)?;
         let zones = Arc::new(SystemZones::of(self)?);
         // The group of the root directory may be refused now.
@@ -224,7 +227,8 @@ impl Ext4 {
     ///
     /// # Errors
     /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
-    /// being freed, after all else has been done.
+    /// being freed, after all else has been done, unless [`OpenOptions::on_warning`] was called with
+    /// it.
     pub fn close(&self) -> Result<()> {
         // Relaxed: nothing is in use any more, and an upgrade reads it under its own lock.
         self.is_closed.store(true, Relaxed);
