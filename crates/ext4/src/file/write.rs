@@ -507,8 +507,10 @@ pub(crate) fn truncate_file(
         });
     }
     let _map = inode.private::<CachedInode>().change_map();
-    let mut tail = None;
     let block_size = u64::from(fs.superblock().block_size());
+    // Before the tail is zeroed.
+    fs.note_damage(info.check_map(fs, size.div_ceil(block_size)))?;
+    let mut tail = None;
     if info.journals_contents(fs) {
         tail = logged_part(fs, &info, size, size.next_multiple_of(block_size))?;
     } else if !fs.writer()?.held_files.note_cut(info.ino(), !size.is_multiple_of(block_size)) {
@@ -517,7 +519,7 @@ pub(crate) fn truncate_file(
     info.fields_mut().set_size(size);
     let mut left = size.div_ceil(block_size)..LOGICAL_END;
     loop {
-        left = fs.with_handle(UNMAP_CREDITS + 5, 0, |handle| {
+        let cut = fs.with_handle(UNMAP_CREDITS + 5, 0, |handle| {
             if let Some(tail) = tail.take() {
                 zero_logged_part(handle, tail);
             }
@@ -531,7 +533,19 @@ pub(crate) fn truncate_file(
             }
             info = store_and_publish(handle, inode, changed)?;
             Ok(left)
-        })?;
+        });
+        if let Err(Error::Corrupt(_)) = cut
+            && info.is_orphan()
+            && info.fields().links() > 0
+        {
+            // Otherwise the next opening of the volume would meet the same damage.
+            let mut info = info.clone();
+            fs.with_handle(2, 0, |handle| {
+                handle.writer.orphans.orphan_remove(handle, &mut info)?;
+                store_and_publish(handle, inode, info)
+            })?;
+        }
+        left = cut?;
         if left.is_empty() {
             return Ok(());
         }

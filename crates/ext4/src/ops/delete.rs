@@ -3,8 +3,12 @@
 //! An inode is deleted when its last name and its last user are gone: by the VFS's `evict_inode`,
 //! by the operation that removes its name ([`free_with_name`]), or at the next open after a crash
 //! (`alloc::orphan`). Until then it is on the list of orphans. A large file is freed in several
-//! transactions, from its end. A crash in between leaves a shorter orphan. If freeing fails, the
-//! inode stays an orphan, and `Ext4::close` returns the error.
+//! transactions, from its end. A crash in between leaves a shorter orphan.
+//!
+//! # Damage
+//! Removing a name cannot be taken back, so [`check_removable`] looks for damage first, and the
+//! operation is refused. If freeing fails all the same, the inode stays an orphan, and `Ext4::close`
+//! returns the error.
 
 use extern4_vfs::Timespec;
 
@@ -15,9 +19,27 @@ use crate::inode::info::InodeInfo;
 use crate::map::change::{UNMAP_CREDITS, unmap_blocks};
 use crate::map::run::LOGICAL_END;
 use crate::ops::create::NAME_CREDITS;
+use crate::quota::accounts::Owners;
 use crate::time::{now_seconds, seconds, timestamp};
 use crate::volume::handle::Handle;
-use crate::xattr::set::{free_attributes, free_values};
+use crate::xattr::set::{check_attributes, free_attributes, free_values};
+
+/// Checks, before the last name of an inode goes, that its attributes and its map can be freed.
+///
+/// # Errors
+/// The damage, which is then noted in the superblock; a device that fails.
+pub(crate) fn check_removable(fs: &Ext4, info: &InodeInfo) -> Result<()> {
+    fs.note_damage(check_contents(fs, info))
+}
+
+/// Checks that an inode can be freed: the accounts of its owners, its map and its attributes.
+fn check_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
+    fs.check_accounts(Owners::of(info.fields()))?;
+    if info.has_map(fs) && !info.is_map_empty(fs) {
+        info.check_map(fs, 0)?;
+    }
+    if info.has_attributes(fs)? { check_attributes(fs, info) } else { Ok(()) }
+}
 
 /// Frees an inode that has no names and no users.
 pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {

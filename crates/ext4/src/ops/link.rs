@@ -1,7 +1,8 @@
 //! Links, unlinks and renames: adds names to inodes and removes them, each in one transaction.
 //!
 //! Each operation first checks whether it can be done, then changes directories and inodes under
-//! one handle, and last publishes the inodes. The VFS has locked all inodes that it changes, except
+//! one handle, and last publishes the inodes. An inode that would lose its last name is looked at,
+//! too: a damaged one keeps it. The VFS has locked all inodes that it changes, except
 //! a file that is only moved. Another thread may change that file meanwhile, so the copy of it made
 //! here is neither stored nor published. The names of directories are locked here
 //! ([`LockedNames`]), two of them in the order of their numbers. `InodeOps` in `ops` calls these
@@ -26,7 +27,7 @@ use crate::ops::create::{
     LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, count_link, new_inode, store_new, touch_ctime,
     touch_names, uncount_link,
 };
-use crate::ops::delete::free_with_name;
+use crate::ops::delete::{check_removable, free_with_name};
 use crate::quota::accounts::Owners;
 use crate::time::timestamp;
 use crate::volume::handle::Handle;
@@ -107,7 +108,11 @@ pub(crate) fn unlink_name(
     is_last: bool,
 ) -> Result<()> {
     let mut info = copy(inode);
-    let is_last = is_last && info.fields().links() == 1;
+    let loses_name = info.fields().links() <= 1;
+    if loses_name {
+        check_removable(fs, &info)?;
+    }
+    let is_last = is_last && loses_name;
     let to_free = if is_last { info.credits_to_free_at_once(fs)? } else { None };
     let (tid, freed) = fs.with_handle(NAME_CREDITS + to_free.unwrap_or(0), 0, |handle| {
         {
@@ -139,6 +144,7 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
     if !is_empty_directory(fs, &info)? {
         return Err(Errno::ENOTEMPTY.into());
     }
+    check_removable(fs, &info)?;
     let tid = fs.with_handle(NAME_CREDITS, 0, |handle| {
         {
             let mut dir = LockedNames::lock(from.dir);
@@ -156,10 +162,13 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
 /// Renames, or exchanges two names.
 pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     let exchange = rename.flags.contains(RenameFlags::EXCHANGE);
-    if let Some(target) = rename.target.filter(|target| !exchange && target.is_dir())
-        && !is_empty_directory(fs, &copy(target))?
+    if let Some(target) = rename.target.filter(|target| !exchange && (target.is_dir() || target.nlink() <= 1))
     {
-        return Err(Errno::ENOTEMPTY.into());
+        let info = copy(target);
+        if info.is_directory() && !is_empty_directory(fs, &info)? {
+            return Err(Errno::ENOTEMPTY.into());
+        }
+        check_removable(fs, &info)?;
     }
     // A whiteout has no contents, but it may have an ACL. If the new name exists already, it needs
     // no room.

@@ -111,6 +111,18 @@ impl KindQuota {
 }
 
 impl Ext4 {
+    /// Checks, before usage of `owners` shrinks, that their accounts can be read.
+    ///
+    /// # Errors
+    /// A corrupt quota file.
+    pub(crate) fn check_accounts(&self, owners: Owners) -> Result<()> {
+        let Some(quotas) = &self.writer()?.quotas else { return Ok(()) };
+        quotas.lock().iter_mut().try_for_each(|quota| {
+            let id = owners.id(quota.file.kind);
+            quota.account(self, id).map(drop)
+        })
+    }
+
     /// Makes sure that the quota files have entries for `owners`, before a change counts something
     /// for them.
     ///

@@ -118,6 +118,15 @@ impl Ext4 {
         Ok(result)
     }
 
+    /// Notes damage that was found before a handle was opened for the change, as
+    /// [`with_handle`](Self::with_handle) notes damage found in one. Returns `checked`.
+    pub(crate) fn note_damage<R>(&self, checked: Result<R>) -> Result<R> {
+        match checked {
+            Err(error) if error.damage().is_some() => self.with_handle(1, 0, |_| Err(error)),
+            checked => checked,
+        }
+    }
+
     /// Opens a handle. Inlined, so that the handle is built in its final place.
     #[inline(always)]
     fn begin<'f>(

@@ -24,7 +24,7 @@ use extern4_disk::xattr::{VALUE_SIZE_MAX, hash};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{allocate_for, unmap_blocks};
@@ -42,12 +42,28 @@ pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
         let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
         return Err(place.corrupt(kind).into());
     }
-    let info = fs.load_inode(ino)?;
+    let info = fs.load_inode(ino).map_err(|error| error.in_part("the value of an attribute"))?;
     if !info.fields().flags().contains(InodeFlags::EA_INODE) {
         let what = "the inode of a value is not marked as one";
         return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
     }
     Ok(info)
+}
+
+/// Checks the inode that an entry of `owner` at `place` refers to, before its reference is
+/// released.
+pub(crate) fn check_value(fs: &Ext4, ino: u32, owner: &InodeInfo, place: Place) -> Result<()> {
+    let value = ea_inode(fs, ino, place)?;
+    if value.fields().ea_refcount() == 0 && !is_old_ea_inode(fs, ino, owner) {
+        return Err(no_reference(ino));
+    }
+    if value.has_map(fs) { value.check_map(fs, 0) } else { Ok(()) }
+}
+
+/// Returns the error for a value that an entry refers to, and that counts no reference.
+fn no_reference(ino: u32) -> Error {
+    let what = "a value has a reference, but its count is 0";
+    Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
 }
 
 /// Whether inode `ino` holds a value of `owner` in the old form. Returns false for an inode that
@@ -199,10 +215,7 @@ pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&Ino
     let mut info = ea_inode(handle.fs, ino, Place::new(Structure::Xattr).ino(ino))?;
     let is_old = owner.is_some_and(|owner| is_old_ea_inode(handle.fs, ino, owner));
     let count = if is_old { 1 } else { info.fields().ea_refcount() };
-    let Some(count) = count.checked_sub(1) else {
-        let what = "a value has a reference, but its count is 0";
-        return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
-    };
+    let count = count.checked_sub(1).ok_or_else(|| no_reference(ino))?;
     info.fields_mut().set_ea_refcount(count);
     if count > 0 {
         return handle.store(&info);

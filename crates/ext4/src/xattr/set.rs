@@ -8,7 +8,7 @@
 //! are too large for inode and block.
 
 use extern4_disk::feature::Compat;
-use extern4_disk::xattr::{NameIndex, ValueSlot};
+use extern4_disk::xattr::{Attr, NameIndex, Value, ValueSlot};
 use extern4_vfs::{Errno, Inode, SpaceRights, Timespec, XattrFlags};
 
 use crate::alloc::block_allocator::Demand;
@@ -21,7 +21,7 @@ use crate::quota::accounts::Owners;
 use crate::time::timestamp;
 use crate::volume::handle::Handle;
 use crate::xattr::block::{change_block, have_block_alone, leave_block};
-use crate::xattr::ea_inode::{is_old_ea_inode, release_ea_inode, take_ea_inode};
+use crate::xattr::ea_inode::{check_value, is_old_ea_inode, release_ea_inode, take_ea_inode};
 use crate::xattr::get::lists;
 use crate::xattr::list::{self, Plan, value_slot_for};
 
@@ -82,6 +82,22 @@ fn overwrite_value(fs: &Ext4, inode: &Inode, slot: ValueSlot, value: &[u8], now:
             slot.overwrite(area, value);
         })
     })
+}
+
+/// Checks the attributes of an inode before they are freed with it, and the EA inodes that hold
+/// values of them.
+///
+/// # Errors
+/// A broken rule of the format, or a device that fails.
+pub(crate) fn check_attributes(fs: &Ext4, info: &InodeInfo) -> Result<()> {
+    let check = |attr: Attr<'_>, place| match attr.value {
+        Value::EaInode { ino, .. } => check_value(fs, ino, info, place),
+        Value::Here(_) => Ok(()),
+    };
+    let fault = info.with_attributes(fs, |attrs, place| {
+        attrs.iter().try_for_each(|attr| check(attr, place)).map(|()| None::<()>)
+    });
+    fault.map(drop)
 }
 
 /// Releases the EA inodes of a deleted inode's attributes, each in a transaction of its own, so

@@ -11,6 +11,7 @@ mod checksum_rewrite;
 mod contents;
 mod crash;
 mod damage;
+mod damaged_files;
 mod data_journal;
 mod deadlocks;
 mod encryption;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use extern4_disk::extent::{Extent, MAX_DEPTH};
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::tree::{ExtentPath, join, max_len, store_path};
@@ -185,7 +185,11 @@ pub(crate) fn unmap_extents(
 ) -> Result<Range<u64>> {
     let mut left = blocks.start..blocks.end.min(LOGICAL_END);
     while !left.is_empty() && !budget.is_spent() {
-        let mut path = ExtentPath::load(handle.fs, info, block(left.end - 1))?;
+        let mut path = match ExtentPath::load(handle.fs, info, block(left.end - 1)) {
+            // The next transaction meets the damage before it has changed anything.
+            Err(Error::Corrupt(_)) if left.end < blocks.end.min(LOGICAL_END) => break,
+            path => path?,
+        };
         let is_deep = path.depth() > u32::from(MAX_DEPTH);
         let mut kept = path.extents().to_vec();
         let mut behind = Vec::new();

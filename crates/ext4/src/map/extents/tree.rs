@@ -13,7 +13,7 @@ use extern4_disk::extent::{
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::read::node_block;
@@ -258,14 +258,20 @@ fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedExtentNo
     Ok(())
 }
 
-/// Replaces the root by its only child, as long as it has one that fits.
+/// Replaces the root by its only child, as long as it has one that fits. A damaged child stays where
+/// it is, because the change is half done.
 fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
     while let Entries::Index(children) = &root.entries
         && let [Index { child, .. }] = children[..]
     {
         let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
         let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(handle.fs.blocks()) };
-        let node = ExtentNode::decode(&node_block(handle.fs, info, child)?, expect, place)?.to_owned();
+        let node = node_block(handle.fs, info, child)
+            .and_then(|block| Ok(ExtentNode::decode(&block, expect, place)?.to_owned()));
+        let node = match node {
+            Err(Error::Corrupt(_)) => break,
+            node => node?,
+        };
         if len(&node) > usize::from(root.max) {
             break;
         }

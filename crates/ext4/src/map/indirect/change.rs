@@ -11,7 +11,7 @@ use extern4_disk::indirect::{Path, Pointers};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::{MAX_RUNS, UnmapBudget, allocate_map_block, home_block};
@@ -182,9 +182,14 @@ pub(crate) fn unmap_pointers(
     metadata: bool,
     budget: &mut UnmapBudget,
 ) -> Result<Range<u64>> {
-    let mut left = blocks.start..blocks.end.min(handle.fs.indirect_map().end());
+    let end = blocks.end.min(handle.fs.indirect_map().end());
+    let mut left = blocks.start..end;
     while !left.is_empty() && !budget.is_spent() {
-        left.end = unmap_last(handle, info, &left, metadata, budget)?;
+        left.end = match unmap_last(handle, info, &left, metadata, budget) {
+            // The next transaction meets the damage before it has changed anything.
+            Err(Error::Corrupt(_)) if left.end < end => break,
+            reached => reached?,
+        };
     }
     Ok(left)
 }
