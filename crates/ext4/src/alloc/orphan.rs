@@ -2,11 +2,18 @@
 //!
 //! `ops` and `file` put an inode on the list before its last name goes or it is truncated, and
 //! remove it afterwards, in their own transactions. Opening a volume for writing calls
-//! [`find_leftover_orphans`], which changes nothing, and then [`free_leftover_orphans`]. A fault
-//! ends the list but is no error of the open, as with Linux: orphans after the fault stay
-//! allocated, and the fault is reported. Only an orphan file that is no such file is an error.
+//! [`find_leftover_orphans`], which changes nothing, and then [`free_leftover_orphans`].
 //! [`Ext4::orphans`] lists orphans for readers.
+//!
+//! # Damage
+//! Damage is no error of the open, as with Linux, but a warning:
+//!
+//! - A fault of the list ends it. Orphans after the fault stay allocated.
+//! - A block of the orphan file that cannot be trusted is passed over, and never written. The
+//!   volume keeps the feature `orphan_present` until `e2fsck` has mended the file.
+//! - An orphan that cannot be freed is [set aside](set_aside).
 
+use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
@@ -17,9 +24,9 @@ use crate::alloc::orphan_list::Orphans;
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::run::RunKind;
 use crate::ops::create::NAME_CREDITS;
-use crate::ops::delete::{delete_inode, free_contents};
+use crate::ops::delete::{check_removable, delete_inode, free_contents, set_aside, unfreed};
+use crate::quota::accounts::Owners;
 use crate::volume::handle::Handle;
 
 /// The orphans of a volume that is being opened for writing.
@@ -28,13 +35,29 @@ pub(crate) struct LeftoverOrphans {
     in_file: Vec<u32>,
     /// The orphan file, if it may name orphans.
     file: Option<u32>,
-    /// Faults of the list or the file. Orphans after a fault are unknown and stay allocated.
-    pub(crate) faults: Vec<Corrupt>,
+    /// The fault that ends the list. Orphans after it are unknown and stay allocated.
+    list_fault: Option<Corrupt>,
+    /// Inodes that the file names and that cannot be orphans.
+    impossible: Vec<Corrupt>,
+    /// Faults of the file. Orphans that its damaged parts name are unknown and stay allocated.
+    file_faults: Vec<Error>,
 }
 
 impl LeftoverOrphans {
     fn all(&self) -> impl Iterator<Item = u32> {
         self.listed.iter().chain(&self.in_file).copied()
+    }
+
+    /// Returns the faults as warnings.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let behind =
+            |fault: &Corrupt| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
+        let in_it =
+            |fault: &Error| format!("{fault}; orphans that it names stay allocated until e2fsck frees them");
+        let listed = self.list_fault.iter().map(behind);
+        listed
+            .chain(self.impossible.iter().map(ToString::to_string))
+            .chain(self.file_faults.iter().map(in_it))
     }
 }
 
@@ -96,7 +119,7 @@ impl Ext4 {
         fault.map_or(Ok(()), |fault| Err(Error::Corrupt(fault)))?;
         if let Some(ino) = self.superblock().orphan_file_inode() {
             let listed = orphans.len();
-            orphan_file(self, ino, &mut orphans)?;
+            read_orphan_file(self, ino, &mut orphans).into_iter().next().map_or(Ok(()), Err)?;
             orphans[listed..].iter().try_for_each(|&ino| check_orphan_number(self, ino))?;
         }
         Ok(orphans)
@@ -109,22 +132,18 @@ impl Ext4 {
 /// An inode that cannot be an orphan is no error. As with Linux, the list ends there, and the
 /// orphan file goes on behind it.
 pub(crate) fn find_leftover_orphans(fs: &Ext4) -> Result<LeftoverOrphans> {
-    let (listed, fault) = follow_list(fs)?;
-    let faults = Vec::from_iter(fault);
-    let mut left = LeftoverOrphans { listed, in_file: Vec::new(), file: None, faults };
+    let (listed, list_fault) = follow_list(fs)?;
+    let (in_file, file, impossible, file_faults) = Default::default();
+    let mut left = LeftoverOrphans { listed, in_file, file, list_fault, impossible, file_faults };
+    let Some(file) = fs.superblock().orphan_file_inode() else { return Ok(left) };
     let mut named = Vec::new();
-    if let Some(file) = fs.superblock().orphan_file_inode() {
-        // Like Linux, read the file even if the features say that it is empty: a file that is no
-        // orphan file must not be written later.
-        let read = orphan_file(fs, file, &mut named);
-        read.map_err(|error| error.in_part("the orphan file"))?;
-    }
+    left.file_faults = read_orphan_file(fs, file, &mut named);
     if fs.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
-        left.file = fs.superblock().orphan_file_inode();
+        left.file = Some(file);
         for ino in named {
             match check_orphan(fs, ino) {
                 Ok(_) => left.in_file.push(ino),
-                Err(Error::Corrupt(fault)) => left.faults.push(fault),
+                Err(Error::Corrupt(fault)) => left.impossible.push(fault),
                 Err(error) => return Err(error),
             }
         }
@@ -132,21 +151,36 @@ pub(crate) fn find_leftover_orphans(fs: &Ext4) -> Result<LeftoverOrphans> {
     Ok(left)
 }
 
-/// Frees the inodes that were deleted while open, and completes the truncation of the others.
-/// Returns the inodes that were truncated and still have names.
+/// Frees the inodes that were deleted while open, and completes the truncation of the others. Those
+/// for which that fails are set aside, with a warning. Returns the inodes that were truncated and
+/// still have names.
 pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result<Vec<u32>> {
-    let orphans = &fs.writer()?.orphans;
+    let writer = fs.writer()?;
+    let orphans = &writer.orphans;
     left.listed.iter().rev().for_each(|&ino| orphans.add(ino));
-    if !left.faults.is_empty() {
+    if left.list_fault.is_some() {
         // The list now ends before its fault. This stores its head, which perhaps no later change
         // would do.
         fs.with_handle(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
     }
     let mut kept = Vec::new();
     for ino in left.all() {
-        if free_orphan(fs, ino)? {
+        let mut orphan = load_orphan(fs, ino)?;
+        // Orphans in the orphan file are not on the list.
+        orphan.set_orphan(orphans.next_of_listed(ino).is_some());
+        let has_name = orphan.fields().links() > 0;
+        if has_name {
             kept.push(ino);
         }
+        let Err(error) = free_orphan(fs, orphan) else { continue };
+        if writer.transactions.error().is_some() {
+            return Err(error);
+        }
+        set_aside(fs, ino)?;
+        fs.warnings.keep([match has_name {
+            true => format!("inode {ino} cannot be cut to its size: {error}; e2fsck mends it"),
+            false => unfreed(ino, &error),
+        }]);
     }
     left.file.map_or(Ok(()), |file| empty_orphan_file(fs, file))?;
     Ok(kept)
@@ -178,39 +212,43 @@ fn load_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     })
 }
 
-/// Frees an orphan without names. Truncates an orphan with names to its size, and returns true.
-fn free_orphan(fs: &Ext4, ino: u32) -> Result<bool> {
-    let mut info = load_orphan(fs, ino)?;
-    // Orphans in the orphan file are not on the list.
-    info.set_orphan(fs.writer()?.orphans.next_of_listed(ino).is_some());
+/// Frees an orphan without names, or truncates one with names to its size.
+fn free_orphan(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
     if info.fields().links() == 0 {
-        return delete_inode(fs, info).map(|()| false);
+        check_removable(fs, &info)?;
+        return delete_inode(fs, info);
     }
+    fs.note_damage(fs.check_accounts(Owners::of(info.fields())))?;
     if info.has_map(fs) && info.fields().kind() == FileKind::Regular {
         let keep = info.size().div_ceil(u64::from(fs.superblock().block_size()));
+        fs.note_damage(info.check_map(fs, keep))?;
         free_contents(fs, &mut info, keep, false)?;
     }
     fs.with_handle(NAME_CREDITS, 0, |handle| {
         handle.writer.orphans.orphan_remove(handle, &mut info)?;
         handle.store(&info)
-    })?;
-    Ok(true)
+    })
 }
 
+/// Removes all orphans from the blocks of the orphan file that can be trusted.
 fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
-    let file = fs.load_inode(ino)?;
-    let seed = file.fields().checksum_seed(fs.superblock().checksum_seed());
-    let blocks = file.len_blocks(fs)?;
-    fs.with_handle(blocks + 1, 0, |handle| {
-        for logical in 0..blocks {
-            let Some(mapped) = file.map(fs, logical)?.mapped() else { continue };
-            let place = Place::new(Structure::Orphan).ino(ino).block(mapped.start);
-            let mut buffer = fs.cache.read(mapped.start)?;
-            let mut block = OrphanBlock::decode(&buffer, mapped.start, seed, fs.superblock(), place)?;
-            block.clear();
-            let bytes = block.encode(mapped.start, seed, fs.superblock());
-            handle.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
-        }
+    let mut is_empty = true;
+    for block in orphan_blocks(fs, ino) {
+        is_empty &= fs.with_handle(1, 0, |handle| {
+            let Ok((block, mut orphans)) = block.and_then(|block| block.read(fs).map(|read| (block, read)))
+            else {
+                return Ok(false);
+            };
+            orphans.clear();
+            let bytes = orphans.encode(block.physical, block.seed, fs.superblock());
+            handle.edit(&mut fs.cache.read(block.physical)?, |old| old.copy_from_slice(&bytes));
+            Ok(true)
+        })?;
+    }
+    if !is_empty {
+        return Ok(());
+    }
+    fs.with_handle(1, 0, |handle| {
         handle.edit_superblock(|raw| {
             let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
             raw.s_feature_ro_compat.set((features - RoCompat::ORPHAN_PRESENT).bits());
@@ -238,28 +276,67 @@ fn follow_list(fs: &Ext4) -> Result<(Vec<u32>, Option<Corrupt>)> {
     Ok((orphans, None))
 }
 
-fn orphan_file(fs: &Ext4, ino: u32, orphans: &mut Vec<u32>) -> Result<()> {
-    let none = || {
-        let what = "the orphan file is not a file that is in use";
-        Error::from(Place::new(Structure::Orphan).ino(ino).corrupt(CorruptKind::Mismatch { what }))
-    };
-    let file = match fs.load_inode(ino) {
-        Err(Error::Stale { .. }) => return Err(none()),
-        file => file?,
-    };
-    if file.fields().kind() != FileKind::Regular || file.fields().links() != 1 {
-        return Err(none());
+/// A block of the orphan file.
+struct OrphanFileBlock {
+    place: Place,
+    physical: u64,
+    seed: ChecksumSeed,
+}
+
+impl OrphanFileBlock {
+    fn read(&self, fs: &Ext4) -> Result<OrphanBlock> {
+        let bytes = fs.cache.read(self.physical)?;
+        Ok(OrphanBlock::decode(&bytes, self.physical, self.seed, fs.superblock(), self.place)?)
     }
+}
+
+/// Adds the inodes that the orphan file names, and returns its faults.
+fn read_orphan_file(fs: &Ext4, ino: u32, orphans: &mut Vec<u32>) -> Vec<Error> {
+    let mut faults = Vec::new();
+    for block in orphan_blocks(fs, ino) {
+        match block.and_then(|block| block.read(fs)) {
+            Ok(block) => orphans.extend(block.inodes()),
+            Err(fault) => faults.push(fault.in_part("the orphan file")),
+        }
+    }
+    faults
+}
+
+/// Returns the blocks of the orphan file. A part that has none, or that cannot be read, is an
+/// error.
+fn orphan_blocks(fs: &Ext4, ino: u32) -> Vec<Result<OrphanFileBlock>> {
+    let place = Place::new(Structure::Orphan).ino(ino);
+    let fault = |what| Error::from(place.corrupt(CorruptKind::Mismatch { what }));
+    let file = match fs.load_inode(ino).and_then(|file| Ok((file.len_blocks(fs)?, file))) {
+        Ok((end, file)) if file.fields().kind() == FileKind::Regular && file.fields().links() == 1 => {
+            (end, file)
+        }
+        Ok(_) | Err(Error::Stale { .. }) => {
+            return vec![Err(fault("the orphan file is not a file that is in use"))];
+        }
+        Err(error) => return vec![Err(error)],
+    };
+    let (end, file) = file;
     let seed = file.fields().checksum_seed(fs.superblock().checksum_seed());
-    for logical in 0..file.len_blocks(fs)? {
-        let RunKind::Mapped { physical } = file.map(fs, logical)?.kind else {
-            let place = Place::new(Structure::Orphan).ino(ino);
-            return Err(place.corrupt(CorruptKind::Mismatch { what: "the orphan file has a hole" }).into());
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while let Some(logical) = u32::try_from(at).ok().filter(|&at| at < end) {
+        let run = match file.map(fs, logical) {
+            Ok(run) => run,
+            Err(error) => {
+                blocks.push(Err(error));
+                break;
+            }
         };
-        let place = Place::new(Structure::Orphan).ino(ino).block(physical);
-        let block = fs.cache.read(physical)?;
-        let decoded = OrphanBlock::decode(&block, physical, seed, fs.superblock(), place)?;
-        orphans.extend(decoded.inodes());
+        at = run.end();
+        match run.mapped() {
+            Some(mapped) => {
+                blocks.extend(mapped.zip(logical..end).map(|(physical, _)| {
+                    Ok(OrphanFileBlock { place: place.block(physical), physical, seed })
+                }))
+            }
+            None => blocks.push(Err(fault("the orphan file has a hole"))),
+        }
     }
-    Ok(())
+    blocks
 }

@@ -155,10 +155,10 @@ impl Ext4 {
         left: &LeftoverOrphans,
         options: &OpenOptions,
     ) -> Result<Vec<u32>> {
-        let warning = |fault| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
-        self.warnings.keep(left.faults.iter().map(warning));
+        self.warnings.keep(left.warnings());
         if self.superblock().state().contains(State::ERROR) {
-            self.warnings.keep(["errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned()]);
+            self.warnings
+                .keep(["errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned()]);
         }
         let quotas = Quotas::open(self)?;
         let zones = Arc::new(SystemZones::of(self)?);
@@ -227,8 +227,8 @@ impl Ext4 {
     ///
     /// # Errors
     /// A device that fails; the volume then needs recovery. Damage that kept a removed file from
-    /// being freed, after all else has been done, unless [`OpenOptions::on_warning`] was called with
-    /// it.
+    /// being freed, after all else has been done, unless [`OpenOptions::on_warning`] was called
+    /// with it.
     pub fn close(&self) -> Result<()> {
         // Relaxed: nothing is in use any more, and an upgrade reads it under its own lock.
         self.is_closed.store(true, Relaxed);

@@ -7,17 +7,20 @@
 //!
 //! # Damage
 //! Removing a name cannot be taken back, so [`check_removable`] looks for damage first, and the
-//! operation is refused. If freeing fails all the same, the inode stays an orphan, and `Ext4::close`
-//! returns the error.
+//! operation is refused. Damage that is only met while an inode is freed is met before the
+//! transaction has changed anything. Then [`set_aside`] takes the inode off the list of orphans. It
+//! stays in use, without a name, until `e2fsck` frees it. On the list it would fail each later
+//! opening of the volume in the same way.
 
 use extern4_vfs::Timespec;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::symlink::is_fast;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{UNMAP_CREDITS, unmap_blocks};
 use crate::map::run::LOGICAL_END;
+use crate::mount::writer::Writer;
 use crate::ops::create::NAME_CREDITS;
 use crate::quota::accounts::Owners;
 use crate::time::{now_seconds, seconds, timestamp};
@@ -39,6 +42,43 @@ fn check_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
         info.check_map(fs, 0)?;
     }
     if info.has_attributes(fs)? { check_attributes(fs, info) } else { Ok(()) }
+}
+
+/// Frees an inode whose last name and last user have gone. If it is damaged, it is set aside with a
+/// warning, because no caller waits for it.
+pub(crate) fn evict(fs: &Ext4, writer: &Writer, info: InodeInfo) {
+    let ino = info.ino();
+    let Err(error) = delete_inode(fs, info) else { return };
+    if writer.has_ended_changes() && matches!(error, Error::Answer(_)) {
+        // It stays an orphan for the next opening of the volume.
+        return;
+    }
+    let is_over = writer.transactions.error().is_some();
+    if !is_over {
+        // If this damage has ended changes, the next opening sets it aside.
+        let _ = set_aside(fs, ino);
+    }
+    match fs.warnings.has_listener() && !is_over {
+        true => fs.warnings.report(unfreed(ino, &error)),
+        false => writer.note_unfreed(error),
+    }
+}
+
+/// Takes an inode that cannot be freed off the list of orphans. It stays in use.
+pub(crate) fn set_aside(fs: &Ext4, ino: u32) -> Result<()> {
+    // The record shows what has been freed already; the caller's copy may not.
+    let mut info = fs.load_inode(ino)?;
+    info.set_orphan(true);
+    // The record, and that of the next newer orphan.
+    fs.with_handle(2, 0, |handle| {
+        handle.writer.orphans.orphan_remove(handle, &mut info)?;
+        handle.store(&info)
+    })
+}
+
+/// Returns the warning of an inode that has been set aside.
+pub(crate) fn unfreed(ino: u32, error: &Error) -> String {
+    format!("inode {ino} has no name and cannot be freed: {error}; it stays in use until e2fsck frees it")
 }
 
 /// Frees an inode that has no names and no users.

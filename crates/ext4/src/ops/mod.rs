@@ -40,7 +40,7 @@ use crate::fscrypt::{check_key, check_policy, readable_dir, readable_file, reada
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::ops::create::create_node;
-use crate::ops::delete::delete_inode;
+use crate::ops::delete::evict;
 use crate::ops::link::{link_name, remove_directory, rename_name, unlink_name};
 use crate::ops::set_attr::change_attr;
 use crate::ops::times::{store_all_times, store_last_times};
@@ -131,13 +131,8 @@ impl FileSystem for Ext4 {
     fn evict_inode(&self, inode: &Inode) {
         let Some(writer) = self.writer.get() else { return };
         if inode.nlink() == 0 {
-            if !cached(inode).is_freed()
-                && self.opener.is_here()
-                && let Err(error) = delete_inode(self, cached(inode).info())
-                // Where damage has ended changes, it stays an orphan for the next opening.
-                && !writer.has_ended_changes()
-            {
-                writer.note_unfreed(error);
+            if !cached(inode).is_freed() && self.opener.is_here() {
+                evict(self, writer, cached(inode).info());
             }
         } else if self.lazy_times.get().is_some() && self.opener.is_here() {
             store_last_times(self, cached(inode).info().ino());

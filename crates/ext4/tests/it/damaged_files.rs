@@ -4,10 +4,10 @@
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use extern4_block::MemoryDevice;
-use extern4_ext4::{Ext4, OpenOptions};
+use extern4_block::{BlockDevice as _, MemoryDevice};
+use extern4_ext4::{Ext4, Listener, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
 use extern4_vfs::*;
@@ -30,7 +30,7 @@ fn fill(root: &Path) -> std::io::Result<()> {
     std::fs::write(root.join("g"), "g")
 }
 
-/// What the file and the directory are made with.
+/// The form of the maps and attributes on a volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Plain,
@@ -145,7 +145,7 @@ fn record_of(fs: &Ext4, ino: u32) -> usize {
     table * BLOCK + in_group * 256
 }
 
-/// What a kind of damage is to.
+/// The part of the inode that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum To {
     /// Attributes: the inode can be cut, and not be removed.
@@ -250,7 +250,7 @@ fn named(fs: &Ext4, path: &str) -> Option<u64> {
     fs.lookup(&root, path.trim_start_matches('/').as_bytes()).expect("the root is sound")
 }
 
-/// What the volume holds besides must still be writable.
+/// Makes and removes other files.
 fn use_further(what: &str, fs: &Arc<Ext4>, name: &str) {
     let session = session(Arc::clone(fs) as _);
     let write = || {
@@ -323,4 +323,51 @@ fn a_damaged_file_stays_where_it_is() {
 #[test]
 fn a_damaged_directory_stays_where_it_is() {
     try_each("/d", ON_DIRECTORIES, |(.., to, _)| *to != To::Map);
+}
+
+/// The damage arises after the name has gone, so no call can return it: a listener gets it at the
+/// last close, or the caller that closes the volume.
+#[test]
+fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
+    for listens in [true, false] {
+        let Some(bytes) = build(Kind::Plain) else { return };
+        let volume = Volume::new(&bytes, "/f");
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let listener = {
+            let told = Arc::clone(&told);
+            Listener::new(move |text| told.lock().expect("no thread has failed").push(text.to_owned()))
+        };
+        // So few blocks stay in memory that the leaf is read again.
+        let options =
+            OpenOptions { cache_bytes: 0, on_warning: listens.then_some(listener), ..OpenOptions::default() };
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it is sound");
+        let fs = Arc::new(fs);
+        let root = session(Arc::clone(&fs) as _);
+        let file = open(&root, "/f", OpenFlags::READ, 0).expect("it is there");
+        root.unlink("/f").expect("it is sound");
+        (0..200).for_each(|at| root.mkdir(format!("/e/{at}"), 0o755).map(drop).expect("there is room"));
+        fs.sync().expect("durable");
+        device.write_at(&[1], volume.leaf() as u64).expect("memory");
+        assert_eq!(fs.warnings(), [""; 0]);
+        drop(file);
+        let warnings = fs.warnings();
+        assert_eq!(*told.lock().expect("no thread has failed"), warnings);
+        assert_eq!(warnings.len(), usize::from(listens), "{warnings:?}");
+        assert!(
+            warnings.iter().all(|it| it.contains("extent node") && it.contains("cannot be freed")),
+            "{warnings:?}"
+        );
+        drop(root);
+        use_further("the last close", &fs, "/other");
+        let closed = fs.close();
+        assert_eq!(closed.is_ok(), listens, "{closed:?}");
+        drop(fs);
+        let again = memory::open("the last close", &device);
+        assert!(!again.warnings().iter().any(|it| it.contains("cannot be freed")), "{:?}", again.warnings());
+        use_further("the last close", &again, "/again");
+        again.close().expect("it is sound");
+        drop(again);
+        mend("the last close", &device);
+    }
 }

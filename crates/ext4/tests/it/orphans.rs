@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use extern4_block::MemoryDevice;
-use extern4_ext4::{Error, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
 use extern4_vfs::*;
@@ -87,28 +86,6 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
     memory::fsck("a removed file", &device);
 }
 
-/// Two files, of which `debugfs` makes orphans as `script` says. An attempt to open the volume for
-/// writing must leave the superblock as it was.
-fn refuse_as_it_was(options: &'static [&'static str], script: &str) -> Option<String> {
-    let spec = ImageSpec::new("refused orphans", 16 << 20, options);
-    if !spec.can_run() {
-        return None;
-    }
-    let image = spec.build();
-    image.debugfs(&format!("write /etc/passwd f\nwrite /etc/passwd g\n{script}"));
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
-    let states = || {
-        let fs = Ext4::open(Arc::clone(&device) as _, &OpenOptions::default()).expect("it can be read");
-        (fs.superblock().features(), fs.superblock().state())
-    };
-    let before = states();
-    let refused = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default());
-    let error = refused.map(drop).expect_err("an orphan that cannot be freed");
-    assert!(matches!(error, Error::Corrupt(_)), "{error}");
-    assert_eq!(states(), before, "{error}");
-    Some(error.to_string())
-}
-
 const KINDS: [&[&str]; 2] = [&["-t", "ext4", "-J", "size=4"], &["-t", "ext4", "-O", "^has_journal"]];
 
 /// Lists of orphans that name an inode that cannot be one: a word of the warning, and commands for
@@ -162,14 +139,68 @@ fn a_list_of_orphans_that_names_an_impossible_inode_ends_there() {
     }
 }
 
+/// Commands for `debugfs` that damage the file 12, which is then an orphan without or with a name.
+const UNFREEABLE: [(&str, &str); 4] = [
+    // The block holds no attributes.
+    ("attributes", "sif f file_acl 1500"),
+    ("map", "sif f block[1] 0x90004"),
+    ("block beyond the volume", "sif f block[5] 0x7fffffff"),
+    ("block of the volume's own", "sif f block[5] 40"),
+];
+
+/// It is taken off the list, so that the next opening does not meet it.
 #[test]
-fn an_orphan_that_cannot_be_freed_leaves_the_volume_as_it_was() {
+fn an_orphan_that_cannot_be_freed_is_set_aside() {
     for options in KINDS {
-        // The first is freed; the attributes of the second are in a block that holds none.
-        let second = "sif <13> links_count 0\nsif <13> file_acl 1\n";
-        let first = "sif <12> links_count 0\nsif <12> dtime 13\nssv last_orphan 12\n";
-        let Some(error) = refuse_as_it_was(options, &format!("{second}{first}")) else { return };
-        assert!(!error.contains("not in use"), "{error}");
+        for (what, damage) in UNFREEABLE {
+            for has_name in [false, true] {
+                let spec = ImageSpec::new("set aside", 16 << 20, options);
+                if !spec.can_build() {
+                    return;
+                }
+                let image = spec.build();
+                let remove = |name: &str, ino: u32| match has_name {
+                    true => String::new(),
+                    false => format!("unlink {name}\nsif <{ino}> links_count 0\n"),
+                };
+                // A file of 1 KiB blocks or larger ones, which is cut to nothing.
+                image.debugfs(&format!(
+                    "write /etc/passwd f\nwrite /etc/passwd g\n{damage}\nsif f size 0\nsif g size 0\n\
+                     sif f dtime 13\nssv last_orphan 12\n{}{}",
+                    remove("f", 12),
+                    remove("g", 13),
+                ));
+                let what = format!("{options:?}, {what}, with a name: {has_name}");
+                let fs = open_for_writing(&image.path);
+                let warnings = fs.warnings();
+                let is_cut = has_name && damage.contains("file_acl");
+                assert_eq!(warnings.len(), usize::from(!is_cut), "{what}: {warnings:?}");
+                assert!(is_cut || warnings[0].starts_with("inode 12 "), "{what}: {warnings:?}");
+                let root = session(Arc::clone(&fs) as _);
+                root.mkdir("/d", 0o755).unwrap_or_else(|e| panic!("{what}: {e}"));
+                if has_name {
+                    // The other one has been cut.
+                    assert_eq!(
+                        root.stat("/g", LookupFlags::empty()).expect("it is there").blocks,
+                        0,
+                        "{what}"
+                    );
+                }
+                drop(root);
+                fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+                drop(fs);
+                let again = open_for_writing(&image.path);
+                assert!(
+                    !again.warnings().iter().any(|it| it.contains("inode 12")),
+                    "{what}: {:?}",
+                    again.warnings()
+                );
+                again.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+                drop(again);
+                let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+                tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+        }
     }
 }
 
@@ -194,4 +225,85 @@ fn a_file_of_orphans_that_names_impossible_inodes_is_emptied() {
     fs.close().expect("it can be closed");
     drop(fs);
     tools::e2fsck(&image.path).expect("e2fsck has nothing to say of it");
+}
+
+/// Commands for `debugfs` that damage the orphan file, inode 12, and a word of the warning.
+const DAMAGED_FILES: [(&str, &str); 6] = [
+    ("i_mode", "sif <12> mode 0"),
+    ("in use", "sif <12> links_count 0"),
+    ("i_size", "sif <12> size 0x7fffffffffff"),
+    ("hole", "sif <12> size 0x100000"),
+    ("eh_depth", "sif <12> block[1] 0x90004"),
+    ("outside", "sif <12> block[5] 0x7fffffff"),
+];
+
+/// Orphans that the file names in its sound blocks are freed all the same, and the file is written
+/// nowhere else.
+#[test]
+fn a_damaged_orphan_file_is_passed_over() {
+    for is_present in [false, true] {
+        for (word, damage) in DAMAGED_FILES {
+            let mke2fs = &["-t", "ext4", "-O", "orphan_file,^metadata_csum"];
+            let spec = ImageSpec::new("damaged orphan file", 16 << 20, mke2fs);
+            if !spec.can_build() {
+                return;
+            }
+            let image = spec.build();
+            image.debugfs(&format!("write /etc/passwd f\n{damage}\n"));
+            if is_present {
+                tools::debugfs(&image.path, true, "feature orphan_present");
+            }
+            let what = format!("{damage}, orphans present: {is_present}");
+            for name in ["/d", "/e"] {
+                let fs = open_for_writing(&image.path);
+                let warnings = fs.warnings();
+                let warning = warnings.iter().find(|it| it.contains("orphan file"));
+                let warning = warning.unwrap_or_else(|| panic!("{what}: {warnings:?}"));
+                assert!(warning.contains(word), "{what}: {warning}");
+                let session = session(Arc::clone(&fs) as _);
+                session.mkdir(name, 0o755).unwrap_or_else(|e| panic!("{what}: {e}"));
+                session
+                    .unlink("/f")
+                    .or_else(|_| session.stat("/d", LookupFlags::empty()).map(drop))
+                    .expect("one is there");
+                drop(session);
+                fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+            let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+            tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+    }
+}
+
+/// A block of the orphan file whose checksum is wrong, behind one that names an orphan.
+#[test]
+fn the_sound_blocks_of_an_orphan_file_are_used() {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "orphan_file,metadata_csum"];
+    let spec = ImageSpec::new("orphan file's block", 16 << 20, mke2fs);
+    if !spec.can_build() {
+        return;
+    }
+    let image = spec.build();
+    // The kernel has no part in this: an orphan of the list is one of the file as well as possible.
+    image.debugfs("write /etc/passwd f\n");
+    tools::debugfs(&image.path, true, "feature orphan_present");
+    let found = tools::debugfs(&image.path, false, "bmap <12> 1");
+    let block: u64 = found.lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
+    file.write_all_at(&[1, 2, 3], block * 1024 + 1020).expect("it is written");
+    let before = std::fs::read(&image.path).expect("the image is read");
+    let fs = open_for_writing(&image.path);
+    assert_eq!(fs.warnings().len(), 1, "{:?}", fs.warnings());
+    assert!(
+        fs.warnings()[0].contains("orphan file") && fs.warnings()[0].contains("checksum"),
+        "{:?}",
+        fs.warnings()
+    );
+    fs.close().expect("it can be closed");
+    drop(fs);
+    let after = std::fs::read(&image.path).expect("the image is read");
+    let at = block as usize * 1024;
+    assert!(before[at..at + 1024] == after[at..at + 1024], "the block is as it was");
+    let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+    tools::e2fsck(&image.path).expect("e2fsck mends it");
 }

@@ -258,8 +258,8 @@ fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedExtentNo
     Ok(())
 }
 
-/// Replaces the root by its only child, as long as it has one that fits. A damaged child stays where
-/// it is, because the change is half done.
+/// Replaces the root by its only child, as long as it has one that fits. A damaged child stays
+/// where it is, since the change is half done.
 fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
     while let Entries::Index(children) = &root.entries
         && let [Index { child, .. }] = children[..]
