@@ -159,6 +159,9 @@ fn mount_text(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) ->
     for (name, rate) in activity.rates() {
         text += &rate.map_or(String::new(), |rate| format!("{rate:>12.4} {name}\n"));
     }
+    for warning in &report.warnings {
+        text += &format!("{:>12} {}\n", "warning", escape(warning.as_bytes()));
+    }
     text += &rates.map_or_else(String::new, Rates::text);
     text + "\n" + &activity.operations(false, usize::MAX) + "\n" + &open_files(holders, usize::MAX)
 }
@@ -176,6 +179,7 @@ fn mount_json(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) ->
         object.text_or_null("data", report.journaling.as_ref().map(|now| &*now.data));
         object.maybe("commit_seconds", report.journaling.as_ref().map(|now| now.commit_seconds));
         object.text_or_null("metrics", report.metrics.as_deref());
+        object.texts("warnings", &report.warnings);
         activity.write(object);
         activity.write_operations(object);
         holders::write(holders, object);

@@ -35,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) journaling: Option<Journaling>,
     /// The address at which metrics are served.
     pub(crate) metrics: Option<String>,
+    /// Damage of the volume that has not ended its use.
+    pub(crate) warnings: Vec<String>,
     /// The counters of caches and journal, by name.
     pub(crate) counters: Vec<(String, u64)>,
     /// The kinds of requests, with their counts, errors and durations.
@@ -54,6 +56,7 @@ impl Report {
             options: served.setting.options.clone(),
             journaling: served.setting.journaling.clone(),
             metrics: served.metrics.map(|address| address.to_string()),
+            warnings: served.volume.ext4().warnings(),
             counters: counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             operations: served.server.operations(),
         }
@@ -77,6 +80,7 @@ impl Report {
             object.text_or_null("data", self.journaling.as_ref().map(|now| &*now.data));
             object.maybe("commit_seconds", self.journaling.as_ref().map(|now| now.commit_seconds));
             object.text_or_null("metrics", self.metrics.as_deref());
+            object.texts("warnings", &self.warnings);
             object.objects("counters", &self.counters, |(name, count), item| {
                 item.text("name", name);
                 item.raw("count", count);
@@ -115,6 +119,7 @@ impl Report {
                 commit_seconds: number(&value["commit_seconds"]),
             }),
             metrics: value["metrics"].as_str().map(ToOwned::to_owned),
+            warnings: list("warnings").iter().map(text).collect(),
             counters: list("counters").iter().map(|c| (text(&c["name"]), number(&c["count"]))).collect(),
             operations: list("operations").iter().map(operation).collect(),
         })
@@ -163,6 +168,7 @@ mod tests {
             options: "ro,commit=5".to_owned(),
             journaling: Some(Journaling { data: "ordered".to_owned(), commit_seconds: 5 }),
             metrics: Some("127.0.0.1:1".to_owned()),
+            warnings: vec!["inode 12".to_owned()],
             counters: vec![("block_hits".to_owned(), u64::MAX), ("a".to_owned(), 0)],
             operations: vec![Operation { name: "read".to_owned(), errors: 1, times }],
         };

@@ -16,6 +16,7 @@ mod container_layers;
 mod contents;
 mod copying;
 mod copying_into;
+mod damaged_files;
 mod demo;
 mod device_mount;
 mod direct;
