@@ -161,7 +161,9 @@ impl Amendment {
     }
 
     fn set(&self, entry: &mut Entry) {
-        entry.mode = self.mode.unwrap_or(entry.mode);
+        // The mode of a symbolic link means nothing, and Linux cannot change it.
+        let mode = self.mode.filter(|_| !matches!(entry.kind, Kind::Symlink(_)));
+        entry.mode = mode.unwrap_or(entry.mode);
         entry.uid = self.uid.unwrap_or(entry.uid);
         entry.gid = self.gid.unwrap_or(entry.gid);
         entry.mtime = self.mtime.unwrap_or(entry.mtime);

@@ -15,8 +15,10 @@ pub(crate) struct Cleaned {
     pub(crate) path: Vec<u8>,
     /// It began with `/`.
     pub(crate) absolute: bool,
-    /// It ended with `/` or `/.`, so it names a directory.
+    /// It ended with `/`, so it names a directory.
     pub(crate) directory: bool,
+    /// Its last component was `.`, so it names a directory that is there already.
+    pub(crate) is_step: bool,
 }
 
 /// Removes leading `/`, empty components and `.` from a path. The error says why there is no such
@@ -47,8 +49,8 @@ pub(crate) fn clean(given: &[u8]) -> Result<Cleaned, &'static str> {
     if path.len() > LONGEST_PATH {
         return Err("its name is longer than 65535 bytes");
     }
-    let last = given.rsplit(|byte| *byte == b'/').next();
-    Ok(Cleaned { path, absolute: given[0] == b'/', directory: matches!(last, Some(b"" | b".")) })
+    let is_step = given == b"." || given.ends_with(b"/.");
+    Ok(Cleaned { path, absolute: given[0] == b'/', directory: given.ends_with(b"/"), is_step })
 }
 
 #[cfg(test)]
@@ -57,17 +59,17 @@ mod tests {
 
     #[test]
     fn paths_are_cleaned() {
-        for (given, path, absolute, directory) in [
-            ("a/b", "a/b", false, false),
-            ("./a//b/", "a/b", false, true),
-            ("/a/./b", "a/b", true, false),
-            (".", "", false, true),
-            ("./", "", false, true),
-            ("/", "", true, true),
-            ("a/.", "a", false, true),
-            ("...", "...", false, false),
+        for (given, path, absolute, directory, is_step) in [
+            ("a/b", "a/b", false, false, false),
+            ("./a//b/", "a/b", false, true, false),
+            ("/a/./b", "a/b", true, false, false),
+            (".", "", false, false, true),
+            ("./", "", false, true, false),
+            ("/", "", true, true, false),
+            ("a/.", "a", false, false, true),
+            ("...", "...", false, false, false),
         ] {
-            let cleaned = Cleaned { path: path.into(), absolute, directory };
+            let cleaned = Cleaned { path: path.into(), absolute, directory, is_step };
             assert_eq!(clean(given.as_bytes()), Ok(cleaned), "{given}");
         }
         for wrong in ["", "..", "a/../b", "a/..", "../a", "a\0b", &"n".repeat(256), &"n/".repeat(40000)] {

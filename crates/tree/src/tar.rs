@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FileType;
 
-use crate::compression::Compression;
+use crate::compression::{Behind, Compression, MAGIC_LEN};
 use crate::entry::Contents;
 use crate::error::{Error, Result};
 use crate::read_ahead::ReadAhead;
@@ -105,7 +105,8 @@ impl TarSource {
                 let whole = InPlace::new(Arc::new(file.try_clone()?), 0, None)?;
                 let whole = BufReader::with_capacity(COMPRESSED_BUFFER, whole);
                 // A stream that cannot be decompressed is no archive.
-                let read = compression.decoder(whole).and_then(|mut stream| stream.read_exact(&mut start));
+                let decoder = compression.decoder(whole, &Behind::default());
+                let read = decoder.and_then(|mut stream| stream.read_exact(&mut start));
                 Ok(read.is_ok() && Header::parse(start).is_some())
             }
         }
@@ -122,18 +123,27 @@ impl TarSource {
     /// Gives the whole tree to the sink, as [`scan`](Source::scan) does, and keeps no contents: no
     /// file can be opened afterwards.
     pub fn list(&self, sink: &mut dyn Sink) -> Result<()> {
-        self.read(self.input(false)?, sink)
+        self.read(false, sink)
     }
 
-    fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+    fn read(&self, keeps_contents: bool, sink: &mut dyn Sink) -> Result<()> {
+        let behind = Behind::default();
+        let input = self.input(keeps_contents, &behind)?;
         let mut reader = Reader::new(input);
         while let Some(member) = reader.next(&mut |message| sink.warn(message))? {
             sink.entry(member.entry).map_err(|error| placed(error, &self.name, member.position))?;
         }
-        reader.finish()
+        reader.finish()?;
+        if behind.has_bytes() {
+            sink.warn(format!(
+                "{}: the bytes behind the end of the compressed archive are ignored",
+                self.name
+            ));
+        }
+        Ok(())
     }
 
-    fn input(&self, keeps_contents: bool) -> Result<Input<'_>> {
+    fn input(&self, keeps_contents: bool, behind: &Behind) -> Result<Input<'_>> {
         let error = |error| Error::io(&self.name, error);
         let stream: Box<dyn BufRead + Send> = match &self.archive {
             Archive::File(file) if compression(file).is_none() => {
@@ -155,35 +165,34 @@ impl TarSource {
                 Box::new(BufReader::with_capacity(COMPRESSED_BUFFER, stream))
             }
         };
+        let plain = plain(&self.name, stream, behind)?;
         if keeps_contents {
-            spooled(&self.name, stream, &self.spool, &self.stores)
+            spooled(&self.name, plain, &self.spool, &self.stores)
         } else {
-            let plain = plain(&self.name, stream)?;
             Ok(Input::new(&self.name, Box::new(input::Forward(plain)), Keep::Nothing))
         }
     }
 }
 
-/// Returns the input from a stream that may be compressed, and whose contents are spooled.
+/// Returns the input from a stream that is not compressed, and whose contents are spooled.
 pub(crate) fn spooled<'a>(
     name: &'a str,
-    stream: Box<dyn BufRead + Send>,
+    plain: Box<dyn Read>,
     spool: &Path,
     stores: &Stores,
 ) -> Result<Input<'a>> {
-    let plain = plain(name, stream)?;
     let spool = Spool::new(spool).map_err(|error| Error::io(spool.to_string_lossy(), error))?;
     let start = stores.add(spool.file(), 0, None)?;
     Ok(Input::new(name, Box::new(input::Forward(plain)), Keep::Spool { spool, start }))
 }
 
 /// Decompresses a stream that is perhaps compressed.
-fn plain(name: &str, mut stream: Box<dyn BufRead + Send>) -> Result<Box<dyn Read>> {
+fn plain(name: &str, mut stream: Box<dyn BufRead + Send>, behind: &Behind) -> Result<Box<dyn Read>> {
     let error = |error| Error::io(name, error);
     let compression = Compression::detect(stream.fill_buf().map_err(error)?);
     Ok(match compression {
         Some(compression) => {
-            let decoder = compression.decoder(stream).map_err(error)?;
+            let decoder = compression.decoder(stream, behind).map_err(error)?;
             Box::new(ReadAhead::new(decoder).map_err(error)?)
         }
         None => Box::new(stream),
@@ -191,14 +200,14 @@ fn plain(name: &str, mut stream: Box<dyn BufRead + Send>) -> Result<Box<dyn Read
 }
 
 fn compression(file: &File) -> Option<Compression> {
-    let mut start = [0; 6];
+    let mut start = [0; MAGIC_LEN];
     let length = file.read_at(&mut start, 0).unwrap_or(0);
     Compression::detect(&start[..length])
 }
 
 impl Source for TarSource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
-        self.read(self.input(true)?, sink)
+        self.read(true, sink)
     }
 
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {

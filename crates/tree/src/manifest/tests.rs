@@ -105,6 +105,7 @@ fn amendments_change_or_make_entries() {
     let made = apply("x type=fifo uid=3", Some(file)).unwrap().unwrap();
     assert_eq!((made.kind, made.uid, made.gid, made.xattrs), (Kind::Fifo, 3, 0, Vec::new()));
     assert_eq!(apply("x type=dir", None).unwrap().unwrap().mode, 0o755);
+    assert_eq!(apply("x type=link link=y mode=644", None).unwrap().unwrap().mode, 0o777);
     // An entry that the tree lacks is an error, unless it is optional.
     for text in ["x uid=7", "x type=file"] {
         let error = apply(text, None).unwrap_err().to_string();

@@ -4,8 +4,9 @@
 //! exact number of lower-case hexadecimal digits is accepted.
 
 use std::io::{self, Read};
+use std::sync::{Arc, OnceLock};
 
-use sha2::{Sha256, Sha512};
+use sha2::{Digest as _, Sha256, Sha512};
 
 const BUFFER: usize = 128 << 10;
 
@@ -43,6 +44,11 @@ impl Digest {
         format!("blobs/{}/{}", self.algorithm(), self.hex)
     }
 
+    /// Has the digest of a stream computed, to compare it with this one.
+    pub(super) fn compute(&self) -> Computed {
+        Computed { expected: self.clone(), found: Arc::default() }
+    }
+
     fn algorithm(&self) -> &'static str {
         match self.algorithm {
             Algorithm::Sha256 => "sha256",
@@ -63,6 +69,65 @@ impl Digest {
 impl std::fmt::Display for Digest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}:{}", self.algorithm(), self.hex)
+    }
+}
+
+/// A digest that is computed while another reads the stream.
+#[derive(Debug)]
+pub(super) struct Computed {
+    expected: Digest,
+    /// The digits, once the stream has ended.
+    found: Arc<OnceLock<String>>,
+}
+
+impl Computed {
+    /// Returns the stream's digest as it is to be.
+    pub(super) fn digest(&self) -> &Digest {
+        &self.expected
+    }
+
+    /// Returns a reader of the stream that computes its digest.
+    pub(super) fn reader<R: Read>(&self, stream: R) -> impl Read + use<R> {
+        let hash = match self.expected.algorithm {
+            Algorithm::Sha256 => Hash::Sha256(Sha256::default()),
+            Algorithm::Sha512 => Hash::Sha512(Sha512::default()),
+        };
+        Hashing { stream, hash, found: Arc::clone(&self.found) }
+    }
+
+    /// Returns whether the stream has ended and had its digest.
+    pub(super) fn is_right(&self) -> bool {
+        self.found.get() == Some(&self.expected.hex)
+    }
+}
+
+/// A stream whose digest is computed as it is read.
+struct Hashing<R> {
+    stream: R,
+    hash: Hash,
+    found: Arc<OnceLock<String>>,
+}
+
+#[derive(Clone)]
+enum Hash {
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buf)?;
+        match &mut self.hash {
+            Hash::Sha256(hash) => hash.update(&buf[..read]),
+            Hash::Sha512(hash) => hash.update(&buf[..read]),
+        }
+        if read == 0 && !buf.is_empty() {
+            let _ = self.found.set(match self.hash.clone() {
+                Hash::Sha256(hash) => hex(hash),
+                Hash::Sha512(hash) => hex(hash),
+            });
+        }
+        Ok(read)
     }
 }
 

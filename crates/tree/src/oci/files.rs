@@ -52,7 +52,11 @@ impl Files {
         if metadata.is_dir() {
             return Ok(Self::Directory(path.to_owned()));
         }
-        let tar = TarSource::open(path, spool)?;
+        Self::in_archive(TarSource::open(path, spool)?)
+    }
+
+    /// Returns the files in an archive.
+    pub(super) fn in_archive(tar: TarSource) -> Result<Self> {
         let mut members = Members(BTreeMap::new());
         tar.scan(&mut members)?;
         Ok(Self::Archive { tar: Box::new(tar), members: members.0 })

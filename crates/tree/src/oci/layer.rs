@@ -1,17 +1,20 @@
 //! Reads one layer of an image: a tar archive, perhaps compressed, with whiteouts.
 //!
-//! `OciSource::scan` calls [`Read::verified`] and then [`Changes::give`] for each layer. A second
-//! thread verifies the digest while this one reads the archive. Whiteouts apply to lower layers
-//! only, so the sink gets them before the layer's own members.
+//! `OciSource::scan` calls [`Read::verified`] and then [`Changes::pass_changes`] for each layer. A
+//! second thread verifies the digest of the blob while this one reads the archive; that of the
+//! archive is computed as the archive is decompressed. Whiteouts apply to lower layers only, so the
+//! sink gets them before the layer's own members.
 
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::digest::{Computed, Digest};
 use super::files::Blob;
-use super::image::LayerDigest;
-use crate::compression::Compression;
+use super::image::Layer;
+use crate::compression::{Behind, Compression, MAGIC_LEN};
 use crate::error::{Error, Result};
+use crate::read_ahead::ReadAhead;
 use crate::source::Sink;
 use crate::stores::Stores;
 use crate::tar::{Input, Keep, Member, Reader, placed, spooled};
@@ -44,14 +47,24 @@ pub(super) struct Changes {
 }
 
 impl Read<'_> {
-    /// Reads the layer, and verifies its digest at the same time.
-    pub(super) fn verified(&self, digest: &LayerDigest) -> Result<Changes> {
+    /// Reads the layer, and verifies its digests at the same time.
+    pub(super) fn verified(&self, layer: &Layer) -> Result<Changes> {
+        let is_compressed = self.compression().map_err(|error| Error::io(self.name, error))?.is_some();
+        // The blob of a plain archive is the archive.
+        let archive =
+            layer.archive.as_ref().filter(|digest| is_compressed || layer.blob.as_ref() != Some(digest));
+        let of_blob = [layer.blob.as_ref(), archive.filter(|_| !is_compressed)];
+        let is = |digest: &Digest| digest.is_of(self.blob.reader()?);
+        let hashed = archive.filter(|_| is_compressed).map(Digest::compute);
         std::thread::scope(|scope| {
-            let verified = scope.spawn(|| self.has(digest));
-            let changes = self.changes();
+            let verified = scope.spawn(move || {
+                of_blob.into_iter().flatten().try_fold(true, |all, digest| Ok(all && is(digest)?))
+            });
+            let changes = self.changes(hashed.as_ref());
             let verified = verified.join().unwrap_or(Ok(false));
+            let verified = verified.map_err(|error: io::Error| Error::io(self.name, error))?;
             // A wrong digest takes precedence over errors of the archive, which follow from it.
-            if !verified.map_err(|error| Error::io(self.name, error))? {
+            if !verified || !self.has_archive(hashed.as_ref(), changes.is_ok()) {
                 let reason = "it does not have the digest that the image says".to_owned();
                 return Err(Error::Image { image: self.name.to_owned(), reason });
             }
@@ -59,38 +72,50 @@ impl Read<'_> {
         })
     }
 
+    /// Returns whether the archive in a compressed blob has its digest. If it was not read whole,
+    /// it is decompressed again; then a blob that cannot be is left to that error.
+    fn has_archive(&self, hashed: Option<&Computed>, is_whole: bool) -> bool {
+        match hashed {
+            None => true,
+            Some(hashed) if is_whole => hashed.is_right(),
+            Some(hashed) => {
+                let decoded = self.decoded(None).and_then(|stream| hashed.digest().is_of(stream));
+                decoded.unwrap_or(true)
+            }
+        }
+    }
+
     fn compression(&self) -> io::Result<Option<Compression>> {
         let mut start = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(self.blob.reader()?, 6), &mut start)?;
+        io::Read::read_to_end(&mut io::Read::take(self.blob.reader()?, MAGIC_LEN as u64), &mut start)?;
         Ok(Compression::detect(&start))
     }
 
-    fn has(&self, digest: &LayerDigest) -> io::Result<bool> {
-        match (digest, self.compression()?) {
-            (LayerDigest::Blob(digest), _) | (LayerDigest::Archive(digest), None) => {
-                digest.is_of(self.blob.reader()?)
-            }
-            (LayerDigest::Archive(digest), Some(compression)) => {
-                let stream = BufReader::with_capacity(BUFFER, self.blob.reader()?);
-                digest.is_of(compression.decoder(stream)?)
-            }
-        }
+    /// Returns the bytes of the archive, decompressed, whose digest is computed.
+    fn decoded(&self, hashed: Option<&Computed>) -> io::Result<Box<dyn io::Read + Send>> {
+        let bytes = self.blob.reader()?;
+        let Some(compression) = self.compression()? else { return Ok(Box::new(bytes)) };
+        let stream = compression.decoder(BufReader::with_capacity(BUFFER, bytes), &Behind::default())?;
+        Ok(match hashed {
+            Some(hashed) => Box::new(hashed.reader(stream)),
+            None => stream,
+        })
     }
 
-    fn input(&self) -> Result<Input<'_>> {
+    fn input(&self, hashed: Option<&Computed>) -> Result<Input<'_>> {
         let error = |error| Error::io(self.name, error);
-        let bytes = self.blob.reader().map_err(error)?;
         if self.compression().map_err(error)?.is_some() {
-            let stream = Box::new(BufReader::with_capacity(BUFFER, bytes));
-            return spooled(self.name, stream, self.spool, self.stores);
+            let stream = ReadAhead::new(self.decoded(hashed).map_err(error)?).map_err(error)?;
+            return spooled(self.name, Box::new(stream), self.spool, self.stores);
         }
+        let bytes = self.blob.reader().map_err(error)?;
         let start = self.stores.add(Arc::clone(&self.blob.file), self.blob.start, None)?;
         Ok(Input::new(self.name, Box::new(bytes), Keep::InPlace { start }))
     }
 
-    fn changes(&self) -> Result<Changes> {
+    fn changes(&self, hashed: Option<&Computed>) -> Result<Changes> {
         let mut changes = Changes::default();
-        let mut reader = Reader::new(self.input()?);
+        let mut reader = Reader::new(self.input(hashed)?);
         let mut warnings = Vec::new();
         while let Some(member) = reader.next(&mut |message| warnings.push(message))? {
             changes.take(member, self.name)?;

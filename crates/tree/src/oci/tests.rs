@@ -176,7 +176,18 @@ fn archives_of_docker_save_are_read() {
         check(&open(reference).unwrap());
     }
     let error = open(Some("other")).err().unwrap().to_string();
-    assert!(error.contains("saved.tar") && error.contains("'other'"), "{error}");
+    assert!(error.contains("saved.tar") && error.contains("'other', but registry.example/"), "{error}");
+    // The configuration has its digest as its name.
+    let config = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let config = config.filter(|path| path.extension().is_some_and(|end| end == "json"));
+    let config = config.into_iter().find(|path| !path.ends_with("manifest.json")).unwrap();
+    let whole = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{whole} ")).unwrap();
+    run(dir.path(), "tar", &["-rf", "saved.tar", config.file_name().unwrap().to_str().unwrap()]);
+    let error = open(None).err().unwrap().to_string();
+    assert!(error.contains("digest"), "{error}");
+    fs::write(&config, whole).unwrap();
+    run(dir.path(), "tar", &["-rf", "saved.tar", config.file_name().unwrap().to_str().unwrap()]);
     // A layer whose digest differs from that in the configuration.
     let mut wrong = layers();
     wrong[2][600] ^= 1;
@@ -223,6 +234,20 @@ fn images_are_chosen_by_name_and_platform() {
     assert!(error.contains("'v3'") && error.contains("v1, v2"), "{error}");
     let error = layout.error(Some("v2"), Some("plan9/mips"));
     assert!(error.contains("plan9/mips") && error.contains("linux/arm/v7"), "{error}");
+    // An image for another platform is taken only where that is asked for.
+    let error = layout.error(Some("v2"), None);
+    assert!(error.contains("linux/mips, linux/arm/v6, linux/arm/v7"), "{error}");
+    layout.index(&[built(image("mips"), "linux", "mips", None)]);
+    let error = layout.error(None, None);
+    assert!(error.contains("but for linux/mips"), "{error}");
+    assert_eq!(chosen(None, Some("linux/mips")), "mips");
+    layout.index(&[built(image("arm64"), "linux", "arm64", None)]);
+    assert_eq!(chosen(None, Some("linux/arm64/v8")), "arm64");
+    // Of two images, none is taken because it is the first.
+    let arm = |name: &str| named(built(image(name), "linux", "arm", None), name);
+    layout.index(&[arm("a"), arm("b")]);
+    let error = layout.error(None, Some("linux/arm"));
+    assert!(error.contains("a, b"), "{error}");
     // This machine's platform is chosen where none is named.
     let own = Platform::of_this_machine();
     layout.index(&[
@@ -230,6 +255,107 @@ fn images_are_chosen_by_name_and_platform() {
         built(image("own"), &own.os, &own.architecture, None),
     ]);
     assert_eq!(chosen(None, None), "own");
+}
+
+/// Makes a layout with images of these names, each of a file of that name.
+fn named_images(names: &[&str]) -> Layout {
+    let layout = Layout::new();
+    let image = |name: &&str| {
+        let mut image = layout.image(&[archive(&[file(&name.replace('/', "_"))])]);
+        let tag = name.rsplit(':').next();
+        image["annotations"] =
+            json!({ "io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag });
+        image
+    };
+    layout.index(&names.iter().map(image).collect::<Vec<_>>());
+    layout
+}
+
+#[test]
+fn images_are_chosen_by_whole_names() {
+    let names = ["docker.io/library/one:latest", "docker.io/library/two:latest", "quay.io/two:latest"];
+    let layout = named_images(&names);
+    let chosen =
+        |reference: &str| Collected::of(&layout.open(Some(reference), None).unwrap()).paths().concat();
+    for name in names {
+        assert_eq!(chosen(name), name.replace('/', "_"));
+    }
+    // The name itself goes before names that end so.
+    assert_eq!(chosen("two:latest"), names[1].replace('/', "_"));
+    assert_eq!(chosen("two"), names[1].replace('/', "_"));
+    let error = layout.error(Some("latest"), None);
+    assert!(names.iter().all(|name| error.contains(name)), "{error}");
+    // One image with two names is one image.
+    let twice = named_images(&names[..1]);
+    let index: Value = serde_json::from_slice(&fs::read(twice.path("index.json")).unwrap()).unwrap();
+    let (one, mut other) = (index["manifests"][0].clone(), index["manifests"][0].clone());
+    other["annotations"] = json!({ "org.opencontainers.image.ref.name": "other" });
+    twice.index(&[one, other]);
+    twice.open(None, None).unwrap();
+}
+
+/// Adds an image of one gzip layer whose configuration is this one, and returns its descriptor.
+fn configured(layout: &Layout, config: &Value) -> Value {
+    fs::write(layout.path("layer"), archive(&[file("f")])).unwrap();
+    run(layout.0.path(), "gzip", &["-fn", "layer"]);
+    let layer = layout
+        .blob("application/vnd.oci.image.layer.v1.tar+gzip", &fs::read(layout.path("layer.gz")).unwrap());
+    let config = layout.blob("application/vnd.oci.image.config.v1+json", config.to_string().as_bytes());
+    layout.json(&json!({ "schemaVersion": 2, "config": config, "layers": [layer] }))
+}
+
+#[test]
+fn configurations_are_verified_and_read() {
+    let layout = Layout::new();
+    let diff_id = digest(&archive(&[file("f")]));
+    let rootfs = |digest: &str| json!({ "type": "layers", "diff_ids": [digest] });
+    let config = json!({
+        "os": "linux", "architecture": "arm", "variant": "v7", "rootfs": rootfs(&diff_id),
+        "config": {
+            "User": "web:www", "Env": ["A=1", "B="], "Entrypoint": ["/init"], "Cmd": null, "WorkingDir": "",
+            "ExposedPorts": { "80/tcp": {} }, "Volumes": { "/data": {} }, "Labels": { "a": "b" },
+            "StopSignal": "SIGINT",
+        },
+    });
+    layout.index(&[configured(&layout, &config)]);
+    let source = layout.open(None, None).unwrap();
+    let read = source.config().unwrap();
+    assert_eq!(read.platform, Platform::parse("linux/arm/v7"));
+    assert_eq!((read.user.as_deref(), read.working_dir.as_deref()), (Some("web:www"), None));
+    assert_eq!(
+        (&*read.env, &*read.entrypoint, read.cmd.len()),
+        (&["A=1", "B="].map(String::from)[..], &["/init".into()][..], 0)
+    );
+    assert_eq!((&*read.exposed_ports, &*read.volumes), (&["80/tcp".into()][..], &["/data".into()][..]));
+    assert_eq!(
+        (&*read.labels, read.stop_signal.as_deref()),
+        (&[("a".into(), "b".into())][..], Some("SIGINT"))
+    );
+    assert_eq!(Collected::of(&source).paths(), ["f"]);
+    let error = layout.error(None, Some("linux/arm64"));
+    assert!(error.contains("linux/arm64") && error.contains("linux/arm/v7"), "{error}");
+    // Digests that are not those of the layers, and values of other types.
+    for (wrong, reason) in [
+        (json!({ "rootfs": rootfs(&digest(b"other")) }), "layer sha256:"),
+        (json!({ "rootfs": { "diff_ids": [] } }), "another number of layers"),
+        (json!({}), "rootfs"),
+        (json!({ "rootfs": rootfs(&diff_id), "config": { "Env": "A=1" } }), "'Env'"),
+        (json!({ "rootfs": rootfs(&diff_id), "config": { "Labels": { "a": 1 } } }), "'Labels'"),
+    ] {
+        layout.index(&[configured(&layout, &wrong)]);
+        let error = layout.error(None, None);
+        assert!(error.contains(reason), "{reason}: {error}");
+    }
+    // A configuration with other bytes.
+    layout.index(&[configured(&layout, &config)]);
+    let blob = layout.path("blobs/sha256").join(&digest(config.to_string().as_bytes())[7..]);
+    fs::write(&blob, config.to_string().replace("web", "dev")).unwrap();
+    let error = layout.error(None, None);
+    assert!(error.contains("digest"), "{error}");
+    // Other manifests have configurations of other types.
+    let empty = layout.blob("application/vnd.oci.empty.v1+json", b"{}");
+    layout.index(&[layout.json(&json!({ "config": empty, "layers": [] }))]);
+    assert!(layout.open(None, None).unwrap().config().is_none());
 }
 
 #[test]
@@ -255,7 +381,7 @@ fn references_follow_paths() {
         ("none", "none", None),
     ] {
         let text = path(text);
-        assert_eq!(split_reference(&text), (Path::new(&path(name)), reference), "{text}");
+        assert_eq!(split_reference(text.as_str()), (Path::new(&path(name)), reference), "{text}");
     }
 }
 

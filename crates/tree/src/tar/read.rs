@@ -15,6 +15,9 @@ use crate::path;
 /// The largest size of a file in Linux.
 const LARGEST_FILE: u64 = i64::MAX as u64;
 
+/// The mode of symbolic links, which Linux neither checks nor changes.
+const SYMLINK_MODE: u16 = 0o777;
+
 /// A member of an archive.
 pub(crate) struct Member {
     pub(crate) entry: Entry,
@@ -252,8 +255,12 @@ impl<'a> Reader<'a> {
         let about = |message| format!("{}: member '{}': {message}", self.input.name, shown(&name));
         let xattrs = before.extended.xattrs(&mut mode, &mut |message| warn(about(message)));
         let kind = self.kind(header, &mut before, cleaned.directory, warn)?;
-        if cleaned.path.is_empty() && kind != Kind::Directory {
-            return Err(self.error("it has the name of the root, and is no directory"));
+        if (cleaned.path.is_empty() || cleaned.is_step) && kind != Kind::Directory {
+            return Err(self.error("it has the name of a directory, and is none"));
+        }
+        if matches!(kind, Kind::Symlink(_)) {
+            // Linux gives every symbolic link this mode, whatever the archive says.
+            mode = SYMLINK_MODE;
         }
         Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs })
     }

@@ -333,7 +333,10 @@ fn bad_members_are_named_with_their_place() {
         (vec![sparse(b"0"), Raw::new(b'0', "x", b"12")], "map of holes"),
         (vec![Raw::new(b'M', "bad", b"")], "several volumes"),
         (vec![Raw::pax(b'x', &[("path", b"bad")])], "extended header"),
-        (vec![Raw::new(b'6', ".", b"")], "root"),
+        (vec![Raw::new(b'6', ".", b"")], "name of a directory"),
+        (vec![Raw::new(b'0', ".", b"bad")], "name of a directory"),
+        (vec![Raw::new(b'0', "./dir/.", b"bad")], "name of a directory"),
+        (vec![Raw::new(b'2', "dir/.", b"").link("bad")], "name of a directory"),
     ] {
         let members: Vec<Raw> = [first.clone()].into_iter().chain(members).collect();
         let mut bytes = archive(&members);
@@ -345,6 +348,65 @@ fn bad_members_are_named_with_their_place() {
         assert!(error.starts_with("a.tar: ") && error.contains("at byte 1024"), "{reason}: {error}");
         assert!(error.contains(reason), "{reason}: {error}");
     }
+}
+
+#[test]
+fn links_have_the_mode_of_links() {
+    let link = Raw::new(b'2', "l", b"").link("x").field(100, b"0000644");
+    let found = scan(&archive(&[link])).1.unwrap();
+    assert_eq!(found.get("l").mode, 0o777);
+}
+
+/// Compresses with a program of the host.
+fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("plain"), bytes).unwrap();
+    run(dir.path(), "sh", &["-c", &format!("{program} <plain >packed")]);
+    fs::read(dir.path().join("packed")).unwrap()
+}
+
+#[test]
+fn bytes_behind_a_compressed_archive_are_ignored() {
+    let programs = [("gzip", "gzip -c"), ("zstd", "zstd -qc"), ("xz", "xz -c"), ("bzip2", "bzip2 -c")];
+    for (name, program) in programs.into_iter().filter(|(name, _)| can_run(&[Need::Tool(name)])) {
+        let whole = archive(&[Raw::new(b'0', "first", b"1"), Raw::new(b'0', "last", &[7; 3000])]);
+        let packed = compressed(program, &whole);
+        let check = |bytes: &[u8], warnings: usize| {
+            let (tar, found) = scan(bytes);
+            let found = found.unwrap();
+            assert_eq!(found.paths(), ["first", "last"], "{name}");
+            assert_eq!(read(&tar, found.get("last")), [7; 3000], "{name}");
+            assert_eq!(found.warnings.len(), warnings, "{name}: {:?}", found.warnings);
+        };
+        check(&packed, 0);
+        check(&[&packed[..], &[0; 100_000]].concat(), 0);
+        check(&[&packed[..], b"x"].concat(), 1);
+        check(&[&packed[..], &[0; 3], b"xyz"].concat(), 1);
+        // A signature that begins as another archive would.
+        check(&[&packed[..], &[7; 300_000]].concat(), 1);
+        // Streams that together are one archive, with padding between them.
+        let parts = [compressed(program, &whole[..700]), compressed(program, &whole[700..])];
+        check(&parts.concat(), 0);
+        check(&[&parts[0][..], &[0; 8], &parts[1][..]].concat(), 0);
+        // A stream that ends too early is damage, and so are bytes that differ.
+        assert!(scan(&packed[..packed.len() - 5]).1.is_err(), "{name}");
+        let mut wrong = packed.clone();
+        let last = if name == "zstd" { packed.len() - 1 } else { packed.len() - 9 };
+        wrong[last] ^= 1;
+        assert!(scan(&wrong).1.is_err(), "{name}");
+    }
+}
+
+#[test]
+fn the_longest_window_of_zstd_is_read() {
+    if !can_run(&[Need::Tool("zstd")]) {
+        return;
+    }
+    let whole = archive(&[Raw::new(b'0', "f", &[1; 5000])]);
+    // The size of a stream from a pipe is not known, so the window is as large as it says.
+    let packed = compressed("cat | zstd -qc --long=31", &whole);
+    let (tar, found) = scan(&packed);
+    assert_eq!(read(&tar, found.unwrap().get("f")), [1; 5000]);
 }
 
 #[test]
