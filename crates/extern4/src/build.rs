@@ -52,9 +52,9 @@ pub use extern4_build::{
 };
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{
-    Contents, Data, DirectorySource, Entries, Entry, Error as SourceError, Filter, IdMap, IdRange, Identity,
-    ImageConfig, Kind, Manifest, OciSource, Opened, Pattern, Piece, Platform, ReadAt, Rule, Sink, Source,
-    TarSource, Time, Unwanted, split_reference,
+    Contents, Data, DirectorySource, Entries, Entry, Error as SourceError, FileSource, Filter, IdMap,
+    IdRange, Identity, ImageConfig, Kind, Manifest, OciSource, Opened, Pattern, Piece, Platform, ReadAt,
+    Rule, Sink, Source, TarSource, Time, Unwanted, split_reference,
 };
 pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable};
 pub use update::{Change, Existing, Update, UpdateError, UpdateOptions, UpdateStep, UpdateSummary};

@@ -1,4 +1,4 @@
-//! [`DirectorySource`]: a directory of the host as a tree.
+//! [`DirectorySource`]: a directory of the host as a tree, or one file of it.
 //!
 //! `build` and `diff` scan it. The same directory always gives the same entries in the same order.
 //! No symbolic link below the directory is followed. A file that changes or vanishes between the
@@ -8,10 +8,12 @@
 
 mod beneath;
 mod feed;
+mod single;
 mod walk;
 mod xattrs;
 
 pub(crate) use beneath::open as open_beneath;
+pub use single::FileSource;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +34,11 @@ pub struct DirectorySource {
     root: PathBuf,
     top: OwnedFd,
     one_file_system: bool,
+    without_xattrs: bool,
+    /// The device and the inode number of a file that is left out.
+    left_out: Option<(u64, u64)>,
+    /// The only name that is read, if not all are.
+    only: Option<Box<[u8]>>,
 }
 
 impl DirectorySource {
@@ -41,7 +48,7 @@ impl DirectorySource {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = rustix::fs::open(&root, flags, Mode::empty())
             .map_err(|error| Error::io(root.to_string_lossy(), error))?;
-        Ok(Self { root, top, one_file_system: false })
+        Ok(Self { root, top, one_file_system: false, without_xattrs: false, left_out: None, only: None })
     }
 
     /// Leaves out files on other file systems. The directories on which these are mounted remain,
@@ -49,6 +56,22 @@ impl DirectorySource {
     #[must_use]
     pub fn one_file_system(mut self, yes: bool) -> Self {
         self.one_file_system = yes;
+        self
+    }
+
+    /// Reads no extended attributes and ACLs.
+    #[must_use]
+    pub fn without_xattrs(mut self, yes: bool) -> Self {
+        self.without_xattrs = yes;
+        self
+    }
+
+    /// Leaves out the file with this path of the host, with a warning, wherever the directory has
+    /// it: the file that the tree is written to. A path without a file leaves out nothing.
+    #[must_use]
+    pub fn leave_out(mut self, output: &Path) -> Self {
+        let found = rustix::fs::stat(output).ok();
+        self.left_out = found.map(|stat| (stat.st_dev, stat.st_ino));
         self
     }
 

@@ -92,6 +92,22 @@ impl Entry {
             }
         }
     }
+
+    /// Takes all extended attributes and ACLs away. Without its ACL, the mode gives the group the
+    /// rights that the ACL gave it, and not those of the ACL's mask.
+    pub fn leave_out_xattrs(&mut self) {
+        for (name, value) in std::mem::take(&mut self.xattrs) {
+            if AclKind::from_xattr_name(&name) == Some(AclKind::Access)
+                && let Ok(Some(acl)) = Acl::from_xattr(&value)
+            {
+                let rights =
+                    |tag| acl.entries().iter().find(|entry| entry.tag == tag).map(|entry| entry.perm);
+                let mask = rights(AclTag::Mask).unwrap_or(0o7);
+                let group = rights(AclTag::GroupObj).unwrap_or(0) & mask;
+                self.mode = self.mode & !0o070 | u16::from(group) << 3;
+            }
+        }
+    }
 }
 
 fn mapped(map: Option<&IdMap>, id: u32) -> Option<u32> {

@@ -30,7 +30,7 @@ mod tar;
 mod testing;
 
 pub use compression::Compression;
-pub use directory::DirectorySource;
+pub use directory::{DirectorySource, FileSource};
 pub use entries::Entries;
 pub use entry::{Contents, Data, Entry, Identity, Kind, Piece, Time};
 pub use error::{Error, Result};

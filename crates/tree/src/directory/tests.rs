@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use super::DirectorySource;
+use super::{DirectorySource, FileSource};
 use crate::testing::{Collected, is_root, read, run};
 use crate::{Data, Entry, Error, Kind, Result, Sink, Source, Time, Unwanted};
 
@@ -318,4 +318,43 @@ fn an_unwanted_directory_is_not_read() {
     assert_eq!(sink.0.paths(), [".", "d", "d/skipped", "skipped", "skipped/deep"]);
     assert!(sink.0.get("d/skipped").xattrs.is_empty());
     assert_eq!(sink.0.get("skipped").xattrs.len(), 1);
+}
+
+#[test]
+fn the_output_is_left_out_by_any_of_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("out"), "1").unwrap();
+    fs::create_dir(path("d")).unwrap();
+    fs::hard_link(path("out"), path("d/hard")).unwrap();
+    symlink("out", path("link")).unwrap();
+    fs::write(path("kept"), "").unwrap();
+    for output in ["out", "link"] {
+        let found = Collected::of(&source(dir.path()).leave_out(&path(output)));
+        assert_eq!(found.paths(), [".", "d", "kept", "link"]);
+        assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
+        assert!(found.warnings[1].contains("/out' is the output"), "{:?}", found.warnings);
+    }
+    assert_eq!(Collected::of(&source(dir.path()).leave_out(&path("none"))).paths().len(), 6);
+}
+
+#[test]
+fn one_file_is_read_under_its_new_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("agent"), "text").unwrap();
+    fs::write(path("other"), "").unwrap();
+    fs::set_permissions(path("agent"), fs::Permissions::from_mode(0o4755)).unwrap();
+    symlink("agent", path("link")).unwrap();
+    rustix::fs::setxattr(path("agent"), "user.x", b"y", XattrFlags::empty()).unwrap();
+    for name in ["agent", "link"] {
+        let file = FileSource::new(&path(name), b"init", false).unwrap();
+        let found = Collected::of(&file);
+        assert_eq!(found.paths(), ["init"]);
+        assert_eq!((found.get("init").mode, found.get("init").xattrs.len()), (0o4755, 1));
+        assert_eq!(read(&file, found.get("init")), b"text");
+    }
+    let bare = Collected::of(&FileSource::new(&path("agent"), b"init", true).unwrap());
+    assert!(bare.get("init").xattrs.is_empty());
+    assert!(Collected::of(&source(dir.path()).without_xattrs(true)).get("agent").xattrs.is_empty());
 }

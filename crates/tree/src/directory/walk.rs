@@ -103,6 +103,10 @@ impl<'a> Walk<'a> {
         let source = self.source;
         self.go_to(source.top.as_fd())?;
         let stat = self.stat(source.top.as_fd(), b".")?;
+        if let Some(name) = &source.only {
+            self.path.extend_from_slice(name);
+            return self.visit_in(&source.top, name, device(&stat));
+        }
         self.pass_entry(source.top.as_fd(), b".", &stat, Kind::Directory)?;
         self.descend(source.top.as_fd(), b".", &stat, None)?;
         while let Some(frame) = self.frames.last_mut() {
@@ -152,6 +156,10 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
             return self.descend(at.as_fd(), name, &stat, Some(crosses));
+        }
+        if self.source.left_out == Some((device(&stat), stat.stx_ino)) {
+            self.warn("is the output itself and is left out");
+            return Ok(());
         }
         if crosses && self.source.one_file_system {
             self.warn("is on another file system and is left out");
@@ -223,9 +231,10 @@ impl<'a> Walk<'a> {
         let xattrs = match kind {
             Kind::HardLink(_) => Vec::new(),
             Kind::Directory if self.is_unwanted() => Vec::new(),
+            _ if self.source.without_xattrs => self.xattrs.acl(self.source, (at, name), &self.path),
             _ => self.xattrs.read(self.source, (at, name), (&self.path, device(stat)), self.sink)?,
         };
-        self.sink.entry(Entry {
+        let mut entry = Entry {
             path: self.path.clone(),
             kind,
             mode: stat.stx_mode & 0o7777,
@@ -233,7 +242,11 @@ impl<'a> Walk<'a> {
             gid: stat.stx_gid,
             mtime: Time { secs: stat.stx_mtime.tv_sec, nanos: stat.stx_mtime.tv_nsec },
             xattrs,
-        })
+        };
+        if self.source.without_xattrs {
+            entry.leave_out_xattrs();
+        }
+        self.sink.entry(entry)
     }
 
     /// Lists a directory and makes it the last frame, unless its file system is left out. `crosses`

@@ -1,9 +1,9 @@
 //! Reads the extended attributes of the host's files.
 //!
 //! The walk calls [`Reader::read`] for each file. Attributes are sorted by name. Those that mean
-//! nothing on another file system are left out with one warning each, and so are those that the
-//! caller may not read. A file system without attributes is warned about once. All other errors end
-//! the walk.
+//! nothing on another file system are left out with one warning each. Those that the host lists
+//! and does not give are left out with a warning that names file and attribute, as `cp -a` does. A
+//! file system without attributes is warned about once. All other errors end the walk.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,7 +13,7 @@ use extern4_acl::{AclKind, XattrNamespace};
 use rustix::io::Errno;
 
 use super::DirectorySource;
-use crate::error::Result;
+use crate::error::{Result, reason};
 use crate::source::Sink;
 
 /// The kernel's limit for the list of names and for a value.
@@ -99,6 +99,19 @@ impl Reader {
         Ok(found)
     }
 
+    /// Reads the access ACL alone, if there is one that can be read. The mode depends on it.
+    pub(super) fn acl(
+        &mut self,
+        source: &DirectorySource,
+        (at, name): (BorrowedFd<'_>, &[u8]),
+        path: &[u8],
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.set_path(source, (at, name), path);
+        let name = AclKind::Access.xattr_name();
+        let read = rustix::fs::lgetxattr(&self.path[..], name, &mut self.value[..]);
+        read.map_or(Vec::new(), |length| vec![(name.into(), self.value[..length].to_vec())])
+    }
+
     /// Sets the path by which the attributes are read.
     fn set_path(&mut self, source: &DirectorySource, (at, name): (BorrowedFd<'_>, &[u8]), path: &[u8]) {
         self.path.clear();
@@ -132,12 +145,12 @@ impl Reader {
         }
         match rustix::fs::lgetxattr(&self.path[..], name, &mut self.value[..]) {
             Ok(length) => Ok(Some(self.value[..length].to_vec())),
-            // Removed since it was listed.
-            Err(Errno::NODATA) => Ok(None),
-            Err(Errno::ACCESS | Errno::PERM) => {
+            Err(error) if is_refusal(error) => {
                 let (file, name) = (source.name(path), String::from_utf8_lossy(name));
                 sink.warn(format!(
-                    "'{file}': the extended attribute '{name}' cannot be read and is left out"
+                    "'{file}': the extended attribute '{name}' is listed but cannot be read ({}), and is left \
+                     out",
+                    reason(&error.into())
                 ));
                 Ok(None)
             }
@@ -146,10 +159,33 @@ impl Reader {
     }
 }
 
+/// Whether the host lists an attribute and does not give it: the caller may not read it, the file
+/// system has no value, or the attribute was removed since.
+///
+/// Source: getxattr(2); security modules of sandboxes answer `EOPNOTSUPP`.
+fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::ACCESS | Errno::PERM | Errno::OPNOTSUPP | Errno::NODATA)
+}
+
 /// Whether another file system can have this attribute.
 fn is_kept(name: &[u8]) -> bool {
     match XattrNamespace::of(name) {
         Some(XattrNamespace::System) => AclKind::from_xattr_name(name).is_some(),
         namespace => namespace.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_attribute_can_be_refused() {
+        for refusal in [Errno::ACCESS, Errno::PERM, Errno::OPNOTSUPP, Errno::NODATA] {
+            assert!(is_refusal(refusal), "{refusal}");
+        }
+        for failure in [Errno::IO, Errno::NOENT, Errno::STALE, Errno::RANGE] {
+            assert!(!is_refusal(failure), "{failure}");
+        }
     }
 }
