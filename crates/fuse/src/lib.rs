@@ -51,7 +51,7 @@ pub use claim::{Claim, source as device_name};
 pub use histogram::{BUCKETS, Histogram};
 pub use loop_device::attach as attach_loop_device;
 pub use meter::Operation;
-pub use mount::{MountOptions, Mounted, detach, mount, remount, unmount};
+pub use mount::{MountOptions, Mounted, Patience, Unmounted, detach, mount, remount, unmount};
 pub use rustix::mount::MountFlags;
 pub use server::{Callbacks, Config, Server, Transport};
 pub use transport::serve;

@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -261,7 +262,7 @@ impl Mounted {
         if self.has_gone() {
             return Err(Errno::BUSY.into());
         }
-        match unmount_dir(&self.dir) {
+        match unmount_dir(&self.dir, false) {
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {}
             result => return result,
         }
@@ -285,36 +286,62 @@ impl Mounted {
     }
 }
 
-fn unmount_dir(dir: &Path) -> io::Result<()> {
+fn unmount_dir(dir: &Path, lazy: bool) -> io::Result<()> {
+    if lazy {
+        return detach(dir);
+    }
     if geteuid().is_root() {
         return Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW)?);
     }
     fusermount::unmount(dir, false)
 }
 
+/// How long an unmount waits for the process that serves the mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Until it has ended.
+    UntilEnd,
+    /// At most this long.
+    AtMost(Duration),
+    /// Not at all, and the mount goes even while it is in use: it then ends with its last user.
+    Lazy,
+}
+
+/// The state after an unmount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// The process that served it has ended, and every change is on the volume.
+    Ended,
+    /// It is mounted elsewhere, too, so the process goes on.
+    Elsewhere,
+    /// The process still serves it when the patience ends. It has processes in other mount
+    /// namespaces, of which this is one each, as far as they can be seen.
+    Served(Vec<u32>),
+}
+
 /// Removes the mount on `dir` and waits until the process that serves it has ended: then every
-/// change is on the volume. Returns false if it is mounted elsewhere, too, so that the process goes
-/// on. A mount whose process has ended is removed even while it is in use.
+/// change is on the volume. A mount whose process has ended is removed even while it is in use.
 ///
 /// Calls `still_there` if that takes longer than a user would expect: other mount namespaces may
-/// have it mounted, which this one does not show.
+/// have it mounted, which the mount table of this one does not show. It gets a process of each.
 ///
 /// # Errors
 /// `EINVAL` if no mount of this server is there, `EBUSY` if it is in use.
-pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
+pub fn unmount(dir: &Path, patience: Patience, still_there: impl FnOnce(&[u32])) -> io::Result<Unmounted> {
+    let lazy = patience == Patience::Lazy;
     // Root removes the mount of another user without asking or waiting for that user's process,
     // which may never answer.
     if let Ok(dir) = dir.canonicalize()
         && owner_on(&dir).is_some_and(|owner| owner != geteuid().as_raw())
     {
-        return unmount_dir(&dir).map(|()| true);
+        return unmount_dir(&dir, lazy).map(|()| Unmounted::Ended);
     }
-    const LONG: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+    const LONG: Duration = Duration::from_secs(10);
     let dir = dir.canonicalize()?;
     let mut pid = [0; 16];
     let len = match ask_for_daemon(&dir, &mut pid) {
         Err(Errno::NOTCONN | Errno::CONNABORTED) if owner_on(&dir).is_some() => {
-            return unmount_dead(&dir).map(|()| true);
+            return unmount_dead(&dir).map(|()| Unmounted::Ended);
         }
         answer => answer.map_err(|_| Errno::INVAL)?,
     };
@@ -322,13 +349,48 @@ pub fn unmount(dir: &Path, still_there: impl FnOnce()) -> io::Result<bool> {
     let pid = pid.and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
     let daemon = pidfd_open(pid, PidfdFlags::empty())?;
     // Read while the mount is there: a later mount of another program may get the same number.
-    let only = mounts_of(std::fs::metadata(&dir)?.dev())? == 1;
-    unmount_dir(&dir)?;
-    if only && !has_ended(&daemon, Some(&LONG))? {
-        still_there();
-        has_ended(&daemon, None)?;
+    let device = device_number(&dir)?;
+    let only = mounts_of(&std::fs::read("/proc/self/mountinfo")?, &device) == 1;
+    unmount_dir(&dir, lazy)?;
+    let most = match patience {
+        _ if !only => return Ok(Unmounted::Elsewhere),
+        Patience::Lazy => return Ok(Unmounted::Served(Vec::new())),
+        Patience::AtMost(most) => Some(most),
+        Patience::UntilEnd => None,
+    };
+    let first = most.map_or(LONG, |most| most.min(LONG));
+    if has_ended(&daemon, Some(first))? {
+        return Ok(Unmounted::Ended);
     }
-    Ok(only)
+    if most.is_none_or(|most| most > first) {
+        still_there(&namespaces_with(&device));
+        if has_ended(&daemon, most.map(|most| most - first))? {
+            return Ok(Unmounted::Ended);
+        }
+    }
+    Ok(Unmounted::Served(namespaces_with(&device)))
+}
+
+/// Returns one process of each other mount namespace that has a mount of this device. Those whose
+/// mount table this process may not read are left out.
+fn namespaces_with(device: &str) -> Vec<u32> {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let mut seen: Vec<PathBuf> = namespace("self").into_iter().collect();
+    let mut found = Vec::new();
+    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    for pid in names.filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
+        let Some(namespace) = namespace(&pid.to_string()).filter(|namespace| !seen.contains(namespace))
+        else {
+            continue;
+        };
+        seen.push(namespace);
+        let table = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        if mounts_of(&table, device) > 0 {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    found
 }
 
 /// Asks which process serves the mount on `dir`. A process that is just ending answers with all
@@ -349,16 +411,17 @@ fn ask_for_daemon(dir: &Path, pid: &mut [u8; 16]) -> rustix::io::Result<usize> {
 
 /// Removes a mount that has no server any more. Calls on its open files fail anyway.
 fn unmount_dead(dir: &Path) -> io::Result<()> {
-    match unmount_dir(dir) {
+    match unmount_dir(dir, false) {
         Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => detach(dir),
         done => done,
     }
 }
 
 /// Waits until a process has ended, at most for this long.
-fn has_ended(process: &OwnedFd, most: Option<&Timespec>) -> io::Result<bool> {
+fn has_ended(process: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
+    let most = most.map(|most| Timespec::try_from(most).map_err(|_| Errno::INVAL)).transpose()?;
     loop {
-        match poll(&mut [PollFd::new(process, PollFlags::IN)], most) {
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], most.as_ref()) {
             Ok(ended) => return Ok(ended > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -375,13 +438,17 @@ pub fn detach(dir: &Path) -> io::Result<()> {
     fusermount::unmount(dir, true)
 }
 
-/// Returns how many entries of the mount table have this device number.
-fn mounts_of(device: u64) -> io::Result<usize> {
-    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+/// Returns the device number of a mount as mount tables have it.
+fn device_number(dir: &Path) -> io::Result<String> {
+    let device = std::fs::metadata(dir)?.dev();
+    Ok(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
+/// Returns how many entries of a mount table have this device number.
+fn mounts_of(table: &[u8], device: &str) -> usize {
     // proc_pid_mountinfo(5): the third field.
-    let table = std::fs::read("/proc/self/mountinfo")?;
     let lines = table.split(|byte| *byte == b'\n');
-    Ok(lines.filter(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes())).count())
+    lines.filter(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes())).count()
 }
 
 #[cfg(test)]

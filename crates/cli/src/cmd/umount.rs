@@ -5,6 +5,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use extern4_fuse::{Patience, Unmounted};
 
 use crate::app::{App, host_reason};
 use crate::control::mounts::is_dir;
@@ -14,11 +17,36 @@ use crate::image_path::ImagePath;
 use crate::mount_table::MountEntry;
 use crate::text::escape;
 
+/// The longest time that can be waited for, which is a year.
+const MOST_SECONDS: Duration = Duration::from_secs(365 * 24 * 3600);
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directories on which volumes are mounted, or the mounted images or devices
     #[arg(value_name = "DIR|IMAGE", required = true)]
     mounts: Vec<PathBuf>,
+    /// Take the mount away even while it is in use, and do not wait: it ends with its last user
+    #[arg(short, long, conflicts_with = "timeout")]
+    lazy: bool,
+    /// Wait at most this long for the volume; one that is not complete by then is an error
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = seconds.filter(|seconds| *seconds <= MOST_SECONDS);
+    seconds.ok_or_else(|| "write it as a number of seconds".to_owned())
+}
+
+impl Args {
+    fn patience(&self) -> Patience {
+        match self.timeout {
+            Some(most) => Patience::AtMost(most),
+            None if self.lazy => Patience::Lazy,
+            None => Patience::UntilEnd,
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -27,7 +55,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(dirs) if dirs.is_empty() => {
                 app.fail_at(ExitStatus::Failed, name.display(), "not mounted by extern4");
             }
-            Ok(dirs) => dirs.iter().for_each(|dir| unmount(dir, app)),
+            Ok(dirs) => dirs.iter().for_each(|dir| unmount(dir, args.patience(), app)),
             Err(error) => {
                 app.fail_at(ExitStatus::Failed, name.display(), host_reason(&error));
             }
@@ -51,15 +79,19 @@ fn directories(name: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
-fn unmount(dir: &Path, app: &mut App) {
-    let still_there = || {
-        let why =
-            "there is much to be written, or other processes have it mounted in namespaces of their own";
+fn unmount(dir: &Path, patience: Patience, app: &mut App) {
+    let still_there = |others: &[u32]| {
+        let why = if others.is_empty() {
+            "there is much to be written, or other processes have it mounted in namespaces of their own"
+                .to_owned()
+        } else {
+            have_it(others)
+        };
         app.note_at(dir.display(), format_args!("waits for the volume: {why}"));
     };
-    let listener = Listener::of(dir);
-    match extern4_fuse::unmount(dir, still_there) {
-        Ok(true) => {
+    let listener = Listener::of(dir).filter(|_| patience != Patience::Lazy);
+    match extern4_fuse::unmount(dir, patience, still_there) {
+        Ok(Unmounted::Ended) => {
             if let Some(why) = listener.and_then(Listener::lost) {
                 let why = escape(why.as_bytes());
                 app.fail_at(
@@ -69,11 +101,30 @@ fn unmount(dir: &Path, app: &mut App) {
                 );
             }
         }
-        Ok(false) => app.note_at(dir.display(), "the volume is mounted elsewhere, too"),
+        Ok(Unmounted::Elsewhere) => app.note_at(dir.display(), "the volume is mounted elsewhere, too"),
+        Ok(Unmounted::Served(_)) if patience == Patience::Lazy => {}
+        Ok(Unmounted::Served(others)) => {
+            let why = match others.is_empty() {
+                true => "there is much to be written".to_owned(),
+                false => have_it(&others),
+            };
+            let message = format_args!("unmounted here, but the volume is still served: {why}");
+            app.fail_at(ExitStatus::Failed, dir.display(), message);
+        }
         // Source: `extern4_fuse::unmount`.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             app.fail_at(ExitStatus::Failed, dir.display(), "not mounted by extern4");
         }
         Err(error) => app.fail_at(ExitStatus::Failed, dir.display(), host_reason(&error)),
     }
+}
+
+/// Says which processes have a mount in other namespaces.
+fn have_it(processes: &[u32]) -> String {
+    let name = |pid: &u32| {
+        let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("{pid} ({})", escape(name.trim_ascii_end()))
+    };
+    let names: Vec<String> = processes.iter().map(name).collect();
+    format!("processes have it mounted in namespaces of their own: {}", names.join(", "))
 }

@@ -770,3 +770,49 @@ fn umount_reports_that_it_waits_for_other_mounts() {
     served.forget();
     sound(&image);
 }
+
+#[test]
+fn umount_ends_its_wait_when_it_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    let file = File::create(served.path("file")).expect("a file");
+    failed(&extern4(&image, ["umount", "--timeout", "soon", "mnt"]), 2);
+    failed(&extern4(&image, ["umount", "--timeout", "1", "--lazy", "mnt"]), 2);
+    let said = failed(&extern4(&image, ["umount", "--timeout", "1", "mnt"]), 1);
+    assert!(said.contains("busy"), "{said}");
+    // A mount in use goes at once, and ends with its last user.
+    ok(extern4(&image, ["umount", "--lazy", "mnt"]));
+    assert!(!is_mounted(&image));
+    served.forget();
+    drop(file);
+    if !rustix::process::geteuid().is_root() || !can_run(&[Need::Tool("unshare")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    let served = Served::new(&image, &[]);
+    fs::write(served.path("file"), "text").expect("a file");
+    let mut other = std::process::Command::new("unshare");
+    let mut other = other
+        .args(["-m", "--propagation", "private", "sh", "-c", "echo; exec sleep 600"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process in another namespace");
+    let mut said = BufReader::new(other.stdout.take().expect("its output"));
+    said.read_line(&mut String::new()).expect("a line");
+    let said = failed(&extern4(&image, ["umount", "--timeout", "0.1", "mnt"]), 1);
+    let name = format!("{} (", other.id());
+    assert!(said.contains("still served") && said.contains(&name), "{said}");
+    other.kill().expect("it runs");
+    other.wait().expect("it ends");
+    served.forget();
+    // With its last user, the volume is complete.
+    let start = Instant::now();
+    while !extern4(&image, ["touch", "disk.img:/more"]).status.success() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is still served");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    sound(&image);
+}

@@ -38,7 +38,7 @@ pub(super) fn start(dir: &Path, app: &mut App) -> io::Result<()> {
             // The process may have been killed, as where memory is short: a mount that it had made
             // goes with it.
             if let Some(mount) = MountEntry::dead_at(dir).filter(|_| !was_dead) {
-                let _ = extern4_fuse::unmount(&mount.dir, || {});
+                let _ = extern4_fuse::unmount(&mount.dir, extern4_fuse::Patience::UntilEnd, |_| {});
             }
         }
         Err(error) => {
