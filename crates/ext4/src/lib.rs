@@ -60,6 +60,7 @@ pub use fs::Ext4;
 pub use map::run::{Run, RunKind};
 pub use map::walk::{DataRun, MapNode, MapVisitor};
 pub use mount::data_mode::DataMode;
+pub use mount::features::unwritable;
 pub use mount::journal;
 pub use mount::loss::Listener;
 pub use mount::options::OpenOptions;

@@ -18,6 +18,7 @@ use extern4_ext4::OpenOptions;
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
 use extern4_ext4::tune::journal::remove_journal;
 use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
+use extern4_ext4::unwritable;
 use extern4_mkfs::random_uuid;
 
 use crate::app::{App, Opened, open, part};
@@ -294,6 +295,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     drop(volume);
+    let unwritable = unwritable(tune.features.difference(superblock.features()));
+    if !unwritable.is_empty() {
+        let names: Vec<String> = unwritable.iter().map(ToString::to_string).collect();
+        let follows =
+            "from now on extern4 only reads this volume; Linux writes to it, and no tool takes away";
+        app.note_at(image, format_args!("{follows} {}", names.join(", ")));
+    }
     if structures.removes_journal {
         app.close();
         if app.status() != ExitStatus::Success

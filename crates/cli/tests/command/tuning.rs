@@ -405,3 +405,14 @@ fn checksums_are_rewritten_for_a_new_uuid() {
     });
     failed(&extern4(&image, ["tune", "disk.img", "--rewrite"]), 2);
 }
+
+#[test]
+fn a_feature_that_ends_the_writing_says_so() {
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"]).build();
+    let tuned = extern4(&image, ["tune", "-O", "verity", "disk.img"]);
+    let said = String::from_utf8_lossy(&tuned.stderr).into_owned();
+    assert!(tuned.status.success() && said.contains("verity"), "{said}");
+    assert!(said.contains("from now on extern4 only reads this volume"), "{said}");
+    failed(&extern4(&image, ["touch", "disk.img:/x"]), 3);
+    sound(&image);
+}

@@ -71,9 +71,14 @@ pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
     Ok(())
 }
 
+/// Returns the features with which this crate only reads a volume.
+pub fn unwritable(features: Features) -> Vec<Feature> {
+    features.difference(WRITABLE).iter().collect()
+}
+
 /// Refuses, by name, to write to a volume that this crate only reads.
 pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(), Unsupported> {
-    let beyond: Vec<_> = sb.features().difference(WRITABLE).iter().collect();
+    let beyond = unwritable(sb.features());
     if !beyond.is_empty() {
         return Err(Unsupported::Writing(beyond));
     }
