@@ -249,7 +249,8 @@ fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App
             }
         };
         let to = Side::Volume(to);
-        let mut follower = Follower { args, app, task: &task, stop: &stop, from, to };
+        let mut follower =
+            Follower { args, app, task: &task, stop: &stop, from, to, ends_when_full: false, is_full: false };
         copy.copy(path, &destination.path, &mut follower);
     }
     end(&copy.finish(), &task, app);
@@ -293,7 +294,8 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         }
         let Some(target) = app.target(image_path) else { continue };
         let (from, to) = (Side::Volume(&target.volume), Side::Host);
-        let mut follower = Follower { args, app, task: &task, stop: &stop, from, to };
+        let mut follower =
+            Follower { args, app, task: &task, stop: &stop, from, to, ends_when_full: false, is_full: false };
         copy.copy(&target.volume.volume, target.session(), target.path(), destination, &mut follower);
     }
     end(&copy.finish(), &task, app);
@@ -323,7 +325,16 @@ pub(crate) fn export(target: &Target, to: &Path, app: &mut App) {
     let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
     let mut copy = CopyOut::new(&options);
     let (from, side) = (Side::Volume(&target.volume), Side::Host);
-    let mut follower = Follower { args: &args, app, task: &task, stop: &stop, from, to: side };
+    let mut follower = Follower {
+        args: &args,
+        app,
+        task: &task,
+        stop: &stop,
+        from,
+        to: side,
+        ends_when_full: true,
+        is_full: false,
+    };
     copy.copy_contents(&target.volume.volume, target.session(), target.path(), to, &mut follower);
     end(&copy.finish(), &task, app);
 }

@@ -179,3 +179,47 @@ fn what_a_layer_cannot_have_is_named() {
     ok(extern4_in(at, ["export", "a.img", "-o", "out/"]));
     assert!(at.join("out/.wh.etc").exists() && at.join("out/socket").exists());
 }
+
+#[test]
+fn an_export_ends_when_the_disk_is_full() {
+    if !can_run(&[Need::Mount]) {
+        return;
+    }
+    let dir = temporary("extern4-export-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    for number in 0..40_u8 {
+        fs::write(at.join(format!("tree/file{number}")), vec![number; 100_000]).expect("a file");
+    }
+    ok(extern4_in(at, ["build", "-q", "a.img", "tree"]));
+    fs::create_dir(at.join("small")).expect("a directory");
+    tool(at, "mount", ["-t", "tmpfs", "-o", "size=1M", "none", "small"]);
+    let names = || fs::read_dir(at.join("small")).expect("a directory").count();
+    let exported: Vec<_> = ["small/a.tar", "oci:small/lay", "small/out/"]
+        .into_iter()
+        .map(|output| {
+            // Repeated bytes would shrink to nothing in a compressed layer.
+            if output.starts_with("oci:") {
+                for number in 0..40 {
+                    let bytes = extern4_testkit::plan::pattern(number, 0, 100_000);
+                    fs::write(at.join(format!("tree/file{number}")), bytes).expect("a file");
+                }
+                ok(extern4_in(at, ["build", "-qF", "a.img", "tree"]));
+            }
+            (extern4_in(at, ["export", "a.img", "-o", output]), names())
+        })
+        .collect();
+    let whole: Vec<_> = fs::read_dir(at.join("small/out"))
+        .expect("a directory")
+        .map(|entry| entry.expect("a name").path())
+        .map(|path| fs::metadata(path).expect("a file").len())
+        .collect();
+    tool(at, "umount", ["small"]);
+    for (export, names) in &exported[..2] {
+        assert!(failed(export, 1).contains("No space left on device"));
+        assert_eq!(*names, 0);
+    }
+    let said = failed(&exported[2].0, 1);
+    assert!(said.contains("No space left on device") && said.lines().count() == 1, "{said}");
+    assert!(!whole.is_empty() && whole.iter().all(|len| *len == 100_000), "{whole:?}");
+}

@@ -384,3 +384,31 @@ fn a_recovery_ends_between_two_volumes() {
     assert!(rest.ends_with(" of 300 volumes done\n") && !rest.starts_with("300 "), "{errors}");
     sound(&image);
 }
+
+#[test]
+fn an_interrupted_layout_leaves_nothing() {
+    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4"]).build();
+    let scratch = image.scratch();
+    fs::write(scratch.join("long"), plan::pattern(1, 0, 40 << 20)).expect("a file");
+    ok(extern4(&image, ["cp", "long", "disk.img:/long"]));
+    for directory in ["new/lay", "there"] {
+        if directory == "there" {
+            fs::create_dir(scratch.join("there")).expect("a directory");
+        }
+        let output = format!("oci:{directory}:1");
+        let (child, _output) = start(&image, &["export", "disk.img", "-o", &output]);
+        wait_until_listening(&child);
+        signal(&child, Signal::INT);
+        let ended = child.wait_with_output().expect("it ends");
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        match ended.status.code() {
+            Some(130) => assert!(errors.contains("is not made"), "{errors}"),
+            code => {
+                assert!(code == Some(0), "{code:?} {errors}");
+                continue;
+            }
+        }
+        assert!(!scratch.join("new").exists());
+        assert!(fs::read_dir(scratch.join("there")).into_iter().flatten().next().is_none());
+    }
+}

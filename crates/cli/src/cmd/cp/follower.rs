@@ -29,6 +29,10 @@ pub(super) struct Follower<'a> {
     pub(super) from: Side<'a>,
     /// The side that is copied to.
     pub(super) to: Side<'a>,
+    /// Whether the copy ends when the host has no room for more, as an export does.
+    pub(super) ends_when_full: bool,
+    /// Whether that has happened.
+    pub(super) is_full: bool,
 }
 
 /// A side of a copy, for the names of its files.
@@ -70,6 +74,9 @@ impl CopyObserver for Follower<'_> {
         if bytes > 0 {
             self.task.advance(bytes);
         }
+        if self.is_full {
+            return ControlFlow::Break(());
+        }
         self.stop.check()
     }
 
@@ -105,6 +112,11 @@ impl CopyObserver for Follower<'_> {
     }
 
     fn failed(&mut self, failure: &CopyFailure) {
+        if self.is_full {
+            // It follows from the first failure.
+            return;
+        }
+        self.is_full = self.ends_when_full && is_full(failure);
         let name = match failure.side {
             CopySide::From => self.from.text(&failure.from),
             CopySide::To => self.to.text(&failure.to),
@@ -114,6 +126,15 @@ impl CopyObserver for Follower<'_> {
             CopyError::Host(error) => self.app.fail_at(ExitStatus::Failed, name, host_reason(error)),
             CopyError::Refused(refusal) => self.app.fail_at(ExitStatus::Failed, name, words(*refusal)),
         }
+    }
+}
+
+/// Returns whether the host has no room for the copy, and so for no other.
+fn is_full(failure: &CopyFailure) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match &failure.error {
+        CopyError::Host(error) => matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem),
+        _ => false,
     }
 }
 

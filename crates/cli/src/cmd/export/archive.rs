@@ -79,6 +79,11 @@ impl Pace {
     }
 }
 
+/// Returns whether a signal has asked the command to end.
+pub(super) fn is_stopped(pace: &Pace) -> bool {
+    pace.stop.check().is_break()
+}
+
 /// Writes everything below a directory, and the directory itself. Returns what is left out.
 pub(super) fn append(
     target: &Target,

@@ -147,7 +147,12 @@ impl CopyOut<'_> {
         let to = HostFile::from(to);
         if !self.options.attributes_only {
             let copied = self.contents(original.volume, &from, &to, observer, |contents| contents.copy());
-            if matches!(copied, Err(Fault::Stopped)) {
+            let is_half = match copied {
+                Err(Fault::Stopped) => true,
+                Err(Fault::Host(_)) => self.options.exports,
+                _ => false,
+            };
+            if is_half {
                 unlinkat(tree.current()?, name, AtFlags::empty())?;
             }
             copied?;
