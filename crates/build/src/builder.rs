@@ -13,7 +13,7 @@ use extern4_tree::{
 };
 
 use crate::contents;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::fs_verity::Seal;
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
@@ -34,6 +34,9 @@ const MOST_JOURNAL: u64 = 1 << 40;
 /// The most that the size of a volume can be: 2^48 blocks are more than any tree needs.
 const MOST_BLOCKS_LOG: u32 = 44;
 
+/// The hundredths of a per cent that are a whole.
+const WHOLE_SHARE: u32 = 10_000;
+
 /// How large the volume is to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Size {
@@ -42,6 +45,8 @@ pub enum Size {
     Auto,
     /// As small as possible, with this many bytes more.
     Slack(u64),
+    /// As small as possible, and larger by this many hundredths of a per cent.
+    Share(u32),
     /// This many bytes.
     Bytes(u64),
 }
@@ -81,6 +86,15 @@ pub struct BuildOptions {
     pub partition: bool,
     /// Whether a new file gets the hash tree of dm-verity behind the volume.
     pub verity: bool,
+    /// Whether extended attributes and ACLs of the sources are left out. Manifests and edits can
+    /// give others.
+    pub without_xattrs: bool,
+    /// Whether a symbolic link to a directory stays where a later source, or a layer, has a
+    /// directory, whose files then go where the link leads. Otherwise the directory replaces the
+    /// link, with a warning.
+    pub keep_directory_links: bool,
+    /// Whether blocks of zeroes in regular files become holes.
+    pub zeroes_are_holes: bool,
     /// The regular files that fs-verity protects, by paths in the volume. With such a file, the
     /// volume has the feature `verity`.
     pub fs_verity: Vec<Pattern>,
@@ -112,6 +126,7 @@ pub struct Builder {
 impl Builder {
     /// A builder without sources.
     pub fn new(options: BuildOptions) -> Self {
+        let keeps_links = options.keep_directory_links;
         Self {
             options,
             edit: None,
@@ -121,7 +136,7 @@ impl Builder {
             old: None,
             is_unfiltered: false,
             is_use_by_size: false,
-            tree: Tree::new(),
+            tree: Tree::new(keeps_links),
             layers: Vec::new(),
             warnings: Vec::new(),
         }
@@ -161,6 +176,10 @@ impl Builder {
             return Err(Error::Interrupted);
         }
         scanned?;
+        self.warnings.extend(self.tree.replaced_links.drain(..).map(|(path, target)| {
+            let (path, target) = (shown(&path), String::from_utf8_lossy(&target));
+            format!("{path}: a directory replaces the symbolic link to '{target}'")
+        }));
         self.layers.push(Layer::new(source, prefix));
         Ok(())
     }
@@ -179,6 +198,28 @@ impl Builder {
         self.warnings.extend_from_slice(manifest.warnings());
         self.layers.push(Layer::new(Box::new(manifest), b""));
         Ok(())
+    }
+
+    /// Reads a regular file of the tree as it is now, of which more than `most` bytes are left out.
+    /// `None` if there is no such file.
+    ///
+    /// # Errors
+    /// [`Error::Source`], or [`Error::Member`] if the file cannot be read.
+    pub fn read(&mut self, path: &[u8], most: usize) -> Result<Option<Vec<u8>>> {
+        let Some((contents, source, given)) = self.tree.file(path)? else { return Ok(None) };
+        let layer = &self.layers[usize::from(source)];
+        let opened = layer.open(&given, &contents)?;
+        let mut bytes = vec![0; usize::try_from(contents.size).unwrap_or(most).min(most)];
+        let read = contents::read(&opened, &contents, &mut bytes, 0);
+        opened.check_unchanged(layer.path_in_source(&given))?;
+        read.map_err(|error| Error::reading(path, &error))?;
+        Ok(Some(bytes))
+    }
+
+    /// Gives all files that the sources have given until now this owner and this group, as
+    /// [`BuildOptions::owner`] does, for callers that find the numbers in the tree.
+    pub fn set_owner(&mut self, owner: (u32, u32)) {
+        self.tree.set_owners(owner);
     }
 
     /// Applies the filter to what the tree has now: names, places and types are final, whichever
@@ -218,6 +259,7 @@ impl Builder {
             Size::Bytes(bytes) => planning.of_size(bytes),
             Size::Auto => planning.smallest(0),
             Size::Slack(slack) => planning.smallest(slack),
+            Size::Share(share) => planning.larger_by(share),
         }
     }
 
@@ -304,11 +346,16 @@ impl Builder {
             let parts = || {
                 let path = self.tree.source_path(*name);
                 let opened = layer.open(&path, contents)?;
-                let parts = contents::data(contents, &opened);
+                let parts =
+                    contents::data(contents, &opened).and_then(|parts| match self.options.zeroes_are_holes {
+                        true => contents::without_zeroes(contents, &opened, &parts, size),
+                        false => Ok(parts),
+                    });
                 opened.check_unchanged(layer.path_in_source(&path)).map(|()| parts)
             };
             let seal = self.tree.node(inode).is_sealed.then(|| Seal::new(contents.size, size));
-            let found = holes.find(inode, contents, size, seal, parts)?;
+            let may_have_holes = self.options.zeroes_are_holes || contents::may_have_holes(contents);
+            let found = holes.find(inode, contents, size, seal, may_have_holes.then_some(parts))?;
             found.map_err(|error| Error::reading(&self.tree.path(*name), &error))?;
         }
         Ok(holes)
@@ -381,6 +428,15 @@ impl Planning {
         let least = self.old.as_ref().map_or(0, Precedent::blocks_count);
         let (draft, layout) = self.fit(slack, least)?;
         self.finish(draft, layout)
+    }
+
+    /// The smallest volume that the tree fits in, larger by hundredths of a per cent.
+    fn larger_by(self, share: u32) -> Result<Planned> {
+        let (draft, _) = self.fit(0, 0)?;
+        let sb = draft.superblock();
+        let bytes = u128::from(sb.blocks_count()) * u128::from(sb.block_size());
+        let slack = bytes * u128::from(share) / u128::from(WHOLE_SHARE);
+        self.smallest(u64::try_from(slack).map_err(|_| too_large())?)
     }
 
     /// The size of the smallest volume that the tree fits in.
@@ -508,6 +564,9 @@ impl Sink for Overlay<'_> {
             *target = self.place(target);
         }
         let Builder { options, edit, .. } = &mut *self.builder;
+        if options.without_xattrs {
+            entry.leave_out_xattrs();
+        }
         if let (Some(edit), false) = (edit, matches!(entry.kind, Kind::HardLink(_))) {
             edit(&mut entry).map_err(|reason| {
                 let path = crate::error::shown(&entry.path);

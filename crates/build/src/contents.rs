@@ -15,8 +15,47 @@ pub(crate) fn data(contents: &Contents, opened: &Opened) -> io::Result<Vec<(u64,
     }
 }
 
+/// Whether [`data`] may find holes.
+pub(crate) fn may_have_holes(contents: &Contents) -> bool {
+    matches!(&contents.data, Data::HostFile { sparse: true, .. } | Data::Pieces(_))
+}
+
+/// Bytes that are searched for zeroes at a time.
+const SEARCH_BYTES: u64 = 1 << 20;
+
+/// Returns these parts of open contents without the blocks that have only zeroes.
+pub(crate) fn without_zeroes(
+    contents: &Contents,
+    opened: &Opened,
+    parts: &[(u64, u64)],
+    block_size: u32,
+) -> io::Result<Vec<(u64, u64)>> {
+    let block_size = u64::from(block_size);
+    let mut data: Vec<(u64, u64)> = Vec::new();
+    let mut buf = vec![0; SEARCH_BYTES as usize];
+    for &(offset, len) in parts {
+        // A block that begins before the part has a hole there, which reads as zeroes as well.
+        let (mut at, end) = (offset - offset % block_size, (offset + len).min(contents.size));
+        while at < end {
+            let piece = &mut buf[..(end - at).min(SEARCH_BYTES) as usize];
+            read(opened, contents, piece, at)?;
+            for block in piece.chunks(block_size as usize) {
+                let len = block.len() as u64;
+                if block.iter().any(|byte| *byte != 0) {
+                    match data.last_mut() {
+                        Some((start, before)) if *start + *before == at => *before += len,
+                        _ => data.push((at, len)),
+                    }
+                }
+                at += len;
+            }
+        }
+    }
+    Ok(data)
+}
+
 /// The parts that pieces cover.
-pub(crate) fn data_of_pieces(pieces: &[Piece]) -> Vec<(u64, u64)> {
+fn data_of_pieces(pieces: &[Piece]) -> Vec<(u64, u64)> {
     pieces.iter().map(|piece| (piece.offset, piece.len)).collect()
 }
 

@@ -7,9 +7,8 @@
 use std::collections::HashMap;
 use std::io;
 
-use extern4_tree::{Contents, Data};
+use extern4_tree::Contents;
 
-use crate::contents::data_of_pieces;
 use crate::fs_verity::Seal;
 
 /// Blocks of files with holes that have data: places in the file and lengths, in blocks, by the
@@ -25,21 +24,19 @@ impl Holes {
         self.runs.get(&inode).map(|runs| &**runs)
     }
 
-    /// Notes where a file has data, if it may have holes. `parts` finds the parts of a file of the
-    /// host that are no holes.
+    /// Notes where a file has data, if it may have holes: `parts` finds the parts that are none.
     pub(crate) fn find(
         &mut self,
         inode: u32,
         contents: &Contents,
         block_size: u32,
         seal: Option<Seal>,
-        parts: impl FnOnce() -> extern4_tree::Result<io::Result<Vec<(u64, u64)>>>,
+        parts: Option<impl FnOnce() -> extern4_tree::Result<io::Result<Vec<(u64, u64)>>>>,
     ) -> extern4_tree::Result<io::Result<()>> {
-        let data = match &contents.data {
-            Data::HostFile { sparse: true, .. } => parts()?,
-            Data::Pieces(pieces) => Ok(data_of_pieces(pieces)),
-            _ if seal.is_some() => Ok(vec![(0, contents.size)]),
-            _ => return Ok(Ok(())),
+        let data = match parts {
+            Some(parts) => parts()?,
+            None if seal.is_some() => Ok(vec![(0, contents.size)]),
+            None => return Ok(Ok(())),
         };
         let data = match data {
             Ok(data) => data,

@@ -47,6 +47,7 @@ mod planned;
 mod progress;
 mod record;
 mod sharing;
+mod stream;
 mod tree;
 mod verity;
 mod write;

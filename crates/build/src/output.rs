@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use extern4_block::partition::{Guid, NewDisk};
-use extern4_block::{FileDevice, FileOptions};
+use extern4_block::{BlockDevice, FileDevice, FileOptions};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -55,18 +55,30 @@ impl Planned {
     }
 
     /// Bytes of the volume and its hash tree.
-    fn part_bytes(&self) -> u64 {
+    pub(crate) fn part_bytes(&self) -> u64 {
         self.hash_tree().map_or(self.size_bytes(), |places| places.end())
     }
 
     /// The disk around a volume with this UUID.
-    fn disk(&self, uuid: [u8; 16]) -> NewDisk {
+    pub(crate) fn disk(&self, uuid: [u8; 16]) -> NewDisk {
         NewDisk {
             id: Guid::of_uuid(identity::derived_uuid(b"disk", uuid)),
             partition_id: Guid::of_uuid(identity::derived_uuid(b"partition", uuid)),
             name: String::from_utf8_lossy(self.sb.label()).into_owned(),
             partition_bytes: self.part_bytes(),
         }
+    }
+
+    /// Writes the hash tree behind a volume that is complete, if there is to be one.
+    pub(crate) fn write_hash_tree(
+        &self,
+        device: &dyn BlockDevice,
+        uuid: [u8; 16],
+        threads: usize,
+    ) -> Result<Option<Verity>> {
+        let make =
+            |places: &Places| Maker { device, places, uuid, threads, watch: self.watch.as_ref() }.make();
+        self.hash_tree().as_ref().map(make).transpose()
     }
 
     /// Writes the volume, its hash tree, and the partition table around both.
@@ -80,10 +92,7 @@ impl Planned {
         let device = FileDevice::open_with(path, &options)?;
         let target = Target { file: new.file(), directory, start: options.offset_bytes };
         let uuid = self.write_contents(&device, Some(target), threads)?;
-        let make = |places: &Places| {
-            Maker { device: &device, places, uuid, threads, watch: self.watch.as_ref() }.make()
-        };
-        let verity = self.hash_tree().as_ref().map(make).transpose()?;
+        let verity = self.write_hash_tree(&device, uuid, threads)?;
         drop(device);
         if self.partition {
             let whole = FileOptions { write: true, ..FileOptions::default() };

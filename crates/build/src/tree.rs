@@ -108,11 +108,16 @@ pub(crate) struct Tree {
     pub(crate) xattrs: Sets,
     /// Paths under which a source gave a file, where the path through the tree is another one.
     detours: Vec<(u32, Box<[u8]>)>,
+    /// Whether a symbolic link to a directory stays where a source has a directory.
+    keeps_links: bool,
+    /// The symbolic links to directories that directories have replaced: paths and targets.
+    pub(crate) replaced_links: Vec<(Vec<u8>, Box<[u8]>)>,
 }
 
 impl Tree {
-    /// A tree of an empty root directory.
-    pub(crate) fn new() -> Self {
+    /// A tree of an empty root directory, in which symbolic links to directories stay or are
+    /// replaced by directories.
+    pub(crate) fn new(keeps_links: bool) -> Self {
         let root = Node {
             mode: IMPLIED_MODE,
             uid: 0,
@@ -133,6 +138,8 @@ impl Tree {
             hasher: RandomState::new(),
             xattrs: Sets::default(),
             detours: Vec::new(),
+            keeps_links,
+            replaced_links: Vec::new(),
         }
     }
 
@@ -142,6 +149,27 @@ impl Tree {
 
     pub(crate) fn set_root_owner(&mut self, (uid, gid): (u32, u32)) {
         (self.nodes[0].uid, self.nodes[0].gid) = (uid, gid);
+    }
+
+    /// Sets the owner and the group of all files that a source has given.
+    pub(crate) fn set_owners(&mut self, (uid, gid): (u32, u32)) {
+        for node in self.nodes.iter_mut().filter(|node| !node.is_implied) {
+            (node.uid, node.gid) = (uid, gid);
+        }
+    }
+
+    /// The contents of a regular file, the source that has them, and the path under which it gave
+    /// them.
+    pub(crate) fn file(&mut self, path: &[u8]) -> Result<Option<(Contents, u16, Vec<u8>)>> {
+        let Some((parent, text)) = split(path) else { return Ok(None) };
+        let Some(parent) = self.directory(parent, false, path)? else { return Ok(None) };
+        let Some(found) = self.find(parent, text) else { return Ok(None) };
+        let node = self.node(self.names[found as usize].inode);
+        let Body::File { contents, source, name } = &node.body else { return Ok(None) };
+        let (contents, source, name) = (contents.clone(), *source, *name);
+        let detour = self.detours.iter().find(|(detour, _)| *detour == name);
+        let given = detour.map_or_else(|| self.path(name), |(_, path)| path.to_vec());
+        Ok(Some((contents, source, given)))
     }
 
     /// The path of a name from the root, without a slash in front.
@@ -295,6 +323,12 @@ impl Tree {
                 self.set_facts(inode, &entry)?;
                 return Ok(());
             }
+            if let Some(target) = self.link_to_directory(inode, &given) {
+                if self.keeps_links {
+                    return Ok(());
+                }
+                self.replaced_links.push((given.clone(), target));
+            }
         }
         if let Some(old) = old {
             self.unlink(old);
@@ -338,6 +372,13 @@ impl Tree {
             self.detours.push((name, given.into()));
         }
         Ok(())
+    }
+
+    /// The target of a symbolic link that leads to a directory of the tree.
+    fn link_to_directory(&mut self, inode: u32, path: &[u8]) -> Option<Box<[u8]>> {
+        let Body::Symlink(target) = &self.nodes[inode as usize].body else { return None };
+        let target = target.clone();
+        self.directory(path, false, path).ok().flatten().map(|_| target)
     }
 
     fn insert_link(

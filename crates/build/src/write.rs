@@ -142,7 +142,7 @@ impl Planned {
     }
 
     /// Tells the watch how many bytes are written.
-    fn tell(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn tell(&self, bytes: u64) -> Result<()> {
         let inodes = u64::from(self.first_ino) + self.order.inodes.len() as u64;
         let tables = inodes * u64::from(self.sb.inode_size());
         let total = self.layout.used * u64::from(self.sb.block_size()) + tables;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use extern4::Session;
 
 /// The limit for the length of a file. The rest of a longer file is ignored.
-const MAX_BYTES: usize = 4 << 20;
+pub(crate) const MAX_BYTES: usize = 4 << 20;
 
 /// Names by number and numbers by name.
 #[derive(Default)]
@@ -32,6 +32,12 @@ struct Table {
 }
 
 impl IdNames {
+    /// Reads the contents of `/etc/passwd` and `/etc/group`.
+    pub(crate) fn parse(passwd: &[u8], group: &[u8]) -> Self {
+        let (users, groups) = (Table::parse(passwd, 2), Table::parse(group, 2));
+        Self { users, groups, ..Self::default() }
+    }
+
     /// Reads the files; one that is missing or unreadable leaves its numbers without names.
     pub(crate) fn read(session: &Session) -> Self {
         Self {

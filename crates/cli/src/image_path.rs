@@ -115,6 +115,26 @@ impl ImagePath {
         OsStringValueParser::new().map(|text| Self::parse(&text))
     }
 
+    /// Returns a clap parser for an image that may be made. The name of a new file may have colons.
+    pub(crate) fn output_parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().map(|text| Self::parse_output(&text))
+    }
+
+    /// Reads an image path of an image that exists, and any other text as an image that is to be
+    /// made.
+    fn parse_output(text: &OsStr) -> Self {
+        let parsed = Self::parse(text);
+        let behind = text.as_bytes().strip_prefix(parsed.image.file.as_os_str().as_bytes());
+        // Behind an image, a path begins with a slash.
+        let has_path = behind.is_some_and(|behind| matches!(behind, b"" | b":") || behind.starts_with(b":/"));
+        if parsed.image.part != Part::Whole
+            || has_path && !parsed.image.file.is_dir() && parsed.image.file.exists()
+        {
+            return parsed;
+        }
+        Self::new(Image { file: PathBuf::from(text), part: Part::Whole }, b"")
+    }
+
     /// Returns the path in quotes, in a form that a shell and this command read back.
     pub(crate) fn quoted(&self) -> String {
         let mut text = self.image.file.as_os_str().as_bytes().to_vec();
@@ -270,6 +290,26 @@ mod tests {
     use super::{ImagePath, Part};
     use std::ffi::OsStr;
     use std::path::Path;
+
+    #[test]
+    fn the_name_of_an_output_may_have_colons() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("old"), "").expect("a file");
+        let at = |name: &str| dir.path().join(name);
+        for (text, file, path) in [
+            ("new", "new", "/"),
+            ("a:b.img", "a:b.img", "/"),
+            ("a:/b", "a:/b", "/"),
+            ("old", "old", "/"),
+            ("old:", "old", "/"),
+            ("old:/x", "old", "/x"),
+            ("old:x", "old:x", "/"),
+        ] {
+            let found = ImagePath::parse_output(at(text).as_os_str());
+            assert_eq!((found.image.file, found.path), (at(file), path.into()), "{text}");
+        }
+        assert_eq!(ImagePath::parse_output(at("old@1M").as_os_str()).image.part, Part::Offset(1 << 20));
+    }
 
     fn check(text: &str, files: &[&str], file: &str, part: Part, path: &str) {
         let image_path =

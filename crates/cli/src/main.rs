@@ -33,6 +33,7 @@ mod mode_change;
 mod mount_helper;
 mod mount_table;
 mod new_volume;
+mod oci_image;
 mod operands;
 mod output;
 mod overwrite;

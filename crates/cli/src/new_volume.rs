@@ -13,8 +13,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use extern4_mkfs::Config;
 
 pub(crate) use self::error::NewVolumeError;
-pub(crate) use self::filling::{Filling, contents_line, json_contents, json_numbers, threads};
-pub(crate) use self::source::Argument;
+pub(crate) use self::filling::{
+    Filling, contents_line, json_container, json_contents, json_numbers, threads,
+};
+pub(crate) use self::source::{Argument, SourceOptions};
 pub(crate) use self::target::{Room, device};
 use crate::app::host_reason;
 use crate::text::{escape, quoted};

@@ -123,7 +123,7 @@ const TAR: &[(&str, &str)] = &[
         "give patterns with --exclude and --include",
     ),
     (
-        "--keep-directory-symlink --one-top-level --recursive-unlink --backup --suffix --transform --xform -w --interactive --confirmation",
+        "--one-top-level --recursive-unlink --backup --suffix --transform --xform -w --interactive --confirmation",
         "unpack into a directory of its own, and move files with mv",
     ),
     (

@@ -8,42 +8,47 @@ mod selinux;
 pub(crate) mod update;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{
-    BuildOptions, Builder, Manifest, OldLayout, Options, Pattern, Planned, Size, SourceError, Summary,
-    UpdateOptions, Verity, layout_of, random_uuid,
+    BuildOptions, Builder, ImageConfig, Manifest, OldLayout, Options, Pattern, Planned, Platform, Size,
+    SourceError, Summary, UpdateOptions, Verity, layout_of, random_uuid,
 };
 
 use self::edits::Edits;
 pub(crate) use self::rules::Rules;
 use self::update::{Reporting, update};
 use super::tune::{Uuid, uuid};
-use crate::app::App;
+use crate::app::{App, host_reason};
+use crate::id_names::{IdNames, MAX_BYTES, NameOrId};
 use crate::image_path::{ImagePath, Part};
 use crate::interruptible::Interruptible;
 use crate::json;
 use crate::new_volume::{
-    Argument, Filling, NewVolumeError, Room, config, contents_line, device, epoch, json_contents,
-    json_numbers, size, threads,
+    Argument, Filling, NewVolumeError, Room, SourceOptions, config, contents_line, device, epoch,
+    json_container, json_contents, json_numbers, size, threads,
 };
+use crate::oci_image;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The image file to make, or a device or partition to fill
-    #[arg(value_name = "OUT", value_parser = ImagePath::parser())]
+    /// The image file to make, or a device or partition to fill; - writes the image to standard
+    /// output, and all else to standard error
+    #[arg(value_name = "OUT", value_parser = ImagePath::output_parser())]
     out: ImagePath,
     /// The trees to put into it, each over those before: a directory, a tar archive, - for an
-    /// archive on standard input, oci:DIR[:TAG], or an ext2, ext3 or ext4 volume: IMAGE or
-    /// DISK#PARTITION. SOURCE:/PATH puts its root at /PATH
+    /// archive on standard input, oci:PATH[:NAME] for an image of a container in a layout, an
+    /// archive or on standard input, or an ext2, ext3 or ext4 volume: IMAGE or DISK#PARTITION.
+    /// SOURCE:/PATH puts its root at /PATH, and any other file itself there
     #[arg(value_name = "SOURCE", required = true, value_parser = Argument::parser())]
     sources: Vec<Argument>,
-    /// The size: auto for the smallest that works, +SIZE for that and as much more, or the size
-    /// itself, with K, M, G or T. A plain number counts bytes
+    /// The size: auto for the smallest that works, +SIZE or +PERCENT% for that and as much more, or
+    /// the size itself, with K, M, G or T. A plain number counts bytes
     #[arg(long, value_name = "SIZE", default_value = "auto", value_parser = volume_size)]
     size: Size,
     /// Inodes of the volume; it can get a few more
@@ -77,9 +82,9 @@ pub(crate) struct Args {
     /// contents
     #[arg(short = 'U', long, value_name = "UUID", value_parser = uuid)]
     uuid: Option<Uuid>,
-    /// Owner and group of all files
-    #[arg(long, value_name = "UID:GID", value_parser = owner)]
-    owner: Option<(u32, u32)>,
+    /// Owner and group of all files: numbers, or names in the tree's own /etc/passwd and /etc/group
+    #[arg(long, value_name = "USER:GROUP", value_parser = owner)]
+    owner: Option<Owner>,
     /// Compact and never to be changed: no free space, no journal, and the feature read-only, with
     /// which Linux mounts it for reading alone
     #[arg(long, conflicts_with_all = ["size", "inodes"])]
@@ -117,6 +122,19 @@ pub(crate) struct Args {
     /// Leave out what is on other file systems than a source's directory itself
     #[arg(long, short = 'x')]
     one_file_system: bool,
+    /// Leave out extended attributes and ACLs of the sources
+    #[arg(long)]
+    no_xattrs: bool,
+    /// Keep a symbolic link to a directory where a later source or layer has a directory, and put
+    /// its files where the link leads, as tar does
+    #[arg(long)]
+    keep_directory_symlink: bool,
+    /// Make holes of blocks of zeroes
+    #[arg(long)]
+    sparse: bool,
+    /// The platform of images with several (default: that of this machine)
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]", value_parser = oci_image::platform)]
+    platform: Option<Platform>,
     /// Threads that read and write; one for each CPU by default
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZero<usize>>,
@@ -166,8 +184,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     let image = &args.out.image;
     match Filling::run(image, args.quiet, app, |filling, app| build(args, filling, app)) {
-        Ok(built) if args.json => io::stdout().write_all(json_line(args, &built).as_bytes()),
-        Ok(built) => show(args, &built),
+        Ok(built) if args.is_stream() => print(args, &built, &mut io::stderr().lock()),
+        Ok(built) => print(args, &built, &mut io::stdout().lock()),
         Err(failure) => {
             failure.report(image, app);
             Ok(())
@@ -182,17 +200,27 @@ struct Built {
     uuid: Option<[u8; 16]>,
     /// Its hash tree, if it has one.
     verity: Option<Verity>,
+    /// The configuration of the last image of a container among the sources.
+    container: Option<ImageConfig>,
 }
 
 fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolumeError> {
     let (image, threads) = (&args.out.image, threads(args.threads));
     match out_of(args)? {
         Out::File => {
-            let volume = plan(args, args.size, filling, app)?;
+            let (volume, container) = plan(args, args.size, filling, app)?;
             let write = || volume.write_file(&image.file, args.force, threads);
             let written = (!args.dry_run).then(write).transpose()?;
             let uuid = written.as_ref().map(|written| written.uuid);
-            Ok(Built { volume, uuid, verity: written.and_then(|written| written.verity) })
+            Ok(Built { volume, uuid, verity: written.and_then(|written| written.verity), container })
+        }
+        Out::Stream => {
+            let mut out = host_output()?;
+            let (volume, container) = plan(args, args.size, filling, app)?;
+            let write = || volume.write_stream(&mut out, Path::new(STANDARD_OUTPUT), threads);
+            let written = (!args.dry_run).then(write).transpose()?;
+            let uuid = written.as_ref().map(|written| written.uuid);
+            Ok(Built { volume, uuid, verity: written.and_then(|written| written.verity), container })
         }
         Out::Device { is_device } => {
             if args.partition || args.verity {
@@ -210,16 +238,31 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolu
                 Size::Auto => Size::Bytes(room.bytes()?),
                 size => size,
             };
-            let volume = plan(args, size, filling, app)?;
+            let (volume, container) = plan(args, size, filling, app)?;
             room.check(volume.size_bytes(), args.force)?;
             let uuid = target.map(|target| volume.write(&*target, threads)).transpose()?;
-            Ok(Built { volume, uuid, verity: None })
+            Ok(Built { volume, uuid, verity: None, container })
         }
     }
 }
 
+/// The name of standard output in messages.
+const STANDARD_OUTPUT: &str = "standard output";
+
+/// Opens standard output, which is not to be a terminal.
+fn host_output() -> Result<File, NewVolumeError> {
+    let failed = |reason: &str| NewVolumeError::Failed(format!("{STANDARD_OUTPUT}: {reason}"));
+    if io::stdout().is_terminal() {
+        return Err(failed("an image is not written to a terminal"));
+    }
+    let out = rustix::io::dup(io::stdout()).map_err(|error| failed(&host_reason(&error.into())))?;
+    Ok(File::from(out))
+}
+
 /// The kind of file that the volume goes to.
 enum Out {
+    /// Standard output.
+    Stream,
     /// A new file.
     File,
     /// A device, or a partition.
@@ -236,8 +279,18 @@ fn update_volume(args: &Args, app: &mut App) -> io::Result<()> {
     let options = UpdateOptions { owners: true, ..UpdateOptions::default() };
     update(&args.out.image, options, reporting, app, |filling, app| {
         named_alone(args)?;
-        collect(args, args.size, filling, app)
+        if args.is_stream() {
+            return Err(NewVolumeError::Usage("--update needs a volume that is there".to_owned()));
+        }
+        collect(args, args.size, filling, app).map(|(builder, _)| builder)
     })
+}
+
+impl Args {
+    /// Returns whether the image goes to standard output.
+    fn is_stream(&self) -> bool {
+        self.out.image.file.as_os_str() == "-" && self.out.image.part == Part::Whole
+    }
 }
 
 fn named_alone(args: &Args) -> Result<(), NewVolumeError> {
@@ -250,6 +303,9 @@ fn named_alone(args: &Args) -> Result<(), NewVolumeError> {
 fn out_of(args: &Args) -> Result<Out, NewVolumeError> {
     let image = &args.out.image;
     let refused = |reason: &str| Err(NewVolumeError::target(reason));
+    if args.is_stream() {
+        return Ok(Out::Stream);
+    }
     named_alone(args)?;
     let Ok(found) = image.file.symlink_metadata() else {
         return match image.part {
@@ -267,27 +323,51 @@ fn out_of(args: &Args) -> Result<Out, NewVolumeError> {
     }
 }
 
-fn plan(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Planned, NewVolumeError> {
-    let mut builder = collect(args, size, filling, app)?;
+fn plan(
+    args: &Args,
+    size: Size,
+    filling: &Filling,
+    app: &mut App,
+) -> Result<(Planned, Option<ImageConfig>), NewVolumeError> {
+    let (mut builder, container) = collect(args, size, filling, app)?;
     if let Some(old) = &args.stable_layout {
         builder.keep_layout(layout(old, app)?);
     }
-    filling.plan(builder, app)
+    filling.plan(builder, app).map(|volume| (volume, container))
 }
 
-/// Puts all sources together.
-fn collect(args: &Args, size: Size, filling: &Filling, app: &mut App) -> Result<Builder, NewVolumeError> {
+/// Puts all sources together. Returns the configuration of the last image of a container, too.
+fn collect(
+    args: &Args,
+    size: Size,
+    filling: &Filling,
+    app: &mut App,
+) -> Result<(Builder, Option<ImageConfig>), NewVolumeError> {
+    if args.platform.is_some() && !args.sources.iter().any(Argument::is_image) {
+        let reason = "--platform has no effect here: no source is an image of a container";
+        return Err(NewVolumeError::Usage(reason.to_owned()));
+    }
     let mut builder = filling.builder(options(args, size)?);
     if let Some(edit) = args.edits.edit(&app.stop()).map_err(NewVolumeError::Usage)? {
         builder.edit(edit);
     }
+    let sources = SourceOptions {
+        one_file_system: args.one_file_system,
+        without_xattrs: args.no_xattrs,
+        platform: args.platform.as_ref(),
+    };
+    let mut container = None;
     for argument in &args.sources {
-        filling.add(&mut builder, argument, args.one_file_system, app)?;
+        container = filling.add(&mut builder, argument, sources, app)?.or(container);
+    }
+    if let Some(owner) = args.owner.as_ref().filter(|owner| owner.numbers().is_none()) {
+        let owner = owner.of_tree(&mut builder)?;
+        builder.set_owner(owner);
     }
     for manifest in &args.manifest {
         builder.amend(open(manifest, app)?)?;
     }
-    Ok(builder)
+    Ok((builder, container))
 }
 
 /// Opens a manifest of the host.
@@ -346,11 +426,14 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
             Some(seconds) => Some(seconds),
             None => epoch()?,
         },
-        owner: args.owner,
+        owner: args.owner.as_ref().and_then(Owner::numbers),
         root_owner: None,
         filter: args.rules.0.clone(),
         partition: args.partition,
         verity: args.verity,
+        without_xattrs: args.no_xattrs,
+        keep_directory_links: args.keep_directory_symlink,
+        zeroes_are_holes: args.sparse,
         fs_verity: args.fs_verity.iter().map(|glob| Pattern::new(glob.as_bytes())).collect(),
     })
 }
@@ -361,25 +444,65 @@ fn volume_size(text: &str) -> Result<Size, String> {
     };
     match text.strip_prefix('+') {
         _ if text == "auto" => Ok(Size::Auto),
-        Some(slack) => bytes(slack).map(Size::Slack),
+        Some(more) => match more.strip_suffix('%') {
+            Some(percent) => share(percent).map(Size::Share),
+            None => bytes(more).map(Size::Slack),
+        },
         None => bytes(text).map(Size::Bytes),
     }
 }
 
-fn owner(text: &str) -> Result<(u32, u32), String> {
-    let read = || {
-        let (uid, gid) = text.split_once(':')?;
-        Some((uid.parse().ok()?, gid.parse().ok()?))
-    };
-    read().ok_or_else(|| "write it as 1000:1000".to_owned())
+/// Reads a number of per cent as hundredths.
+fn share(percent: &str) -> Result<u32, String> {
+    let share = size::decimal(percent, 100).and_then(|share| u32::try_from(share).ok());
+    share.ok_or_else(|| "write it as +10%".to_owned())
+}
+
+/// The owner and the group that all files get.
+#[derive(Clone, Debug)]
+struct Owner {
+    user: NameOrId,
+    group: NameOrId,
+}
+
+fn owner(text: &str) -> Result<Owner, String> {
+    let parts = text.split_once(':').filter(|(user, group)| !user.is_empty() && !group.is_empty());
+    let (user, group) = parts.ok_or_else(|| "write it as 1000:1000 or web:www".to_owned())?;
+    Ok(Owner { user: NameOrId::parse(user)?, group: NameOrId::parse(group)? })
+}
+
+impl Owner {
+    /// Returns the numbers, if both are given.
+    fn numbers(&self) -> Option<(u32, u32)> {
+        match (&self.user, &self.group) {
+            (NameOrId::Number(uid), NameOrId::Number(gid)) => Some((*uid, *gid)),
+            _ => None,
+        }
+    }
+
+    /// Looks names up in the tree that the sources make.
+    fn of_tree(&self, builder: &mut Builder) -> Result<(u32, u32), NewVolumeError> {
+        let mut read = |path: &[u8]| builder.read(path, MAX_BYTES).map(Option::unwrap_or_default);
+        let names = IdNames::parse(&read(b"etc/passwd")?, &read(b"etc/group")?);
+        let owner = self.user.uid(&names).and_then(|uid| Ok((uid, self.group.gid(&names)?)));
+        owner.map_err(|reason| {
+            NewVolumeError::Failed(format!("--owner: {reason} the tree, by its /etc/passwd and /etc/group"))
+        })
+    }
+}
+
+fn print(args: &Args, built: &Built, out: &mut impl io::Write) -> io::Result<()> {
+    match args.json {
+        true => out.write_all(json_line(args, built).as_bytes()),
+        false => show(args, built, out),
+    }
 }
 
 /// Prints the numbers of a volume and the root hash of its tree; if nothing else is to be printed,
 /// that alone.
-fn show(args: &Args, Built { volume, verity, .. }: &Built) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn show(args: &Args, Built { volume, verity, .. }: &Built, out: &mut impl io::Write) -> io::Result<()> {
     if !args.quiet {
-        show_numbers(&mut out, volume)?;
+        show_numbers(out, volume)?;
         if let Some(old) = &args.stable_layout {
             let Summary { kept, used, .. } = volume.summary();
             writeln!(out, "{kept} of {used} bytes in use by files stand where '{}' has them", old.image)?;
@@ -393,7 +516,7 @@ fn show(args: &Args, Built { volume, verity, .. }: &Built) -> io::Result<()> {
     }
 }
 
-fn json_line(args: &Args, Built { volume, uuid, verity }: &Built) -> String {
+fn json_line(args: &Args, Built { volume, uuid, verity, container }: &Built) -> String {
     json::line(|object| {
         let summary = volume.summary();
         json_numbers(object, &args.out.image, volume.plan(), *uuid);
@@ -404,6 +527,9 @@ fn json_line(args: &Args, Built { volume, uuid, verity }: &Built) -> String {
         if let Some(Verity { root_hash, hash_offset, .. }) = verity {
             object.hex("root_hash", root_hash);
             object.raw("hash_offset", hash_offset);
+        }
+        if let Some(container) = container {
+            json_container(object, container);
         }
     })
 }

@@ -30,20 +30,26 @@ mod threads;
 use std::ffi::OsString;
 use std::io;
 
+use extern4_tree::Platform;
+
 use crate::app::App;
 use crate::color::When;
+use crate::oci_image;
 
 use operand::Operands;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tree or file to compare with: IMAGE:/PATH, or a directory, a tar archive,
-    /// oci:DIR[:TAG] or another file of the host
+    /// oci:PATH[:NAME] or another file of the host
     #[arg(value_name = "OLD")]
     old: OsString,
     /// The tree or file that may have changed, of any of these kinds
     #[arg(value_name = "NEW")]
     new: OsString,
+    /// The platform of an image that has several (default: that of this machine)
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]", value_parser = oci_image::platform)]
+    platform: Option<Platform>,
     /// Of two files, only say whether they differ
     #[arg(short = 'q', long)]
     brief: bool,
@@ -67,7 +73,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     app.compares();
-    match Operands::find(&args.old, &args.new, app) {
+    match Operands::find(&args.old, &args.new, args.platform.as_ref(), app) {
         Some(Operands::Trees(trees)) => {
             let differences = compare::trees(args, &trees, app);
             show::differences(args, &trees, &differences, app)

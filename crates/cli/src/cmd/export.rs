@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use extern4::build::Unreadable;
 use extern4_build::NewFile;
-use extern4_tree::{LayerCompression, Platform, TarWriter};
+use extern4_tree::{LayerCompression, Platform, TarWriter, split_reference};
 
 use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::oci_image::platform;
 use crate::volume_tree::{path_below, report_unreadable};
 
 use archive::Pace;
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     #[arg(value_name = "IMAGE:/PATH", value_parser = ImagePath::parser())]
     image_path: ImagePath,
     /// Where to: a tar archive, compressed if its name ends in .zst or .tzst; - for an archive on
-    /// standard output; a directory that exists, or DIR/; or oci:DIR[:TAG] for an OCI layout
+    /// standard output; a directory that exists, or DIR/; or oci:DIR[:NAME] for an OCI layout
     #[arg(short, long, value_name = "OUTPUT", value_parser = Output::parser())]
     output: Output,
     /// Compress an archive or a layer with zstd, whatever the name says
@@ -77,9 +78,16 @@ impl Output {
         Self::Archive(path.to_owned())
     }
 
-    /// `DIR` or `DIR:TAG`.
+    /// `DIR` or `DIR:NAME`. Behind a directory that exists, all is the image's name, and so is what
+    /// begins with a registry.
     fn layout(text: &[u8]) -> Self {
         let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        if let (directory, Some(tag)) = split_reference(OsStr::from_bytes(text))
+            && (directory.is_dir() || has_registry(tag))
+            && !tag.is_empty()
+        {
+            return Self::Layout(directory.to_owned(), tag.to_owned());
+        }
         let colon = text.iter().rposition(|byte| *byte == b':');
         let tag = colon.and_then(|at| std::str::from_utf8(&text[at + 1..]).ok());
         match (colon, tag.filter(|tag| !tag.is_empty() && !tag.contains('/'))) {
@@ -97,8 +105,12 @@ impl Output {
     }
 }
 
-fn platform(text: &str) -> Result<Platform, String> {
-    Platform::parse(text).ok_or_else(|| "write it as linux/arm64 or linux/arm/v7".to_owned())
+/// Returns whether an image's name begins with a registry: the name of a host and a slash.
+///
+/// Source: the reference documentation of Docker, "docker image tag".
+fn has_registry(name: &str) -> bool {
+    let host = name.split_once('/').map(|(host, _)| host);
+    host.is_some_and(|host| host.trim_matches('.').contains('.') || host == "localhost")
 }
 
 /// Why an export ended.
@@ -246,5 +258,7 @@ mod tests {
         check("oci:out:1.2", layout("out", "1.2"));
         check("oci:a:b/out", layout("a:b/out", "latest"));
         check("oci:out:", layout("out:", "latest"));
+        check("oci:out:docker.io/library/web:1", layout("out", "docker.io/library/web:1"));
+        check("oci:../a:../b", layout("../a:../b", "latest"));
     }
 }

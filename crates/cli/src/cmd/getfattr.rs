@@ -47,6 +47,12 @@ pub(crate) struct Args {
     /// Show the attributes of symbolic links themselves
     #[arg(short = 'h', long)]
     no_dereference: bool,
+    /// As always: a walk follows no links
+    #[arg(short = 'P', long = "physical", hide = true)]
+    _physical: bool,
+    /// As always: a volume is one file system
+    #[arg(long = "one-file-system", hide = true)]
+    _one_file_system: bool,
     /// Show everything below directories too
     #[arg(short = 'R', long)]
     recursive: bool,

@@ -27,15 +27,15 @@ use crate::image_path::{Image, ImagePath, Part};
 use crate::json;
 use crate::new_volume::size::{self, VolumeSize};
 use crate::new_volume::{
-    Argument, Filling, NewVolumeError, Room, config, contents_line, device, epoch, json_contents,
-    json_numbers, threads,
+    Argument, Filling, NewVolumeError, Room, SourceOptions, config, contents_line, device, epoch,
+    json_contents, json_numbers, threads,
 };
 use crate::text::uuid as uuid_text;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to make the volume: a file, which is made if it is not there, a device or a partition
-    #[arg(value_name = "IMAGE", value_parser = ImagePath::parser())]
+    #[arg(value_name = "IMAGE", value_parser = ImagePath::output_parser())]
     image_path: ImagePath,
     /// The size, with K, M, G or T; a plain number counts blocks with -b, and KiB without it. auto
     /// is the smallest that works with -d, and the default for a new file. Else the volume fills
@@ -196,7 +196,7 @@ impl Make<'_> {
             return Ok(Made::Empty(Box::new(Plan::new(&self.options, &self.config, bytes)?)));
         };
         let mut builder = filling.builder(self.build_options(given)?);
-        filling.add(&mut builder, source, false, app)?;
+        filling.add(&mut builder, source, SourceOptions::default(), app)?;
         Ok(Made::Filled { planned: Box::new(filling.plan(builder, app)?), uuid: None })
     }
 

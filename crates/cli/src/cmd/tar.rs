@@ -83,6 +83,9 @@ pub(crate) struct Args {
     /// Keep the attributes of directories that are there
     #[arg(long)]
     no_overwrite_dir: bool,
+    /// Keep symbolic links to directories where the archive has directories
+    #[arg(long)]
+    keep_directory_symlink: bool,
     /// Give files the modes of the archive, as always for the superuser
     #[arg(short = 'p', long, visible_alias = "same-permissions", overrides_with = "no_same_permissions")]
     preserve_permissions: bool,

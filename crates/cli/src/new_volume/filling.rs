@@ -6,11 +6,11 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use extern4::build::{BuildOptions, Builder, Planned, Progress, Summary, Watch};
+use extern4::build::{BuildOptions, Builder, ImageConfig, Planned, Progress, Summary, Watch};
 use extern4_mkfs::Plan;
 
 use super::error::NewVolumeError;
-use super::source::Argument;
+use super::source::{Argument, OpenSource, SourceOptions};
 use crate::app::App;
 use crate::fs_type::type_name;
 use crate::image_path::Image;
@@ -69,17 +69,17 @@ impl Filling {
         })
     }
 
-    /// Adds a source.
+    /// Adds a source. Returns its configuration, if it is an image of a container.
     pub(crate) fn add(
         &self,
         builder: &mut Builder,
         argument: &Argument,
-        one_file_system: bool,
+        options: SourceOptions<'_>,
         app: &mut App,
-    ) -> Result<(), NewVolumeError> {
-        let source = argument.open(one_file_system, &self.out, app)?;
-        let added = builder.add(source, argument.prefix()).map_err(NewVolumeError::from);
-        added.map_err(|failure| argument.explain(failure, app))
+    ) -> Result<Option<ImageConfig>, NewVolumeError> {
+        let OpenSource { source, prefix, config } = argument.open(options, &self.out, app)?;
+        let added = builder.add(source, &prefix).map_err(NewVolumeError::from);
+        added.map(|()| config).map_err(|failure| argument.explain(failure, app))
     }
 
     /// Plans the volume, and tells of all that is left out.
@@ -131,6 +131,28 @@ pub(crate) fn json_contents(object: &mut Object<'_>, summary: &Summary) {
     object.raw("extents", summary.extents);
     object.raw("used_bytes", summary.used);
     object.raw("free_bytes", summary.free);
+}
+
+/// Writes how the container of an image runs.
+pub(crate) fn json_container(object: &mut Object<'_>, config: &ImageConfig) {
+    let texts =
+        [("user", &config.user), ("working_dir", &config.working_dir), ("stop_signal", &config.stop_signal)];
+    let lists = [
+        ("env", &config.env),
+        ("entrypoint", &config.entrypoint),
+        ("cmd", &config.cmd),
+        ("exposed_ports", &config.exposed_ports),
+        ("volumes", &config.volumes),
+    ];
+    object.object("container", |object| {
+        object.text_or_null("platform", config.platform.as_ref().map(ToString::to_string).as_deref());
+        texts.iter().for_each(|(key, text)| object.text_or_null(key, text.as_deref()));
+        lists.iter().for_each(|(key, list)| object.texts(key, *list));
+        object.objects("labels", &config.labels, |(name, value), label| {
+            label.text("name", name);
+            label.text("value", value);
+        });
+    });
 }
 
 /// Describes the files of a volume.

@@ -7,6 +7,7 @@ mod archiving;
 mod attributes;
 mod block_mount;
 mod bmap;
+mod build_sources;
 mod building;
 mod changing;
 mod comparing;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -47,14 +48,17 @@ fn rows(page: &str) -> Vec<Row> {
 }
 
 /// Returns the options in a namesake's help: of each line that begins with one, the names before
-/// the explanation; of e2fsprogs, the letters in the usage.
+/// the explanation; of e2fsprogs, the letters in the usage, each group of them in brackets.
 fn options_of_help(help: &str) -> BTreeSet<String> {
     let mut options = BTreeSet::new();
     for line in help.lines() {
-        if let Some((_, letters)) = line.split_once("[-").filter(|_| line.starts_with("Usage")) {
-            let letters = letters.split(']').next().unwrap_or_default();
-            options
-                .extend(letters.chars().filter(char::is_ascii_alphabetic).map(|letter| format!("-{letter}")));
+        let is_usage = line.starts_with("Usage") || line.starts_with("\t\t[-");
+        for group in line.split('[').skip(1).filter(|_| is_usage) {
+            let group = group.split([']', ' ']).next().unwrap_or_default();
+            let letters = group.split('|').filter_map(|names| names.strip_prefix('-'));
+            // Behind other characters, as in `[-+=ai]`, are letters of attributes.
+            let letters = letters.filter(|letters| letters.starts_with(|c: char| c.is_ascii_alphabetic()));
+            options.extend(letters.flat_map(str::chars).map(|letter| format!("-{letter}")));
         }
         let text = line.trim_start();
         if !line.starts_with("  ") || !text.starts_with('-') {
@@ -73,6 +77,10 @@ fn options_of_help(help: &str) -> BTreeSet<String> {
 fn said(name: &str, option: &str) -> String {
     let mut command = command();
     match (name, option) {
+        ("e2fsck", _) => {
+            command = Command::new(env!("CARGO_BIN_EXE_extern4"));
+            command.env("LC_ALL", "C").arg0("fsck.extern4").args([option, "gone.img"])
+        }
         // Its options stand behind the places, but for some.
         ("find", "-H" | "-L" | "-P" | "--help") => command.args([name, option, "gone.img:/x"]),
         ("find", "-a" | "-and" | "-o" | "-or") => {
@@ -148,4 +156,66 @@ fn help_is_read() {
         "--recursive --suffix -R -S -r"
     );
     assert_eq!(read("Usage: lsattr [-Ra] [files...]"), "-R -a");
+    assert_eq!(read("Usage: chattr [-RV] [-+=ai] [-v version] files"), "-R -V -v");
+    assert_eq!(
+        read("Usage: e2fsck [-pa] [-b superblock]\n\t\t[-l|-L file] [-E x] device"),
+        "-E -L -a -b -l -p"
+    );
+}
+
+/// The rows of the table of debugfs: the names of a request, whether extern4 has it, and the note.
+fn requests() -> Vec<(Vec<String>, String, String)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/debugfs.md");
+    let page = fs::read_to_string(page).expect("a page");
+    let row = |line: &str| {
+        let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
+        let [names, here, note] = line.splitn(3, " | ").collect::<Vec<_>>()[..] else { return None };
+        let names = names.split('`').filter(|name| !name.is_empty() && *name != ", ");
+        Some((names.map(ToOwned::to_owned).collect(), here.to_owned(), note.to_owned()))
+    };
+    page.lines().filter_map(row).collect()
+}
+
+#[test]
+fn the_table_of_debugfs_has_every_request() {
+    if find("debugfs").is_none() {
+        return;
+    }
+    let output = Command::new("debugfs").args(["-R", "list_requests"]).output().expect("debugfs runs");
+    let known: BTreeSet<String> = requests().into_iter().flat_map(|(names, ..)| names).collect();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // A request's names begin the line, and two spaces or its end follow them.
+    let lines = text.lines().filter(|line| !line.starts_with([' ', 'A']) && !line.is_empty());
+    let names: Vec<&str> =
+        lines.flat_map(|line| line.split("  ").next().unwrap_or_default().trim().split(", ")).collect();
+    assert!(names.contains(&"icheck") && names.contains(&"q"), "{names:?}");
+    for name in names {
+        // A name that fills its column is behind only one space.
+        let name = name.split(' ').next().unwrap_or_default();
+        assert!(known.contains(name), "{name} is not in the table");
+    }
+}
+
+#[test]
+fn the_table_of_debugfs_is_true_of_the_command() {
+    let rows = requests();
+    assert!(rows.len() > 60, "{}", rows.len());
+    for (names, here, note) in rows {
+        match &*here {
+            "yes" => {
+                let line = note.split('`').nth(1).unwrap_or_default();
+                let words: Vec<&str> = line.split(' ').collect();
+                assert_eq!(words[0], "extern4", "{names:?}: {note}");
+                let letters = words.iter().filter(|word| word.starts_with('-') && word.len() == 2);
+                let help = command().args([words[1], "--help"]).output().expect("the command runs");
+                assert!(help.status.success(), "{names:?}: {line}");
+                let help = String::from_utf8_lossy(&help.stdout).into_owned();
+                for letter in letters.filter(|letter| **letter != "--") {
+                    assert!(help.contains(*letter) || *letter == "-m", "{names:?}: {line}");
+                }
+            }
+            "no" => assert!(!note.is_empty(), "{names:?}"),
+            other => panic!("{names:?}: {other}"),
+        }
+    }
 }

@@ -99,8 +99,8 @@ impl Update {
     }
 
     /// Messages for the user about what the sources lack.
-    pub fn warnings(&self) -> &[String] {
-        self.merged.warnings()
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.merged.warnings().iter().chain(&self.plan.warnings).map(String::as_str)
     }
 
     /// Returns names that cannot be updated, with the reasons.

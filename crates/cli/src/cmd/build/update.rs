@@ -59,7 +59,7 @@ fn run(
     let opened = app.volume(image).ok_or(NewVolumeError::Reported)?;
     let planned = Update::plan(builder.merge(), &opened.session, options, Some(&watch));
     let update = planned.map_err(|error| failed(error, image, app))?;
-    update.warnings().iter().for_each(|warning| app.note(warning));
+    update.warnings().for_each(|warning| app.note(warning));
     for refused in update.refused() {
         app.error(at(image, &refused.path), &refused.error);
     }

@@ -9,13 +9,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4_tree::{DirectorySource, OciSource, Source, TarSource, split_reference};
+use extern4_tree::{DirectorySource, Platform, Source, TarSource};
 
 use super::Both;
 use super::contents::Opener;
 use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
+use crate::oci_image;
 use crate::volume_tree::path_below;
 
 /// Where an ext volume has its magic number, and the number.
@@ -60,9 +61,9 @@ enum Operand {
 
 impl Operands {
     /// Finds out what two operands are. Reports a failure.
-    pub(super) fn find(old: &OsStr, new: &OsStr, app: &mut App) -> Option<Self> {
+    pub(super) fn find(old: &OsStr, new: &OsStr, platform: Option<&Platform>, app: &mut App) -> Option<Self> {
         let names = Both { old, new };
-        let operands = Both { old: operand(old, app)?, new: operand(new, app)? };
+        let operands = Both { old: operand(old, platform, app)?, new: operand(new, platform, app)? };
         let is_file = |operand: &Operand| matches!(operand, Operand::FileInVolume(_));
         let is_text = |operand: &Operand| match operand {
             Operand::HostFile(path) => !is_image(path, app) && !is_archive(path),
@@ -88,37 +89,26 @@ impl Operands {
 }
 
 /// Returns what an operand is as far as it says alone. Reports a failure.
-fn operand(text: &OsStr, app: &mut App) -> Option<Operand> {
+fn operand(text: &OsStr, platform: Option<&Platform>, app: &mut App) -> Option<Operand> {
     let path = Path::new(text);
-    let found = std::fs::metadata(path);
     let failed = |error: extern4_tree::Error, app: &mut App| app.fail(ExitStatus::Failed, error);
-    match found {
-        Ok(found) if found.is_dir() => match DirectorySource::new(path) {
-            Ok(source) => Some(Operand::Tree(Root::Directory(source))),
-            Err(error) => {
-                failed(error, app);
-                None
-            }
-        },
-        Ok(_) => Some(Operand::HostFile(path.to_owned())),
-        Err(_) if ImagePath::is_one(text) => in_volume(text, app),
-        Err(error) => match text.to_str().and_then(|text| text.strip_prefix("oci:")) {
+    let source: Result<Root, _> = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => DirectorySource::new(path).map(Root::Directory),
+        Ok(_) => return Some(Operand::HostFile(path.to_owned())),
+        Err(error) => match text.as_bytes().strip_prefix(b"oci:") {
             Some(image) => {
-                let (layout, reference) = split_reference(image);
-                match OciSource::open(layout, reference, None, std::env::temp_dir()) {
-                    Ok(source) => Some(Operand::Tree(Root::Archive(Box::new(source)))),
-                    Err(error) => {
-                        failed(error, app);
-                        None
-                    }
-                }
+                let image =
+                    oci_image::open(OsStr::from_bytes(image), platform, &std::env::temp_dir(), app.stop());
+                image.map(|image| Root::Archive(Box::new(image)))
             }
+            None if ImagePath::is_one(text) => return in_volume(text, app),
             None => {
                 app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
-                None
+                return None;
             }
         },
-    }
+    };
+    source.map(Operand::Tree).map_err(|error| failed(error, app)).ok()
 }
 
 fn in_volume(text: &OsStr, app: &mut App) -> Option<Operand> {

@@ -32,7 +32,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let to = app.image_path(to);
     let named = Arc::new(Named::new(names.iter().map(AsRef::as_ref), args));
     let chosen = Arc::clone(&named);
-    let (options, build) = (args.options(app.is_superuser()), BuildOptions::default());
+    let options = args.options(app.is_superuser());
+    let build = BuildOptions { keep_directory_links: args.keep_directory_symlink, ..BuildOptions::default() };
     let reporting = Reporting { dry_run: false, verbose: false, numbers: false, quiet: false };
     let keeps_modes = args.keeps_modes(app.is_superuser());
     update(&to.image, options, reporting, app, |filling, app| {
@@ -81,6 +82,7 @@ impl Args {
         UpdateOptions {
             keeps_others: true,
             keeps_directories: self.no_overwrite_dir,
+            keeps_directory_links: self.keep_directory_symlink,
             existing: match () {
                 () if self.keep_old_files => Existing::Refuse,
                 () if self.skip_old_files => Existing::Skip,

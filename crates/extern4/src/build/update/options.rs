@@ -8,6 +8,10 @@ pub struct UpdateOptions {
     pub keeps_others: bool,
     /// Whether directories that are there keep their attributes. It needs `keeps_others`.
     pub keeps_directories: bool,
+    /// Whether a symbolic link to a directory stays where the tree has a directory, whose files
+    /// then go where the link leads. It needs `keeps_others`. Otherwise the directory replaces the
+    /// link, with a warning.
+    pub keeps_directory_links: bool,
     /// The rule for files that are there, directories excepted.
     pub existing: Existing,
     /// Whether files get the owners and the groups of the tree; otherwise new ones belong to the

@@ -32,6 +32,8 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// Names that cannot be changed.
     pub(super) refused: Vec<Unreadable>,
+    /// Messages about links that directories replace.
+    pub(super) warnings: Vec<String>,
     pub(super) summary: UpdateSummary,
 }
 
@@ -61,6 +63,8 @@ struct Level {
     is_touched: bool,
     /// The change of the directory's own attributes.
     own: Option<Change>,
+    /// Whether its own attributes stay, whatever changes in it.
+    stays: bool,
 }
 
 /// A name in the tree, in the volume, or in both.
@@ -141,8 +145,9 @@ impl Planner<'_> {
         found: &Metadata,
         path: &[u8],
     ) -> Result<Option<Level>> {
-        let may_follow = self.options.keeps_others && self.merged.is_implied(member);
-        if found.is_dir() || may_follow && leads_to_directory(file) {
+        let is_followed = self.merged.is_implied(member) || self.options.keeps_directory_links;
+        let is_link = !found.is_dir() && self.options.keeps_others && leads_to_directory(file);
+        if found.is_dir() || is_link && is_followed {
             return self.existing(member, path.to_vec(), file, found).map(Some);
         }
         match self.options.existing {
@@ -151,6 +156,13 @@ impl Planner<'_> {
                 self.refuse(path, Errno::ENOTDIR);
                 return Ok(None);
             }
+        }
+        if is_link {
+            let target = file.directory.read_link(file.name)?;
+            let path = String::from_utf8_lossy(path);
+            let warning =
+                format!("/{path}: a directory replaces the symbolic link to '{}'", target.display());
+            self.plan.warnings.push(warning);
         }
         Ok(self.make(member, path, Change::Replace))
     }
@@ -171,7 +183,7 @@ impl Planner<'_> {
         self.plan.summary.kept += u64::from(!differs);
         let names = self.pairs(member, Some(&inside), path.is_empty())?;
         let own = differs.then_some(Change::SetAttributes);
-        Ok(Level { member, path, there: Some(inside), names, is_touched: false, own })
+        Ok(Level { member, path, there: Some(inside), names, is_touched: false, own, stays })
     }
 
     /// Pairs the names of a directory of the tree with those of a directory of the volume.
@@ -317,7 +329,15 @@ impl Planner<'_> {
         }
         self.step(Action::MakeDirectory, Some(change), path);
         let names = self.pairs(member, None, false).unwrap_or_default();
-        Some(Level { member, path: path.to_vec(), there: None, names, is_touched: true, own: None })
+        Some(Level {
+            member,
+            path: path.to_vec(),
+            there: None,
+            names,
+            is_touched: true,
+            own: None,
+            stays: false,
+        })
     }
 
     /// A name that the tree does not have.
@@ -337,11 +357,8 @@ impl Planner<'_> {
 
     /// Ends a directory. It gets its attributes when all in it is done.
     fn leave(&mut self, level: Level) {
-        let stays = self.options.keeps_others
-            && level.there.is_some()
-            && (self.merged.is_implied(level.member) || self.options.keeps_directories);
         self.plan.summary.changed += u64::from(level.own.is_some());
-        if level.own.is_some() || level.is_touched && !stays {
+        if level.own.is_some() || level.is_touched && !level.stays {
             let extra = self.extra(level.there.is_some());
             self.step(Action::SetAttributes(level.member, extra), level.own, &level.path);
         }
