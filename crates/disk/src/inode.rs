@@ -396,15 +396,20 @@ impl Inode {
     }
 
     fn verify_checksum(&self, record: &[u8], volume: ChecksumSeed, at: Place) -> Result<(), Corrupt> {
+        // Linux does not look at them, for other systems may keep something else there.
+        if self.rules.os != CreatorOs::Linux {
+            return Ok(());
+        }
         let Some(computed) = self.compute_checksum(record, volume) else { return Ok(()) };
         let hi = if self.has_wide_checksum() { self.extra.i_checksum_hi.get() } else { 0 };
         verify(join16(self.base.l_i_checksum_lo.get(), hi), computed, at)
     }
 
     /// Returns the checksum of this inode's record, in as many bits as it has room for. `None` if
-    /// inodes of the volume's creator system have no checksum.
+    /// the inodes of the volume's creator system have other fields in its place. e2fsprogs 1.47
+    /// writes it for all other systems, and e2fsck asks for it.
     fn compute_checksum(&self, record: &[u8], volume: ChecksumSeed) -> Option<u32> {
-        if self.rules.os != CreatorOs::Linux {
+        if matches!(self.rules.os, CreatorOs::Hurd | CreatorOs::Masix) {
             return None;
         }
         let seed = self.checksum_seed(volume);
