@@ -29,6 +29,7 @@ mod input;
 mod interruptible;
 mod json;
 mod language;
+mod mkfs_helper;
 mod mode_change;
 mod mount_helper;
 mod mount_table;
@@ -73,12 +74,12 @@ fn main() -> ExitCode {
         return ExitCode::from(code);
     }
     let line = match mount_helper::read(std::env::args_os()) {
-        mount_helper::Line::Run(line) => line,
+        mount_helper::Line::Run(line) => mkfs_helper::read(line),
         mount_helper::Line::Fake => return ExitCode::SUCCESS,
     };
     let (mut args, places) = match Args::read(&line) {
         Ok(read) => read,
-        Err(says) => return explain(&says),
+        Err(says) => return explain(&says, &line),
     };
     let mut app = App::new(args.command.name(), args.caller(), args.opening.clone());
     if let Some(option) = args.useless_option() {
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
     if let Some(line) = globs::expand(&line, &places, &mut app) {
         match Args::read(&line) {
             Ok((expanded, _)) => args = expanded,
-            Err(says) => return explain(&says),
+            Err(says) => return explain(&says, &line),
         }
     }
     let done = args.command.run(&mut app).and_then(|()| app.take_unwritten());
@@ -116,8 +117,8 @@ fn run_line(line: &[OsString], app: &mut App) -> io::Result<()> {
 }
 
 /// Prints the error in the command line, or the text that `--help` or `--version` asks for.
-fn explain(says: &clap::Error) -> ExitCode {
-    let command = subcommand();
+fn explain(says: &clap::Error, line: &[OsString]) -> ExitCode {
+    let command = subcommand(line);
     if let Some(message) = refusal(says, command.as_deref()) {
         usage::print(&message);
         return ExitCode::from(ExitStatus::USAGE);
@@ -147,10 +148,10 @@ fn refusal(says: &clap::Error, command: Option<&str>) -> Option<String> {
 }
 
 /// Returns the subcommand that the command line names.
-fn subcommand() -> Option<String> {
+fn subcommand(line: &[OsString]) -> Option<String> {
     let known = Args::command();
-    let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
-    words.into_iter().find(|word| known.get_subcommands().any(|command| command.get_name() == word))
+    let mut words = line.iter().skip(1).filter_map(|word| word.to_str());
+    words.find(|word| known.get_subcommands().any(|command| command.get_name() == *word)).map(str::to_owned)
 }
 
 /// Returns the exit code for a failure to write the output.

@@ -14,7 +14,7 @@ use clap::CommandFactory as _;
 use self::page::Page;
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
-use crate::{args, fsck_helper, mount_helper};
+use crate::{args, fsck_helper, mkfs_helper, mount_helper};
 
 /// The section of the manual for commands of users.
 const USERS: &str = "1";
@@ -24,8 +24,8 @@ const ADMINISTRATORS: &str = "8";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write all pages into this directory, one for each subcommand and for mount.extern4 and
-    /// fsck.extern4, instead of the main page to standard output
+    /// Write all pages into this directory, one for each subcommand and for mount.extern4,
+    /// fsck.extern4 and mkfs.extern4, instead of the main page to standard output
     dir: Option<PathBuf>,
 }
 
@@ -42,12 +42,15 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the pages of the command, its subcommands and the helpers of mount(8) and fsck(8).
+/// Writes the pages of the command, its subcommands and the helpers of mount(8), fsck(8) and
+/// mkfs(8).
 fn write_pages(command: clap::Command, dir: &Path) -> io::Result<()> {
     let mut pages = vec![
         Page::of(mount_helper::command(), ADMINISTRATORS),
         Page::of(fsck_helper::Args::command(), ADMINISTRATORS),
     ];
+    let mkfs = command.find_subcommand("mkfs").map(mkfs_helper::command);
+    pages.extend(mkfs.map(|command| Page::of(command, ADMINISTRATORS)));
     add_pages(command, &mut pages);
     pages.iter().try_for_each(|page| std::fs::write(dir.join(page.file_name()), page.render()?))
 }

@@ -50,17 +50,19 @@ fn what_make_installs_works_and_is_removed() {
         "usr/local/bin/extern4",
         "sbin/mount.extern4",
         "sbin/fsck.extern4",
+        "sbin/mkfs.extern4",
         "usr/local/share/man/man1/extern4.1",
         "usr/local/share/man/man1/extern4-ls.1",
         "usr/local/share/man/man8/mount.extern4.8",
         "usr/local/share/man/man8/fsck.extern4.8",
+        "usr/local/share/man/man8/mkfs.extern4.8",
         "usr/local/share/bash-completion/completions/extern4",
         "usr/local/share/zsh/site-functions/_extern4",
         "usr/local/share/fish/vendor_completions.d/extern4.fish",
     ] {
         assert!(installed.contains(file), "{file}: {installed:?}");
     }
-    for link in ["sbin/mount.extern4", "sbin/fsck.extern4"] {
+    for link in ["sbin/mount.extern4", "sbin/fsck.extern4", "sbin/mkfs.extern4"] {
         let target = fs::read_link(dest.join(link)).expect("a link");
         assert_eq!(target, Path::new("/usr/local/bin/extern4"), "{link}");
     }
@@ -126,7 +128,7 @@ fn the_debian_package_installs_and_is_removed() {
     ] {
         assert!(installed.contains(file), "{file}: {installed:?}");
     }
-    for link in ["mount.extern4", "fsck.extern4"] {
+    for link in ["mount.extern4", "fsck.extern4", "mkfs.extern4"] {
         let target = fs::read_link(dest.join("usr/sbin").join(link)).expect("a link");
         assert_eq!(target, Path::new("/usr/bin/extern4"), "{link}");
     }
@@ -154,6 +156,30 @@ fn setup_names_the_version_of_rust_that_is_there() {
             format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert_eq!(run.status.code(), Some(if fits { 0 } else { 1 }), "{said}");
         assert!(said.contains("needs Rust 1.") && said.contains(version), "{said}");
+    }
+}
+
+/// mkfs(8) finds the program of a type by its name.
+#[test]
+fn mkfs_makes_a_volume_of_the_type_extern4() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path();
+    symlink(env!("CARGO_BIN_EXE_extern4"), dir.join("mkfs.extern4")).expect("a link");
+    let run = |program: &Path, args: &[&str]| {
+        let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default());
+        Command::new(program).args(args).current_dir(dir).env("PATH", path).output().expect("it runs")
+    };
+    let link = dir.join("mkfs.extern4");
+    let said = ok(run(&link, &["-t", "ext2", "-L", "made", "x.img", "64M"]));
+    assert!(String::from_utf8_lossy(&said).starts_with("65536 blocks of 1024 bytes"));
+    assert!(String::from_utf8_lossy(&ok(run(&link, &["--help"]))).contains("Usage: extern4 mkfs"));
+    let said = failed(&run(&link, &["-Y", "x.img"]), 2);
+    assert!(said.starts_with("extern4: mkfs: unexpected argument '-Y'"), "{said}");
+    let said = failed(&run(&link, &["-z", "undo", "x.img"]), 2);
+    assert!(said.contains("-z: a copy of the image"), "{said}");
+    if can_run(&[Need::Tool("mkfs")]) {
+        ok(run(Path::new("mkfs"), &["-t", "extern4", "-q", "y.img", "64M"]));
+        assert!(dir.join("y.img").exists());
     }
 }
 

@@ -142,6 +142,7 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
         "Check a volume even if it is clean, and change nothing:",
         "fsck.extern4 -f -n disk.img",
     ),
+    ("mkfs.extern4", "Make a volume through mkfs(8):", "mkfs -t extern4 -L root disk.img 1G"),
 ];
 
 /// The pages of subcommands that print times of files.
@@ -155,7 +156,7 @@ const COLOURS: &[&str] = &["extern4-ls", "extern4-tree", "extern4-grep", "extern
 const COLOURED_NAMES: &[&str] = &["extern4-ls", "extern4-tree"];
 
 /// The pages of subcommands that make volumes.
-const MAKES: &[&str] = &["extern4-mkfs", "extern4-build"];
+const MAKES: &[&str] = &["extern4-mkfs", "extern4-build", "mkfs.extern4"];
 
 /// The pages of subcommands that serve a mount or talk to the process that does.
 const SERVES: &[&str] = &["extern4-mount", "mount.extern4", "extern4-umount", "extern4-stats", "extern4-top"];
@@ -186,7 +187,11 @@ pub(super) const ENVIRONMENT: &[Shared] = &[
         "SOURCE_DATE_EPOCH",
         "The time at which the volume is made, in seconds since 1970, for builds that can be repeated.",
     ),
-    (MAKES, "MKE2FS_CONFIG", "A file to read in place of the built-in settings of mke2fs.conf(5)."),
+    (
+        MAKES,
+        "MKE2FS_CONFIG",
+        "The configuration, in the form of mke2fs.conf(5). Without it, the file of e2fsprogs 1.47 counts that is built in; /etc/mke2fs.conf does not count unless it is named here.",
+    ),
     (
         MOUNTS,
         "EXTERN4_LOG",
@@ -289,6 +294,7 @@ pub(super) const SEE_ALSO: &[(&str, &str)] = &[
     ("extern4-block", "debugfs(8)"),
     ("mount.extern4", "extern4-mount(1), mount(8), ext4(5), fuse(4)"),
     ("fsck.extern4", "extern4-check(1), fsck(8), e2fsck(8)"),
+    ("mkfs.extern4", "extern4-mkfs(1), mkfs(8), mke2fs(8), mke2fs.conf(5)"),
 ];
 
 const EXIT_CODES: [(u8, &str); 6] = [
@@ -341,7 +347,7 @@ mod tests {
             command.get_subcommands().filter_map(|sub| sub.get_display_name().map(str::to_owned)).collect()
         };
         let nested = command.get_subcommands().flat_map(names);
-        let helpers = ["extern4", "mount.extern4", "fsck.extern4"].map(str::to_owned);
+        let helpers = ["extern4", "mount.extern4", "fsck.extern4", "mkfs.extern4"].map(str::to_owned);
         let pages: Vec<_> = names(&command).into_iter().chain(nested).chain(helpers).collect();
         let shared = ENVIRONMENT.iter().chain(FILES).flat_map(|(pages, ..)| pages.iter().copied());
         let own = EXAMPLES.iter().map(|(page, ..)| *page).chain(SEE_ALSO.iter().map(|(page, _)| *page));
