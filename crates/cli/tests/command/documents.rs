@@ -22,8 +22,6 @@ const MASKS: &[(&str, &str)] = &[
     (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d +(\d\d:\d\d|\d{4})\b", "DATE"),
     (r"\b\d{10}\.\d{9}\b", "DATE"),
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
-    (r"\b\d+(\.\d+)?[KMGT]\b", "SIZE"),
-    (r"\b\d+/\d+ (inodes|blocks)\b", "USED $1"),
     (r"\bprocess \d+\b", "process NUMBER"),
 ];
 
@@ -190,8 +188,7 @@ fn parts_that_differ_from_run_to_run_are_masked() {
     for (line, expected) in [
         ("-rw-r--r-- 1 a b 10 Nov 28 07:17 x", "-rw-r--r-- 1 a b 10 DATE x"),
         ("5 2024-02-29 12:00:00.000000000 +0000", "5 DATE"),
-        ("UUID: 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, 8.0M", "UUID: UUID, SIZE"),
-        ("26/2048 inodes, 9 directories", "USED inodes, 9 directories"),
+        ("UUID: 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, 8.0M", "UUID: UUID, 8.0M"),
     ] {
         assert_eq!(masked(line), expected);
     }
