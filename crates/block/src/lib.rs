@@ -15,6 +15,7 @@ pub mod cache;
 pub mod device;
 mod error;
 pub mod partition;
+mod surface;
 mod writer;
 
 pub use cache::{Buffer, BufferCache, CacheOptions, CacheStats, Found, Pin, Snapshot, Unsealed};
@@ -30,6 +31,7 @@ pub use device::successive::SuccessiveDevice;
 pub use device::wrapper::DeviceWrapper;
 pub use device::{BlockDevice, check_range, read_each_at};
 pub use error::{Error, Op, Result, os_reason};
+pub use surface::bad_blocks;
 pub use writer::BlockWriter;
 
 /// The crate's page, so that its example is run with those of the documentation.

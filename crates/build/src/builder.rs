@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Options};
+use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Length, Options};
 use extern4_tree::{
     Entry, Filter, Kind, Manifest, Pattern, Result as TreeResult, Sink, Source, Time, Unwanted,
 };
@@ -327,7 +327,7 @@ impl Builder {
         };
         let bytes = PROBE_BYTES + inodes * INODE_RATIO + 2 * journal.min(MOST_JOURNAL);
         options.size = Some(bytes);
-        options.resize_limit = None;
+        options.resize_limit = options.resize_limit.map(|_| Length::Blocks(u64::MAX));
         Ok(Draft::new(&options, &self.options.config, bytes, &self.owners(order))?)
     }
 

@@ -17,7 +17,7 @@ use extern4_disk::inode::FileKind;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{Place, Structure};
 use extern4_mkfs::map::Run;
-use extern4_mkfs::{JournalSize, Options};
+use extern4_mkfs::{JournalSize, Length, Options};
 
 use crate::error::{Error, Result};
 use crate::tree::{Order, Tree};
@@ -187,13 +187,15 @@ impl Precedent {
             let groups = table * u64::from(geometry.descriptors_per_block());
             let limit = u64::from(geometry.first_data_block())
                 + groups.saturating_mul(geometry.blocks_per_group().into());
-            options.resize_limit = options.resize_limit.or_else(|| (limit > blocks).then_some(limit));
+            let limit = (limit > blocks).then_some(Length::Blocks(limit));
+            options.resize_limit = options.resize_limit.or(limit);
         }
         if both.compat.contains(Compat::HAS_JOURNAL)
             && options.external_journal.is_none()
             && let Some(journal) = self.sb.journal_backup()
         {
-            options.journal_location = options.journal_location.or_else(|| self.first_block(&journal.map));
+            let first = self.first_block(&journal.map).map(Length::Blocks);
+            options.journal_location = options.journal_location.or(first);
             let blocks = u32::try_from(journal.size / u64::from(self.sb.block_size())).ok();
             let has_more = self.features.compat.contains(Compat::FAST_COMMIT)
                 || self.sb.features().compat.contains(Compat::FAST_COMMIT);

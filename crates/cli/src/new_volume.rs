@@ -10,7 +10,8 @@ mod target;
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use extern4_mkfs::Config;
+use clap::builder::PossibleValuesParser;
+use extern4_mkfs::{Config, TARGETS};
 
 pub(crate) use self::error::NewVolumeError;
 pub(crate) use self::filling::{
@@ -21,6 +22,9 @@ pub(crate) use self::target::{Room, device};
 use crate::app::host_reason;
 use crate::text::{escape, quoted};
 
+/// The environment variable that names the configuration, as mke2fs has it.
+pub(crate) const CONFIG_VARIABLE: &str = "MKE2FS_CONFIG";
+
 /// Returns `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
 pub(crate) fn epoch() -> Result<Option<i64>, NewVolumeError> {
     let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
@@ -28,10 +32,21 @@ pub(crate) fn epoch() -> Result<Option<i64>, NewVolumeError> {
     text.parse().map(Some).map_err(wrong)
 }
 
+/// Returns the parser of the names of systems that a volume can be made for.
+pub(crate) fn systems() -> PossibleValuesParser {
+    PossibleValuesParser::new(TARGETS.map(|(name, _)| name))
+}
+
+/// Returns the features that a volume for a system is made without, as `-O` takes them.
+pub(crate) fn features_for(system: &str) -> String {
+    let found = TARGETS.iter().find(|(name, _)| *name == system);
+    found.map_or("", |(_, features)| *features).to_owned()
+}
+
 /// Returns the configuration that `MKE2FS_CONFIG` names, or else that of e2fsprogs as its authors
 /// ship it.
 pub(crate) fn config() -> Result<Config, NewVolumeError> {
-    match std::env::var_os("MKE2FS_CONFIG") {
+    match std::env::var_os(CONFIG_VARIABLE) {
         None => Ok(Config::default()),
         Some(path) => {
             let failed = |reason: String| {

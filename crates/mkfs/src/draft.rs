@@ -47,6 +47,9 @@ pub struct Draft {
     /// The block of the journal's superblock.
     pub(crate) journal_superblock: Option<u64>,
     space: Space,
+    keep_allocated: bool,
+    pub(crate) superblocks_only: bool,
+    types: Vec<String>,
     inodes: BTreeMap<u32, Inode>,
     pub(crate) quotas: Vec<QuotaFile>,
     warnings: Vec<String>,
@@ -60,7 +63,7 @@ impl Draft {
     /// Those of [`Plan::new`].
     pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[(u32, u32)]) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, owners)?;
-        draft.make_files(journal, options.journal_location)?;
+        draft.make_files(journal, options)?;
         Ok(draft)
     }
 
@@ -68,7 +71,7 @@ impl Draft {
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, &[options.root_owner])?;
         draft.make_root(options)?;
-        draft.make_files(journal, options.journal_location)?;
+        draft.make_files(journal, options)?;
         draft.make_inode_tables();
         Ok(draft)
     }
@@ -80,12 +83,14 @@ impl Draft {
         owners: &[(u32, u32)],
     ) -> Result<(Self, Option<JournalBlocks>)> {
         let mut numbers = Numbers::choose(options, config, bytes)?;
-        let mut warnings = Vec::new();
+        let mut warnings = numbers::warnings(options, config);
         let journal = journal(options, &mut numbers, &mut warnings)?;
         let sb = superblock::make(options, config, &numbers)?;
         let quotas = QuotaFile::all(options, sb.features(), &[owners, &[LOST_FOUND_OWNER]].concat());
         let mut space = Space::default();
-        let groups = layout::place(sb.geometry(), options.stride, &mut space)?;
+        layout::take_fixed(sb.geometry(), &mut space);
+        let bad_blocks = layout::take_bad(sb.geometry(), &options.bad_blocks, &mut space, &mut warnings)?;
+        let groups = layout::place(sb.geometry(), options, &mut space)?;
         let mut draft = Self {
             sb,
             groups,
@@ -95,11 +100,15 @@ impl Draft {
             journal_blocks: 0,
             journal_superblock: None,
             space,
+            keep_allocated: options.keep_allocated,
+            superblocks_only: options.superblocks_only,
+            types: numbers.types,
             inodes: BTreeMap::new(),
             quotas,
             warnings,
         };
-        let metadata = draft.space.used_in(0, draft.sb.blocks_count());
+        let metadata = draft.space.used_in(0, draft.sb.blocks_count()) - bad_blocks.len() as u64;
+        draft.make_bad_blocks(&bad_blocks)?;
         let overhead = metadata + journal.map_or(0, |journal| journal.all.into());
         draft.sb.raw_mut().s_overhead_blocks.set(numbers::narrow(overhead)?);
         Ok((draft, journal))
@@ -173,6 +182,9 @@ impl Draft {
             journal_blocks: self.journal_blocks,
             journal_superblock: self.journal_superblock,
             space: self.space,
+            keep_allocated: self.keep_allocated,
+            superblocks_only: self.superblocks_only,
+            types: self.types,
             warnings: self.warnings,
         };
         plan.make_descriptors(inodes)?;

@@ -45,6 +45,9 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::VERITY)
     .union(RoCompat::READONLY);
 
+/// The number of GNU Hurd among the systems that a volume can be for.
+pub(crate) const HURD: u32 = 1;
+
 /// Adds the features of a list to `features`, or removes those with `^` before their names.
 fn edit(features: &mut Features, list: &str) -> Result<()> {
     for word in list.split([',', ' ']).filter(|word| !word.is_empty()) {
@@ -76,7 +79,8 @@ fn set(features: &mut Features, feature: Feature, is_on: bool) {
 pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Result<Features> {
     let mut features = Features::default();
     if options.revision == 0 {
-        if options.journal || !options.features.is_empty() {
+        let journal = options.journal || options.journal_size.is_some() || options.external_journal.is_some();
+        if journal || !options.features.is_empty() {
             return Err(Error::options("a volume of revision 0 has no features and no journal"));
         }
         return Ok(features);
@@ -99,16 +103,23 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     if options.journal || options.journal_size.is_some() || options.external_journal.is_some() {
         features.compat |= Compat::HAS_JOURNAL;
     }
+    if options.resize_limit.is_some() {
+        features.compat |= Compat::RESIZE_INODE;
+    }
+    if options.creator_os == HURD {
+        features.incompat.remove(Incompat::FILETYPE);
+        features.ro_compat.remove(RoCompat::HUGE_FILE | RoCompat::METADATA_CSUM);
+    }
     if options.quota.as_ref().is_some_and(|kinds| kinds.contains(&Kind::Project)) {
         features.ro_compat |= RoCompat::PROJECT;
     }
-    resolve(&mut features, before)?;
+    resolve(options, &mut features, before)?;
     Ok(features)
 }
 
 /// Drops features that others replace, and refuses combinations that cannot be. `before` are the
 /// features without those of `-O`.
-fn resolve(features: &mut Features, before: Features) -> Result<()> {
+fn resolve(options: &Options, features: &mut Features, before: Features) -> Result<()> {
     if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
         features.ro_compat.remove(RoCompat::GDT_CSUM);
     } else if features.incompat.contains(Incompat::CSUM_SEED) {
@@ -120,6 +131,9 @@ fn resolve(features: &mut Features, before: Features) -> Result<()> {
     let has_extents = features.incompat.contains(Incompat::EXTENTS);
     if features.incompat.contains(Incompat::BIT64) && !has_extents {
         return Err(Error::options("64bit needs extent"));
+    }
+    if features.incompat.contains(Incompat::BIT64) && options.creator_os == HURD {
+        return Err(Error::options("the Hurd has no 64bit: -t ext2 makes a volume for it"));
     }
     if features.incompat.contains(Incompat::META_BG) && features.compat.contains(Compat::RESIZE_INODE) {
         return Err(Error::options("resize_inode and meta_bg exclude each other"));

@@ -7,7 +7,7 @@
 
 use extern4_disk::dirent::{DirEntry, FileType, Layout, store_checksum};
 use extern4_disk::feature::{Compat, Incompat, RoCompat};
-use extern4_disk::inode::{Inode, InodeFlags, JOURNAL_INO, RESIZE_INO, ROOT_INO};
+use extern4_disk::inode::{BAD_BLOCKS_INO, Inode, InodeFlags, JOURNAL_INO, RESIZE_INO, ROOT_INO};
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
@@ -20,7 +20,7 @@ use crate::draft::Draft;
 use crate::error::{Error, Result};
 use crate::journal::JournalBlocks;
 use crate::map::{self, Map};
-use crate::options::Options;
+use crate::options::{Length, Options};
 
 /// The inode of lost+found on a new volume.
 pub const LOST_FOUND_INO: u32 = 11;
@@ -41,21 +41,22 @@ const REGULAR: u16 = 0o100_000;
 
 impl Draft {
     /// Makes all internal files except the root directory.
-    pub(crate) fn make_files(&mut self, journal: Option<JournalBlocks>, location: Option<u64>) -> Result<()> {
+    pub(crate) fn make_files(&mut self, journal: Option<JournalBlocks>, options: &Options) -> Result<()> {
         self.make_lost_found()?;
         let features = self.sb.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
             self.make_resize_inode()?;
         }
         if let Some(journal) = journal {
-            self.make_journal(journal, location)?;
+            let location = options.journal_location.map(|place| place.blocks(self.sb.block_size()));
+            self.make_journal(journal, location.or(options.packed_metadata.then_some(0)))?;
         }
         if features.incompat.contains(Incompat::MMP) {
             self.make_mmp()?;
         }
         self.make_quotas()?;
         if features.compat.contains(Compat::ORPHAN_FILE) {
-            self.make_orphan_file()?;
+            self.make_orphan_file(options.orphan_file_size)?;
         }
         Ok(())
     }
@@ -69,7 +70,7 @@ impl Draft {
         ];
         let block = self.directory_block(ROOT_INO, &entries);
         self.put(runs[0].0, block);
-        let mut inode = self.file(ROOT_INO, DIRECTORY | 0o755, &runs)?;
+        let mut inode = self.file(ROOT_INO, DIRECTORY | options.root_perms.unwrap_or(0o755), &runs)?;
         inode.set_links(3);
         inode.set_uid(options.root_owner.0);
         inode.set_gid(options.root_owner.1);
@@ -125,6 +126,27 @@ impl Draft {
             store_checksum(&mut block, seed);
         }
         block
+    }
+
+    /// Makes the file that has the bad blocks, if there are any, so that no other file gets them.
+    /// It has no extents on any volume.
+    pub(crate) fn make_bad_blocks(&mut self, bad: &[u64]) -> Result<()> {
+        if bad.is_empty() {
+            return Ok(());
+        }
+        let size = self.block_size();
+        let runs: Vec<_> = bad.iter().map(|block| (*block, 1)).collect();
+        let mut take = || Ok(self.allocate(1, 0)?[0].0);
+        let Map { root, blocks } = map::block_list(&map::without_holes(&runs), size, &mut take)?;
+        let mut inode = self.inode(BAD_BLOCKS_INO, 0);
+        inode.set_map(&root);
+        inode.set_size((bad.len() * size) as u64);
+        if !inode.set_sectors((bad.len() + blocks.len()) as u64 * (size as u64 / 512)) {
+            return Err(Error::Size(format!("{} bad blocks are too many", bad.len())));
+        }
+        blocks.into_iter().for_each(|(number, block)| self.put(number, block));
+        self.set_inode(&inode);
+        Ok(())
     }
 
     /// Makes the resize inode, which owns the reserved blocks after the descriptors. Each of these
@@ -185,6 +207,10 @@ impl Draft {
         self.journal_superblock = Some(runs[0].0);
         let backup = JournalBackup { map: *inode.map(), size: inode.size() };
         self.sb.raw_mut().set_journal(JOURNAL_INO, &backup);
+        if self.superblocks_only {
+            // The journal of the earlier volume may be elsewhere.
+            self.sb.raw_mut().s_jnl_backup_type = 0;
+        }
         Ok(())
     }
 
@@ -230,9 +256,14 @@ impl Draft {
         Ok(())
     }
 
-    fn make_orphan_file(&mut self) -> Result<()> {
-        let wanted = self.sb.blocks_count() / BLOCKS_PER_ORPHAN_BLOCK;
-        let runs = self.allocate(wanted.clamp(*ORPHAN_BLOCKS.start(), *ORPHAN_BLOCKS.end()), 0)?;
+    fn make_orphan_file(&mut self, size: Option<Length>) -> Result<()> {
+        let by_size = self.sb.blocks_count() / BLOCKS_PER_ORPHAN_BLOCK;
+        let by_size = by_size.clamp(*ORPHAN_BLOCKS.start(), *ORPHAN_BLOCKS.end());
+        let blocks = size.map_or(by_size, |size| size.blocks(self.sb.block_size()));
+        if blocks == 0 {
+            return Err(Error::options("the orphan file needs a block or more"));
+        }
+        let runs = self.allocate(blocks, 0)?;
         let ino = self.first_free_inode();
         let inode = self.file(ino, REGULAR | 0o600, &runs)?;
         self.set_inode(&inode);

@@ -30,6 +30,9 @@ pub(crate) fn is_wanted(options: &Options) -> bool {
 pub(crate) fn plan(options: &Options, config: &Config, bytes: u64) -> Result<Plan> {
     let features = Features { incompat: Incompat::JOURNAL_DEV, ..Features::default() };
     let numbers = Numbers::of_journal(options, config, features, bytes)?;
+    if options.superblocks_only {
+        return Err(Error::options("an external journal has no copies of its superblock to write again"));
+    }
     if options.revision == 0 {
         return Err(Error::options("a volume of revision 0 has no features and no journal"));
     }
@@ -56,6 +59,9 @@ pub(crate) fn plan(options: &Options, config: &Config, bytes: u64) -> Result<Pla
         journal_blocks: numbers.blocks,
         journal_superblock: None,
         space: Space::default(),
-        warnings: Vec::new(),
+        keep_allocated: options.keep_allocated,
+        superblocks_only: false,
+        types: numbers.types,
+        warnings: numbers::warnings(options, config),
     })
 }

@@ -1,13 +1,16 @@
 //! Places the bitmaps and the inode table of each group.
 //!
-//! `Draft` calls [`place`] first of all, so that metadata is where `mke2fs` puts it. It marks the
-//! blocks as used in the draft's [`Space`]. A group without room for its metadata is an error.
+//! `Draft` calls [`take_fixed`], [`take_bad`] and [`place`] first of all, so that metadata is where
+//! `mke2fs` puts it. They mark blocks as used in the draft's [`Space`]. A group without room for
+//! its metadata is an error.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use extern4_disk::geometry::Geometry;
 
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::space::Space;
 
 /// The blocks of one group's metadata.
@@ -18,12 +21,9 @@ pub(crate) struct Group {
     pub(crate) inode_table: u64,
 }
 
-/// Places the metadata of all groups, and marks their blocks as used.
-///
-/// With `flex_bg`, the first group of a flexible group has the block bitmaps of all its groups,
-/// then their inode bitmaps, then their inode tables. Otherwise each group has its own at its
-/// start. On a RAID with a `stride`, the bitmaps of different groups are then on different disks.
-pub(crate) fn place(geometry: &Geometry, stride: u16, space: &mut Space) -> Result<Vec<Group>> {
+/// Marks the blocks as used that no volume can have elsewhere: boot block, superblocks and
+/// descriptors.
+pub(crate) fn take_fixed(geometry: &Geometry, space: &mut Space) {
     if geometry.first_data_block() > 0 {
         space.take(0, geometry.first_data_block().into());
     }
@@ -31,16 +31,56 @@ pub(crate) fn place(geometry: &Geometry, stride: u16, space: &mut Space) -> Resu
         let start = geometry.group_start(group).unwrap_or(0);
         space.take(start, geometry.fixed_blocks(group).unwrap_or(0).into());
     }
+}
+
+/// Marks bad blocks as used, and returns them in ascending order. The primary superblock and its
+/// descriptors must be good. Copies may not be; a warning says which.
+pub(crate) fn take_bad(
+    geometry: &Geometry,
+    bad: &[u64],
+    space: &mut Space,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<u64>> {
+    let primary = geometry.first_data_block().into()
+        ..u64::from(geometry.first_data_block()) + u64::from(geometry.fixed_blocks(0).unwrap_or(0));
+    let mut taken = Vec::new();
+    for &block in &bad.iter().copied().collect::<BTreeSet<_>>() {
+        if primary.contains(&block) {
+            let last = primary.end - 1;
+            return Err(Error::Size(format!("block {block} is bad: a volume needs all up to block {last}")));
+        }
+        if block >= geometry.blocks_count() || block < primary.start {
+            warnings.push(format!("block {block} of the bad blocks is not in the volume"));
+        } else if space.used_in(block, block + 1) > 0 {
+            warnings
+                .push(format!("a copy of the superblock or of the descriptors has the bad block {block}"));
+        } else {
+            space.take(block, 1);
+            taken.push(block);
+        }
+    }
+    Ok(taken)
+}
+
+/// Places the metadata of all groups, and marks their blocks as used.
+///
+/// With `flex_bg`, the first group of a flexible group has the block bitmaps of all its groups,
+/// then their inode bitmaps, then their inode tables. Otherwise each group has its own at its
+/// start. On a RAID with a `stride`, the bitmaps of different groups are then on different disks.
+pub(crate) fn place(geometry: &Geometry, options: &Options, space: &mut Space) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
-    // 1 without flex_bg.
-    let members = geometry.groups_per_flex();
+    // 1 without flex_bg. Packed metadata is that of a flexible group of all groups.
+    let members = match geometry.groups_per_flex() {
+        members if members > 1 && options.packed_metadata => geometry.group_count(),
+        members => members,
+    };
     let mut first = 0;
     while first < geometry.group_count() {
         let last = geometry.group_count().min(first + members);
         if members > 1 {
             place_flexible(geometry, first..last, space, &mut groups)?;
         } else {
-            groups.push(place_alone(geometry, first, stride, space)?);
+            groups.push(place_alone(geometry, first, options.stride, space)?);
         }
         first = last;
     }

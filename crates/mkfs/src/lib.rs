@@ -46,6 +46,7 @@ mod plan;
 mod quota;
 mod space;
 mod superblock;
+mod target;
 mod write;
 
 pub use config::Config;
@@ -55,8 +56,10 @@ pub use extern4_disk::quota::Kind as QuotaKind;
 pub use external_journal::ExternalJournal;
 pub use files::LOST_FOUND_INO;
 pub use journal::JournalBlocks;
-pub use options::{JournalSize, Options, random_uuid};
+pub use options::{JournalSize, Length, Options, random_uuid, time_uuid};
 pub use plan::{Plan, UsedInodes};
+pub use superblock::{LABEL_BYTES, LAST_MOUNTED_BYTES};
+pub use target::TARGETS;
 
 /// The crate's page, so that its example is run with those of the documentation.
 #[cfg(doctest)]

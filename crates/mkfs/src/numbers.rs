@@ -9,7 +9,7 @@ use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 
 use crate::config::{Config, by_size};
 use crate::error::{Error, Result};
-use crate::features;
+use crate::features::{self, HURD};
 use crate::options::Options;
 
 /// The blocks that the last group must have besides its metadata.
@@ -149,6 +149,8 @@ impl Numbers {
             return Ok(inodes.max(1));
         }
         let of_config = config.number(&self.types, "inode_ratio").and_then(|ratio| u64::try_from(ratio).ok());
+        // A file takes a block, so more inodes would be of no use. `-i` counts as it is.
+        let of_config = of_config.map(|ratio| ratio.max(self.block_size.into()));
         let ratio = options.inode_ratio.or(of_config).unwrap_or(8192);
         if !(1024..=67_108_864).contains(&ratio) {
             return Err(Error::options(format!(
@@ -220,13 +222,20 @@ impl Numbers {
         if !self.features.compat.contains(Compat::RESIZE_INODE) {
             return Ok(0);
         }
-        let most = match options.resize_limit {
-            Some(limit) if limit <= self.blocks => {
-                return Err(Error::options(format!("resize={limit} is not more than the volume has")));
-            }
-            Some(limit) => limit,
-            None => self.blocks.saturating_mul(GROWTH),
-        };
+        let limit = options.resize_limit.map(|limit| limit.blocks(self.block_size));
+        if let Some(limit) = limit.filter(|limit| *limit <= self.blocks) {
+            return Err(Error::options(format!("resize={limit} is not more than the volume has")));
+        }
+        // A limit for which no block has to be reserved is none.
+        match limit.map_or(Ok(0), |limit| self.reserved_for(limit))? {
+            0 => self.reserved_for(self.blocks.saturating_mul(GROWTH)),
+            reserved => Ok(reserved),
+        }
+    }
+
+    /// Returns how many blocks are reserved after the descriptors of a volume that can grow to this
+    /// many blocks.
+    fn reserved_for(&self, most: u64) -> Result<u16> {
         let data = most.min(u32::MAX.into()) - self.first_block();
         let groups = data.div_ceil(self.blocks_per_group.into());
         let blocks = groups.div_ceil(self.descriptors_per_block());
@@ -286,20 +295,26 @@ pub(crate) fn narrow(number: u64) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::Size(format!("{number} is more than a volume can have")))
 }
 
+/// Returns warnings about options that have no effect.
+pub(crate) fn warnings(options: &Options, config: &Config) -> Vec<String> {
+    let unknown = options.usage.iter().filter(|name| *name != "default" && !config.has_type(name));
+    unknown.map(|name| format!("mke2fs.conf defines no type of use '{name}'")).collect()
+}
+
 /// Returns the types of the configuration for the volume: that of `-t`, then those of its usage.
 fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> {
     let kind = options.fs_type.as_str();
     if !["ext2", "ext3", "ext4"].contains(&kind) && !config.has_type(kind) {
         return Err(Error::options(format!("mke2fs.conf defines no file system type '{kind}'")));
     }
-    if let Some(unknown) = options.usage.iter().find(|name| *name != "default" && !config.has_type(name)) {
-        return Err(Error::options(format!("mke2fs.conf defines no type of use '{unknown}'")));
-    }
     let mut types = vec![kind.to_owned()];
     if options.usage.is_empty() {
         types.push(by_size(bytes).to_owned());
     }
     types.extend(options.usage.iter().cloned());
+    if options.creator_os == HURD {
+        types.push("hurd".to_owned());
+    }
     Ok(types)
 }
 
@@ -307,7 +322,12 @@ fn block_size(options: &Options, config: &Config, types: &[String]) -> Result<u3
     let of_config = config.number(types, "blocksize").and_then(|size| u32::try_from(size).ok());
     let of_journal = options.external_journal.as_ref().map(|journal| journal.block_size);
     let of_config = of_journal.or(of_config.filter(|size| *size > 0));
-    let size = options.block_size.or(of_config).unwrap_or(4096);
+    let least = options.least_block_size.unwrap_or(1024);
+    if !(1024..=65536).contains(&least) {
+        return Err(Error::options(format!("blocks of at least {least} bytes: 1024 to 65536 are possible")));
+    }
+    let by_config = of_config.unwrap_or(4096).max(least.next_power_of_two());
+    let size = options.block_size.unwrap_or(by_config);
     if let Some(journal) = of_journal.filter(|journal| *journal != size) {
         return Err(Error::options(format!(
             "blocks of {size} bytes: the external journal has blocks of {journal}"

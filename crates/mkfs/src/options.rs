@@ -22,6 +22,25 @@ pub enum JournalSize {
     Blocks(u32),
 }
 
+/// A length, or a place, in a volume whose block size may not be chosen yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// In blocks of the volume.
+    Blocks(u64),
+    /// In bytes; a part of a block does not count.
+    Bytes(u64),
+}
+
+impl Length {
+    /// Returns the number of whole blocks.
+    pub(crate) fn blocks(self, block_size: u32) -> u64 {
+        match self {
+            Self::Blocks(blocks) => blocks,
+            Self::Bytes(bytes) => bytes / u64::from(block_size),
+        }
+    }
+}
+
 /// The options of `mke2fs(8)`. `None` leaves a choice to the configuration and to the size of the
 /// volume.
 ///
@@ -35,6 +54,8 @@ pub struct Options {
     pub usage: Vec<String>,
     /// The block size in bytes (`-b`).
     pub block_size: Option<u32>,
+    /// The least block size in bytes (`-b -SIZE`), where the configuration has a smaller one.
+    pub least_block_size: Option<u32>,
     /// The size of the volume in bytes, rounded down to whole blocks; `None` fills the device, in
     /// whole pages of 4096 bytes.
     pub size: Option<u64>,
@@ -57,9 +78,9 @@ pub struct Options {
     pub journal: bool,
     /// Size of the journal (`-J size=`).
     pub journal_size: Option<JournalSize>,
-    /// The block from which free space for the journal is searched (`-J location=`); `None` for the
-    /// start of the middle group.
-    pub journal_location: Option<u64>,
+    /// The place from which on free space for the journal is searched (`-J location=`); `None` for
+    /// the start of the middle group.
+    pub journal_location: Option<Length>,
     /// Size of the fast commit area in KiB (`-J fast_commit_size=`).
     pub fast_commit_kib: Option<u32>,
     /// The external journal (`-J device=`).
@@ -82,14 +103,36 @@ pub struct Options {
     pub errors: Option<u16>,
     /// The revision (`-r`): 0 or 1.
     pub revision: u32,
+    /// The number of the system that the volume is for (`-o`): 0 is Linux.
+    pub creator_os: u32,
     /// Owner and group of the root directory (`-E root_owner=`).
     pub root_owner: (u32, u32),
+    /// The permissions of the root directory (`-E root_perms=`); `None` means 0755.
+    pub root_perms: Option<u16>,
+    /// Whether the volume is for experimental code of the kernel (`-E test_fs`).
+    pub is_test: bool,
+    /// Whether the kernel refuses names that are no UTF-8, with the feature `casefold`
+    /// (`-E encoding_flags=strict`).
+    pub strict_encoding: bool,
+    /// Whether bitmaps, inode tables and the journal are at the start of the volume
+    /// (`-E packed_meta_blocks`). Bitmaps and tables need the feature `flex_bg` for it.
+    pub packed_metadata: bool,
+    /// The size of the orphan file (`-E orphan_file_size=`).
+    pub orphan_file_size: Option<Length>,
+    /// Whether blocks that the device has for the volume stay allocated (`-E nodiscard`).
+    pub keep_allocated: bool,
+    /// Whether only superblocks and group descriptors are to be written, over a volume of the same
+    /// options that has lost them (`-S`). Readers then believe no count and no bitmap, and e2fsck
+    /// sets them right.
+    pub superblocks_only: bool,
+    /// Blocks that are not to be used, since the device cannot hold contents there (`-l`).
+    pub bad_blocks: Vec<u64>,
     /// Blocks of a RAID's stripe on one disk (`-E stride=`).
     pub stride: u16,
     /// Blocks of a RAID's stripe on all disks (`-E stripe_width=`).
     pub stripe_width: u32,
-    /// The size in blocks that the volume may grow to while it is mounted (`-E resize=`).
-    pub resize_limit: Option<u64>,
+    /// The size that the volume may grow to while it is mounted (`-E resize=`).
+    pub resize_limit: Option<Length>,
     /// Copies of the superblock with `sparse_super2` (`-E num_backup_sb=`): 0 to 2.
     pub backup_superblocks: Option<u32>,
     /// Seconds between two updates of the block of `mmp` (`-E mmp_update_interval=`).
@@ -123,12 +166,33 @@ pub fn random_uuid() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
+/// Returns a UUID that is made of the time, of version 1. In place of the address of a network card
+/// it has a random one, as RFC 4122 says in 4.5.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub fn time_uuid() -> io::Result<[u8; 16]> {
+    /// Steps of 100 ns from the first day of the Gregorian calendar to 1970.
+    const TO_1970: u128 = 0x01b2_1dd2_1381_4000;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let time = (since / 100 + TO_1970).to_be_bytes();
+    let mut bytes = random_uuid()?;
+    bytes[..4].copy_from_slice(&time[12..]);
+    bytes[4..6].copy_from_slice(&time[10..12]);
+    bytes[6] = time[8] & 0x0f | 0x10;
+    bytes[7] = time[9];
+    // A bit that no network card has in its address.
+    bytes[10] |= 1;
+    Ok(bytes)
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             fs_type: "ext4".to_owned(),
             usage: Vec::new(),
             block_size: None,
+            least_block_size: None,
             size: None,
             blocks_per_group: None,
             groups_per_flex: None,
@@ -150,7 +214,16 @@ impl Default for Options {
             checksum_seed: None,
             errors: None,
             revision: 1,
+            creator_os: 0,
             root_owner: (0, 0),
+            root_perms: None,
+            is_test: false,
+            strict_encoding: false,
+            packed_metadata: false,
+            orphan_file_size: None,
+            keep_allocated: false,
+            superblocks_only: false,
+            bad_blocks: Vec::new(),
             stride: 0,
             stripe_width: 0,
             resize_limit: None,

@@ -54,6 +54,12 @@ pub struct Plan {
     /// The block of the journal's superblock, which has the volume's UUID.
     pub(crate) journal_superblock: Option<u64>,
     pub(crate) space: Space,
+    /// Whether blocks of the device that the volume does not use stay allocated.
+    pub(crate) keep_allocated: bool,
+    /// Whether the bitmaps and inode tables of an earlier volume are kept.
+    pub(crate) superblocks_only: bool,
+    /// The types of the configuration.
+    pub(crate) types: Vec<String>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -88,6 +94,12 @@ impl Plan {
     /// Returns the size of the journal in blocks; 0 without one.
     pub fn journal_blocks(&self) -> u64 {
         self.journal_blocks
+    }
+
+    /// Returns the types of the configuration that the defaults come from: the type of file system,
+    /// then those of its usage.
+    pub fn types(&self) -> &[String] {
+        &self.types
     }
 
     /// Returns warnings for the user, such as about a volume that is too small for a journal.
@@ -128,6 +140,7 @@ impl Plan {
         let mut descriptor = GroupDescriptor::new(block_bitmap, inode_bitmap, inode_table, &self.sb);
         let features = self.sb.features().ro_compat;
         let lazy = features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM);
+        let lazy = lazy && !self.superblocks_only;
         let mut flags = if lazy { GroupFlags::INODE_ZEROED } else { GroupFlags::empty() };
         if !self.make_block_bitmap(group, &mut descriptor, lazy)? {
             flags |= GroupFlags::BLOCK_UNINIT;

@@ -20,11 +20,24 @@ const EXTRA_ISIZE: u16 = 32;
 const HALF_MD4: u8 = 1;
 /// `s_flags`: names are hashed as signed characters.
 const SIGNED_HASH: u32 = 1;
+/// `s_state`: cleanly unmounted, and faults are known of.
+const VALID: u16 = 1;
+const ERRORS: u16 = 2;
+/// `s_flags`: the volume is for experimental code.
+const TEST_FILESYSTEM: u32 = 4;
+/// `s_encoding_flags`: names that are no UTF-8 are refused.
+const STRICT: u16 = 1;
 /// Unicode 12.1, the only encoding of `casefold`.
 const UTF8_12_1: u16 = 1;
 const CRC32C: u8 = 1;
+/// The most bytes of a label.
+pub const LABEL_BYTES: usize = 16;
+/// The most bytes of the directory of the last mount.
+pub const LAST_MOUNTED_BYTES: usize = 64;
 /// Seconds between updates of the block of `mmp`.
 const MMP_INTERVAL: u16 = 5;
+/// The longest time between updates, in seconds.
+const MAX_MMP_INTERVAL: u16 = 300;
 
 /// Returns the superblock with these numbers, without counts of free blocks and inodes.
 pub(crate) fn make(options: &Options, config: &Config, numbers: &Numbers) -> Result<Superblock> {
@@ -34,8 +47,14 @@ pub(crate) fn make(options: &Options, config: &Config, numbers: &Numbers) -> Res
         set_revision_1(&mut raw, options, config, numbers)?;
     }
     raw.s_magic.set(MAGIC);
-    raw.s_state.set(1);
+    raw.s_state.set(if options.superblocks_only { VALID | ERRORS } else { VALID });
+    raw.s_creator_os.set(options.creator_os);
     raw.s_errors.set(options.errors.or_else(|| errors(config, &numbers.types)).unwrap_or(1));
+    for (word, bytes) in raw.s_hash_seed.iter_mut().zip(options.hash_seed.chunks_exact(4)) {
+        *word = zerocopy::little_endian::U32::read_from_bytes(bytes).unwrap_or_default();
+    }
+    raw.s_def_hash_version = HALF_MD4;
+    raw.s_flags.set(SIGNED_HASH | if options.is_test { TEST_FILESYSTEM } else { 0 });
     set_times(&mut raw, options.time);
     let periodic = config.is_on(&numbers.types, "enable_periodic_fsck", false);
     raw.s_max_mnt_count.set(if periodic { 20 } else { u16::MAX });
@@ -95,11 +114,6 @@ fn set_revision_1(
         raw.s_min_extra_isize.set(EXTRA_ISIZE);
         raw.s_want_extra_isize.set(EXTRA_ISIZE);
     }
-    for (word, bytes) in raw.s_hash_seed.iter_mut().zip(options.hash_seed.chunks_exact(4)) {
-        *word = zerocopy::little_endian::U32::read_from_bytes(bytes).unwrap_or_default();
-    }
-    raw.s_def_hash_version = HALF_MD4;
-    raw.s_flags.set(SIGNED_HASH);
     raw.s_default_mount_opts.set(mount_options(config, &numbers.types)?.bits());
     copy_text(&mut raw.s_mount_opts, options.mount_options.as_deref(), "the mount options")?;
     set_features(raw, options, config, numbers)
@@ -131,11 +145,17 @@ fn set_features(
     }
     if features.incompat.contains(Incompat::CASEFOLD) {
         raw.s_encoding.set(UTF8_12_1);
+        raw.s_encoding_flags.set(if options.strict_encoding { STRICT } else { 0 });
     }
     if features.incompat.contains(Incompat::MMP) {
         // The block is chosen later. Until then the field has a valid number.
         raw.s_mmp_block.set(numbers.blocks - 1);
-        raw.s_mmp_interval.set(options.mmp_interval.unwrap_or(MMP_INTERVAL));
+        let interval = options.mmp_interval.filter(|interval| *interval > 0).unwrap_or(MMP_INTERVAL);
+        if interval > MAX_MMP_INTERVAL {
+            let text = format!("mmp_update_interval={interval}: up to {MAX_MMP_INTERVAL} is possible");
+            return Err(Error::options(text));
+        }
+        raw.s_mmp_interval.set(interval);
     }
     if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
         raw.s_checksum_type = CRC32C;
@@ -193,8 +213,9 @@ fn log_groups_per_flex(options: &Options, config: &Config, types: &[String]) -> 
 fn mount_options(config: &Config, types: &[String]) -> Result<DefaultMountOptions> {
     let mut options = DefaultMountOptions::empty();
     let names = config.value(types, "default_mntopts").unwrap_or("");
-    for name in names.split([',', ' ']).filter(|name| !name.is_empty()) {
-        options |= match name {
+    for word in names.split([',', ' ']).filter(|word| !word.is_empty()) {
+        let name = word.strip_prefix('^').unwrap_or(word);
+        let option = match name {
             "journal_data_writeback" => {
                 DefaultMountOptions::JOURNAL_DATA | DefaultMountOptions::JOURNAL_DATA_ORDERED
             }
@@ -203,6 +224,10 @@ fn mount_options(config: &Config, types: &[String]) -> Result<DefaultMountOption
                 .find(|option| option.names().any(|known| known == name))
                 .ok_or_else(|| Error::options(format!("default_mntopts: there is no option '{name}'")))?,
         };
+        // The three words about the journal's mode stand for each other.
+        let mode = DefaultMountOptions::JOURNAL_DATA | DefaultMountOptions::JOURNAL_DATA_ORDERED;
+        options.remove(if option.intersects(mode) { mode } else { option });
+        options.set(option, !word.starts_with('^'));
     }
     Ok(options)
 }

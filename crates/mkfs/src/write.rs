@@ -38,7 +38,9 @@ impl Plan {
     /// [`Error::Device`](crate::Error::Device).
     pub fn clear(&self, device: &dyn BlockDevice) -> Result<()> {
         device.write_zeroes(0..2 * BOOT_BYTES)?;
-        device.discard(2 * BOOT_BYTES..self.size_bytes())?;
+        if !self.keep_allocated {
+            device.discard(2 * BOOT_BYTES..self.size_bytes())?;
+        }
         for &(start, len) in &self.zeroes {
             device.write_zeroes(self.bytes(start, len))?;
         }
@@ -89,6 +91,20 @@ impl Plan {
         device.write_at(&[0; 2 * BOOT_BYTES as usize], 0)?;
         device.flush()?;
         device.write_at(&sb.encode(), BOOT_BYTES)?;
+        device.flush()?;
+        Ok(())
+    }
+
+    /// Writes superblocks and group descriptors, and nothing else: over a volume of the same
+    /// options that has lost them. The plan is one of
+    /// [`Options::superblocks_only`](crate::Options::superblocks_only).
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device).
+    pub fn write_superblocks(&self, device: &dyn BlockDevice) -> Result<()> {
+        self.write_descriptors(device)?;
+        self.write_backups(device, &self.sb)?;
+        device.write_at(&self.sb.encode(), BOOT_BYTES)?;
         device.flush()?;
         Ok(())
     }

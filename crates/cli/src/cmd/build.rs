@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use extern4::build::{
     BuildOptions, Builder, ImageConfig, Manifest, OldLayout, Options, Pattern, Planned, Platform, Size,
-    SourceError, Summary, UpdateOptions, Verity, layout_of, random_uuid,
+    SourceError, Summary, UpdateOptions, Verity, layout_of,
 };
 
 use self::edits::Edits;
@@ -31,7 +31,7 @@ use crate::interruptible::Interruptible;
 use crate::json;
 use crate::new_volume::{
     Argument, Filling, NewVolumeError, Room, SourceOptions, config, contents_line, device, epoch,
-    json_container, json_contents, json_numbers, size, threads,
+    features_for, json_container, json_contents, json_numbers, size, systems, threads,
 };
 use crate::oci_image;
 
@@ -72,14 +72,17 @@ pub(crate) struct Args {
     /// Features to add, or with ^ to leave out
     #[arg(short = 'O', long, value_name = "[^]FEATURE[,...]", allow_hyphen_values = true)]
     features: Vec<String>,
+    /// Without the default features that this system cannot use; -O can add them again
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = systems())]
+    system: Option<String>,
     /// Without a journal
     #[arg(long)]
     no_journal: bool,
     /// The label: 16 bytes at most
     #[arg(short = 'L', long, value_name = "TEXT")]
     label: Option<String>,
-    /// The UUID: its digits, 'random' or 'clear'. Without it, one is derived from the tree and its
-    /// contents
+    /// The UUID: its digits, 'random', 'time' or 'clear'. Without it, one is derived from the tree
+    /// and its contents
     #[arg(short = 'U', long, value_name = "UUID", value_parser = uuid)]
     uuid: Option<Uuid>,
     /// Owner and group of all files: numbers, or names in the tree's own /etc/passwd and /etc/group
@@ -156,7 +159,7 @@ pub(crate) struct Args {
 }
 
 /// The options that are about a volume that is made.
-const NEW_ONLY: [&str; 19] = [
+const NEW_ONLY: [&str; 20] = [
     "size",
     "inodes",
     "fs_type",
@@ -165,6 +168,7 @@ const NEW_ONLY: [&str; 19] = [
     "inode_size",
     "reserved_percent",
     "features",
+    "system",
     "no_journal",
     "label",
     "uuid",
@@ -393,18 +397,15 @@ fn layout(old: &ImagePath, app: &mut App) -> Result<OldLayout, NewVolumeError> {
 }
 
 fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
-    let mut features = args.features.clone();
+    let mut features: Vec<_> = args.system.iter().map(|system| features_for(system)).collect();
+    features.extend(args.features.iter().cloned());
     if args.no_journal || args.read_only {
         features.push("^has_journal".to_owned());
     }
     if args.read_only {
         features.push("^resize_inode,read-only".to_owned());
     }
-    let uuid = match args.uuid {
-        None => None,
-        Some(Uuid::Exactly(uuid)) => Some(uuid),
-        Some(Uuid::Random) => Some(random_uuid().map_err(NewVolumeError::failed)?),
-    };
+    let uuid = args.uuid.map(Uuid::bytes).transpose().map_err(NewVolumeError::failed)?;
     Ok(BuildOptions {
         volume: Options {
             fs_type: args.fs_type.clone(),

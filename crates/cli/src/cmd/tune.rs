@@ -19,7 +19,7 @@ use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_in
 use extern4_ext4::tune::journal::remove_journal;
 use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_ext4::unwritable;
-use extern4_mkfs::random_uuid;
+use extern4_mkfs::{random_uuid, time_uuid};
 
 use crate::app::{App, Opened, open, part};
 use crate::cmd::mkfs::extended::{self, JournalOptions};
@@ -40,8 +40,8 @@ pub(crate) struct Args {
     /// The label: 16 bytes at most
     #[arg(short = 'L', long, value_name = "TEXT", group = "what", value_parser = label)]
     label: Option<String>,
-    /// The UUID: its digits, 'random' or 'clear'. A volume with metadata_csum gets the feature
-    /// metadata_csum_seed, unless it has it
+    /// The UUID: its digits, 'random', 'time' or 'clear'. A volume with metadata_csum gets the
+    /// feature metadata_csum_seed, unless it has it
     #[arg(short = 'U', long, value_name = "UUID", group = "what", value_parser = uuid)]
     uuid: Option<Uuid>,
     /// With --uuid, compute all checksums again, for readers that do not know metadata_csum_seed.
@@ -110,9 +110,22 @@ enum Errors {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Uuid {
+pub(crate) enum Uuid {
     Random,
+    /// Of the current time.
+    Time,
     Exactly([u8; 16]),
+}
+
+impl Uuid {
+    /// Returns its bytes. A UUID that is not given exactly is another one at each call.
+    pub(crate) fn bytes(self) -> io::Result<[u8; 16]> {
+        match self {
+            Self::Random => random_uuid(),
+            Self::Time => time_uuid(),
+            Self::Exactly(uuid) => Ok(uuid),
+        }
+    }
 }
 
 fn label(text: &str) -> Result<String, String> {
@@ -125,7 +138,8 @@ fn label(text: &str) -> Result<String, String> {
 pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
     match text {
         "random" => return Ok(Uuid::Random),
-        "clear" => return Ok(Uuid::Exactly([0; 16])),
+        "time" => return Ok(Uuid::Time),
+        "clear" | "null" => return Ok(Uuid::Exactly([0; 16])),
         _ => {}
     }
     let dashes = text.len() == 36 && [8, 13, 18, 23].iter().all(|at| text.as_bytes()[*at] == b'-');
@@ -133,7 +147,7 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
     let plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     match u128::from_str_radix(&digits, 16) {
         Ok(number) if dashes && plain => Ok(Uuid::Exactly(number.to_be_bytes())),
-        _ => Err("write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random or clear".to_owned()),
+        _ => Err("write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random, time or clear".to_owned()),
     }
 }
 
@@ -256,11 +270,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let percent = args.reserved_percent.map(|percent| (blocks as f64 * percent / 100.0) as u64);
     let tune = Tune {
         label: args.label.as_ref().map(|label| label.clone().into_bytes()),
-        uuid: match args.uuid {
-            None => None,
-            Some(Uuid::Random) => Some(random_uuid()?),
-            Some(Uuid::Exactly(uuid)) => Some(uuid),
-        },
+        uuid: args.uuid.map(Uuid::bytes).transpose()?,
         errors: args.errors.map(|errors| match errors {
             Errors::Continue => ErrorPolicy::Continue,
             Errors::RemountRo => ErrorPolicy::RemountReadOnly,

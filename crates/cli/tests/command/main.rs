@@ -45,6 +45,7 @@ mod listing;
 mod logging;
 mod losing;
 mod making;
+mod making_options;
 mod measuring;
 mod messages;
 mod mount_options;

@@ -52,7 +52,7 @@ fn rows(page: &str) -> Vec<Row> {
 fn options_of_help(help: &str) -> BTreeSet<String> {
     let mut options = BTreeSet::new();
     for line in help.lines() {
-        let is_usage = line.starts_with("Usage") || line.starts_with("\t\t[-");
+        let is_usage = line.starts_with("Usage") || line.trim_start_matches('\t').starts_with("[-");
         for group in line.split('[').skip(1).filter(|_| is_usage) {
             let group = group.split([']', ' ']).next().unwrap_or_default();
             let letters = group.split('|').filter_map(|names| names.strip_prefix('-'));
@@ -73,14 +73,29 @@ fn options_of_help(help: &str) -> BTreeSet<String> {
     options
 }
 
+/// Returns the subcommand that has the options of a namesake.
+fn subcommand(namesake: &str) -> &str {
+    match namesake {
+        "mke2fs" => "mkfs",
+        "tune2fs" => "tune",
+        name => name,
+    }
+}
+
 /// Returns the messages of the command about an option with a file that is not there.
 fn said(name: &str, option: &str) -> String {
     let mut command = command();
+    let name = subcommand(name);
     match (name, option) {
         ("e2fsck", _) => {
             command = Command::new(env!("CARGO_BIN_EXE_extern4"));
             command.env("LC_ALL", "C").arg0("fsck.extern4").args([option, "gone.img"])
         }
+        // An option with a value that is right. A plan without a volume says what is not possible.
+        ("mkfs", option) if option.contains(' ') => {
+            command.args([name, "-n"]).args(option.split(' ')).args(["gone.img", "64M"])
+        }
+        (_, option) if option.contains(' ') => command.arg(name).args(option.split(' ')).arg("gone.img"),
         // Its options stand behind the places, but for some.
         ("find", "-H" | "-L" | "-P" | "--help") => command.args([name, option, "gone.img:/x"]),
         ("find", "-a" | "-and" | "-o" | "-or") => {
@@ -126,6 +141,7 @@ fn the_tables_are_true_of_the_command() {
                 let said = said(&row.command, option);
                 let signs = match &*row.command {
                     "find" => ["known", "there", "expected"].map(|end| format!("{option} is not {end}")),
+                    _ if option.contains(' ') => ["invalid value", "not supported", ": -"].map(str::to_owned),
                     _ => [
                         "unexpected argument".to_owned(),
                         format!(": {option}: "),
@@ -161,6 +177,7 @@ fn help_is_read() {
         read("Usage: e2fsck [-pa] [-b superblock]\n\t\t[-l|-L file] [-E x] device"),
         "-E -L -a -b -l -p"
     );
+    assert_eq!(read("Usage: x [-c|-l file]\n\t[-b size][-z undo]\n\t[-jV] device"), "-V -b -c -j -l -z");
 }
 
 /// The rows of the table of debugfs: the names of a request, whether extern4 has it, and the note.

@@ -61,6 +61,9 @@ impl Structures {
         if journal.device.is_some() {
             return Err("-J device=: only mkfs gives a volume a journal on another device");
         }
+        if journal.location.is_some() {
+            return Err("-J location=: a journal that is added gets the first room for it");
+        }
         let quotas = quotas.cloned().unwrap_or_default();
         Ok(Self { adds_journal, is_new_journal, removes_journal, journal, features: own, quotas })
     }
