@@ -402,9 +402,14 @@ impl Planning {
         self.builder.options.volume.inode_ratio.is_none().then_some(0)
     }
 
+    /// Returns the bytes for each inode of free space: at least a block, which a file takes.
+    fn inode_ratio(&self) -> u64 {
+        INODE_RATIO.max(self.builder.options.volume.block_size.unwrap_or(0).into())
+    }
+
     /// Plans a volume of `bytes` with as many inodes as usual where there is room for them.
     fn of_size(self, bytes: u64) -> Result<Planned> {
-        let usual = (!self.builder.options.mkfs_defaults).then_some(bytes / INODE_RATIO);
+        let usual = (!self.builder.options.mkfs_defaults).then_some(bytes / self.inode_ratio());
         let mut refusal = None;
         for inodes in [usual, self.fewest_inodes()] {
             match self.draft(bytes, inodes).and_then(|draft| self.place(draft)) {
@@ -466,7 +471,7 @@ impl Planning {
         let needed = self.placer().least_blocks(&probe)? + slack / size;
         let inodes = self.fewest_inodes().map(|fewest| match slack {
             0 => fewest,
-            slack => slack / INODE_RATIO + self.order.inodes.len() as u64,
+            slack => slack / self.inode_ratio() + self.order.inodes.len() as u64,
         });
         let mut blocks = self.least(needed, size, inodes)?.max(least);
         let mut more = 1;
