@@ -98,7 +98,10 @@ fn a_mount_answers_for_a_damaged_file_and_goes_on() {
     for (what, script) in DAMAGE {
         let image = damaged(script);
         for round in ["first", "second"] {
-            let served = Served::new(&image, &[]);
+            let served = match round {
+                "first" => Served::new(&image, &[]),
+                _ => Served::warned(&image, "errors"),
+            };
             let removed = fs::remove_file(served.path("f")).expect_err(what);
             assert_eq!(removed.raw_os_error(), Some(DAMAGED), "{what}");
             let replaced = fs::rename(served.path("g"), served.path("f")).expect_err(what);
@@ -152,7 +155,7 @@ fn a_mount_tells_of_a_removed_file_that_cannot_be_freed() {
     served.umount();
     let log = fs::read_to_string(image.scratch().join("mount.log")).expect("a log");
     assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains("cannot be freed")), "{log}");
-    let served = Served::new(&image, &[]);
+    let served = Served::warned(&image, "errors");
     assert_eq!(File::open(served.path("f")).expect_err("it is gone").kind(), ErrorKind::NotFound);
     served.umount();
     mend("the last close", &image);

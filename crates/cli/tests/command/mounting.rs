@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -47,12 +47,26 @@ impl Served {
     /// Mounts `image` on `mnt` next to it.
     #[track_caller]
     pub(crate) fn new(image: &Image, options: &[&str]) -> Self {
-        let dir = image.scratch().join("mnt");
-        fs::create_dir_all(&dir).expect("a directory");
-        let served = Self { dir, mounted: true };
-        let said = ok(extern4(image, [&["mount"], options, &["disk.img", "mnt"]].concat()));
+        let (served, output) = Self::mount(image, options);
+        let said = ok(output);
         assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
         served
+    }
+
+    /// Mounts `image` as [`new`](Self::new) does; the command warns of `damage`.
+    #[track_caller]
+    pub(crate) fn warned(image: &Image, damage: &str) -> Self {
+        let (served, output) = Self::mount(image, &[]);
+        let said = failed(&output, 0);
+        assert!(said.contains(damage), "{said}");
+        served
+    }
+
+    fn mount(image: &Image, options: &[&str]) -> (Self, Output) {
+        let dir = image.scratch().join("mnt");
+        fs::create_dir_all(&dir).expect("a directory");
+        let output = extern4(image, [&["mount"], options, &["disk.img", "mnt"]].concat());
+        (Self { dir, mounted: true }, output)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -34,6 +34,7 @@ use crate::map::change::{
 use crate::map::map_blocks::MAX_RUNS;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::ops::times::{note_write_lazily, store_times};
+use crate::quota::accounts::Owners;
 use crate::time::timestamp;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
@@ -509,6 +510,7 @@ pub(crate) fn truncate_file(
     let _map = inode.private::<CachedInode>().change_map();
     let block_size = u64::from(fs.superblock().block_size());
     // Before the tail is zeroed.
+    fs.note_damage(fs.check_accounts(Owners::of(info.fields())))?;
     fs.note_damage(info.check_map(fs, size.div_ceil(block_size)))?;
     let mut tail = None;
     if info.journals_contents(fs) {

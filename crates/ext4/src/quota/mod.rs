@@ -203,14 +203,15 @@ impl Handle<'_> {
         id_of: impl Fn(Kind) -> Option<u32>,
     ) -> Result<()> {
         let Some(quotas) = &self.writer.quotas else { return Ok(()) };
-        if rights.sys_resource || !self.fs.enforces_limits {
-            return Ok(());
-        }
+        let enforces = self.fs.enforces_limits && !rights.sys_resource;
         let mut limited = Vec::new();
         for quota in &mut *quotas.lock() {
             let kind = quota.file.kind;
+            // The account is also read where no limit counts: if it cannot be, this is the time to
+            // find out.
             if let Some(id) = id_of(kind)
                 && quota.account(self.fs, id)?.is_limited()
+                && enforces
             {
                 limited.push((kind, id));
             }

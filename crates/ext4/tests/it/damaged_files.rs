@@ -371,3 +371,76 @@ fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
         mend("the last close", &device);
     }
 }
+
+/// Damages the quota file of users, so that the account of user 1000 cannot be read. Returns the
+/// volume, in which that user has `f`.
+fn with_damaged_quota(script: &str) -> Option<Arc<MemoryDevice>> {
+    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,quota"];
+    let spec = ImageSpec::new("damaged quota", 16 << 20, mke2fs).from_directory(&[fill]);
+    if !spec.can_build() {
+        return None;
+    }
+    let image = spec.build();
+    image.debugfs("sif f uid 1000\n");
+    // It counts the usage.
+    let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+    tools::e2fsck(&image.path).expect("it is sound");
+    image.debugfs(script);
+    let mut bytes = std::fs::read(&image.path).expect("the image is read");
+    // Each byte of the id, the upper ones first, is an index in a block of the tree; the first one
+    // is block 1 of inode 3.
+    let mut at = 1;
+    for (index, is_last) in [(0, false), (0, false), (3, false), (0xe8, true)] {
+        let found = tools::debugfs(&image.path, false, &format!("bmap <3> {at}"));
+        let block: usize = found.lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+        let entry = &mut bytes[block * BLOCK + 4 * index..][..4];
+        at = u32::from_le_bytes(entry.try_into().expect("four bytes"));
+        assert_ne!(at, 0, "the account is there");
+        if is_last {
+            entry.copy_from_slice(&FAR.to_le_bytes());
+        }
+    }
+    Some(Arc::new(MemoryDevice::new(bytes)))
+}
+
+#[test]
+fn a_file_stays_if_its_owners_quota_is_damaged() {
+    let Some(device) = with_damaged_quota("") else { return };
+    let fs = memory::open("quota", &device);
+    let root = session(Arc::clone(&fs) as _);
+    let before = named(&fs, "/f");
+    for (what, run) in ON_FILES {
+        let error = run(&root).expect_err(what);
+        assert_eq!(error.errno(), Errno::EUCLEAN, "{what}: {error}");
+        assert!(error.to_string().contains("quota"), "{what}: {error}");
+        assert_eq!(named(&fs, "/f"), before, "{what}");
+    }
+    drop(root);
+    use_further("quota", &fs, "/other");
+    fs.close().expect("nothing is half done");
+    drop(fs);
+    mend("quota", &device);
+}
+
+#[test]
+fn an_orphan_whose_owners_quota_is_damaged_is_set_aside() {
+    for has_name in [false, true] {
+        let remove = if has_name { "sif f size 0\n" } else { "sif f links_count 0\nunlink f\n" };
+        // Its number is that of the first file that mke2fs has copied, or a later one.
+        let Some(device) = with_damaged_quota(&format!("{remove}ssv last_orphan 14\n")) else { return };
+        let fs = memory::open("quota", &device);
+        let warnings = fs.warnings();
+        assert!(
+            matches!(&warnings[..], [one] if one.starts_with("inode 14 ") && one.contains("quota")),
+            "{warnings:?}"
+        );
+        use_further("quota", &fs, "/other");
+        fs.close().expect("nothing is half done");
+        drop(fs);
+        let again = memory::open("quota", &device);
+        assert!(!again.warnings().iter().any(|it| it.contains("inode 14")), "{:?}", again.warnings());
+        again.close().expect("nothing is half done");
+        drop(again);
+        mend("quota", &device);
+    }
+}
