@@ -539,13 +539,7 @@ impl App {
 
     /// Reports an error of the ext4 crate about `name`.
     pub(crate) fn ext4_error(&mut self, name: impl Display, error: &extern4_ext4::Error) {
-        use extern4_ext4::Error as E;
-        let status = match error {
-            E::Corrupt(_) => ExitStatus::Corrupt,
-            E::NotExt(_) | E::Unsupported(_) => ExitStatus::Refused,
-            _ => ExitStatus::Failed,
-        };
-        self.fail_at(status, &name, error);
+        self.fail_at(status_of(error.into()), &name, error);
     }
 
     /// Reports a failure that is no error of the library.

@@ -63,6 +63,9 @@ pub enum Error {
     /// The volume takes no more changes, because of an earlier error.
     #[error("{0}")]
     Stopped(Arc<str>),
+    /// The volume takes no more changes, because of damage.
+    #[error("{0}")]
+    Damaged(Arc<str>),
     /// An errno that explains itself, such as `ENODATA`. An operation returns it before it has
     /// changed anything.
     #[error("{0}")]
@@ -175,9 +178,8 @@ impl From<extern4_jbd2::Error> for Error {
             extern4_jbd2::Error::Device(error) => error.into(),
             extern4_jbd2::Error::Corrupt(corrupt) => corrupt.into(),
             extern4_jbd2::Error::Closed => Errno::EROFS.into(),
-            extern4_jbd2::Error::Aborted(_) | extern4_jbd2::Error::Damaged(_) => {
-                Self::Stopped(error.to_string().into())
-            }
+            extern4_jbd2::Error::Aborted(_) => Self::Stopped(error.to_string().into()),
+            extern4_jbd2::Error::Damaged(_) => Self::Damaged(error.to_string().into()),
             other => Unsupported::Journal(other.to_string()).into(),
         }
     }
@@ -255,7 +257,7 @@ impl Error {
             Self::BadPolicy { .. } => Errno::EINVAL,
             Self::Stale { .. } => Errno::ESTALE,
             Self::InUse(_) => Errno::EBUSY,
-            Self::Stopped(_) => Errno::EROFS,
+            Self::Stopped(_) | Self::Damaged(_) => Errno::EROFS,
             Self::Answer(errno) => *errno,
         }
     }
@@ -286,6 +288,9 @@ mod tests {
             (Error::BadPolicy { ino: 12 }, Errno::EINVAL),
             (Error::Stale { ino: 99, why: "is not in use" }, Errno::ESTALE),
             (Unsupported::JournalDevice.into(), Errno::EOPNOTSUPP),
+            (extern4_jbd2::Error::Corrupt(corrupt).into(), Errno::EUCLEAN),
+            (extern4_jbd2::Error::Damaged("it".into()).into(), Errno::EROFS),
+            (extern4_jbd2::Error::Aborted("it".into()).into(), Errno::EROFS),
         ];
         for (error, errno) in cases {
             let text = error.to_string();

@@ -16,7 +16,7 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::Errno;
 
 use crate::alloc::block_allocator::BlockReserve;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
 use crate::mount::loss::{Losses, Warnings};
@@ -93,7 +93,9 @@ impl Ext4 {
         // Relaxed: the volume is closed after its last change. Closing stores what is still in
         // memory.
         if writer.has_ended_changes() && !self.is_closed.load(Relaxed) {
-            return Err(Errno::EROFS.into());
+            return Err(Error::Damaged(
+                "damage has been found on the volume, and its setting for errors ends changes then".into(),
+            ));
         }
         Ok(writer)
     }

@@ -43,6 +43,22 @@ impl ErrorKind {
     }
 }
 
+impl From<&extern4_ext4::Error> for ErrorKind {
+    fn from(error: &extern4_ext4::Error) -> Self {
+        use extern4_ext4::Error as E;
+        match error {
+            E::NotExt(_) => Self::NotExt,
+            E::Unsupported(_) => Self::Unsupported,
+            // Later changes get another error number than the one that met the damage.
+            E::Damaged(_) => Self::Corrupt,
+            // A volume that leads outside of itself is damaged, too.
+            error if error.errno() == Errno::EUCLEAN => Self::Corrupt,
+            E::Io(_) => Self::Io,
+            error => Self::Os(error.errno()),
+        }
+    }
+}
+
 /// A failure: the operation, its path, and the reason.
 ///
 /// It becomes a [`std::io::Error`] with `?` or `into`, whose kind then is that of the same failure
@@ -77,9 +93,10 @@ impl Error {
 
     /// Returns the error for a failed VFS operation.
     pub(crate) fn from_vfs(action: &'static str, error: extern4_vfs::Error) -> Self {
-        let kind = match error.errno() {
-            Errno::EUCLEAN => ErrorKind::Corrupt,
-            errno => ErrorKind::Os(errno),
+        let of_ext4 = error.cause().and_then(|cause| cause.downcast_ref::<extern4_ext4::Error>());
+        let kind = match (error.errno(), of_ext4.map(ErrorKind::from)) {
+            (Errno::EUCLEAN, _) | (_, Some(ErrorKind::Corrupt)) => ErrorKind::Corrupt,
+            (errno, _) => ErrorKind::Os(errno),
         };
         let new = Self::new(kind, action);
         // For a bare error number, the kind says everything.
@@ -140,5 +157,44 @@ impl From<Error> for std::io::Error {
             _ => std::io::Error::from_raw_os_error(i32::from(error.errno().raw())).kind(),
         };
         std::io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use extern4_disk::{CorruptKind, Place, Structure};
+    use extern4_ext4::{self as ext4, Unsupported};
+
+    use super::*;
+
+    /// From the file system to the library, whichever way the error takes.
+    #[test]
+    fn damage_keeps_its_kind() {
+        let corrupt = Place::new(Structure::Inode).ino(12).corrupt(CorruptKind::Loop { what: "it" });
+        let outside = block::Error::BlockOutOfRange { block: 9, block_count: 8 };
+        let damage: [ext4::Error; 3] = [corrupt.into(), outside.into(), ext4::Error::Damaged("it is".into())];
+        for error in damage {
+            assert_eq!(ErrorKind::from(&error), ErrorKind::Corrupt, "{error:?}");
+            let found = Error::vfs("read", Path::new("/f"), error.clone().into());
+            assert_eq!((found.kind(), found.errno()), (ErrorKind::Corrupt, Errno::EUCLEAN), "{error:?}");
+            let as_io = std::io::Error::from(found);
+            let inner = as_io.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+            assert_eq!(inner.map(Error::kind), Some(ErrorKind::Corrupt), "{error:?}");
+        }
+        let others: [(ext4::Error, ErrorKind, Errno); 5] = [
+            (ext4::Error::NotExt("it is"), ErrorKind::NotExt, Errno::EINVAL),
+            (Unsupported::JournalDevice.into(), ErrorKind::Unsupported, Errno::EOPNOTSUPP),
+            (block::Error::UnexpectedEnd { offset: 0, missing: 1 }.into(), ErrorKind::Io, Errno::EIO),
+            (ext4::Error::Stopped("it".into()), ErrorKind::Os(Errno::EROFS), Errno::EROFS),
+            (Errno::ENOSPC.into(), ErrorKind::Os(Errno::ENOSPC), Errno::ENOSPC),
+        ];
+        for (error, kind, errno) in others {
+            assert_eq!(ErrorKind::from(&error), kind, "{error:?}");
+            assert_eq!(
+                Error::from_vfs("read", error.clone().into()).kind(),
+                ErrorKind::Os(errno),
+                "{error:?}"
+            );
+        }
     }
 }

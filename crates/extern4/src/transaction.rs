@@ -66,11 +66,5 @@ impl Transaction<'_> {
 }
 
 fn failed(action: &'static str, error: ext4::Error) -> Error {
-    let kind = match &error {
-        ext4::Error::Unsupported(_) => ErrorKind::Unsupported,
-        ext4::Error::Io(_) => ErrorKind::Io,
-        error if error.errno() == Errno::EUCLEAN => ErrorKind::Corrupt,
-        error => ErrorKind::Os(error.errno()),
-    };
-    Error::new(kind, action).because(error)
+    Error::new((&error).into(), action).because(error)
 }

@@ -549,15 +549,10 @@ pub(crate) fn explain(
     device: &Arc<dyn BlockDevice>,
     partition: Option<u64>,
 ) -> Error {
-    use extern4_ext4::Error as E;
     let kind = match &error {
-        E::NotExt(_) => ErrorKind::NotExt,
-        E::Unsupported(_) => ErrorKind::Unsupported,
-        // A volume that leads outside of itself, or to an inode that is not in use, is damaged.
-        error if error.errno() == Errno::EUCLEAN => ErrorKind::Corrupt,
-        E::Stale { .. } => ErrorKind::Corrupt,
-        E::Io(_) => ErrorKind::Io,
-        other => ErrorKind::Os(other.errno()),
+        // The volume leads to an inode that is not in use.
+        extern4_ext4::Error::Stale { .. } => ErrorKind::Corrupt,
+        error => error.into(),
     };
     if kind != ErrorKind::NotExt {
         return Error::new(kind, "open").because(error);

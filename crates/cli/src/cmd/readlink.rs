@@ -83,10 +83,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(path) => out.write_all(&escape_bytes(path.as_os_str().as_bytes(), shown.terminal))?,
             Err(error) => {
                 flush(&mut out)?;
+                let status = if error == Errno::EUCLEAN { ExitStatus::Corrupt } else { ExitStatus::Failed };
                 if args.verbose {
-                    app.fail_at(ExitStatus::Failed, image_path, error);
+                    app.fail_at(status, image_path, error);
                 }
-                app.found(ExitStatus::Failed);
+                app.found(status);
                 continue;
             }
         }

@@ -324,3 +324,59 @@ fn nothing_is_written_to_the_image() {
     }
     assert!(before == std::fs::read(&image.path).expect("an image"));
 }
+
+/// A volume of four groups, in which the first has a wrong block bitmap.
+fn with_damaged_group() -> Image {
+    let image = ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "1024"]).build();
+    let volume = extern4::Volume::open(&image.path).expect("the volume opens");
+    let bitmap = volume.ext4().group(0).expect("a descriptor").block_bitmap();
+    drop(volume);
+    let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    file.write_all_at(&[0xa5; 8], bitmap * 1024 + 1000).expect("it is written");
+    image
+}
+
+#[test]
+fn damage_of_one_group_is_a_warning_where_changes_go_on() {
+    let image = with_damaged_group();
+    let output = extern4(&image, ["mkdir", "disk.img:/a", "disk.img:/b"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let warns = |line: &str| line.contains("'disk.img': block bitmap, group 0") && line.contains("set aside");
+    assert!(said.lines().filter(|line| warns(line)).count() == 1, "{said}");
+    assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"a\nb\nlost+found\n");
+}
+
+#[test]
+fn changes_that_damage_has_ended_are_corrupt() {
+    for policy in ["remount-ro", "panic"] {
+        let image = with_damaged_group();
+        crate::run::tool(image.scratch(), "tune2fs", ["-e", policy, "disk.img"]);
+        let errors = failed(&extern4(&image, ["mkdir", "disk.img:/a", "disk.img:/b"]), 4);
+        assert!(
+            errors.contains("group 0") && errors.contains("'disk.img:/b': damage has been found"),
+            "{errors}"
+        );
+        assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"a\nlost+found\n");
+    }
+}
+
+#[test]
+fn a_mount_passes_over_damage_or_ends_changes() {
+    if !crate::mounting::can_mount() {
+        return;
+    }
+    for policy in ["continue", "remount-ro", "panic"] {
+        let image = with_damaged_group();
+        let mount = crate::mounting::Served::new(&image, &["-o", &format!("errors={policy}")]);
+        std::fs::create_dir(mount.path("a")).expect("the other groups have room");
+        let second = std::fs::create_dir(mount.path("b")).map_err(|error| error.raw_os_error());
+        match policy {
+            "continue" => assert_eq!(second, Ok(()), "{policy}"),
+            _ => assert_eq!(second, Err(Some(30)), "{policy}: EROFS"),
+        }
+        assert_eq!(std::fs::read_dir(mount.path("a")).expect("it can be read").count(), 0);
+        mount.umount();
+        assert!(ok(extern4(&image, ["ls", "disk.img:/"])).starts_with(b"a\n"), "{policy}");
+    }
+}
