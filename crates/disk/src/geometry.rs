@@ -316,6 +316,11 @@ impl Geometry {
         self.desc_blocks
     }
 
+    /// Takes no blocks after the descriptor table as kept for the volume to grow.
+    pub(crate) const fn keep_no_gdt_blocks(&mut self) {
+        self.reserved_gdt_blocks = 0;
+    }
+
     /// Returns the number of blocks kept after the descriptor table for the volume to grow.
     pub const fn reserved_gdt_blocks(&self) -> u16 {
         self.reserved_gdt_blocks

@@ -422,6 +422,13 @@ impl Superblock {
         self
     }
 
+    /// Returns the superblock of a volume on which no blocks after the descriptor table are kept
+    /// for it to grow, whatever `s_reserved_gdt_blocks` says. The field itself stays as it is.
+    pub const fn with_no_reserved_gdt(mut self) -> Self {
+        self.geometry.keep_no_gdt_blocks();
+        self
+    }
+
     /// Returns whether users and groups have 16 bits.
     pub const fn has_short_ids(&self) -> bool {
         self.short_ids

@@ -36,7 +36,7 @@ impl Superblock {
         let has = |feature| features.incompat.contains(feature);
         let clusters = raw.s_clusters_per_group.get();
         let desc = raw.s_desc_size.get();
-        let reserved = raw.s_reserved_gdt_blocks.get();
+        let reserved = self.reserved_gdt_blocks();
         let flex = raw.s_log_groups_per_flex;
         let tests = [
             (

@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use extern4_block::{BlockDevice, CountedDevice, SuccessiveDevice};
+use extern4_disk::feature::Compat;
 use extern4_disk::inode::{FileKind, ROOT_INO};
 use extern4_disk::superblock::{DefaultMountOptions, JournalLocation, State, Superblock};
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -288,6 +289,11 @@ impl Ext4 {
         check_features(&raw)?;
         let superblock = Superblock::from_raw(raw, Place::new(Structure::Superblock))?;
         let superblock = superblock.with_short_ids(options.short_ids);
+        let can_grow = superblock.features().compat.contains(Compat::RESIZE_INODE);
+        let superblock = match options.block_validity || can_grow {
+            true => superblock,
+            false => superblock.with_no_reserved_gdt(),
+        };
         superblock::check_size(&device, &superblock)?;
         let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
         let copy_in = options.superblock.map_or(0, |backup| backup.group(&superblock));

@@ -45,6 +45,11 @@ pub struct OpenOptions {
     /// New files always get the group of their directory (`grpid`), or only if it has the
     /// set-group-id bit (`nogrpid`); `None` for the superblock's setting.
     pub bsd_groups: Option<bool>,
+    /// A superblock that keeps blocks for a larger table of descriptors, on a volume without the
+    /// feature `resize_inode`, is damage for a writer (`block_validity`). With `noblock_validity`
+    /// files may have these blocks, as in Linux. All other blocks of the volume's own structures
+    /// are kept from files in either case.
+    pub block_validity: bool,
     /// `statfs` counts the volume's own structures among its blocks (`minixdf`).
     pub minix_df: bool,
     /// The user that may use the reserved blocks, besides the superuser (`resuid=`); `None` for the
@@ -106,6 +111,7 @@ impl Default for OpenOptions {
             errors: None,
             data: None,
             bsd_groups: None,
+            block_validity: true,
             minix_df: false,
             reserved_uid: None,
             reserved_gid: None,

@@ -49,7 +49,7 @@ fn check_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
 pub(crate) fn evict(fs: &Ext4, writer: &Writer, info: InodeInfo) {
     let ino = info.ino();
     let Err(error) = delete_inode(fs, info) else { return };
-    if writer.has_ended_changes() && matches!(error, Error::Answer(_)) {
+    if matches!(error, Error::Damaged(_)) && writer.has_ended_changes() {
         // It stays an orphan for the next opening of the volume.
         return;
     }

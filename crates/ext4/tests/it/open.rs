@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use extern4_block::{FileDevice, MemoryDevice, RecordDevice};
 use extern4_ext4::{Backup, Error, Ext4, OpenOptions, RunKind, Unsupported};
-use extern4_testkit::image::ImageSpec;
-use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::image::{ImageSpec, Step};
+use extern4_testkit::tools::{self, Need, can_run};
 use extern4_testkit::tree::assert_same;
 use extern4_testkit::zoo::spec;
 use extern4_vfs::{Errno, FileSystem};
 
+use crate::model::{Op, open_for_writing_with, run, session};
 use crate::walk;
 
 const GIB: u64 = 1 << 30;
@@ -166,4 +167,37 @@ fn experts_see_maps_and_hash_trees() {
     assert_eq!(deepest, 2, "{}", name.escape_ascii());
     assert!(leaves * 1024 < fs.raw_inode(ino).expect("an inode").size());
     assert!(matches!(fs.map_block(ino, 0).expect("a map").kind, RunKind::Mapped { .. }));
+}
+
+/// As Linux with `noblock_validity` (the kernel's `Documentation/admin-guide/ext4.rst`); without
+/// it, Linux refuses the volume, too.
+#[test]
+fn blocks_kept_for_descriptors_without_a_resize_inode_are_for_files_where_that_is_asked_for() {
+    let spec = ImageSpec::new("kept", 64 << 20, &["-t", "ext4", "-b", "1024", "-O", "^resize_inode"])
+        .then(&[Step::Debugfs("ssv reserved_gdt_blocks 100\n")]);
+    if !spec.can_run() {
+        return;
+    }
+    let image = spec.build();
+    let refused = open_for_writing_with(&image.path, &OpenOptions::default()).map(drop).expect_err("damage");
+    assert!(refused.to_string().contains("s_reserved_gdt_blocks"), "{refused}");
+    let options = OpenOptions { block_validity: false, ..OpenOptions::default() };
+    let fs = Arc::new(open_for_writing_with(&image.path, &options).expect("it is asked for"));
+    let root = session(fs.clone() as _);
+    root.mkdir("/d", 0o755).expect("mkdir");
+    run(&root, &Op::Create("/f".to_owned(), 0o644)).expect("create");
+    run(&root, &Op::Write("/f".to_owned(), 0, 20 << 20)).expect("write");
+    drop(root);
+    fs.close().expect("close");
+    assert!(fs.warnings().is_empty(), "{:?}", fs.warnings());
+    drop(fs);
+    if can_run(&[Need::Mount]) {
+        assert!(image.try_mount("").is_err(), "Linux refuses it, too");
+        let mount = image.mount("noblock_validity");
+        assert_eq!(std::fs::metadata(mount.path.join("f")).expect("stat").len(), 20 << 20);
+        mount.unmount();
+    }
+    // Only the number is wrong.
+    let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+    tools::e2fsck(&image.path).expect("nothing is wrong any more");
 }

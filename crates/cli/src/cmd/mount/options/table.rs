@@ -437,6 +437,16 @@ pub(super) const TABLE: &[MountOption] = &[
         Fixed("discard", |o| chosen(o.ext4.discard)),
         "The image or the device is told of blocks that are freed, or not. The default is as the volume says",
     ),
+    ext4(
+        &[
+            ("block_validity", Set(|o| o.ext4.block_validity = true)),
+            ("noblock_validity", Set(|o| o.ext4.block_validity = false)),
+        ],
+        Fixed("block_validity", |o| o.ext4.block_validity.to_string()),
+        "A volume that keeps blocks for more group descriptors, but lacks the feature resize_inode, is \
+         damaged, the default; or files may have these blocks. Files never get other blocks of the \
+         volume's own",
+    ),
     ignored(
         &[
             ("defaults", Ignored),
@@ -493,8 +503,6 @@ pub(super) const TABLE: &[MountOption] = &[
             ("nobarrier", Ignored),
             ("bh", Ignored),
             ("nobh", Ignored),
-            ("block_validity", Ignored),
-            ("noblock_validity", Ignored),
             ("nocheck", Ignored),
             ("check=none", Ignored),
             ("dax=inode", Ignored),
