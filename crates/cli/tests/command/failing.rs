@@ -354,7 +354,8 @@ fn changes_that_damage_has_ended_are_corrupt() {
         crate::run::tool(image.scratch(), "tune2fs", ["-e", policy, "disk.img"]);
         let errors = failed(&extern4(&image, ["mkdir", "disk.img:/a", "disk.img:/b"]), 4);
         assert!(
-            errors.contains("group 0") && errors.contains("'disk.img:/b': damage has been found"),
+            errors.contains("group 0")
+                && errors.contains("'disk.img:/b': Read-only file system: damage has been found"),
             "{errors}"
         );
         assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"a\nlost+found\n");
