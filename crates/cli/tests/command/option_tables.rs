@@ -56,8 +56,10 @@ fn options_of_help(help: &str) -> BTreeSet<String> {
         for group in line.split('[').skip(1).filter(|_| is_usage) {
             let group = group.split([']', ' ']).next().unwrap_or_default();
             let letters = group.split('|').filter_map(|names| names.strip_prefix('-'));
-            // Behind other characters, as in `[-+=ai]`, are letters of attributes.
+            // Behind other characters, as in `[-+=ai]`, are letters of attributes. `[-Olevel]` of
+            // find is a letter with its value.
             let letters = letters.filter(|letters| letters.starts_with(|c: char| c.is_ascii_alphabetic()));
+            let letters = letters.map(|letters| letters.strip_suffix("level").unwrap_or(letters));
             options.extend(letters.flat_map(str::chars).map(|letter| format!("-{letter}")));
         }
         let text = line.trim_start();
@@ -172,6 +174,7 @@ fn help_is_read() {
         "--recursive --suffix -R -S -r"
     );
     assert_eq!(read("Usage: lsattr [-Ra] [files...]"), "-R -a");
+    assert_eq!(read("Usage: find [-H] [-L] [-Olevel] [path...]"), "-H -L -O");
     assert_eq!(read("Usage: chattr [-RV] [-+=ai] [-v version] files"), "-R -V -v");
     assert_eq!(
         read("Usage: e2fsck [-pa] [-b superblock]\n\t\t[-l|-L file] [-E x] device"),
