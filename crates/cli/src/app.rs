@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use extern4::{Cred, ErrorKind, Session, Volume};
-use extern4_disk::Structure;
+use extern4_disk::{CorruptKind, Structure};
 
 use crate::caller::Caller;
 use crate::container_format;
@@ -240,7 +240,7 @@ impl App {
         drop(volume);
         if !is_committed {
             // The caches hold changes that have not happened.
-            self.open.retain(|opened| !opened.image.is(&image));
+            self.let_go(&image);
             base.into_iter().for_each(|base| self.stand_at(base));
             self.note_at(&image, "nothing between begin and commit was done");
         }
@@ -351,6 +351,7 @@ impl App {
     /// failure.
     pub(crate) fn close(&mut self) {
         for opened in std::mem::take(&mut self.open) {
+            self.warn_of(&opened.image, &opened.volume, &opened.warned);
             if !opened.writing.get() {
                 // The process ends next, so its memory need not be freed inode by inode.
                 std::mem::forget(opened);
@@ -366,6 +367,11 @@ impl App {
                 self.error(image, &error);
             }
         }
+    }
+
+    /// Drops a volume that is open, if it is.
+    pub(crate) fn let_go(&mut self, image: &Image) {
+        self.open.retain(|opened| !opened.image.is(image));
     }
 
     /// Returns the status so far, and begins with success again.
@@ -595,8 +601,8 @@ impl App {
 
     /// Reports the faults of a volume that prevented nothing else, after the first `warned` ones,
     /// and counts them there.
-    pub(crate) fn warn_of(&self, image: &Image, volume: &Volume, warned: &Cell<usize>) {
-        let warnings = volume.ext4().warnings();
+    fn warn_of(&self, image: &Image, volume: &Volume, warned: &Cell<usize>) {
+        let warnings = volume.warnings();
         warnings.iter().skip(warned.get()).for_each(|warning| self.note_at(image, warning));
         warned.set(warnings.len());
     }
@@ -663,7 +669,11 @@ pub(crate) fn partitions(image: &Image) -> Option<String> {
 fn blames_superblock(error: &extern4::Error) -> bool {
     match error.source().and_then(|cause| cause.downcast_ref()) {
         Some(extern4_ext4::Error::NotExt(_)) => true,
-        Some(extern4_ext4::Error::Corrupt(corrupt)) => corrupt.place.structure == Structure::Superblock,
+        // A copy does not bring back what is cut off.
+        Some(extern4_ext4::Error::Corrupt(corrupt)) => {
+            corrupt.place.structure == Structure::Superblock
+                && !matches!(corrupt.kind, CorruptKind::CutOff { .. })
+        }
         _ => false,
     }
 }

@@ -95,6 +95,23 @@ impl GroupDescriptor {
     /// (without `flex_bg`: not in the group). The same error if one overlaps the superblock or the
     /// table of descriptors.
     pub fn decode(bytes: &[u8], group: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+        let descriptor = Self::decode_fields(bytes, group, sb, at);
+        // A wrong checksum says more than a field that is wrong for the same reason.
+        if let Some(bytes) = bytes.get(..usize::from(sb.geometry().desc_size()))
+            && let Some(computed) = compute_checksum(bytes, group, sb)
+        {
+            let stored =
+                bytes[CHECKSUM_OFFSET..].first_chunk().map_or(0, |stored| u16::from_le_bytes(*stored));
+            verify(stored.into(), computed.into(), at.group(group).offset(0x1e))?;
+        }
+        descriptor
+    }
+
+    /// Validates a descriptor as [`decode`](Self::decode) does, but for its checksum.
+    ///
+    /// # Errors
+    /// [`CorruptKind::BlockOutOfRange`], as for `decode`.
+    pub fn decode_fields(bytes: &[u8], group: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
         let at = at.group(group);
         let size = usize::from(sb.geometry().desc_size());
         let have = bytes.len() as u64;
@@ -107,9 +124,6 @@ impl GroupDescriptor {
         } else {
             RawGroupDescriptorHigh::new_zeroed()
         };
-        if let Some(computed) = compute_checksum(bytes, group, sb) {
-            verify(low.bg_checksum.get().into(), computed.into(), at.offset(0x1e))?;
-        }
         let descriptor = Self { low, high, wide };
         descriptor.check_places(group, sb.geometry(), at)?;
         Ok(descriptor)
@@ -131,6 +145,11 @@ impl GroupDescriptor {
             high.set(u32::from_le_bytes([e, f, g, h]));
         }
         Self { low, high, wide }
+    }
+
+    /// Returns the blocks of the block bitmap, the inode bitmap and the inode table.
+    pub fn places(&self) -> [u64; 3] {
+        [self.block_bitmap(), self.inode_bitmap(), self.inode_table()]
     }
 
     fn check_places(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {

@@ -85,9 +85,9 @@ pub struct RawInode {
     pub l_i_blocks_high: U16,
     /// `h_i_mode_high` of Hurd.
     pub l_i_file_acl_high: U16,
-    /// Hurd has the same field; it is reserved in Masix.
+    /// Hurd has the same field; in Masix it is reserved, but Linux uses it there, too.
     pub l_i_uid_high: U16,
-    /// Hurd has the same field; it is reserved in Masix.
+    /// Hurd has the same field; in Masix it is reserved, but Linux uses it there, too.
     pub l_i_gid_high: U16,
     /// `h_i_author` of Hurd begins here.
     pub l_i_checksum_lo: U16,
@@ -506,20 +506,16 @@ impl Inode {
 
     /// Returns all stored bits of the owner, even where users have 16 bits: quotas count by them.
     pub fn stored_uid(&self) -> u32 {
-        join16(self.base.i_uid.get(), self.owner_high(self.base.l_i_uid_high))
+        join16(self.base.i_uid.get(), self.base.l_i_uid_high.get())
     }
 
     /// Returns all stored bits of the group, even where groups have 16 bits.
     pub fn stored_gid(&self) -> u32 {
-        join16(self.base.i_gid.get(), self.owner_high(self.base.l_i_gid_high))
+        join16(self.base.i_gid.get(), self.base.l_i_gid_high.get())
     }
 
     const fn shown_id(&self, id: u32) -> u32 {
         if self.rules.short_ids { id & 0xffff } else { id }
-    }
-
-    fn owner_high(&self, field: U16) -> u16 {
-        if self.rules.os == CreatorOs::Masix { 0 } else { field.get() }
     }
 
     /// Returns the size in bytes of the file; at most `i64::MAX`.

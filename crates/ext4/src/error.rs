@@ -82,8 +82,6 @@ pub enum Unsupported {
     JournalDevice,
     /// The volume's journal is on another device, has to be replayed, and was not given.
     ExternalJournal,
-    /// A file system revision from the future.
-    Revision(u32),
     /// An encoding of names that is not known.
     Encoding(u16),
     /// A journal that has to be replayed and cannot, with the sentence that says why.
@@ -120,7 +118,6 @@ impl fmt::Display for Unsupported {
             Self::ExternalJournal => f.write_str(
                 "its journal is on another device, which was not given; without it a volume is not changed, nor read after a crash",
             ),
-            Self::Revision(revision) => write!(f, "the volume has revision {revision}; 0 and 1 can be read"),
             Self::Journal(why) => f.write_str(why),
             Self::Tuning(why) => f.write_str(why),
             Self::Writing(features) => {

@@ -19,7 +19,7 @@ use crate::alloc::block_allocator::BlockReserve;
 use crate::error::{Error, Result};
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
-use crate::mount::loss::{Losses, Warnings};
+use crate::mount::loss::Losses;
 use crate::mount::mmp::MmpGuard;
 use crate::mount::upgrade::Upgrade;
 use crate::mount::writer::Writer;
@@ -59,7 +59,6 @@ pub struct Ext4 {
     pub(crate) aborts_on_data_error: bool,
     /// Keeps other hosts from using the volume, if it has multiple mount protection.
     pub(crate) guard: OnceLock<MmpGuard>,
-    pub(crate) warnings: Warnings,
     /// How a volume that was opened for reading can be made writable; `None` for one that was
     /// opened for writing.
     pub(crate) upgrade: Option<Upgrade>,
@@ -101,9 +100,9 @@ impl Ext4 {
     }
 
     /// Returns the faults that were found so far and prevented nothing else: when the volume was
-    /// opened for writing, or made writable, and since then.
+    /// opened, or made writable, and since then.
     pub fn warnings(&self) -> Vec<String> {
-        self.warnings.all()
+        self.volume.warnings.all()
     }
 
     /// Returns the current superblock.

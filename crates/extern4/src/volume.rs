@@ -292,9 +292,9 @@ impl VolumeOptions {
         self
     }
 
-    /// Sets a callback for damage that the volume meets while it is in use and passes over, such as
-    /// a group of blocks whose bitmap is wrong. The volume calls `told` with a text that names the
-    /// damage, once for each. [`Ext4::warnings`](crate::Ext4::warnings) lists the same texts.
+    /// Sets a callback for damage that the volume meets and passes over, such as a group of blocks
+    /// whose bitmap is wrong. The volume calls `told` with a text that names the damage, once for
+    /// each. [`Volume::warnings`] lists the same texts.
     ///
     /// `told` runs on the thread that met the damage, and must not use the volume.
     pub fn on_warning(&mut self, told: impl Fn(&str) + Send + Sync + 'static) -> &mut Self {
@@ -442,18 +442,20 @@ impl VolumeOptions {
         let Some(found) = table.partition(number) else {
             return Err(invalid(missing(number, &table)));
         };
-        if found.is_cut_off() {
+        let end = start.saturating_add(len);
+        let first = start.saturating_add(found.start_bytes);
+        if found.is_cut_off() && (self.write || first >= end) {
             let cause = cut_off(found, len);
             return Err(Error::new(ErrorKind::Corrupt, "open").because(cause));
         }
-        let start = start.saturating_add(found.start_bytes);
+        let start = first;
         if found.kind.is_extended() && !has_volume(&**disk, start) {
             let logical = numbers(table.partitions.iter().filter(|partition| partition.number > 4));
             let cause =
                 format!("partition {number} is an extended one, a frame for logical partitions: {logical}");
             return Err(Error::new(ErrorKind::NotExt, "open").because(cause));
         }
-        Ok(start..start.saturating_add(found.len_bytes))
+        Ok(start..start.saturating_add(found.len_bytes).min(end))
     }
 }
 
@@ -766,6 +768,12 @@ impl Volume {
     /// Returns the tree that sessions act in, for a program that serves the volume to others.
     pub fn namespace(&self) -> &Arc<Namespace> {
         &self.namespace
+    }
+
+    /// Returns the warnings so far: faults that were found and did not keep the volume from being
+    /// used. A state "errors" is one, or a group descriptor with a wrong checksum.
+    pub fn warnings(&self) -> Vec<String> {
+        self.ext4.warnings()
     }
 
     /// Returns the file system underneath, for experts: superblock, groups, raw inodes, block maps,

@@ -12,7 +12,6 @@ mod serve;
 mod service;
 mod signals;
 
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -193,7 +192,6 @@ impl Made {
     fn open_and_mount(args: &Args, mut request: Request, app: &mut App) -> Option<Self> {
         let Request { image, lists, options } = &mut request;
         let Opened { volume, claim } = open::open(image, options, lists, app)?;
-        app.warn_of(image, &volume, &Cell::default());
         if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
             app.fail_at(
                 ExitStatus::Failed,

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use extern4::Volume;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::client::{self, Error};
 use super::mounts::Mount;
@@ -48,10 +48,8 @@ pub(super) fn begin(volume: &Volume, request: &[u8], from: BorrowedFd<'_>) -> Op
 }
 
 fn answer(volume: &Volume) -> String {
-    let known = volume.ext4().warnings().len();
     match volume.set_read_only(false) {
         Ok(()) => {
-            volume.ext4().warnings()[known..].iter().for_each(|warning| warn!("{warning}"));
             info!("the volume is open for writing now");
             WRITES.to_owned()
         }

@@ -99,8 +99,11 @@ impl Superblock {
         let (raw, features) = (&self.raw, self.features());
         let hurd = self.creator_os() == CreatorOs::Hurd && features.incompat.contains(Incompat::BIT64);
         let hash = raw.s_def_hash_version;
+        let lacks_mmp = features.incompat.contains(Incompat::MMP) && self.mmp_block().is_none();
         let tests = [
+            (raw.s_rev_level.get() > 1, "s_rev_level", raw.s_rev_level.get().into()),
             (hurd, "s_creator_os", raw.s_creator_os.get().into()),
+            (lacks_mmp, "s_mmp_block", raw.s_mmp_block.get()),
             (hash > HASH_VERSION_LAST, "s_def_hash_version", hash.into()),
         ];
         named(&tests)

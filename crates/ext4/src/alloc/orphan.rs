@@ -177,10 +177,10 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
             return Err(error);
         }
         set_aside(fs, ino)?;
-        fs.warnings.keep([match has_name {
+        fs.warnings.report(match has_name {
             true => format!("inode {ino} cannot be cut to its size: {error}; e2fsck mends it"),
             false => unfreed(ino, &error),
-        }]);
+        });
     }
     left.file.map_or(Ok(()), |file| empty_orphan_file(fs, file))?;
     Ok(kept)

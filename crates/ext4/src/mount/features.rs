@@ -50,9 +50,6 @@ const WRITABLE: Features = Features {
 /// Refuses, by name, features that this crate cannot read.
 pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
     let features = raw.features();
-    if raw.s_rev_level.get() > 1 {
-        return Err(Unsupported::Revision(raw.s_rev_level.get()));
-    }
     if features.incompat.contains(Incompat::JOURNAL_DEV) {
         return Err(Unsupported::JournalDevice);
     }
@@ -85,8 +82,12 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
     if options.superblock.is_some() {
         return Err(Unsupported::WritingTo("a backup superblock was asked for"));
     }
-    if sb.creator_os() != CreatorOs::Linux {
-        return Err(Unsupported::WritingTo("it was not made for Linux"));
+    if sb.creator_os() == CreatorOs::Hurd {
+        return Err(Unsupported::WritingTo("it was made for GNU Hurd, where files own translator blocks"));
+    }
+    // Linux and e2fsck disagree about the checksums of inodes there.
+    if sb.creator_os() != CreatorOs::Linux && sb.features().metadata_csum() {
+        return Err(Unsupported::WritingTo("it has metadata_csum, but was not made for Linux"));
     }
     let uses_journal = sb.journal().is_some() && !options.ignore_journal;
     if !uses_journal && !sb.state().contains(State::VALID) {

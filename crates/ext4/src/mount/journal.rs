@@ -85,10 +85,6 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
 /// replayed; `None` if the volume has no journal.
 pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
     let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
-    if journal.superblock().errno == JournalSuperblock::EUCLEAN {
-        let why = "its journal says that damage has been found on it; e2fsck mends it";
-        return Err(Unsupported::WritingTo(why).into());
-    }
     let recovered = journal.recover(fs.superblock().blocks_count())?;
     if !fs.is_flagged() && !recovered.journal().is_dirty() {
         return Ok(Some((recovered.mark_empty(0)?, None)));

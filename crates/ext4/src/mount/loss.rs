@@ -22,6 +22,10 @@ impl Listener {
     pub fn new(callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(callback))
     }
+
+    pub(crate) fn tell(&self, text: &str) {
+        (self.0)(text);
+    }
 }
 
 impl fmt::Debug for Listener {
@@ -45,8 +49,8 @@ impl Losses {
     pub(crate) fn report(&self, why: impl fmt::Display) {
         // Relaxed: `any` is called after all changes, by the thread that closes the volume.
         self.any.store(true, Relaxed);
-        if let Some(Listener(callback)) = &self.callback {
-            callback(&why.to_string());
+        if let Some(callback) = &self.callback {
+            callback.tell(&why.to_string());
         }
     }
 
@@ -68,17 +72,19 @@ impl Warnings {
         Self { listener, all: Mutex::default() }
     }
 
-    /// Keeps faults that the opening of the volume has met. Its caller asks for them.
-    pub(crate) fn keep(&self, warnings: impl IntoIterator<Item = String>) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).extend(warnings);
-    }
-
-    /// Keeps a fault that was met while the volume is in use, and tells the listener.
+    /// Keeps a fault that was met, and tells the listener. Does nothing for one that is known, since
+    /// a volume is assembled again once its journal has been replayed.
     pub(crate) fn report(&self, warning: String) {
-        if let Some(Listener(callback)) = &self.listener {
-            callback(&warning);
+        {
+            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.contains(&warning) {
+                return;
+            }
+            all.push(warning.clone());
         }
-        self.keep([warning]);
+        if let Some(listener) = &self.listener {
+            listener.tell(&warning);
+        }
     }
 
     /// Whether there is a listener.

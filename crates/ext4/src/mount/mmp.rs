@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use extern4_block::BufferCache;
 use extern4_disk::mmp::{MMP_SIZE, Mmp, MmpNode, MmpState};
 use extern4_disk::superblock::Superblock;
-use extern4_disk::{Place, Structure};
+use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::Aborter;
 use extern4_sync::opener::Opener;
 
@@ -126,9 +126,15 @@ fn in_use(mmp: &Mmp) -> crate::Error {
 }
 
 /// Refuses to read a volume that another node is writing to. Unless the block says that the volume
-/// is clean, it has to wait to find out.
-pub(crate) fn check(volume: &Volume) -> Result<()> {
-    MmpBlock::of(volume).map_or(Ok(()), |block| block.wait_until_free().map(drop))
+/// is clean, it has to wait to find out. Returns the damage of a block that cannot tell, which keeps
+/// no reader away.
+pub(crate) fn check(volume: &Volume) -> Result<Option<Corrupt>> {
+    let Some(block) = MmpBlock::of(volume) else { return Ok(None) };
+    match block.wait_until_free() {
+        Ok(_) => Ok(None),
+        Err(Error::Corrupt(corrupt)) => Ok(Some(corrupt)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Protects a volume for as long as it is open for writing. Dropping it without

@@ -25,7 +25,7 @@ use extern4_block::{BlockDevice, CountedDevice, SuccessiveDevice};
 use extern4_disk::feature::Compat;
 use extern4_disk::inode::{FileKind, ROOT_INO};
 use extern4_disk::superblock::{DefaultMountOptions, JournalLocation, State, Superblock};
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_jbd2::Journal;
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::AtomicBool;
@@ -37,7 +37,7 @@ use crate::fs::Ext4;
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
 use crate::mount::features::{check_features, check_needs_no_recovery, check_writable};
-use crate::mount::loss::{Losses, Warnings};
+use crate::mount::loss::Losses;
 use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 use crate::mount::upgrade::Upgrade;
@@ -60,16 +60,41 @@ impl Ext4 {
     /// a corrupt superblock, or a device that fails.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble_upgradable(device, options)?;
-        if !options.shared {
-            mmp::check(&fs)?;
+        let unprotected = if options.shared { None } else { mmp::check(&fs)? };
+        let fs = fs.through_journal(options)?;
+        fs.warn_of_superblock();
+        if let Some(corrupt) = unprotected {
+            fs.warnings.report(format!("{corrupt}; another host may be writing to the volume"));
         }
+        Ok(fs)
+    }
+
+    /// Warns of fields of the superblock that Linux or e2fsck refuse and that reading does not need.
+    fn warn_of_superblock(&self) {
+        let (sb, geometry) = (self.superblock(), self.superblock().geometry());
+        let copy = (1..geometry.group_count()).find_map(|group| geometry.superblock_in(group));
+        let by =
+            copy.map_or_else(String::new, |block| format!("; --superblock {block} reads by a copy of it"));
+        for corrupt in sb.impossible(Place::new(Structure::Superblock)) {
+            self.warnings.report(format!("{corrupt}{by}"));
+        }
+        if let Some(corrupt) = self.cut_off() {
+            self.warnings.report(format!("{corrupt}; it is read as far as it goes"));
+        }
+    }
+
+    /// Returns the volume as it is once its journal has been replayed in memory.
+    fn through_journal(self, options: &OpenOptions) -> Result<Self> {
+        let fs = self;
         if options.ignore_journal {
             return Ok(fs);
         }
         let Some(recovery) = journal::recover(&fs, options)? else { return Ok(fs) };
         let unannounced = options.superblock.is_none() && !fs.is_flagged();
         // The superblock and all else is read again through the replayed journal.
+        let warnings = Arc::clone(&fs.warnings);
         let mut fs = Self::assemble_upgradable(recovery.device, options)?;
+        fs.volume.warnings = warnings;
         fs.fast_commits = FastCommits::of(&fs, &recovery.fast_commits)?;
         fs.replayed = Some(recovery.replayed);
         fs.unannounced = unannounced;
@@ -123,7 +148,8 @@ impl Ext4 {
     pub(crate) fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble(Arc::clone(device), options)?;
         check_writable(fs.superblock(), options)?;
-        match fs.superblock().impossible(Place::new(Structure::Superblock)).into_iter().next() {
+        let impossible = fs.superblock().impossible(Place::new(Structure::Superblock)).into_iter().next();
+        match fs.cut_off().or(impossible) {
             Some(corrupt) => Err(corrupt.into()),
             None => Ok(fs),
         }
@@ -139,7 +165,9 @@ impl Ext4 {
             journal = Some(emptied);
             if replayed.is_some() {
                 // The replay may have changed blocks that were read before.
+                let warnings = Arc::clone(&fs.warnings);
                 fs = Self::assemble_writable(&fs.device, options)?;
+                fs.volume.warnings = warnings;
                 fs.replayed = replayed;
             }
         }
@@ -156,10 +184,8 @@ impl Ext4 {
         left: &LeftoverOrphans,
         options: &OpenOptions,
     ) -> Result<Vec<u32>> {
-        self.warnings.keep(left.warnings());
-        if self.superblock().state().contains(State::ERROR) {
-            self.warnings
-                .keep(["errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned()]);
+        for warning in left.warnings() {
+            self.warnings.report(warning);
         }
         let quotas = Quotas::open(self)?;
         let zones = Arc::new(SystemZones::of(self)?);
@@ -173,6 +199,10 @@ impl Ext4 {
             losses: Arc::clone(&self.losses),
         };
         let _ = self.writer.set(Writer::open(self, parts, journal, counted, options)?);
+        if self.current_superblock().state().contains(State::ERROR) {
+            self.warnings
+                .report("errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned());
+        }
         let kept = free_leftover_orphans(self, left).inspect_err(|_| {
             // No thread uses the volume yet. If the error has aborted the journal, closing fails,
             // and the volume needs recovery.
@@ -211,6 +241,11 @@ impl Ext4 {
         let aborter = self.writer.get().map(|writer| writer.transactions.aborter());
         guard.aborts(aborter, Arc::clone(&self.losses));
         let _ = self.guard.set(guard);
+    }
+
+    /// Returns the fault that the device is shorter than the volume, if it is.
+    pub fn cut_off(&self) -> Option<Corrupt> {
+        superblock::cut_off(&self.device, self.superblock())
     }
 
     /// Refuses a volume without a root directory, as Linux does.
@@ -294,11 +329,10 @@ impl Ext4 {
             true => superblock,
             false => superblock.with_no_reserved_gdt(),
         };
-        superblock::check_size(&device, &superblock)?;
         let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
         let copy_in = options.superblock.map_or(0, |backup| backup.group(&superblock));
         Ok(Self {
-            volume: Volume::new(device, superblock.clone(), copy_in, options.cache_bytes)?,
+            volume: Volume::new(device, superblock.clone(), copy_in, options)?,
             fast_commits: FastCommits::default(),
             replayed: None,
             unannounced: false,
@@ -320,7 +354,6 @@ impl Ext4 {
                 .map(|kib| (u64::from(kib) << 10).div_ceil(geometry.block_size().into())),
             aborts_on_data_error: options.abort_on_data_error,
             guard: OnceLock::new(),
-            warnings: Warnings::new(options.on_warning.clone()),
             upgrade: None,
             losses: Losses::new(options.on_loss.clone()),
             opener: Opener::here(),

@@ -86,8 +86,8 @@ pub struct OpenOptions {
     /// Called with the reason when changes cannot be made durable: the device fails, or another
     /// host has taken a volume with multiple mount protection, or may have.
     pub on_loss: Option<Listener>,
-    /// Called with each fault that the volume meets while it is in use and passes over, such as a
-    /// damaged group of blocks. [`Ext4::warnings`](crate::Ext4::warnings) has the same texts.
+    /// Called with each fault that the volume meets and passes over, such as a damaged group of
+    /// blocks. [`Ext4::warnings`](crate::Ext4::warnings) has the same texts.
     pub on_warning: Option<Listener>,
     /// Whether the volume is closed when its last user has gone
     /// ([`FileSystem::end`](extern4_vfs::FileSystem::end)) without a call of `close`. Otherwise it

@@ -77,6 +77,21 @@ fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVers
     }
 }
 
+/// Takes an error that the journal notes into the superblock, durably, and clears it in the
+/// journal, as Linux does: a replay may have overwritten the superblock's own note.
+fn keep_error(
+    volume: &Volume,
+    superblock: &mut Superblock,
+    journal: Option<&mut Journal<Arc<dyn BlockDevice>>>,
+) -> Result<()> {
+    let Some(journal) = journal.filter(|journal| journal.superblock().errno != 0) else { return Ok(()) };
+    let raw = superblock.raw_mut();
+    raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
+    volume.cache.write_bytes(SUPERBLOCK_OFFSET, &superblock.encode())?;
+    volume.cache.device().flush()?;
+    Ok(journal.clear_error()?)
+}
+
 /// The parts of a writer that `mount` prepares.
 pub(crate) struct WriterParts {
     pub(crate) block_reserve: BlockReserve,
@@ -102,7 +117,8 @@ impl Writer {
     ) -> Result<Self> {
         let uses_journal = journal.is_some();
         let journaling = Journaling::chosen(volume.superblock(), uses_journal, asked.data)?;
-        let mut journal = journal;
+        let (mut journal, mut superblock) = (journal, volume.superblock().clone());
+        keep_error(volume, &mut superblock, journal.as_mut())?;
         if let Some(checksum) = journal_checksum(volume.superblock(), asked.journal_checksum) {
             journal.iter_mut().for_each(|journal| journal.set_checksum(checksum));
         }
@@ -118,7 +134,7 @@ impl Writer {
             quotas: quotas.clone(),
             discards: Discards::chosen(volume, asked.discard),
             block: volume.cache.read(volume.superblock().geometry().superblock_block())?.pin(),
-            superblock: Mutex::new(volume.superblock().clone()),
+            superblock: Mutex::new(superblock),
             initial_superblock: volume.superblock().clone(),
             losses: parts.losses,
         });

@@ -29,7 +29,7 @@ impl Ext4 {
             inodes = writer.allocator.free_inodes();
         }
         for group in 0..if self.writer.get().is_some() { 0 } else { geometry.group_count() } {
-            let descriptor = self.group(group)?;
+            let descriptor = self.readable_group(group)?;
             clusters += u64::from(descriptor.free_clusters());
             inodes += u64::from(descriptor.free_inodes());
         }

@@ -93,6 +93,9 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let seen = OverlayDevice::new(Arc::clone(device), OVERLAY_BYTES)?;
     BlockWriter::write_bytes(&seen, SUPERBLOCK_OFFSET, &new.encode())?;
     let fs = Ext4::open(Arc::new(seen), &OpenOptions::default())?;
+    if let Some(corrupt) = fs.cut_off() {
+        return Err(corrupt.into());
+    }
     let rewrite = Rewrite { device: &**device, volume: &fs.volume, old, new };
     if features.metadata_csum() && features.incompat.contains(Incompat::CSUM_SEED) {
         rewrite.note()?;

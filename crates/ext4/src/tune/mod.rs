@@ -29,6 +29,7 @@ use extern4_vfs::Errno;
 
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
+use crate::time::now_seconds;
 use crate::tune::internal_files::copy_fields;
 use crate::volume::handle::Handle;
 
@@ -244,6 +245,22 @@ impl Ext4 {
         })?;
         self.tune_backups(tune, seed)?;
         if renames { self.seal_descriptor_copies() } else { Ok(()) }
+    }
+
+    /// Notes that a check has found nothing wrong: clears the state "errors" and the record of
+    /// errors, and notes the time of the check, as e2fsck does.
+    ///
+    /// # Errors
+    /// `EROFS` if the volume was opened for reading, or a device that fails.
+    pub fn note_sound(&self) -> Result<()> {
+        let now = u64::from(now_seconds());
+        let checked = Tune { mounts: Some(0), last_checked: Some(now), ..Tune::default() };
+        self.with_handle(1, 0, |handle| {
+            handle.edit_superblock(|raw| {
+                checked.apply(raw);
+                raw.clear_errors();
+            })
+        })
     }
 
     fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {

@@ -6,7 +6,9 @@
 //! grow with its groups. A corrupt descriptor is an error only for callers that need that group.
 //!
 //! [`Volume::group`] returns a descriptor as it was at open. Of a volume open for writing, the
-//! current ones are in `alloc::block_allocator`.
+//! current ones are in `alloc::block_allocator`. Readers of inodes take
+//! [`Volume::readable_group`], which makes the best of a damaged descriptor, as Linux does when it
+//! mounts read-only.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,6 +16,8 @@ use std::sync::OnceLock;
 use extern4_disk::group::GroupDescriptor;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+use extern4_sync::primitive::AtomicBool;
+use extern4_sync::primitive::Ordering::Relaxed;
 
 use crate::error::Result;
 use crate::volume::Volume;
@@ -21,7 +25,22 @@ use crate::volume::Volume;
 /// The most blocks of descriptors that one device read fetches.
 const READ_AHEAD: u32 = 64;
 
-type Decoded = Box<[Result<GroupDescriptor, Corrupt>]>;
+/// The descriptors of a block.
+struct Decoded {
+    descriptors: Box<[Result<GroupDescriptor, Damaged>]>,
+    /// The user has been warned of the first that was damaged and needed.
+    is_told: AtomicBool,
+}
+
+/// A damaged descriptor.
+struct Damaged {
+    corrupt: Corrupt,
+    /// The best that can be made of it, once it has been needed.
+    readable: OnceLock<Option<GroupDescriptor>>,
+}
+
+/// How many copies of a damaged descriptor are looked at.
+const COPIES: usize = 8;
 
 /// How many blocks of descriptors an entry of the outer table covers.
 const CHUNK: u32 = 512;
@@ -36,7 +55,8 @@ pub(crate) struct Groups {
     chunks: Box<[OnceLock<Chunk>]>,
     /// The group whose copy of the descriptors is read: 0, or that of the backup superblock in use.
     copy_in: u32,
-    /// Groups that are refused, although their descriptors can be decoded; unset if there are none.
+    /// Groups that are refused, although their descriptors can be decoded; set once the volume is
+    /// changed.
     refused: OnceLock<BTreeMap<u32, Corrupt>>,
 }
 
@@ -65,17 +85,83 @@ impl Volume {
         }
         let per_block = self.superblock().geometry().descriptors_per_block();
         let decoded = self.decoded(group / per_block)?;
-        match decoded.get(to_usize(group % per_block)) {
+        match decoded.descriptors.get(to_usize(group % per_block)) {
             Some(Ok(descriptor)) => Ok(descriptor),
-            Some(Err(corrupt)) => Err((*corrupt).into()),
+            Some(Err(damaged)) => Err(damaged.corrupt.into()),
             None => Err(no_such_group(group)),
         }
     }
 
     /// Refuses these groups from now on, with the fault of each.
     pub(crate) fn refuse_groups(&self, faults: BTreeMap<u32, Corrupt>) {
-        if !faults.is_empty() {
-            let _ = self.groups.refused.set(faults);
+        let _ = self.groups.refused.set(faults);
+    }
+
+    /// Returns the descriptor of `group` for reading. Of a damaged one, it returns the fields as they
+    /// stand if a sound copy has the same places, or if there is no sound copy and the checksum alone
+    /// is wrong. Otherwise it returns the copy. The first damaged descriptor of a block is a warning.
+    ///
+    /// # Errors
+    /// Those of [`group`](Self::group), if there is no sound copy either.
+    pub fn readable_group(&self, group: u32) -> Result<&GroupDescriptor> {
+        // A volume that is changed trusts whole descriptors only.
+        if self.groups.refused.get().is_some() {
+            return self.group(group);
+        }
+        let per_block = self.superblock().geometry().descriptors_per_block();
+        let decoded = self.decoded(group / per_block)?;
+        let damaged = match decoded.descriptors.get(to_usize(group % per_block)) {
+            Some(Ok(descriptor)) => return Ok(descriptor),
+            Some(Err(damaged)) => damaged,
+            None => return Err(no_such_group(group)),
+        };
+        let readable = damaged.readable.get_or_init(|| {
+            let (descriptor, how) = self.make_readable(group)?;
+            // Relaxed: the flag guards nothing.
+            if !decoded.is_told.swap(true, Relaxed) {
+                self.warnings.report(format!("{}; {how}", damaged.corrupt));
+            }
+            Some(descriptor)
+        });
+        readable.as_ref().ok_or_else(|| damaged.corrupt.into())
+    }
+
+    /// Makes the best of the damaged descriptor of `group`, and says how.
+    fn make_readable(&self, group: u32) -> Option<(GroupDescriptor, String)> {
+        let geometry = self.superblock().geometry();
+        let (index, at) =
+            (group / geometry.descriptors_per_block(), group % geometry.descriptors_per_block());
+        let size = usize::from(geometry.desc_size());
+        let place = Place::new(Structure::GroupDescriptor);
+        let stored = |block: u64| -> Option<Box<[u8]>> {
+            let buffer = self.cache.read(block).ok()?;
+            buffer.get(to_usize(at) * size..)?.get(..size).map(Box::from)
+        };
+        let own = self.descriptor_block(index)?;
+        let fields = stored(own)
+            .and_then(|bytes| GroupDescriptor::decode_fields(&bytes, group, self.superblock(), place).ok());
+        let copies = (0..geometry.group_count())
+            .filter_map(|holder| Some((holder, geometry.descriptor_block_in(holder, index)?)))
+            .filter(|(_, block)| *block != own)
+            .take(COPIES);
+        let copy = copies.into_iter().find_map(|(holder, block)| {
+            let copy = GroupDescriptor::decode(&stored(block)?, group, self.superblock(), place).ok()?;
+            Some((holder, block, copy))
+        });
+        match (fields, copy) {
+            (Some(fields), Some((.., copy))) if fields.places() == copy.places() => {
+                Some((fields, "it is read as it stands, since a copy has the same places".to_owned()))
+            }
+            (_, Some((holder, block, copy))) => {
+                let by = geometry.superblock_in(holder).map_or_else(String::new, |superblock| {
+                    format!("; --superblock {superblock} reads all descriptors by their copies there")
+                });
+                Some((copy, format!("its copy in block {block} is read instead{by}")))
+            }
+            (Some(fields), None) => {
+                Some((fields, "it is read as it stands, for there is no sound copy".to_owned()))
+            }
+            (None, None) => None,
         }
     }
 
@@ -107,12 +193,15 @@ impl Volume {
         let buffer = self.cache.read(block)?;
         let place = Place::new(Structure::GroupDescriptor).block(block);
         let geometry = self.superblock().geometry();
-        let decoded = buffer
+        let descriptors = buffer
             .chunks_exact(usize::from(geometry.desc_size()))
             .zip(first..geometry.group_count())
-            .map(|(bytes, group)| GroupDescriptor::decode(bytes, group, self.superblock(), place))
+            .map(|(bytes, group)| {
+                GroupDescriptor::decode(bytes, group, self.superblock(), place)
+                    .map_err(|corrupt| Damaged { corrupt, readable: OnceLock::new() })
+            })
             .collect();
-        Ok(slot.get_or_init(|| decoded))
+        Ok(slot.get_or_init(|| Decoded { descriptors, is_told: AtomicBool::new(false) }))
     }
 
     /// Reads ahead the blocks of descriptors that follow block `index` of them on the device.

@@ -29,7 +29,7 @@ impl Volume {
         let geometry = self.superblock().geometry();
         let beyond = Error::Stale { ino: u64::from(ino), why: "is not one of the volume's" };
         let slot = geometry.inode_slot(ino).ok_or(beyond.clone())?;
-        geometry.inode_position(self.group(slot.group)?.inode_table(), slot.index).ok_or(beyond)
+        geometry.inode_position(self.readable_group(slot.group)?.inode_table(), slot.index).ok_or(beyond)
     }
 
     /// Returns the bytes of the record of inode `ino` in the inode table, unchecked.
@@ -52,7 +52,7 @@ impl Volume {
     pub(crate) fn read_ahead_inodes(&self, ino: u32, block: u64) -> Result<()> {
         let geometry = self.superblock().geometry();
         let group = (ino - 1) / geometry.inodes_per_group();
-        let descriptor = self.group(group)?;
+        let descriptor = self.readable_group(group)?;
         if !self.inode_read_ahead.first_visit(block / READ_AHEAD) {
             return Ok(());
         }

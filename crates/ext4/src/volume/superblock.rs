@@ -1,14 +1,14 @@
 //! Finds and reads the superblock, primary or backup.
 //!
-//! `mount` calls [`read`] and [`check_size`] when it opens a volume. They return the raw superblock
+//! `mount` calls [`read`] and [`cut_off`] when it opens a volume. They return the raw superblock
 //! if its magic number, and for a backup its own block size, fits the place. The caller decodes and
 //! checks the fields. A missing superblock is [`Error::NotExt`], and a device shorter than the
-//! volume is damage. [`block_reserve`] derives the reserved blocks from it.
+//! volume is damage that keeps writers away. [`block_reserve`] derives the reserved blocks from it.
 
 use extern4_block::BlockDevice;
 use extern4_disk::feature::Incompat;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::alloc::block_allocator::BlockReserve;
 use crate::error::{Error, Result};
@@ -89,15 +89,12 @@ fn read_at(device: &dyn BlockDevice, start: u64) -> Result<Option<RawSuperblock>
     }
 }
 
-/// Checks that the device has all the blocks of the volume.
-pub(crate) fn check_size(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+/// Returns the fault that the device does not have all the blocks of the volume.
+pub(crate) fn cut_off(device: &dyn BlockDevice, superblock: &Superblock) -> Option<Corrupt> {
     // OK: the geometry keeps sizes in bytes below 2^63.
     let need = superblock.blocks_count() << superblock.geometry().block_bits();
     let have = device.size_bytes();
-    if need > have {
-        return Err(Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }).into());
-    }
-    Ok(())
+    (need > have).then(|| Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }))
 }
 
 /// Returns the reserved blocks of the volume, with `reserved_clusters` for metadata; `None` for as

@@ -10,7 +10,7 @@ use extern4_testkit::image::{Image, ImageSpec, Step};
 use extern4_testkit::tools;
 use extern4_vfs::*;
 
-use crate::model::{Op, open_for_writing, run, session};
+use crate::model::{Op, open_for_writing, run, session, try_open_for_writing};
 use crate::walk;
 
 /// Which bitmap of the first group is damaged.
@@ -131,6 +131,16 @@ fn the_record_of_damage_outlives_recovery() {
     fs.sync().expect("durable, and in the log");
     overfill(&root);
     drop((root, fs));
+    // Written with a warning, a volume keeps the note.
+    let assert_warned = || {
+        let copy = image.copy();
+        let fs = try_open_for_writing(&copy.path).expect("the volume opens");
+        assert!(fs.warnings().iter().any(|text| text.starts_with("errors are noted")), "{:?}", fs.warnings());
+        fs.close().expect("close");
+        drop(fs);
+        assert!(walk::open(&copy.path).superblock().state().contains(State::ERROR));
+    };
+    assert_warned();
     // As if recovery had already written the log's superblock.
     let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
     let mut bytes = [0; SUPERBLOCK_SIZE];
@@ -139,6 +149,8 @@ fn the_record_of_damage_outlives_recovery() {
     assert!(sb.state().contains(State::ERROR));
     sb.raw_mut().s_state.set(State::VALID.bits());
     file.write_all_at(&sb.encode(), SUPERBLOCK_OFFSET).expect("it is written");
+    // The journal has the note, too.
+    assert_warned();
     // e2fsck replays the log, and believes the journal.
     let _ = tools::try_run("e2fsck", ["-y", "-E", "journal_only", image.path.to_str().expect("UTF-8")]);
     let facts = tools::run("dumpe2fs", ["-h".as_ref(), image.path.as_os_str()]);

@@ -326,12 +326,11 @@ fn each_checksum_is_verified() {
     if !can_run(&MKE2FS) {
         return;
     }
-    let cases: [(At, Structure); 5] = [
+    let cases: [(At, Structure); 4] = [
         (|p| p.record("/file") + 8, Structure::Inode),
         (|p| p.first_block("/map") + 100, Structure::ExtentNode),
         (|p| p.first_block("/dir") + 100, Structure::DirectoryBlock),
         (|p| p.xattr_block("/attrs") + 1000, Structure::Xattr),
-        (|_| BLOCK + 12, Structure::GroupDescriptor),
     ];
     let places = Places::of(&summed());
     for (at, structure) in cases {
@@ -343,6 +342,13 @@ fn each_checksum_is_verified() {
         });
         assert!(found, "{structure}: {errors:?}");
     }
+    // A descriptor is read as it stands, as by Linux, and that is a warning.
+    let mut image = summed();
+    image[BLOCK + 12] ^= 0x10;
+    let fs = open(image).expect("the volume opens");
+    assert!(look_at_all(&fs).iter().all(|error| corrupt(error).is_none()));
+    let warnings = fs.warnings();
+    assert!(warnings.len() == 1 && warnings[0].starts_with("group descriptor, group 0"), "{warnings:?}");
     // A hash tree whose checksum is wrong is done without.
     let mut image = summed();
     image[places.first_block("/crowd") + 41] ^= 0x10;
@@ -357,15 +363,24 @@ fn each_checksum_is_verified() {
 }
 
 #[test]
-fn refusing_a_truncated_image_names_the_missing_part() {
+fn a_truncated_image_is_only_read_and_a_warning_names_the_missing_part() {
     if !can_run(&MKE2FS) {
         return;
     }
     let whole = plain();
     for len in [2048, 4096, 100_000, whole.len() - 1] {
-        let error = open(whole[..len].to_vec()).map(drop).unwrap_err();
+        let device = Arc::new(MemoryDevice::read_only(whole[..len].to_vec()));
+        let error = Ext4::open_for_writing(device, &OpenOptions::default()).map(drop).unwrap_err();
         let kind = CorruptKind::CutOff { need: whole.len() as u64, have: len as u64 };
         assert_eq!(error.corrupt_kind(), Some(kind), "{len} bytes: {error}");
+        let fs = open(whole[..len].to_vec()).expect("its superblock is there");
+        assert!(fs.warnings()[0].contains("the volume is cut off"), "{len} bytes: {:?}", fs.warnings());
+        let errors = look_at_all(&fs);
+        assert!(
+            errors.iter().all(|error| [Errno::EIO, Errno::ENODATA].contains(&error.errno())),
+            "{errors:?}"
+        );
+        assert!(len > 100_000 || errors.iter().any(|error| error.errno() == Errno::EIO), "{len} bytes");
     }
 }
 

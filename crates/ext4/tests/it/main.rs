@@ -33,6 +33,7 @@ mod overwrites;
 mod own_files;
 mod power;
 mod quota;
+mod reading_damage;
 mod record_size;
 mod recovery;
 mod removal;

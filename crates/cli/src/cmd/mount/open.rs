@@ -11,7 +11,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use extern4::{Atime, Errno, Volume};
-use extern4_ext4::Unsupported;
 use extern4_fuse::{Claim, MountFlags};
 use rustix::io::Errno as OsErrno;
 use rustix::process::geteuid;
@@ -98,7 +97,8 @@ fn report(image: &Image, failure: &OpenError, options: &Options, app: &mut App) 
         }
         (_, OpenError::Volume(error)) => {
             app.refused(image, error);
-            if is_only_read(error) && !options.is_read_only() {
+            let may_help = !options.is_read_only() && !failure.is(Errno::EBUSY);
+            if may_help && open_volume(image, options, false, false).is_ok() {
                 app.note_at(image, "use -o ro to mount it for reading");
             }
         }
@@ -170,7 +170,8 @@ pub(super) fn say_ending() {
 
 fn try_open(image: &Image, options: &Options) -> Result<Opened, OpenError> {
     let claim = claim(image, options)?;
-    let volume = open_volume(image, options, claim.is_some()).map_err(OpenError::Volume)?;
+    let volume = open_volume(image, options, !options.is_read_only(), claim.is_some());
+    let volume = volume.map_err(OpenError::Volume)?;
     Ok(Opened { volume, claim })
 }
 
@@ -199,12 +200,13 @@ fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, OpenError> {
     }
 }
 
-fn open_volume(image: &Image, options: &Options, claimed: bool) -> extern4::Result<Volume> {
+fn open_volume(image: &Image, options: &Options, write: bool, claimed: bool) -> extern4::Result<Volume> {
     let mut open = Volume::options();
     let atime = if options.has(MountFlags::NOATIME) { Atime::Never } else { Atime::Relative };
-    open.ext4(options.ext4.clone()).write(!options.is_read_only()).claimed(claimed).atime(atime);
+    open.ext4(options.ext4.clone()).write(write).claimed(claimed).atime(atime);
     open.dir_atime(!options.has(MountFlags::NODIRATIME)).lazytime(options.has(MountFlags::LAZYTIME));
     open.cached_files(options.remembered);
+    open.on_warning(|warning| warn!("{warning}"));
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
     open.on_warning(|warning| warn!("{warning}"));
     if let Some(journal) = &options.journal {
@@ -212,13 +214,4 @@ fn open_volume(image: &Image, options: &Options, claimed: bool) -> extern4::Resu
     }
     part(&mut open, image);
     open.open(&image.file)
-}
-
-/// Returns whether a volume can be read but not written.
-fn is_only_read(error: &extern4::Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref());
-    matches!(
-        cause,
-        Some(extern4_ext4::Error::Unsupported(Unsupported::Writing { .. } | Unsupported::WritingTo(_)))
-    )
 }
