@@ -1,16 +1,18 @@
 //! Group descriptors, the backups of superblock and descriptors, and where fixed metadata stands.
 //!
-//! Backups are written when a volume is made or resized, and not since. So only fields that never
-//! change in between must agree: the geometry, the identity, and the places of bitmaps and tables.
+//! Backups are written when a volume is made, resized or tuned, and not since. `tune2fs` and
+//! `e2fsck` leave some of them as they were: without the feature `resize_inode`, backups still name
+//! the reserved blocks. So a superblock that is sound by itself is no fault, and the check counts
+//! those that differ. The places of bitmaps and tables must agree.
 //!
 //! `check` runs it first, since later passes need the places that it checks and claims.
 
 use extern4_disk::bitmap::initial_block_bitmap;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
-use extern4_disk::inode::RESIZE_INO;
+use extern4_disk::inode::{BAD_BLOCKS_INO, RESIZE_INO};
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_SIZE, Superblock};
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Place, Structure};
 
 use crate::Checker;
 use crate::fault::{Fault, Owner, Part, Wrong};
@@ -42,38 +44,13 @@ fn was_never_written(block: &[u8]) -> bool {
     block.iter().all(|&byte| byte == 0)
 }
 
-/// Where the checksum of a descriptor stands in it.
-const DESCRIPTOR_CHECKSUM: std::ops::Range<usize> = 0x1e..0x20;
-
-/// A field of the superblock, and the fault that it is another one in a backup.
-type BackupField = (fn(&RawSuperblock) -> u64, &'static str);
-
-/// The fields that the geometry is computed from, besides those of the features.
-const GEOMETRY: [BackupField; 15] = [
-    (|raw| raw.s_inodes_count.get().into(), "a backup superblock has another s_inodes_count"),
-    (|raw| raw.s_blocks_count_lo.get().into(), "a backup superblock has another s_blocks_count_lo"),
-    (|raw| raw.s_blocks_count_hi.get().into(), "a backup superblock has another s_blocks_count_hi"),
-    (|raw| raw.s_first_data_block.get().into(), "a backup superblock has another s_first_data_block"),
-    (|raw| raw.s_log_block_size.get().into(), "a backup superblock has another s_log_block_size"),
-    (|raw| raw.s_log_cluster_size.get().into(), "a backup superblock has another s_log_cluster_size"),
-    (|raw| raw.s_blocks_per_group.get().into(), "a backup superblock has another s_blocks_per_group"),
-    (|raw| raw.s_clusters_per_group.get().into(), "a backup superblock has another s_clusters_per_group"),
-    (|raw| raw.s_inodes_per_group.get().into(), "a backup superblock has another s_inodes_per_group"),
-    (|raw| raw.s_inode_size.get().into(), "a backup superblock has another s_inode_size"),
-    (|raw| raw.s_desc_size.get().into(), "a backup superblock has another s_desc_size"),
-    (|raw| raw.s_reserved_gdt_blocks.get().into(), "a backup superblock has another s_reserved_gdt_blocks"),
-    (|raw| raw.s_first_meta_bg.get().into(), "a backup superblock has another s_first_meta_bg"),
-    (|raw| raw.s_log_groups_per_flex.into(), "a backup superblock has another s_log_groups_per_flex"),
-    (
-        |raw| u64::from(raw.s_backup_bgs[0].get()) << 32 | u64::from(raw.s_backup_bgs[1].get()),
-        "a backup superblock has another s_backup_bgs",
-    ),
-];
-
 impl Checker<'_> {
     /// Checks descriptors and backups, and claims the blocks of fixed metadata.
     pub(crate) fn check_groups(&mut self, report: &mut Report<'_>) {
         for corrupt in self.sb.impossible(Place::new(Structure::Superblock)) {
+            report.push(corrupt);
+        }
+        if let Some(corrupt) = self.fs.cut_off() {
             report.push(corrupt);
         }
         for group in 0..self.geometry.group_count() {
@@ -84,19 +61,15 @@ impl Checker<'_> {
         self.claim_fixed(report);
     }
 
-    /// Returns the descriptor of `group`, as far as it makes sense: a wrong checksum alone keeps
-    /// nothing from being found.
+    /// Returns the descriptor of `group`, as far as it makes sense, or a copy of it: a wrong
+    /// checksum alone keeps nothing from being found.
     fn descriptor(&self, group: u32, report: &mut Report<'_>) -> Option<GroupDescriptor> {
         let place = Place::new(Structure::GroupDescriptor).group(group);
         let descriptor = match self.fs.group(group) {
             Ok(descriptor) => *descriptor,
             Err(error) => {
-                let computed = match error.corrupt_kind() {
-                    Some(CorruptKind::Checksum { computed, .. }) => Some(computed),
-                    _ => None,
-                };
                 report.push(Fault::of_error(place, error));
-                self.descriptor_with(group, computed?)?
+                *self.fs.readable_group(group).ok()?
             }
         };
         if let Err(corrupt) = descriptor.check_counts(group, self.geometry, place) {
@@ -116,18 +89,7 @@ impl Checker<'_> {
         features.metadata_csum() || features.ro_compat.contains(RoCompat::GDT_CSUM)
     }
 
-    /// Returns the descriptor of `group`, taken as if its checksum were `checksum`.
-    fn descriptor_with(&self, group: u32, checksum: u32) -> Option<GroupDescriptor> {
-        let at = self.geometry.descriptor_position(group)?;
-        let mut block = Vec::new();
-        self.read(at.block, 1, &mut block).ok()?;
-        let bytes = block.get_mut(to_usize(at.offset)..)?;
-        let [a, b, ..] = checksum.to_le_bytes();
-        bytes.get_mut(DESCRIPTOR_CHECKSUM)?.copy_from_slice(&[a, b]);
-        GroupDescriptor::decode(bytes, group, self.sb, Place::new(Structure::GroupDescriptor)).ok()
-    }
-
-    fn check_backups(&self, report: &mut Report<'_>) {
+    fn check_backups(&mut self, report: &mut Report<'_>) {
         let mut block = Vec::new();
         for group in 1..self.geometry.group_count() {
             if let Some(number) = self.geometry.superblock_in(group) {
@@ -149,7 +111,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_superblock_copy(&self, block: &[u8], place: Place, report: &mut Report<'_>) {
+    fn check_superblock_copy(&mut self, block: &[u8], place: Place, report: &mut Report<'_>) {
         let copy = match RawSuperblock::read(&block[..SUPERBLOCK_SIZE.min(block.len())], place)
             .and_then(|raw| Superblock::from_raw(raw, place))
         {
@@ -157,17 +119,10 @@ impl Checker<'_> {
             Err(corrupt) => return report.push(corrupt),
         };
         let incompat = |sb: &Superblock| sb.features().incompat.difference(Incompat::RECOVER);
-        let differs = [
-            (copy.uuid() != self.sb.uuid(), "a backup superblock has another UUID"),
-            (incompat(&copy) != incompat(self.sb), "a backup superblock has other features"),
-        ];
-        for (_, what) in differs.iter().filter(|(differs, _)| *differs) {
-            report.push(Fault::mismatch(place, what));
-        }
-        if copy.geometry() != self.geometry {
-            let other = GEOMETRY.iter().filter(|(field, _)| field(copy.raw()) != field(self.sb.raw()));
-            other.for_each(|(_, what)| report.push(Fault::mismatch(place, what)));
-        }
+        let is_old = copy.uuid() != self.sb.uuid()
+            || incompat(&copy) != incompat(self.sb)
+            || copy.geometry() != self.geometry;
+        self.old_copies += u32::from(is_old);
     }
 
     fn check_descriptor_copy(&self, group: u32, index: u32, block: &mut Vec<u8>, report: &mut Report<'_>) {
@@ -189,7 +144,7 @@ impl Checker<'_> {
         let size = self.geometry.desc_size();
         for (copy, of) in block.chunks_exact(usize::from(size)).zip(first..self.geometry.group_count()) {
             let Some(Some(descriptor)) = self.descriptors.get(to_usize(of)) else { continue };
-            if places(copy) != places_of(descriptor) {
+            if places(copy) != Some(descriptor.places()) {
                 let what = "a backup of a descriptor names other places for bitmaps and inode table";
                 report.push(Fault::mismatch(place.group(of), what));
             }
@@ -242,9 +197,37 @@ impl Checker<'_> {
     }
 
     /// Returns whether inode `ino` may name `block`, though that is claimed already. The blocks
-    /// reserved for the descriptors to grow are in the map of the resize inode.
-    pub(crate) fn is_kept_for_resizing(&self, ino: u32, block: u64) -> bool {
-        ino == RESIZE_INO && self.fixed_at(block).is_some_and(|piece| piece.part == Part::Header)
+    /// reserved for the descriptors to grow are in the map of the resize inode. Bad blocks may be
+    /// in superblocks, descriptors and inode tables, which cannot move: e2fsck leaves them there.
+    pub(crate) fn may_name(&self, ino: u32, block: u64) -> bool {
+        let part = || self.fixed_at(block).map(|piece| piece.part);
+        match ino {
+            RESIZE_INO => part() == Some(Part::Header),
+            BAD_BLOCKS_INO => matches!(part(), Some(Part::Header | Part::InodeTable)),
+            _ => false,
+        }
+    }
+
+    /// Calls `each` with the parts of a run that inode `ino` claims: all of it, or of the list of
+    /// bad blocks those that may not be claimed already. Returns how many blocks are left out.
+    pub(crate) fn claimed_parts(
+        &self,
+        ino: u32,
+        start: u64,
+        len: u64,
+        mut each: impl FnMut(u64, u64),
+    ) -> u64 {
+        if ino != BAD_BLOCKS_INO {
+            if self.may_name(ino, start) {
+                return len;
+            }
+            each(start, len);
+            return 0;
+        }
+        let (own, left_out): (Vec<u64>, Vec<u64>) =
+            (start..start + len).partition(|block| !self.may_name(ino, *block));
+        own.into_iter().for_each(|block| each(block, 1));
+        left_out.len() as u64
     }
 
     /// Returns the block bitmap of a group as it would be if no file owned a block there.
@@ -282,8 +265,4 @@ fn places(bytes: &[u8]) -> Option<[u64; 3]> {
         *place = u64::from(high) << 32 | u64::from(word(at * 4)?);
     }
     Some(places)
-}
-
-fn places_of(descriptor: &GroupDescriptor) -> Option<[u64; 3]> {
-    Some([descriptor.block_bitmap(), descriptor.inode_bitmap(), descriptor.inode_table()])
 }

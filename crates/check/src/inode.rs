@@ -518,7 +518,7 @@ impl<'a> Scan<'a> {
             true => u64::from(self.checker.sb.raw().s_prealloc_dir_blocks),
             false => 0,
         };
-        // The next mount frees the blocks of an orphan, if a mount before has not freed some already.
+        // The next mount frees the blocks of an orphan, of which some may be free already.
         let is_bad = !whole || blocks == 0 || blocks > mapped.end || mapped.end - blocks > prealloc;
         if is_bad && !self.is_orphan {
             self.sink.push(Fault::field(place, "i_size", inode.size()));
@@ -607,7 +607,7 @@ impl Claimer<'_> {
 
 impl MapVisitor for Claimer<'_> {
     fn node(&mut self, MapNode { block, .. }: MapNode) -> bool {
-        if self.checker.is_kept_for_resizing(self.inode.ino(), block) {
+        if self.inode.ino() == RESIZE_INO && self.checker.may_name(RESIZE_INO, block) {
             self.mapped.clusters += 1;
             return true;
         }
@@ -618,8 +618,12 @@ impl MapVisitor for Claimer<'_> {
     }
 
     fn run(&mut self, run: DataRun) {
-        if self.checker.is_kept_for_resizing(self.inode.ino(), run.physical) {
-            self.mapped.clusters += run.len;
+        let (checker, ino) = (self.checker, self.inode.ino());
+        let left_out = checker.claimed_parts(ino, run.physical, run.len, |start, len| {
+            self.claim(start, len);
+        });
+        self.mapped.clusters += left_out;
+        if left_out == run.len {
             return;
         }
         let mask = (1 << self.checker.geometry.cluster_shift()) - 1;
@@ -627,7 +631,6 @@ impl MapVisitor for Claimer<'_> {
             let place = Place::new(Structure::Inode).ino(self.inode.ino()).block(run.physical);
             self.sink.push(Fault::mismatch(place, "a run of blocks is not aligned to its clusters"));
         }
-        self.claim(run.physical, run.len);
         let mapped = &mut self.mapped;
         mapped.blocks += run.len;
         mapped.end = mapped.end.max(run.logical + run.len);

@@ -69,7 +69,7 @@ use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::feature::RoCompat;
 use extern4_disk::geometry::Geometry;
 use extern4_disk::group::GroupDescriptor;
-use extern4_disk::superblock::Superblock;
+use extern4_disk::superblock::{ErrorRecord, State, Superblock};
 use extern4_ext4::{Ext4, Replayed, Result};
 
 pub use fault::{Fault, Owner, Part, Wrong};
@@ -108,6 +108,11 @@ pub struct Summary {
     /// An error that the journal notes from the time when the volume was being changed, as a
     /// sentence. That is no fault: the volume may be sound, or its faults are among those reported.
     pub noted: Option<&'static str>,
+    /// The errors that the superblock notes. That is no fault either.
+    pub errors: Option<NotedErrors>,
+    /// How many copies of the superblock are sound, but older than it. That is no fault: `tune2fs`
+    /// and `e2fsck` leave such copies.
+    pub old_copies: u32,
     /// Inodes in use, reserved ones among them.
     pub inodes_used: u64,
     /// Inodes of the volume.
@@ -118,6 +123,25 @@ pub struct Summary {
     pub blocks_used: u64,
     /// Blocks of the volume.
     pub blocks: u64,
+}
+
+/// Errors that a superblock notes until a check has found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotedErrors {
+    /// How many there were; 0 for a volume that has only the state "errors".
+    pub count: u32,
+    /// The first of them.
+    pub first: Option<ErrorRecord>,
+    /// The last of them.
+    pub last: Option<ErrorRecord>,
+}
+
+impl NotedErrors {
+    /// Returns the errors that a superblock notes; `None` if it notes none.
+    pub fn of(sb: &Superblock) -> Option<Self> {
+        let noted = Self { count: sb.error_count(), first: sb.first_error(), last: sb.last_error() };
+        (noted.count > 0 || sb.state().contains(State::ERROR)).then_some(noted)
+    }
 }
 
 /// Checks all of `fs` and calls `each` with every fault.
@@ -151,6 +175,8 @@ pub fn check(
         faults: report.faults,
         replayed: fs.replayed(),
         noted: checker.noted,
+        errors: NotedErrors::of(checker.sb),
+        old_copies: checker.old_copies,
         inodes_used: u64::from(geometry.inodes_count()).saturating_sub(counted.free_inodes),
         inodes: geometry.inodes_count().into(),
         directories: counted.directories,
@@ -178,6 +204,8 @@ struct Checker<'a> {
     fixed: Vec<Fixed>,
     /// An error that the journal notes.
     noted: Option<&'static str>,
+    /// How many copies of the superblock are sound, but older than it.
+    old_copies: u32,
     /// Inodes that a crash has left to be deleted or truncated.
     orphans: BTreeSet<u32>,
     /// The clusters that have an owner, and those that have more than one.
@@ -204,6 +232,7 @@ impl<'a> Checker<'a> {
             descriptors: Vec::new(),
             fixed: Vec::new(),
             noted: None,
+            old_copies: 0,
             orphans: BTreeSet::new(),
             claims: ClusterMap::new(geometry),
             twice: ClusterMap::new(geometry),

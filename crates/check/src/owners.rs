@@ -141,16 +141,15 @@ impl Search<'_> {
 
 impl MapVisitor for Search<'_> {
     fn node(&mut self, MapNode { block, .. }: MapNode) -> bool {
-        if !self.checker.is_kept_for_resizing(self.ino, block) {
+        if !self.checker.may_name(self.ino, block) {
             self.keep(block, 1, Owner::Inode(self.ino));
         }
         self.nodes.first_visit(block)
     }
 
     fn run(&mut self, run: DataRun) {
-        if !self.checker.is_kept_for_resizing(self.ino, run.physical) {
-            self.keep(run.physical, run.len, Owner::Inode(self.ino));
-        }
+        let (checker, owner) = (self.checker, Owner::Inode(self.ino));
+        checker.claimed_parts(self.ino, run.physical, run.len, |start, len| self.keep(start, len, owner));
     }
 
     fn fault(&mut self, _place: Place, _error: Error) {}

@@ -10,6 +10,7 @@ use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::superblock::JournalLocation;
 use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_ext4::DataRun;
 
 use crate::Checker;
 use crate::fault::Fault;
@@ -155,6 +156,12 @@ impl Checker<'_> {
         let mut found = Vec::new();
         let mut block = Vec::new();
         let end = inode.size() >> self.geometry.block_bits();
+        let has = |run: &DataRun| run.len.min(end.saturating_sub(run.logical));
+        if end > self.geometry.blocks_count() {
+            report.push(Fault::field(place, "i_size", inode.size()));
+        } else if runs.iter().map(has).sum::<u64>() < end {
+            report.push(Fault::mismatch(place, "the orphan file has a hole"));
+        }
         let blocks = runs.iter().flat_map(|run| {
             let len = run.len.min(end.saturating_sub(run.logical));
             run.physical..run.physical + len

@@ -2,7 +2,7 @@
 //! to the command.
 //!
 //! `main` calls it when the program was started by such a name. Exit codes are those of fsck(8). It
-//! replays the journal unless `-n` forbids it, and repairs nothing else.
+//! replays the journal and clears notes of errors unless `-n` forbids it, and repairs nothing else.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -10,10 +10,11 @@ use std::path::Path;
 
 use clap::Parser;
 use extern4::Volume;
+use extern4_check::NotedErrors;
 use extern4_disk::feature::Incompat;
 use extern4_disk::superblock::State;
 
-use crate::app::{App, Opening};
+use crate::app::{App, Opening, open};
 use crate::caller::Caller;
 use crate::cmd::{check, recover};
 use crate::exit_status::ExitStatus;
@@ -26,7 +27,7 @@ const NAME: &str = "fsck.extern4";
 
 /// The exit codes of fsck(8) that occur here, and their meanings.
 pub(crate) const EXIT_CODES: [(u8, &str); 5] = [
-    (0, "Nothing is wrong, or was once the journal had been replayed."),
+    (0, "Nothing is wrong, or was once the journal had been replayed. A note of errors is cleared."),
     (UNCORRECTED, "Something is wrong, and stays so: extern4 repairs nothing but the journal."),
     (
         OPERATIONAL,
@@ -44,8 +45,9 @@ const CANCELED: u8 = 32;
 /// Check an ext2, ext3 or ext4 volume for fsck(8)
 ///
 /// The journal of a volume that was not unmounted is replayed first. A volume whose superblock says
-/// that it is clean is then taken as such. Faults are shown, a line each, and stay: to repair them,
-/// run e2fsck(8) on DEVICE.
+/// that it is clean is then taken as such. One that notes errors is checked; if nothing is wrong,
+/// the note is cleared. Faults are shown, a line each, and stay: to repair them, run e2fsck(8) on
+/// DEVICE.
 #[derive(Parser)]
 #[command(name = NAME, version)]
 #[command(override_usage = "fsck.extern4 [-n|-p|-a|-y] [-f] [-v] [-C FD] DEVICE")]
@@ -139,14 +141,43 @@ fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
         let why = if args.verbose { ", as its superblock says; -f checks it" } else { "" };
         return writeln!(io::stdout(), "{image}: clean{why}");
     }
+    let notes_errors = notes_errors(&opened.volume);
+    drop(opened);
     if app.is_stopped() || !check::volume(image, check::Form::Text, 0, app)? {
         app.report_stop(format_args!("{image} is not checked"));
         return Ok(());
     }
     if app.status() == ExitStatus::Corrupt {
         app.note_at(image, "extern4 repairs nothing: run e2fsck on it");
+    } else if notes_errors && !args.dry {
+        return clear_errors(image, app);
     }
     Ok(())
+}
+
+/// Returns whether errors are noted in the superblock or the journal.
+fn notes_errors(volume: &Volume) -> bool {
+    let ext4 = volume.ext4();
+    let in_journal = ext4.journal_info(None).ok().flatten().is_some_and(|info| info.superblock.errno != 0);
+    in_journal || NotedErrors::of(ext4.superblock()).is_some()
+}
+
+/// Clears the errors that a volume notes, now that a check has found nothing.
+fn clear_errors(image: &Image, app: &mut App) -> io::Result<()> {
+    app.let_go(image);
+    let volume = match open(image, true, app.opening()) {
+        Ok(volume) => volume,
+        Err(error) => {
+            app.refused(image, &error);
+            return Ok(());
+        }
+    };
+    let noted = volume.ext4().note_sound().inspect_err(|error| app.ext4_error(image, error));
+    let closed = volume.close().inspect_err(|error| app.error(image, error));
+    if noted.is_err() || closed.is_err() {
+        return Ok(());
+    }
+    writeln!(io::stdout(), "{image}: the note of errors is cleared")
 }
 
 /// Returns whether the superblock says that the volume is clean.

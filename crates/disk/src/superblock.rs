@@ -543,8 +543,8 @@ impl Superblock {
         self.geometry.inode_size()
     }
 
-    /// Returns the number of blocks that only the superuser may fill. On a damaged volume it may exceed
-    /// the number of blocks.
+    /// Returns the number of blocks that only the superuser may fill. On a damaged volume it may
+    /// exceed the number of blocks.
     pub const fn reserved_blocks(&self) -> u64 {
         self.join_64bit(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)
     }

@@ -13,7 +13,7 @@ use extern4_check::{Fault, Options, Owner, Pass, Progress, Summary, Wrong, check
 use extern4_disk::Structure;
 use extern4_disk::inode::RESIZE_INO;
 use extern4_testkit::image::{Image, ImageSpec};
-use extern4_testkit::tools::{e2fsck_complaints, find};
+use extern4_testkit::tools::{self, e2fsck_complaints, find};
 use extern4_testkit::{crash, plan, zoo};
 use extern4_vfs::{Cred, LookupFlags, Namespace, Session, SuperBlock, SuperOptions, XattrFlags};
 
@@ -525,6 +525,104 @@ fn an_error_that_the_journal_notes_is_reported_as_such() {
     let (faults, summary) = faults(&image.path, 1).expect("a volume");
     assert!(faults.is_empty(), "e2fsck -fn has nothing to say, either: {faults:?}");
     assert_eq!(summary.noted, Some("something could not be read or written"));
+}
+
+/// Without the feature `resize_inode`, `e2fsck` frees the reserved blocks, and leaves their number
+/// in the backups.
+#[test]
+fn sound_backups_that_are_older_are_counted() {
+    let spec = ImageSpec::new("old_backups", 40 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_build() {
+        return;
+    }
+    let image = spec.build();
+    assert_eq!(faults(&image.path, 1).expect("a volume").1.old_copies, 0);
+    tools::run("tune2fs", ["-O".as_ref(), "^resize_inode".as_ref(), image.path.as_os_str()]);
+    // Its status says that it has corrected something.
+    let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
+    assert!(e2fsck_complaints(&image.path).is_empty());
+    let (faults, summary) = faults(&image.path, 1).expect("a volume");
+    assert!(faults.is_empty(), "{faults:?}");
+    assert_eq!(summary.old_copies, 2);
+}
+
+#[test]
+fn errors_that_the_superblock_notes_are_no_faults() {
+    let spec = ImageSpec::new("noted_errors", 16 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_build() {
+        return;
+    }
+    let image = spec.build();
+    assert_eq!(faults(&image.path, 1).expect("a volume").1.errors, None);
+    image.debugfs(
+        "ssv state 3\nssv error_count 2\nssv last_error_time 20210102030405\nssv last_error_ino 12\n",
+    );
+    assert!(e2fsck_complaints(&image.path).is_empty());
+    let (faults, summary) = faults(&image.path, 1).expect("a volume");
+    assert!(faults.is_empty(), "{faults:?}");
+    let errors = summary.errors.expect("errors are noted");
+    assert_eq!((errors.count, errors.first), (2, None));
+    assert_eq!(errors.last.map(|error| (error.time, error.ino)), Some((1_609_556_645, 12)));
+}
+
+/// Superblocks, descriptors and inode tables cannot move: e2fsck leaves bad blocks in them, and
+/// only wants to move bitmaps.
+#[test]
+fn bad_blocks_may_be_in_fixed_metadata() {
+    let spec = ImageSpec::new("bad_blocks", 20 << 20, &["-t", "ext4", "-b", "1024"]);
+    if !spec.can_build() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open(&image.path).expect("a volume");
+    let group = *fs.group(0).expect("a group");
+    drop(fs);
+    let table = group.inode_table();
+    for (what, block, is_sound) in [
+        ("a free block", 5000, true),
+        ("the inode table", table + 100, true),
+        ("the start of the inode table", table + 3, true),
+        ("a backup of the superblock", 8193, true),
+        ("a backup of the descriptors", 8194, true),
+        ("the block bitmap", group.block_bitmap(), false),
+        ("the inode bitmap", group.inode_bitmap(), false),
+    ] {
+        let listed = image.copy();
+        listed.debugfs(&format!("sif <1> block[0] {block}\nsif <1> size 1024\nsif <1> blocks 2\n"));
+        if what == "a free block" {
+            listed.debugfs(&format!("setb {block}\n"));
+            let _ = tools::try_run("e2fsck", ["-fy".as_ref(), listed.path.as_os_str()]);
+        }
+        let complaints = e2fsck_complaints(&listed.path);
+        let found = faults(&listed.path, 1).expect("a volume").0;
+        assert_eq!(complaints.is_empty(), is_sound, "{what}: {complaints:?}");
+        assert_eq!(found.is_empty(), is_sound, "{what}: {found:?}");
+    }
+}
+
+/// Linux refuses such volumes, and the writer does without the file.
+#[test]
+fn an_orphan_file_of_impossible_size_or_with_a_hole_is_a_fault() {
+    let spec = ImageSpec::new("orphan_file", 16 << 20, &["-t", "ext4", "-b", "4096", "-O", "orphan_file"]);
+    if !spec.can_build() {
+        return;
+    }
+    let image = spec.build();
+    let fs = open(&image.path).expect("a volume");
+    let ino = fs.superblock().orphan_file_inode().expect("an orphan file");
+    drop(fs);
+    for (what, script) in [
+        ("a size beyond the volume", format!("sif <{ino}> size 0x10000000000\n")),
+        ("a hole at the end", format!("sif <{ino}> size 0x100000\n")),
+        ("a hole at the start", format!("punch <{ino}> 0 1\n")),
+    ] {
+        let broken = image.copy();
+        broken.debugfs(&script);
+        let found = faults(&broken.path, 1).expect("a volume").0;
+        assert!(found.iter().any(|fault| fault.place.structure == Structure::Orphan), "{what}: {found:?}");
+        let fs = open_for_writing(&broken.path).expect("the volume opens");
+        assert!(!fs.warnings().is_empty(), "{what}: the writer does without the file");
+    }
 }
 
 #[test]

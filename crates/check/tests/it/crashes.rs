@@ -133,7 +133,7 @@ fn crashed(seed: u64) -> Image {
     })
 }
 
-/// What e2fsck makes of a state.
+/// The judgement of e2fsck on a state.
 struct Judgement {
     /// It replays the journal and frees the orphans, and then finds nothing.
     is_sound: bool,

@@ -7,9 +7,10 @@
 
 use std::io::{self, Write as _};
 
-use extern4_check::{Fault, Interrupted, Options, Pass, Progress, Summary, check};
+use extern4_check::{Fault, Interrupted, NotedErrors, Options, Pass, Progress, Summary, check};
 
 use crate::app::App;
+use crate::cmd::info::{error_text, json_errors};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
 use crate::json;
@@ -90,7 +91,7 @@ pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -
         Ok(summary) => {
             let line = match form {
                 Form::Quiet => String::new(),
-                Form::Text => people(image, &summary),
+                Form::Text => notices(image, &summary) + &people(image, &summary),
                 Form::Json => json_summary(image, &summary),
             };
             out.write_all(line.as_bytes())?;
@@ -128,6 +129,25 @@ fn show(counts: &Counts, progress: Progress) {
 /// Returns the text of a fault, escaped for a terminal.
 pub(crate) fn text(fault: &Fault) -> String {
     escape(fault.to_string().as_bytes()).into_owned()
+}
+
+/// Returns what is to be known about a volume though it is no fault, a line each.
+fn notices(image: &Image, summary: &Summary) -> String {
+    let mut lines = String::new();
+    if let Some(NotedErrors { count, first, last }) = summary.errors {
+        let count = match count {
+            0 => "errors".to_owned(),
+            count => counted(count, "error", "errors"),
+        };
+        let first = first.map_or_else(String::new, |error| format!("; the first: {}", error_text(&error)));
+        let last = last.map_or_else(String::new, |error| format!("; the last: {}", error_text(&error)));
+        lines += &format!("{image}: note: {count} noted since a check found nothing{first}{last}\n");
+    }
+    if summary.old_copies > 0 {
+        let copies = counted(summary.old_copies, "copy", "copies");
+        lines += &format!("{image}: note: {copies} of the superblock older than it\n");
+    }
+    lines
 }
 
 fn people(image: &Image, summary: &Summary) -> String {
@@ -170,6 +190,12 @@ fn json_summary(image: &Image, summary: &Summary) -> String {
         object.raw("replayed", summary.replayed.is_some());
         if let Some(noted) = summary.noted {
             object.text("noted", noted);
+        }
+        if let Some(NotedErrors { count, first, last }) = summary.errors {
+            json_errors(object, count, first, last);
+        }
+        if summary.old_copies > 0 {
+            object.raw("old_superblock_copies", summary.old_copies);
         }
         object.raw("inodes_used", summary.inodes_used);
         object.raw("inodes", summary.inodes);

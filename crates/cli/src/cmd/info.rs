@@ -10,6 +10,8 @@ mod disk;
 mod facts;
 mod groups;
 
+pub(crate) use facts::{error_text, json_errors};
+
 use std::io::{self, Write as _};
 
 use crate::app::{App, Opened};

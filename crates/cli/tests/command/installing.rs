@@ -228,6 +228,42 @@ fn fsck_leaves_damage_and_says_that() {
     assert!(fs::read(&image.path).expect("the image is read") == bytes, "nothing is changed");
 }
 
+/// As e2fsck: a volume that notes errors is checked whole, and loses the note if nothing is wrong.
+#[test]
+fn fsck_checks_a_volume_that_notes_errors_and_clears_the_note() {
+    let noted = EMPTY.build();
+    noted.debugfs(
+        "ssv state 3\nssv error_count 2\nssv last_error_time 20210102030405\nssv last_error_ino 12\n",
+    );
+    let state = |image: &Image| {
+        let header = tools::run("dumpe2fs", ["-h".as_ref(), image.path.as_os_str()]);
+        let header = String::from_utf8(header).expect("text");
+        let state = header.lines().find_map(|line| line.strip_prefix("Filesystem state:")).expect("a state");
+        (state.trim().to_owned(), header.contains("FS Error count"))
+    };
+    let note =
+        "note: 2 errors noted since a check found nothing; the last: 2021-01-02 03:04:05 +0000, inode 12";
+    let said = text(extern4(&noted, ["check", "disk.img"]));
+    assert!(said.contains(note) && said.contains("disk.img: nothing is wrong"), "{said}");
+    let put = extern4(&noted, ["touch", "disk.img:/file"]);
+    let warned = String::from_utf8_lossy(&put.stderr);
+    assert!(put.status.success() && warned.matches("errors are noted").count() == 1, "{put:?}");
+    for how in ["-p", "-a", "-y"] {
+        let image = noted.copy();
+        let said = text(fsck(&image, &[how, "disk.img"]));
+        assert!(said.contains(note) && said.ends_with("disk.img: the note of errors is cleared\n"), "{said}");
+        assert_eq!(state(&image), ("clean".to_owned(), false), "{how}");
+        tools::run("e2fsck", ["-fn".as_ref(), image.path.as_os_str()]);
+        assert_eq!(text(fsck(&image, &[how, "disk.img"])), "disk.img: clean\n");
+    }
+    // With -n, and on a volume with faults, the note stays.
+    assert!(text(fsck(&noted, &["-n", "disk.img"])).contains(note));
+    assert_eq!(state(&noted), ("clean with errors".to_owned(), true));
+    noted.debugfs("sif / links_count 9\n");
+    assert!(failed(&fsck(&noted, &["-a", "disk.img"]), 4).contains("repairs nothing"));
+    assert_eq!(state(&noted), ("clean with errors".to_owned(), true));
+}
+
 /// Makes a volume as a crash leaves it: a file is in its journal, and nowhere else yet.
 fn crashed() -> Image {
     let image = EMPTY.build();

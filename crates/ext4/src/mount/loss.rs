@@ -72,8 +72,8 @@ impl Warnings {
         Self { listener, all: Mutex::default() }
     }
 
-    /// Keeps a fault that was met, and tells the listener. Does nothing for one that is known, since
-    /// a volume is assembled again once its journal has been replayed.
+    /// Keeps a fault that was met, and tells the listener. Does nothing for one that is known,
+    /// since a volume is assembled again once its journal has been replayed.
     pub(crate) fn report(&self, warning: String) {
         {
             let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

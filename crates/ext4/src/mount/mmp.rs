@@ -126,8 +126,8 @@ fn in_use(mmp: &Mmp) -> crate::Error {
 }
 
 /// Refuses to read a volume that another node is writing to. Unless the block says that the volume
-/// is clean, it has to wait to find out. Returns the damage of a block that cannot tell, which keeps
-/// no reader away.
+/// is clean, it has to wait to find out. Returns the damage of a block that cannot tell, which
+/// keeps no reader away.
 pub(crate) fn check(volume: &Volume) -> Result<Option<Corrupt>> {
     let Some(block) = MmpBlock::of(volume) else { return Ok(None) };
     match block.wait_until_free() {

@@ -37,7 +37,7 @@ use crate::fs::Ext4;
 use crate::inode::lazy_times::LazyTimes;
 use crate::mount::fast_commit::FastCommits;
 use crate::mount::features::{check_features, check_needs_no_recovery, check_writable};
-use crate::mount::loss::Losses;
+use crate::mount::loss::{Losses, Warnings};
 use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 use crate::mount::upgrade::Upgrade;
@@ -69,7 +69,7 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// Warns of fields of the superblock that Linux or e2fsck refuse and that reading does not need.
+    /// Warns of fields of the superblock that Linux or e2fsck refuse, and that readers do not need.
     fn warn_of_superblock(&self) {
         let (sb, geometry) = (self.superblock(), self.superblock().geometry());
         let copy = (1..geometry.group_count()).find_map(|group| geometry.superblock_in(group));
@@ -332,7 +332,13 @@ impl Ext4 {
         let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
         let copy_in = options.superblock.map_or(0, |backup| backup.group(&superblock));
         Ok(Self {
-            volume: Volume::new(device, superblock.clone(), copy_in, options)?,
+            volume: Volume::new(
+                device,
+                superblock.clone(),
+                copy_in,
+                options.cache_bytes,
+                Warnings::new(options.on_warning.clone()),
+            )?,
             fast_commits: FastCommits::default(),
             replayed: None,
             unannounced: false,

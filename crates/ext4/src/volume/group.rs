@@ -27,7 +27,7 @@ const READ_AHEAD: u32 = 64;
 
 /// The descriptors of a block.
 struct Decoded {
-    descriptors: Box<[Result<GroupDescriptor, Damaged>]>,
+    descriptors: Box<[Result<GroupDescriptor, Box<Damaged>>]>,
     /// The user has been warned of the first that was damaged and needed.
     is_told: AtomicBool,
 }
@@ -97,9 +97,10 @@ impl Volume {
         let _ = self.groups.refused.set(faults);
     }
 
-    /// Returns the descriptor of `group` for reading. Of a damaged one, it returns the fields as they
-    /// stand if a sound copy has the same places, or if there is no sound copy and the checksum alone
-    /// is wrong. Otherwise it returns the copy. The first damaged descriptor of a block is a warning.
+    /// Returns the descriptor of `group` for reading. Of a damaged one, it returns the fields as
+    /// they stand if a sound copy has the same places, or if there is no sound copy and the
+    /// checksum alone is wrong. Otherwise it returns the copy. The first damaged descriptor of a
+    /// block is a warning.
     ///
     /// # Errors
     /// Those of [`group`](Self::group), if there is no sound copy either.
@@ -198,7 +199,7 @@ impl Volume {
             .zip(first..geometry.group_count())
             .map(|(bytes, group)| {
                 GroupDescriptor::decode(bytes, group, self.superblock(), place)
-                    .map_err(|corrupt| Damaged { corrupt, readable: OnceLock::new() })
+                    .map_err(|corrupt| Box::new(Damaged { corrupt, readable: OnceLock::new() }))
             })
             .collect();
         Ok(slot.get_or_init(|| Decoded { descriptors, is_told: AtomicBool::new(false) }))

@@ -23,7 +23,6 @@ use extern4_disk::superblock::Superblock;
 
 use crate::error::Result;
 use crate::mount::loss::Warnings;
-use crate::mount::options::OpenOptions;
 use crate::volume::group::Groups;
 use crate::volume::inode_table::ReadAheadWindows;
 
@@ -42,19 +41,19 @@ pub struct Volume {
 
 impl Volume {
     /// Makes the volume on `device`, whose superblock is `superblock`. Descriptors are read from
-    /// the copy in group `copy_in`. The options say how much metadata stays in memory, and who hears
-    /// warnings.
+    /// the copy in group `copy_in`, and at most `cache_bytes` of metadata blocks stay in memory.
     pub(crate) fn new(
         device: Arc<dyn BlockDevice>,
         superblock: Superblock,
         copy_in: u32,
-        options: &OpenOptions,
+        cache_bytes: usize,
+        warnings: Warnings,
     ) -> Result<Self> {
         let geometry = superblock.geometry();
         let cache = CacheOptions {
             block_size: geometry.block_size(),
             block_count: geometry.blocks_count(),
-            memory_bytes: options.cache_bytes,
+            memory_bytes: cache_bytes,
         };
         Ok(Self {
             cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
@@ -65,7 +64,7 @@ impl Volume {
             indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
             inode_read_ahead: ReadAheadWindows::new(geometry.blocks_count()),
             superblock,
-            warnings: Arc::new(Warnings::new(options.on_warning.clone())),
+            warnings: Arc::new(warnings),
         })
     }
 

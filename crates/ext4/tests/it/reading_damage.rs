@@ -210,7 +210,7 @@ fn a_volume_with_errors_is_written_with_a_warning() {
     assert!(fs.superblock().state().contains(State::ERROR | State::VALID));
     assert_eq!((fs.superblock().error_count(), fs.superblock().label()), (2, &b"written"[..]));
     drop(fs);
-    // What a clean check clears, byte for byte: as e2fsck does.
+    // A clean check clears the same bytes as e2fsck.
     let theirs = image.copy();
     let _ = tools::try_run("e2fsck", ["-fp".as_ref(), theirs.path.as_os_str()]);
     let fs = model::open_for_writing(&image.path);

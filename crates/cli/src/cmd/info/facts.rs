@@ -243,10 +243,32 @@ fn time(seconds: u64) -> Timespec {
     Timespec { sec: i64::try_from(seconds).unwrap_or(i64::MAX), nsec: 0 }
 }
 
-fn error_text(error: &ErrorRecord) -> String {
+/// Returns the text of an error that a superblock notes.
+pub(crate) fn error_text(error: &ErrorRecord) -> String {
     let function = error.function.split(|byte| *byte == 0).next().unwrap_or_default();
     let time = iso_time(time(error.time).sec);
-    format!("{time} in {} line {}, inode {}, block {}", escape(function), error.line, error.ino, error.block)
+    // extern4 notes no function of its own.
+    let code = match function {
+        [] => String::new(),
+        function => format!(" in {} line {}", escape(function), error.line),
+    };
+    format!("{time}{code}, inode {}, block {}", error.ino, error.block)
+}
+
+/// Adds the first and the last error that a superblock notes as members of an object.
+pub(crate) fn json_errors(
+    object: &mut Object<'_>,
+    count: u32,
+    first: Option<ErrorRecord>,
+    last: Option<ErrorRecord>,
+) {
+    object.raw("error_count", count);
+    for (key, error) in [("first_error", first), ("last_error", last)] {
+        if let Some(error) = error {
+            object.text(key, &error_text(&error));
+            json::time(object, key, Some(time(error.time)));
+        }
+    }
 }
 
 fn journal(volume: &Opened, facts: &mut Facts) {
