@@ -18,7 +18,7 @@ use crate::fs_verity::Seal;
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
 use crate::layer::Layer;
-use crate::layout::{LOST_FOUND, Layout, Placer};
+use crate::layout::{Layout, Placer};
 use crate::merged::Merged;
 use crate::old_layout::{OldLayout, Precedent};
 use crate::planned::Planned;
@@ -241,6 +241,8 @@ impl Builder {
     /// [`Error::NoRoom`] if the tree does not fit; options that are wrong;
     /// a source that cannot be read.
     pub fn plan(mut self) -> Result<Planned> {
+        self.leave_out();
+        self.tree.add_lost_found()?;
         let order = self.complete();
         if self.tree.seal(&self.options.fs_verity) {
             self.options.volume.features.push("verity".to_owned());
@@ -270,12 +272,9 @@ impl Builder {
         Merged::new(self.tree, self.layers, self.warnings)
     }
 
-    /// Leaves out what a volume does not take, and sorts the tree.
+    /// Ends the reading of sources, and sorts the tree.
     fn complete(&mut self) -> Order {
         self.leave_out();
-        if self.tree.leave_out(LOST_FOUND) {
-            self.warnings.push("/lost+found: a volume has its own, so the source's is left out".to_owned());
-        }
         if let Some(owner) = self.options.root_owner {
             self.tree.set_root_owner(owner);
         }
@@ -285,6 +284,9 @@ impl Builder {
     /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given or
     /// come from the earlier volume.
     fn set_identity(&mut self, order: &Order) {
+        let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
+        let time = self.options.latest.or(newest).unwrap_or(0).max(0);
+        self.tree.set_implied_time(order.lost_found, Time { secs: time, nanos: 0 });
         let (digest, old) = (TreeDigest::of(&self.tree, order), self.old.as_ref());
         let uuid = self.options.uuid.or_else(|| old.map(OldLayout::uuid));
         let hash_seed = self.options.hash_seed.or_else(|| old.map(OldLayout::hash_seed));
@@ -292,9 +294,7 @@ impl Builder {
         let volume = &mut self.options.volume;
         volume.uuid = uuid.unwrap_or_else(|| digest.uuid());
         volume.hash_seed = hash_seed.unwrap_or_else(|| digest.hash_seed());
-        let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
-        let time = self.options.latest.or(newest).unwrap_or(0);
-        volume.time = u64::try_from(time).unwrap_or(0);
+        volume.time = time.cast_unsigned();
         if !self.tree.xattrs.is_empty() {
             // As Linux adds it with the first extended attribute.
             volume.features.push("ext_attr".to_owned());
@@ -383,10 +383,10 @@ impl Planning {
         }
         let files = self.order.inodes.len() as u64;
         // The first inodes are the file system's own.
-        options.inodes = options.inodes.or(inodes).map(|wanted| wanted.max(files + 12));
+        options.inodes = options.inodes.or(inodes).map(|wanted| wanted.max(files + 11));
         loop {
             let draft = Draft::new(&options, &self.builder.options.config, bytes, &self.owners)?;
-            let (last, have) = (u64::from(draft.first_free_inode()) + files - 2, draft.superblock());
+            let (last, have) = (u64::from(draft.first_free_inode()) + files - 3, draft.superblock());
             let have = u64::from(have.inodes_count());
             let lack = last.saturating_sub(have);
             if lack == 0 {

@@ -10,6 +10,7 @@ use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::htree::{self, HashVersion, Hasher, NodeEntries, Root};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{Corrupt, Place, Structure};
+use extern4_mkfs::lost_found_blocks;
 
 /// Bytes of `.` in its block.
 const DOT_BYTES: usize = 12;
@@ -26,6 +27,8 @@ pub(crate) struct Child<'a> {
 #[derive(Debug)]
 pub(crate) struct Format {
     layout: Layout,
+    /// Blocks that lost+found has at least.
+    lost_found_blocks: u64,
     hash: Option<(HashVersion, Hasher)>,
     /// The most levels of interior nodes below the root.
     most_levels: u8,
@@ -52,6 +55,13 @@ impl Packing {
         (root + self.levels.iter().sum::<usize>() + self.ends.len()) as u64
     }
 
+    /// Adds empty blocks until there are `blocks`. A hash tree has room enough.
+    pub(crate) fn extend(&mut self, blocks: u64) {
+        while !self.is_tree && self.blocks() < blocks {
+            self.ends.push(self.order.len());
+        }
+    }
+
     /// Whether it is a hash tree.
     pub(crate) const fn is_tree(&self) -> bool {
         self.is_tree
@@ -76,9 +86,14 @@ impl Format {
         });
         Self {
             layout,
+            lost_found_blocks: lost_found_blocks(sb),
             hash: hasher.filter(|_| features.compat.contains(Compat::DIR_INDEX)),
             most_levels: if features.incompat.contains(Incompat::LARGEDIR) { 2 } else { 1 },
         }
+    }
+
+    pub(crate) const fn lost_found_blocks(&self) -> u64 {
+        self.lost_found_blocks
     }
 
     fn block_size(&self) -> usize {
@@ -162,9 +177,9 @@ impl Format {
         });
         let leaves = blocks.len() - packing.ends.len() * size;
         let mut start = 0;
-        for (block, &end) in blocks[leaves..].chunks_exact_mut(size).zip(&packing.ends) {
+        for (at, (block, &end)) in blocks[leaves..].chunks_exact_mut(size).zip(&packing.ends).enumerate() {
             let names = packing.order[start..end].iter().map(|&at| children[at as usize]);
-            let dots = if start == 0 && !packing.is_tree { &dots[..] } else { &[] };
+            let dots = if at == 0 && !packing.is_tree { &dots[..] } else { &[] };
             self.encode_leaf(block, dots.iter().copied().chain(names), seed);
             start = end;
         }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use extern4_disk::inode::ROOT_INO;
+use extern4_mkfs::LOST_FOUND_INO;
 
 use crate::old_layout::Precedent;
 use crate::tree::{Order, Tree};
@@ -26,9 +27,11 @@ impl InodeNumbers {
     pub(crate) fn assign(tree: &Tree, order: &Order, old: Option<&Precedent>, available: Range<u32>) -> Self {
         let mut numbers = vec![0; tree.nodes()];
         numbers[0] = ROOT_INO;
+        numbers[order.lost_found as usize] = LOST_FOUND_INO;
         let mut kept = HashSet::new();
         if let Some(old) = old {
-            for &inode in &order.inodes[1..] {
+            let is_fixed = |inode: &&u32| [0, order.lost_found].contains(*inode);
+            for &inode in order.inodes.iter().filter(|inode| !is_fixed(inode)) {
                 let number = old.number(inode).filter(|number| available.contains(number));
                 if let Some(number) = number.filter(|number| kept.insert(*number)) {
                     numbers[inode as usize] = number;

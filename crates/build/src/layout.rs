@@ -15,10 +15,10 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode, MAP_SIZE};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::REFCOUNT_MAX;
+use extern4_mkfs::Draft;
 use extern4_mkfs::map::{self, Map, Run};
-use extern4_mkfs::{Draft, LOST_FOUND_INO};
 
-use crate::directory::{Child, Format};
+use crate::directory::{Child, Format, Packing};
 use crate::error::{Error, Result, shown};
 use crate::holes::Holes;
 use crate::inode_numbers::InodeNumbers;
@@ -26,8 +26,6 @@ use crate::old_layout::Precedent;
 use crate::tree::{Body, Order, Tree};
 use crate::xattr::Division;
 
-/// The directory that every volume has, for what e2fsck finds.
-pub(crate) const LOST_FOUND: &[u8] = b"lost+found";
 /// The longest target that a symbolic link keeps in its inode, in bytes.
 const FAST_SYMLINK_MAX: usize = MAP_SIZE - 1;
 /// Extents that an inode has room for, and the blocks of the longest.
@@ -252,10 +250,7 @@ impl Placer<'_> {
         let format = Format::of(draft.superblock());
         for &directory in &self.order.directories {
             let children = children(self.tree, directory, &layout.numbers);
-            let packing = format.pack(&children).ok_or_else(|| Error::Member {
-                path: shown(&self.tree.path(directory)),
-                reason: format!("{} names are too many for one directory", children.len()),
-            })?;
+            let packing = pack(&format, self.tree, self.order, directory, &children)?;
             let inode = self.tree.name(directory).inode;
             layout.directories.insert(inode, (packing.blocks(), packing.is_tree()));
         }
@@ -548,10 +543,27 @@ pub(crate) fn is_fast_symlink(target: &[u8]) -> bool {
     target.len() <= FAST_SYMLINK_MAX
 }
 
-/// The names in a directory, lost+found included.
+/// Decides which names of a directory go to which of its blocks.
+pub(crate) fn pack(
+    format: &Format,
+    tree: &Tree,
+    order: &Order,
+    directory: u32,
+    children: &[Child<'_>],
+) -> Result<Packing> {
+    let mut packing = format.pack(children).ok_or_else(|| Error::Member {
+        path: shown(&tree.path(directory)),
+        reason: format!("{} names are too many for one directory", children.len()),
+    })?;
+    if tree.name(directory).inode == order.lost_found {
+        packing.extend(format.lost_found_blocks());
+    }
+    Ok(packing)
+}
+
+/// The names in a directory.
 pub(crate) fn children<'a>(tree: &'a Tree, directory: u32, numbers: &InodeNumbers) -> Vec<Child<'a>> {
-    let mut children: Vec<Child<'_>> = tree
-        .children(directory)
+    tree.children(directory)
         .map(|(_, name)| {
             let node = tree.node(name.inode);
             Child {
@@ -560,11 +572,5 @@ pub(crate) fn children<'a>(tree: &'a Tree, directory: u32, numbers: &InodeNumber
                 kind: FileType::from_mode(node.body.kind().mode_bits()),
             }
         })
-        .collect();
-    if directory == 0 {
-        let lost_found = Child { name: LOST_FOUND, ino: LOST_FOUND_INO, kind: FileType::Directory };
-        let at = children.partition_point(|child| child.name < lost_found.name);
-        children.insert(at, lost_found);
-    }
-    children
+        .collect()
 }

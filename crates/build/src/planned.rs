@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use extern4_disk::inode::Inode;
 use extern4_disk::superblock::Superblock;
-use extern4_mkfs::{Draft, LOST_FOUND_INO, Plan, UsedInodes};
+use extern4_mkfs::{Draft, Plan, UsedInodes};
 
 use crate::builder::Builder;
 use crate::error::Result;
@@ -49,7 +49,7 @@ pub struct Planned {
 pub struct Summary {
     /// Regular files, each counted once however many names it has.
     pub files: u64,
-    /// Directories, with the root.
+    /// Directories, with the root and without lost+found.
     pub directories: u64,
     /// All other files.
     pub others: u64,
@@ -84,12 +84,8 @@ impl Planned {
         let sb = draft.superblock().clone();
         let tables = (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();
         let own_inodes = draft.inodes();
-        let mut directories: Vec<u32> = order
-            .directories
-            .iter()
-            .map(|&name| layout.numbers.of(tree.name(name).inode))
-            .chain([LOST_FOUND_INO])
-            .collect();
+        let mut directories: Vec<u32> =
+            order.directories.iter().map(|&name| layout.numbers.of(tree.name(name).inode)).collect();
         directories.sort_unstable();
         let size = u64::from(sb.block_size());
         for &inode in &order.inodes {
@@ -145,7 +141,7 @@ impl Planned {
         use crate::tree::Body;
         let size = u64::from(self.sb.block_size());
         let mut summary = Summary {
-            directories: self.order.directories.len() as u64,
+            directories: self.order.directories.len() as u64 - 1,
             extents: self.layout.extents,
             size: self.size_bytes(),
             free: self.superblock().free_blocks() * size,

@@ -41,8 +41,7 @@ impl Planned {
     }
 
     fn links(&self, inode: u32, node: &Node) -> Result<u16> {
-        // The root directory has lost+found as well.
-        let links = node.links + u32::from(inode == 0);
+        let links = node.links;
         if links <= LINKS_MAX {
             return Ok(links as u16);
         }

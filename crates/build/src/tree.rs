@@ -9,6 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
 
 use extern4_disk::inode::FileKind;
+use extern4_mkfs::LOST_FOUND_MODE;
 use extern4_tree::{Contents, Entry, Error, Filter, Kind, Pattern, Result, Time};
 use hashbrown::HashTable;
 
@@ -21,6 +22,8 @@ const NONE: u32 = u32::MAX;
 const MOST_LINKS: usize = 40;
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
+/// The directory that every volume has, for what e2fsck finds.
+const LOST_FOUND: &[u8] = b"lost+found";
 /// The mode of directories that a source implies.
 const IMPLIED_MODE: u16 = 0o755;
 
@@ -541,22 +544,38 @@ impl Tree {
         any
     }
 
-    /// Takes the name out of the root directory, and says whether there was anything in or under
-    /// it.
-    pub(crate) fn leave_out(&mut self, text: &[u8]) -> bool {
-        let Some(found) = self.find(0, text) else { return false };
-        let is_empty_directory = self.node(self.names[found as usize].inode).body.is_directory()
-            && self.children(found).next().is_none();
-        self.unlink(found);
-        !is_empty_directory
+    /// Adds the directory lost+found if no source gives it, as `mke2fs` makes it.
+    pub(crate) fn add_lost_found(&mut self) -> Result<()> {
+        match self.find(0, LOST_FOUND) {
+            None => {
+                let made = self.make_directory(0, LOST_FOUND, LOST_FOUND)?;
+                let inode = self.names[made as usize].inode;
+                self.nodes[inode as usize].mode = LOST_FOUND_MODE;
+            }
+            Some(found) if self.node(self.names[found as usize].inode).body.is_directory() => {}
+            Some(_) => {
+                let reason = "a volume needs it as a directory, for the files that e2fsck finds".to_owned();
+                return Err(Error::Refused { path: shown(LOST_FOUND), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the time of an inode if no source gives it.
+    pub(crate) fn set_implied_time(&mut self, inode: u32, mtime: Time) {
+        let node = &mut self.nodes[inode as usize];
+        if node.is_implied {
+            node.mtime = mtime;
+        }
     }
 
     /// Sorts the names of each directory, and puts all inodes in the order of their paths: each
     /// directory's files together. Counts the links of directories.
     pub(crate) fn sort(&mut self) -> Order {
         self.detours.sort_unstable_by_key(|(name, _)| *name);
+        let lost_found = self.find(0, LOST_FOUND).map_or(0, |name| self.names[name as usize].inode);
         self.index = HashTable::new();
-        let mut order = Order { inodes: vec![0], directories: vec![0] };
+        let mut order = Order { inodes: vec![0], directories: vec![0], lost_found };
         self.nodes[0].place = 0;
         let mut left = vec![0_u32];
         while let Some(directory) = left.pop() {
@@ -626,6 +645,8 @@ pub(crate) struct Order {
     pub(crate) inodes: Vec<u32>,
     /// The names of all directories.
     pub(crate) directories: Vec<u32>,
+    /// The inode of lost+found; 0 without one.
+    pub(crate) lost_found: u32,
 }
 
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {

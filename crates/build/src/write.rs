@@ -19,7 +19,7 @@ use extern4_tree::{Data, Opened};
 use crate::buffer::Buffer;
 use crate::contents::read;
 use crate::directory::Format;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
 use crate::fs_verity::Seal;
 use crate::identity::ContentsDigest;
 use crate::layout::{self, Place, SharedBlock};
@@ -382,10 +382,7 @@ impl Worker<'_> {
         let children = layout::children(&planned.tree, name, numbers);
         let (ino, parent) = (numbers.of(inode), numbers.of(planned.tree.parent_inode(name)));
         let seed = planned.sb.metadata_seed().map(|seed| inode_seed(seed, ino, 0));
-        let packing = self.format.pack(&children).ok_or_else(|| Error::Member {
-            path: shown(&planned.tree.path(name)),
-            reason: "too many names for one directory".to_owned(),
-        })?;
+        let packing = layout::pack(&self.format, &planned.tree, &planned.order, name, &children)?;
         let blocks =
             self.format.encode(&packing, &children, ino, parent, seed).map_err(extern4_mkfs::Error::from)?;
         match planned.layout.place(inode, packing.blocks()) {

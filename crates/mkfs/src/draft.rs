@@ -29,11 +29,11 @@ use crate::{journal_device, numbers, superblock};
 /// Inodes up to this number are reserved.
 const RESERVED_INODES: u32 = 10;
 
-/// An unfinished volume: its groups' metadata, lost+found, the journal and the other internal files
-/// have their blocks. The root directory does not.
+/// An unfinished volume: its groups' metadata, the journal and the other internal files have their
+/// blocks. The root directory and lost+found do not.
 ///
-/// A caller that fills the volume allocates blocks, makes the root directory and the inode tables,
-/// and then calls [`finish`](Self::finish).
+/// A caller that fills the volume allocates blocks, makes these two and the inode tables, and then
+/// calls [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Draft {
     pub(crate) sb: Superblock,
@@ -69,8 +69,10 @@ impl Draft {
 
     /// Returns the draft of a volume without further files.
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        let (mut draft, journal) = Self::begin(options, config, bytes, &[options.root_owner])?;
+        let (mut draft, journal) =
+            Self::begin(options, config, bytes, &[options.root_owner, LOST_FOUND_OWNER])?;
         draft.make_root(options)?;
+        draft.make_lost_found()?;
         draft.make_files(journal, options)?;
         draft.make_inode_tables();
         Ok(draft)
@@ -86,7 +88,7 @@ impl Draft {
         let mut warnings = numbers::warnings(options, config);
         let journal = journal(options, &mut numbers, &mut warnings)?;
         let sb = superblock::make(options, config, &numbers)?;
-        let quotas = QuotaFile::all(options, sb.features(), &[owners, &[LOST_FOUND_OWNER]].concat());
+        let quotas = QuotaFile::all(options, sb.features(), owners);
         let mut space = Space::default();
         layout::take_fixed(sb.geometry(), &mut space);
         let bad_blocks = layout::take_bad(sb.geometry(), &options.bad_blocks, &mut space, &mut warnings)?;
@@ -146,8 +148,8 @@ impl Draft {
         self.groups.get(group as usize).map(|group| group.inode_table)
     }
 
-    /// Returns the inodes in use so far. They have all numbers from 1 on, except that of the root
-    /// directory.
+    /// Returns the inodes in use so far. They have all numbers from 1 on, except those of the root
+    /// directory and of lost+found.
     ///
     /// Reserved inodes without a file are all zeroes, except for their checksums.
     pub fn inodes(&self) -> BTreeMap<u32, Inode> {
@@ -162,7 +164,7 @@ impl Draft {
 
     /// Returns the first free inode.
     pub fn first_free_inode(&self) -> u32 {
-        self.inodes.last_key_value().map_or(RESERVED_INODES, |(ino, _)| *ino) + 1
+        self.inodes.last_key_value().map_or(LOST_FOUND_INO, |(ino, _)| LOST_FOUND_INO.max(*ino)) + 1
     }
 
     /// Finishes the plan, now that all files have their blocks and inodes. The caller writes the

@@ -11,7 +11,7 @@ use extern4_disk::inode::{BAD_BLOCKS_INO, Inode, InodeFlags, JOURNAL_INO, RESIZE
 use extern4_disk::journal::JournalSuperblock;
 use extern4_disk::mmp::Mmp;
 use extern4_disk::orphan::OrphanBlock;
-use extern4_disk::superblock::JournalBackup;
+use extern4_disk::superblock::{JournalBackup, Superblock};
 use extern4_disk::time::Timestamp;
 use extern4_disk::{Place, Structure};
 use zerocopy::IntoBytes;
@@ -24,6 +24,8 @@ use crate::options::{Length, Options};
 
 /// The inode of lost+found on a new volume.
 pub const LOST_FOUND_INO: u32 = 11;
+/// The mode of lost+found, which keeps private files private that e2fsck puts there.
+pub const LOST_FOUND_MODE: u16 = 0o700;
 /// The user and the group of lost+found.
 pub(crate) const LOST_FOUND_OWNER: (u32, u32) = (0, 0);
 /// The least size of lost+found in bytes and in blocks. e2fsck then needs no free block to put
@@ -39,10 +41,17 @@ const ORPHAN_BLOCKS: std::ops::RangeInclusive<u64> = 32..=512;
 const DIRECTORY: u16 = 0o040_000;
 const REGULAR: u16 = 0o100_000;
 
+/// Returns the blocks that lost+found has at least on a volume with this superblock, as `mke2fs`
+/// makes it.
+pub fn lost_found_blocks(sb: &Superblock) -> u64 {
+    let blocks = LOST_FOUND_BYTES.div_ceil(sb.block_size().into()).clamp(LOST_FOUND_BLOCKS, DIRECT);
+    // With `inline_data` it is one block shorter, because its first entries can be in the inode.
+    blocks - u64::from(sb.features().incompat.contains(Incompat::INLINE_DATA))
+}
+
 impl Draft {
-    /// Makes all internal files except the root directory.
+    /// Makes all internal files except the root directory and lost+found.
     pub(crate) fn make_files(&mut self, journal: Option<JournalBlocks>, options: &Options) -> Result<()> {
-        self.make_lost_found()?;
         let features = self.sb.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
             self.make_resize_inode()?;
@@ -79,20 +88,15 @@ impl Draft {
         Ok(())
     }
 
-    fn make_lost_found(&mut self) -> Result<()> {
-        let size = self.block_size() as u64;
-        let mut blocks = LOST_FOUND_BYTES.div_ceil(size).clamp(LOST_FOUND_BLOCKS, DIRECT);
-        // With `inline_data` it is one block shorter, because its first entries can be in the
-        // inode.
-        blocks -= u64::from(self.sb.features().incompat.contains(Incompat::INLINE_DATA));
-        let runs = self.allocate(blocks, 0)?;
+    pub(crate) fn make_lost_found(&mut self) -> Result<()> {
+        let runs = self.allocate(lost_found_blocks(&self.sb), 0)?;
         let first = [(LOST_FOUND_INO, ".".as_bytes()), (ROOT_INO, "..".as_bytes())];
         let mut contents = self.directory_block(LOST_FOUND_INO, &first);
         for number in runs.iter().flat_map(|(start, len)| *start..start + len) {
             self.put(number, contents);
             contents = self.directory_block(LOST_FOUND_INO, &[(0, "".as_bytes())]);
         }
-        let mut inode = self.file(LOST_FOUND_INO, DIRECTORY | 0o700, &runs)?;
+        let mut inode = self.file(LOST_FOUND_INO, DIRECTORY | LOST_FOUND_MODE, &runs)?;
         inode.set_links(2);
         self.charge(LOST_FOUND_OWNER, inode.size());
         self.set_inode(&inode);

@@ -1,6 +1,7 @@
 //! Volumes that `build` makes, and archives that `export` writes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use extern4_testkit::image::Image;
@@ -148,16 +149,62 @@ fn a_device_is_filled() {
 }
 
 #[test]
-fn files_that_are_left_out_are_named() {
+fn the_files_in_lost_found_come_along() {
     let dir = temporary("extern4-build-");
     let at = dir.path();
-    fs::create_dir_all(at.join("tree/lost+found")).expect("directories");
-    fs::write(at.join("tree/lost+found/#12"), "text").expect("a file");
-    let built = extern4_in(at, ["build", "-q", "out.img", "tree"]);
-    assert!(built.status.success());
-    let said = String::from_utf8(built.stderr).expect("UTF-8");
-    assert_eq!(said, "extern4: build: /lost+found: a volume has its own, so the source's is left out\n");
-    assert_eq!(ok(extern4_in(at, ["ls", "out.img:/lost+found"])), b"");
+    fs::create_dir_all(at.join("tree/lost+found/#13")).expect("directories");
+    fs::write(at.join("tree/lost+found/#12"), "rescued").expect("a file");
+    fs::set_permissions(at.join("tree/lost+found"), fs::Permissions::from_mode(0o750)).expect("a mode");
+    // More names than one block has room for, so that it is a hash tree.
+    let many = (100..400).map(|number| format!("tree/lost+found/#{number}-{}", "x".repeat(80)));
+    many.for_each(|name| fs::write(at.join(name), "").expect("a file"));
+    ok(extern4_in(at, ["build", "-q", "old.img", "tree"]));
+    ok(extern4_in(at, ["export", "old.img", "-o", "old.tar"]));
+    for (how, out) in [
+        (&["build", "-q", "volume.img", "old.img"][..], "volume.img"),
+        (&["build", "-q", "archive.img", "old.tar"], "archive.img"),
+        (&["build", "-q", "-O", "inline_data", "inline.img", "tree"], "inline.img"),
+        (&["build", "-q", "-b", "1024", "-t", "ext2", "small.img", "tree"], "small.img"),
+        (&["build", "-q", "--stable-layout", "old.img", "stable.img", "old.img"], "stable.img"),
+        (&["mkfs", "-q", "-d", "old.img", "mkfs.img", "16M"], "mkfs.img"),
+    ] {
+        ok(extern4_in(at, how));
+        e2fsck(&at.join(out)).expect("a sound volume");
+        assert_eq!(ok(extern4_in(at, ["cat", &format!("{out}:/lost+found/#12")])), b"rescued", "{how:?}");
+        let found = ok(extern4_in(at, ["stat", "-c", "%a %i", &format!("{out}:/lost+found")]));
+        assert_eq!(String::from_utf8_lossy(&found), "750 11\n", "{how:?}");
+        if out != "stable.img" {
+            assert_eq!(ok(extern4_in(at, ["diff", "--no-times", "old.img", out])), b"", "{how:?}");
+        }
+    }
+    // What e2fsck has put there stays, next to what the sources have.
+    ok(extern4_in(at, ["mkfs", "-q", "update.img", "16M"]));
+    ok(extern4_in(at, ["put", "update.img:/lost+found/#77"]));
+    let update = ["build", "--update", "update.img", "tree"];
+    ok(extern4_in(at, update));
+    assert_eq!(ok(extern4_in(at, ["cat", "update.img:/lost+found/#12"])), b"rescued");
+    assert_eq!(ok(extern4_in(at, ["cat", "update.img:/lost+found/#77"])), b"");
+    assert!(ok(extern4_in(at, update)).starts_with(b"0 created, 0 replaced, 0 changed, 0 removed"));
+    ok(extern4_in(at, ["mkfs", "-q", "unpacked.img", "16M"]));
+    ok(extern4_in(at, ["tar", "-xf", "old.tar", "unpacked.img:/"]));
+    assert_eq!(ok(extern4_in(at, ["diff", "--no-times", "old.img", "unpacked.img"])), b"");
+}
+
+#[test]
+fn lost_found_is_a_directory_of_every_volume() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).expect("a directory");
+    ok(extern4_in(at, ["build", "-q", "--owner", "5:6", "out.img", "tree"]));
+    let found = ok(extern4_in(at, ["stat", "-c", "%A %u:%g %h %s", "out.img:/lost+found"]));
+    assert_eq!(String::from_utf8_lossy(&found), "drwx------ 0:0 2 16384\n");
+    fs::write(at.join("tree/lost+found"), "no directory").expect("a file");
+    let refused = "'/lost+found': a volume needs it as a directory, for the files that e2fsck finds";
+    let says = failed(&extern4_in(at, ["build", "no.img", "tree"]), 1);
+    assert!(says.contains(refused) && !at.join("no.img").exists(), "{says}");
+    let says = failed(&extern4_in(at, ["build", "--update", "out.img", "tree"]), 1);
+    assert_eq!(says, "extern4: build: 'out.img:/lost+found': Is a directory\n");
+    ok(extern4_in(at, ["build", "-q", "--exclude", "/lost+found", "no.img", "tree"]));
 }
 
 #[test]

@@ -33,8 +33,7 @@ const LEFT_OUT: &[(FileFlags, &str)] = &[
 /// A directory of a volume as a tree: all that the session may see, with owners, modes, times,
 /// links, devices, holes and extended attributes.
 ///
-/// The entries come in the order of a [`TreeWalk`]. An empty `lost+found` of the volume's root is
-/// left out, since each volume has its own.
+/// The entries come in the order of a [`TreeWalk`].
 pub struct VolumeSource {
     top: Session,
 }
@@ -54,10 +53,8 @@ impl Source for VolumeSource {
         let unreadable = |Unreadable { path, error }| failed(&path, error);
         for file in TreeWalk::new(&self.top).map_err(unreadable)?.without(sink.unwanted()) {
             let file = file.map_err(unreadable)?;
-            if !file.is_lost_found {
-                warn_of_flags(&file, &mut flags, sink);
-                sink.entry(entry(file)?)?;
-            }
+            warn_of_flags(&file, &mut flags, sink);
+            sink.entry(entry(file)?)?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::file::File;
 use crate::metadata::Metadata;
 use crate::session::Session;
 
-/// The directory in a volume's root that every volume has of its own.
+/// The directory that every volume has, for what e2fsck finds.
 const LOST_FOUND: &[u8] = b"lost+found";
 
 /// The differences.
@@ -119,7 +119,11 @@ impl Planner<'_> {
             (Some(member), Some(directory)) if pair.is_there => {
                 let file = Named { directory: &directory, name };
                 let found = directory.symlink_metadata(name)?;
-                if self.merged.entry(member).kind == Kind::Directory {
+                let is_directory = self.merged.entry(member).kind == Kind::Directory;
+                if path == LOST_FOUND && !is_directory {
+                    self.refuse(path, Errno::EISDIR);
+                    None
+                } else if is_directory {
                     self.directory(member, file, &found, path)?
                 } else {
                     self.file(member, file, &found, path)?;
@@ -181,13 +185,13 @@ impl Planner<'_> {
         let entry = self.merged.entry(member);
         let differs = !stays && !self.wanted(&entry, true).are_those_of(file, found)?;
         self.plan.summary.kept += u64::from(!differs);
-        let names = self.pairs(member, Some(&inside), path.is_empty())?;
+        let names = self.pairs(member, Some(&inside), &path)?;
         let own = differs.then_some(Change::SetAttributes);
         Ok(Level { member, path, there: Some(inside), names, is_touched: false, own, stays })
     }
 
     /// Pairs the names of a directory of the tree with those of a directory of the volume.
-    fn pairs(&self, member: MemberId, there: Option<&Session>, is_root: bool) -> Result<Vec<Pair>> {
+    fn pairs(&self, member: MemberId, there: Option<&Session>, path: &[u8]) -> Result<Vec<Pair>> {
         let mut names: Vec<Pair> = self
             .merged
             .children(member)
@@ -204,7 +208,8 @@ impl Planner<'_> {
                 let name = name.as_bytes();
                 match names[..in_tree].binary_search_by(|pair| (*pair.name).cmp(name)) {
                     Ok(at) => names[at].is_there = true,
-                    Err(_) if is_root && name == LOST_FOUND => {}
+                    // Nothing that e2fsck has put there goes.
+                    Err(_) if join(path, name) == LOST_FOUND || path == LOST_FOUND => {}
                     Err(_) => names.push(Pair { name: name.into(), member: None, is_there: true }),
                 }
             }
@@ -328,7 +333,7 @@ impl Planner<'_> {
             _ => self.plan.summary.created += 1,
         }
         self.step(Action::MakeDirectory, Some(change), path);
-        let names = self.pairs(member, None, false).unwrap_or_default();
+        let names = self.pairs(member, None, path).unwrap_or_default();
         Some(Level {
             member,
             path: path.to_vec(),
