@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Length, Options};
+use extern4_mkfs::{Config, Draft, Error as MakeError, JournalSize, Length, Options, Owner};
 use extern4_tree::{
     Entry, Filter, Kind, Manifest, Pattern, Result as TreeResult, Sink, Source, Time, Unwanted,
 };
@@ -78,6 +78,8 @@ pub struct BuildOptions {
     pub owner: Option<(u32, u32)>,
     /// The owner and the group of the root directory, in place of those of the sources.
     pub root_owner: Option<(u32, u32)>,
+    /// Whether inode flags and projects of the sources are left out.
+    pub no_flags: bool,
     /// Rules that leave out a part of the tree, by paths in the volume. A manifest that comes after
     /// the sources can add such paths again.
     pub filter: Filter,
@@ -331,9 +333,9 @@ impl Builder {
         Ok(Draft::new(&options, &self.options.config, bytes, &self.owners(order))?)
     }
 
-    /// The users and groups that have files.
-    fn owners(&self, order: &Order) -> Vec<(u32, u32)> {
-        let of = |&inode: &u32| (self.tree.node(inode).uid, self.tree.node(inode).gid);
+    /// The users, groups and projects that have files.
+    fn owners(&self, order: &Order) -> Vec<Owner> {
+        let of = |&inode: &u32| self.tree.node(inode).owner();
         order.inodes.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -367,7 +369,7 @@ struct Planning {
     builder: Builder,
     order: Order,
     holes: Holes,
-    owners: Vec<(u32, u32)>,
+    owners: Vec<Owner>,
     /// The layout to keep.
     old: Option<Precedent>,
 }
@@ -580,6 +582,9 @@ impl Sink for Overlay<'_> {
         }
         if let Some((uid, gid)) = options.owner {
             (entry.uid, entry.gid) = (uid, gid);
+        }
+        if options.no_flags {
+            (entry.flags, entry.project) = (None, None);
         }
         if let Some(latest) = options.latest {
             entry.mtime = entry.mtime.min(Time { secs: latest, nanos: 0 });

@@ -4,6 +4,7 @@
 //! are known. Both use the same [`Packing`], so a directory has exactly the blocks that it was
 //! given. A directory with too many names for a hash tree of the allowed depth is an error.
 
+use extern4_disk::casefold;
 use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::dirent::{self, DirEntry, FileType, Layout, TAIL_SIZE};
 use extern4_disk::feature::{Compat, Incompat};
@@ -106,7 +107,8 @@ impl Format {
     }
 
     /// Decides which name goes to which block. `None` if these are too many for a directory.
-    pub(crate) fn pack(&self, children: &[Child<'_>]) -> Option<Packing> {
+    /// `is_folded` says that the names are without regard to case.
+    pub(crate) fn pack(&self, children: &[Child<'_>], is_folded: bool) -> Option<Packing> {
         let room = self.room();
         let bytes: usize = children.iter().map(|child| self.layout.rec_len(child.name)).sum();
         let order: Vec<u32> = (0..children.len() as u32).collect();
@@ -121,8 +123,11 @@ impl Format {
             let ends = self.fill(&order, children, 2 * DOT_BYTES, room);
             return linear(order, ends);
         };
-        let mut hashed: Vec<_> =
-            order.iter().map(|&at| (hasher.hash(children[at as usize].name), at)).collect();
+        let hash = |name| match casefold::fold(name).filter(|_| is_folded) {
+            Some(folded) => hasher.hash(&folded),
+            None => hasher.hash(name),
+        };
+        let mut hashed: Vec<_> = order.iter().map(|&at| (hash(children[at as usize].name), at)).collect();
         hashed.sort_unstable_by_key(|(hash, at)| (hash.major, hash.minor, *at));
         let order: Vec<u32> = hashed.iter().map(|(_, at)| *at).collect();
         let hashes = hashed.iter().map(|(hash, _)| hash.major).collect();

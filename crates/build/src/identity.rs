@@ -123,6 +123,12 @@ fn add_inode(tree: &Tree, inode: u32, text: &mut impl FnMut(&[u8])) {
     if node.is_sealed {
         text(b"fs-verity");
     }
+    if let Some(flags) = node.flags.filter(|flags| !flags.is_empty()) {
+        text(&[b"flags", &flags.bits().to_le_bytes()[..]].concat());
+    }
+    if let Some(project) = node.project.filter(|project| *project != 0) {
+        text(&[b"project", &project.to_le_bytes()[..]].concat());
+    }
     for (index, name, value) in tree.xattrs.attributes(node.xattrs) {
         text(&[index]);
         text(name);

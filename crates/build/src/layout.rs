@@ -10,9 +10,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use extern4_disk::casefold;
 use extern4_disk::dirent::FileType;
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{Inode, MAP_SIZE};
+use extern4_disk::inode::{Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::REFCOUNT_MAX;
 use extern4_mkfs::Draft;
@@ -551,14 +552,29 @@ pub(crate) fn pack(
     directory: u32,
     children: &[Child<'_>],
 ) -> Result<Packing> {
-    let mut packing = format.pack(children).ok_or_else(|| Error::Member {
-        path: shown(&tree.path(directory)),
-        reason: format!("{} names are too many for one directory", children.len()),
-    })?;
+    let refuse = |reason| Error::Member { path: shown(&tree.path(directory)), reason };
+    let flags = tree.node(tree.name(directory).inode).flags.unwrap_or_default();
+    let is_folded = flags.contains(InodeFlags::CASEFOLD);
+    if is_folded && let Some((one, other)) = of_one_name(children) {
+        let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
+        return Err(refuse(format!("'{one}' and '{other}' are one name where the case does not count (F)")));
+    }
+    let packing = format.pack(children, is_folded);
+    let mut packing =
+        packing.ok_or_else(|| refuse(format!("{} names are too many for one directory", children.len())))?;
     if tree.name(directory).inode == order.lost_found {
         packing.extend(format.lost_found_blocks());
     }
     Ok(packing)
+}
+
+/// Two names that are one without regard to case, if there are such.
+fn of_one_name<'a>(children: &[Child<'a>]) -> Option<(&'a [u8], &'a [u8])> {
+    let mut folded = HashMap::new();
+    children.iter().find_map(|child| {
+        let key = casefold::fold(child.name).unwrap_or_else(|| child.name.to_vec());
+        folded.insert(key, child.name).map(|other| (other, child.name))
+    })
 }
 
 /// The names in a directory.

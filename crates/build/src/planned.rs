@@ -6,18 +6,19 @@
 
 use std::collections::BTreeMap;
 
-use extern4_disk::inode::Inode;
+use extern4_disk::feature::{Incompat, RoCompat};
+use extern4_disk::inode::{Inode, InodeFlags};
 use extern4_disk::superblock::Superblock;
 use extern4_mkfs::{Draft, Plan, UsedInodes};
 
 use crate::builder::Builder;
-use crate::error::Result;
+use crate::error::{Error, Result, shown};
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
 use crate::layer::Layer;
 use crate::layout::{self, Layout};
 use crate::progress::Watch;
-use crate::tree::{Order, Tree};
+use crate::tree::{Node, Order, Tree};
 
 /// A volume that is to be written.
 pub struct Planned {
@@ -90,8 +91,9 @@ impl Planned {
         let size = u64::from(sb.block_size());
         for &inode in &order.inodes {
             let node = tree.node(inode);
+            check_features(node, &sb).map_err(|reason| impossible(&tree, inode, reason))?;
             let blocks = layout.blocks_of(&tree, &holes, inode, sb.block_size());
-            draft.charge((node.uid, node.gid), blocks * size);
+            draft.charge(node.owner(), blocks * size);
         }
         let runs = layout.numbers.runs(first_ino);
         let plan = draft.finish(&UsedInodes { runs: &runs, directories: &directories })?;
@@ -176,4 +178,35 @@ impl Planned {
         });
         position.map_or(0, |position| position.block)
     }
+}
+
+/// Returns why a volume cannot keep the flags and the project of a file, if it cannot.
+fn check_features(node: &Node, sb: &Superblock) -> Result<(), String> {
+    let (flags, features) = (node.flags.unwrap_or_default(), sb.features());
+    if flags.contains(InodeFlags::ENCRYPT) {
+        return Err("it is encrypted, and its key and policy stay with the volume that it is in".to_owned());
+    }
+    if flags.contains(InodeFlags::VERITY) && !node.is_sealed {
+        return Err(
+            "fs-verity protects it (V), and the build is to seal it again or to leave out flags".to_owned()
+        );
+    }
+    if flags.contains(InodeFlags::CASEFOLD) && !features.incompat.contains(Incompat::CASEFOLD) {
+        return Err("its names are without regard to case (F), which needs the feature casefold".to_owned());
+    }
+    let project = node.project.unwrap_or(0);
+    if project != 0 && !features.ro_compat.contains(RoCompat::PROJECT) {
+        return Err(format!("it belongs to the project {project}, which needs the feature project"));
+    }
+    let mut raw = Inode::new(1, 0, 0, sb);
+    raw.set_project(project);
+    if raw.project() != project {
+        return Err(format!("it belongs to the project {project}, which needs larger inodes"));
+    }
+    Ok(())
+}
+
+/// The error about a file that the volume cannot have.
+pub(crate) fn impossible(tree: &Tree, inode: u32, reason: String) -> Error {
+    Error::Member { path: shown(&tree.path(tree.some_name_of(inode))), reason }
 }

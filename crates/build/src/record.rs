@@ -8,9 +8,9 @@ use extern4_disk::inode::{DeviceNumber, Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::time::Timestamp;
 use extern4_tree::Time;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result};
 use crate::layout::{self, Place};
-use crate::planned::Planned;
+use crate::planned::{self, Planned};
 use crate::tree::{Body, Node};
 
 /// The most links of an inode.
@@ -31,6 +31,10 @@ impl Planned {
         raw.set_crtime(time);
         raw.set_links(self.links(inode, node)?);
         self.set_body(&mut raw, inode, node)?;
+        // fs-verity's flag is that of a file that the build seals.
+        let kept = node.flags.unwrap_or_default() - InodeFlags::VERITY;
+        raw.set_flags(raw.flags() | kept);
+        raw.set_project(node.project.unwrap_or(0));
         raw.set_xattr_block(self.layout.xattr_block(inode));
         if !node.xattrs.is_empty() {
             let division = &self.layout.divisions[node.xattrs.index()];
@@ -139,7 +143,7 @@ impl Planned {
     }
 
     fn impossible(&self, inode: u32, reason: String) -> Error {
-        Error::Member { path: shown(&self.tree.path(self.tree.some_name_of(inode))), reason }
+        planned::impossible(&self.tree, inode, reason)
     }
 }
 

@@ -8,8 +8,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::mem;
 
-use extern4_disk::inode::FileKind;
-use extern4_mkfs::LOST_FOUND_MODE;
+use extern4_disk::inode::{FileKind, InodeFlags};
+use extern4_mkfs::{LOST_FOUND_MODE, Owner};
 use extern4_tree::{Contents, Entry, Error, Filter, Kind, Pattern, Result, Time};
 use hashbrown::HashTable;
 
@@ -55,6 +55,16 @@ pub(crate) struct Node {
     pub(crate) body: Body,
     /// Whether fs-verity is to protect it, which is a regular file then.
     pub(crate) is_sealed: bool,
+    /// Inode flags and project, if a source has them.
+    pub(crate) flags: Option<InodeFlags>,
+    pub(crate) project: Option<u32>,
+}
+
+impl Node {
+    /// Whom it is charged to.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { uid: self.uid, gid: self.gid, project: self.project.unwrap_or(0) }
+    }
 }
 
 /// The type of a file, and what belongs to it.
@@ -132,6 +142,8 @@ impl Tree {
             is_implied: true,
             body: Body::Directory { first: NONE },
             is_sealed: false,
+            flags: None,
+            project: None,
         };
         let name = Name { text: Box::default(), parent: 0, inode: 0, next: NONE, is_removed: false };
         Self {
@@ -301,6 +313,8 @@ impl Tree {
             is_implied: true,
             body: Body::Directory { first: NONE },
             is_sealed: false,
+            flags: None,
+            project: None,
         });
         Ok(self.link(parent, text, inode))
     }
@@ -362,6 +376,8 @@ impl Tree {
             is_implied: false,
             body,
             is_sealed: false,
+            flags: None,
+            project: None,
         });
         self.set_facts(inode, &entry)?;
         let name = self.link(parent, text, inode);
@@ -428,6 +444,8 @@ impl Tree {
         let node = &mut self.nodes[inode as usize];
         (node.mode, node.uid, node.gid) = (mode, entry.uid, entry.gid);
         (node.mtime, node.xattrs, node.is_implied) = (entry.mtime, xattrs, false);
+        // A source without flags and projects leaves those of an earlier one.
+        (node.flags, node.project) = (entry.flags.or(node.flags), entry.project.or(node.project));
         Ok(())
     }
 
@@ -477,6 +495,8 @@ impl Tree {
             gid: node.gid,
             mtime: node.mtime,
             xattrs: self.xattrs.with_full_names(node.xattrs),
+            flags: node.flags,
+            project: node.project,
         }
     }
 

@@ -243,6 +243,29 @@ bitflags! {
     }
 }
 
+impl InodeFlags {
+    /// The flags that users may set. Source: each flag was set on a mounted volume. The other
+    /// visible flags say how the inode is stored, and do not change. Nor does `EXTENTS`, with which
+    /// Linux converts the map.
+    pub const SETTABLE: Self = Self::SECRM
+        .union(Self::UNRM)
+        .union(Self::COMPR)
+        .union(Self::SYNC)
+        .union(Self::IMMUTABLE)
+        .union(Self::APPEND)
+        .union(Self::NODUMP)
+        .union(Self::NOATIME)
+        .union(Self::NOTAIL)
+        .union(Self::DIRSYNC)
+        .union(Self::TOPDIR)
+        .union(Self::DAX)
+        .union(Self::PROJINHERIT)
+        .union(Self::CASEFOLD);
+    /// The flags that are about a file and not about its storage, so that a copy of it has them,
+    /// too.
+    pub const KEPT: Self = Self::SETTABLE.union(Self::JOURNAL_DATA).union(Self::ENCRYPT).union(Self::VERITY);
+}
+
 /// Flag, letter and long name, in the order in which `lsattr` shows them.
 const FLAG_NAMES: [(InodeFlags, char, &str); 22] = [
     (InodeFlags::SECRM, 's', "Secure_Deletion"),

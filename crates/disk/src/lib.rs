@@ -16,6 +16,7 @@
 pub mod acl;
 pub mod bitmap;
 pub mod blocks;
+pub mod casefold;
 pub mod checksum;
 pub mod corrupt;
 pub mod dirent;

@@ -22,7 +22,7 @@ use crate::layout::{self, Group};
 use crate::numbers::Numbers;
 use crate::options::Options;
 use crate::plan::{Plan, UsedInodes};
-use crate::quota::QuotaFile;
+use crate::quota::{Owner, QuotaFile};
 use crate::space::Space;
 use crate::{journal_device, numbers, superblock};
 
@@ -56,12 +56,12 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Returns the draft that these options make for a device of `bytes`. `owners` are the users
-    /// and groups of the caller's files, for the quota files.
+    /// Returns the draft that these options make for a device of `bytes`. `owners` are those of
+    /// the caller's files, for the quota files.
     ///
     /// # Errors
     /// Those of [`Plan::new`].
-    pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[(u32, u32)]) -> Result<Self> {
+    pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[Owner]) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, owners)?;
         draft.make_files(journal, options)?;
         Ok(draft)
@@ -70,7 +70,7 @@ impl Draft {
     /// Returns the draft of a volume without further files.
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
         let (mut draft, journal) =
-            Self::begin(options, config, bytes, &[options.root_owner, LOST_FOUND_OWNER])?;
+            Self::begin(options, config, bytes, &[Owner::of(options.root_owner), LOST_FOUND_OWNER])?;
         draft.make_root(options)?;
         draft.make_lost_found()?;
         draft.make_files(journal, options)?;
@@ -82,7 +82,7 @@ impl Draft {
         options: &Options,
         config: &Config,
         bytes: u64,
-        owners: &[(u32, u32)],
+        owners: &[Owner],
     ) -> Result<(Self, Option<JournalBlocks>)> {
         let mut numbers = Numbers::choose(options, config, bytes)?;
         let mut warnings = numbers::warnings(options, config);
@@ -137,9 +137,9 @@ impl Draft {
         self.space.take(start, len);
     }
 
-    /// Adds an inode to the quota usage of its owner, a user and a group. `bytes` are those of its
-    /// contents, map and attributes.
-    pub fn charge(&mut self, owner: (u32, u32), bytes: u64) {
+    /// Adds an inode to the quota usage of its owner. `bytes` are those of its contents, map and
+    /// attributes.
+    pub fn charge(&mut self, owner: Owner, bytes: u64) {
         self.quotas.iter_mut().for_each(|file| file.charge(owner, bytes));
     }
 

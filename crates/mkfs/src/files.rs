@@ -21,13 +21,14 @@ use crate::error::{Error, Result};
 use crate::journal::JournalBlocks;
 use crate::map::{self, Map};
 use crate::options::{Length, Options};
+use crate::quota::Owner;
 
 /// The inode of lost+found on a new volume.
 pub const LOST_FOUND_INO: u32 = 11;
 /// The mode of lost+found, which keeps private files private that e2fsck puts there.
 pub const LOST_FOUND_MODE: u16 = 0o700;
 /// The user and the group of lost+found.
-pub(crate) const LOST_FOUND_OWNER: (u32, u32) = (0, 0);
+pub(crate) const LOST_FOUND_OWNER: Owner = Owner::of((0, 0));
 /// The least size of lost+found in bytes and in blocks. e2fsck then needs no free block to put
 /// files there.
 const LOST_FOUND_BYTES: u64 = 16 << 10;
@@ -84,7 +85,7 @@ impl Draft {
         inode.set_uid(options.root_owner.0);
         inode.set_gid(options.root_owner.1);
         self.set_inode(&inode);
-        self.charge(options.root_owner, self.block_size() as u64);
+        self.charge(Owner::of(options.root_owner), self.block_size() as u64);
         Ok(())
     }
 

@@ -58,6 +58,7 @@ pub use files::{LOST_FOUND_INO, LOST_FOUND_MODE, lost_found_blocks};
 pub use journal::JournalBlocks;
 pub use options::{JournalSize, Length, Options, random_uuid, time_uuid};
 pub use plan::{Plan, UsedInodes};
+pub use quota::Owner;
 pub use superblock::{LABEL_BYTES, LAST_MOUNTED_BYTES};
 pub use target::TARGETS;
 

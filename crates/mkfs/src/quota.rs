@@ -13,8 +13,23 @@ use extern4_disk::{Place, Structure};
 use crate::error::Result;
 use crate::options::Options;
 
-/// The project of all files of a new volume.
-const PROJECT: u32 = 0;
+/// The user, the group and the project to which a file is charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The project: 0 for a file without one.
+    pub project: u32,
+}
+
+impl Owner {
+    /// Returns a user and a group, without a project.
+    pub(crate) const fn of((uid, gid): (u32, u32)) -> Self {
+        Self { uid, gid, project: 0 }
+    }
+}
 
 /// One quota file.
 #[derive(Debug)]
@@ -33,9 +48,9 @@ struct Usage {
 }
 
 impl QuotaFile {
-    /// Returns the quota files of a volume with these features. They have an entry for each owner,
-    /// which is a user and a group.
-    pub(crate) fn all(options: &Options, features: Features, owners: &[(u32, u32)]) -> Vec<Self> {
+    /// Returns the quota files of a volume with these features. They have an entry for each user,
+    /// group and project.
+    pub(crate) fn all(options: &Options, features: Features, owners: &[Owner]) -> Vec<Self> {
         if !features.ro_compat.contains(RoCompat::QUOTA) {
             return Vec::new();
         }
@@ -50,7 +65,7 @@ impl QuotaFile {
     }
 
     /// Adds an inode and its bytes to the usage of its owner.
-    pub(crate) fn charge(&mut self, owner: (u32, u32), bytes: u64) {
+    pub(crate) fn charge(&mut self, owner: Owner, bytes: u64) {
         let usage = self.usage.entry(id(self.kind, owner)).or_default();
         usage.bytes += bytes;
         usage.inodes += 1;
@@ -99,11 +114,11 @@ fn append(blocks: &mut Vec<[u8; BLOCK_SIZE]>) -> u32 {
 }
 
 /// Returns the id of an owner for a kind of quota.
-fn id(kind: Kind, (uid, gid): (u32, u32)) -> u32 {
+fn id(kind: Kind, owner: Owner) -> u32 {
     match kind {
-        Kind::User => uid,
-        Kind::Group => gid,
-        Kind::Project => PROJECT,
+        Kind::User => owner.uid,
+        Kind::Group => owner.gid,
+        Kind::Project => owner.project,
     }
 }
 
@@ -126,12 +141,12 @@ mod tests {
 
     #[test]
     fn each_owner_is_found_with_its_usage() {
-        let features = Features { ro_compat: RoCompat::QUOTA, ..Features::default() };
+        let features = Features { ro_compat: RoCompat::QUOTA | RoCompat::PROJECT, ..Features::default() };
         // Ids that share all levels of the tree, some, or none; more than a leaf has room for.
-        let owners: Vec<(u32, u32)> =
-            (0..40).chain((1..40).map(|id| id << 16)).map(|id| (id, u32::MAX - id)).collect();
+        let owner = |id| Owner { uid: id, gid: u32::MAX - id, project: id ^ 5 };
+        let owners: Vec<Owner> = (0..40).chain((1..40).map(|id| id << 16)).map(owner).collect();
         let mut files = QuotaFile::all(&Options::default(), features, &owners);
-        assert_eq!(files.iter().map(|file| file.kind).collect::<Vec<_>>(), [Kind::User, Kind::Group]);
+        assert_eq!(files.iter().map(|file| file.kind).collect::<Vec<_>>(), Kind::ALL);
         let reserved: Vec<usize> = files.iter().map(|file| file.encode().expect("a file").len()).collect();
         for file in &mut files {
             for (times, &owner) in owners.iter().enumerate() {

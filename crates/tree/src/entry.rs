@@ -4,6 +4,8 @@
 //! no `..`, so joined to a directory it never leads out of it. An entry has no contents: [`Data`]
 //! says where they are, for `Source::open`.
 
+use extern4_disk::inode::InodeFlags;
+
 /// One member of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -22,6 +24,11 @@ pub struct Entry {
     pub mtime: Time,
     /// The extended attributes: full names, and values as Linux's `getxattr` returns them.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The inode flags that are about the file and not about its storage: those of
+    /// [`InodeFlags::KEPT`]. `None` if the source has none.
+    pub flags: Option<InodeFlags>,
+    /// The project to which the file is charged; `None` if the source has no projects.
+    pub project: Option<u32>,
 }
 
 /// A time since 1970-01-01 00:00 UTC.

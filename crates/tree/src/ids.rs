@@ -157,6 +157,8 @@ mod tests {
             gid: 0,
             mtime: Time::default(),
             xattrs: xattrs.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect(),
+            flags: None,
+            project: None,
         }
     }
 

@@ -185,6 +185,8 @@ impl Amendment {
             gid: 0,
             mtime: Time::default(),
             xattrs: Vec::new(),
+            flags: None,
+            project: None,
         };
         self.set(&mut entry);
         Some(entry)

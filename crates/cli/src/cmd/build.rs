@@ -88,6 +88,9 @@ pub(crate) struct Args {
     /// Owner and group of all files: numbers, or names in the tree's own /etc/passwd and /etc/group
     #[arg(long, value_name = "USER:GROUP", value_parser = owner)]
     owner: Option<Owner>,
+    /// Leave out inode flags, such as those of chattr, and projects
+    #[arg(long)]
+    no_flags: bool,
     /// Compact and never to be changed: no free space, no journal, and the feature read-only, with
     /// which Linux mounts it for reading alone
     #[arg(long, conflicts_with_all = ["size", "inodes"])]
@@ -108,7 +111,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "OLD", value_parser = ImagePath::parser())]
     stable_layout: Option<ImagePath>,
     /// Bring the volume in OUT to the state of the sources, and write only what differs. Names that
-    /// the sources lack are removed, but for lost+found
+    /// the sources lack are removed, but for lost+found and what e2fsck put there
     #[arg(long, conflicts_with_all = NEW_ONLY)]
     update: bool,
     #[command(flatten)]
@@ -429,6 +432,7 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
         },
         owner: args.owner.as_ref().and_then(Owner::numbers),
         root_owner: None,
+        no_flags: args.no_flags,
         filter: args.rules.0.clone(),
         partition: args.partition,
         verity: args.verity,

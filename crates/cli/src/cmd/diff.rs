@@ -59,6 +59,9 @@ pub(crate) struct Args {
     /// Ignore the times of the last modification
     #[arg(long)]
     no_times: bool,
+    /// Ignore inode flags, as chattr sets them, and projects
+    #[arg(long)]
+    no_flags: bool,
     /// Ignore extended attributes and ACLs
     #[arg(long)]
     no_xattrs: bool,

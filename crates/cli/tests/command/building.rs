@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
 use extern4_testkit::image::Image;
@@ -205,6 +206,94 @@ fn lost_found_is_a_directory_of_every_volume() {
     let says = failed(&extern4_in(at, ["build", "--update", "out.img", "tree"]), 1);
     assert_eq!(says, "extern4: build: 'out.img:/lost+found': Is a directory\n");
     ok(extern4_in(at, ["build", "-q", "--exclude", "/lost+found", "no.img", "tree"]));
+}
+
+/// Makes `v.img`: files with flags, in a project, and in a directory without regard to case that is
+/// a hash tree.
+fn volume_with_flags(at: &Path) {
+    ok(extern4_in(at, ["mkfs", "-q", "-O", "project,casefold,quota", "v.img", "32M"]));
+    ok(extern4_in(at, ["mkdir", "v.img:/p", "v.img:/cf", "v.img:/T"]));
+    for (change, file) in [("+F", "cf"), ("+P", "p"), ("+TD", "T")] {
+        ok(extern4_in(at, ["chattr", change, &format!("v.img:/{file}")]));
+    }
+    ok(extern4_in(at, ["chattr", "-p", "5", "v.img:/p"]));
+    fs::create_dir(at.join("names")).expect("a directory");
+    for number in 0..300 {
+        fs::write(at.join(format!("names/N\u{e4}me-{number}-{}", "Y".repeat(40))), "text").expect("a file");
+    }
+    ok(extern4_in(at, ["cp", "-r", "names/.", "v.img:/cf"]));
+    ok(extern4_in(at, ["touch", "v.img:/p/in"]));
+    for flag in ["i", "a", "d", "A", "S", "j"] {
+        ok(extern4_in(at, ["touch", &format!("v.img:/{flag}")]));
+        ok(extern4_in(at, ["chattr", &format!("+{flag}"), &format!("v.img:/{flag}")]));
+    }
+}
+
+#[test]
+fn a_volume_keeps_inode_flags_and_projects_as_a_source() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    volume_with_flags(at);
+    let features = "project,casefold,quota";
+    for (how, out) in [
+        (&["build", "-q", "-O", features, "build.img", "v.img"][..], "build.img"),
+        (&["mkfs", "-q", "-O", features, "-d", "v.img", "mkfs.img", "32M"], "mkfs.img"),
+    ] {
+        ok(extern4_in(at, how));
+        e2fsck(&at.join(out)).expect("a sound volume");
+        assert_eq!(ok(extern4_in(at, ["diff", "v.img", out])), b"", "{how:?}");
+        let name = format!("{out}:/cf/n\u{c4}ME-77-{}", "y".repeat(40));
+        assert_eq!(ok(extern4_in(at, ["cat", &name])), b"text");
+    }
+    // What the volume cannot have is an error, unless it is not wanted.
+    for (features, says) in [
+        (
+            "^metadata_csum",
+            "'/cf': its names are without regard to case (F), which needs the feature casefold",
+        ),
+        ("casefold", "'/p': it belongs to the project 5, which needs the feature project"),
+    ] {
+        let refused = failed(&extern4_in(at, ["build", "-O", features, "no.img", "v.img"]), 1);
+        assert_eq!(refused, format!("extern4: build: {says}\n"));
+        assert!(!at.join("no.img").exists());
+    }
+    fs::create_dir_all(at.join("two/cf")).expect("directories");
+    ["A", "a"].iter().for_each(|name| fs::write(at.join("two/cf").join(name), "").expect("a file"));
+    let refused = failed(&extern4_in(at, ["build", "-O", features, "no.img", "v.img", "two"]), 1);
+    assert!(refused.contains("'/cf': 'A' and 'a' are one name where the case does not count"), "{refused}");
+    ok(extern4_in(at, ["build", "-q", "--no-flags", "none.img", "v.img"]));
+    let differences = extern4_in(at, ["diff", "v.img", "none.img"]);
+    let said = String::from_utf8_lossy(&differences.stdout).into_owned();
+    assert!(said.contains("Files v.img:/i and none.img:/i differ: flags i -> -\n"), "{said}");
+    assert!(said.contains("differ: flags P -> -, project 5 -> 0\n"), "{said}");
+    assert_eq!(ok(extern4_in(at, ["diff", "--no-flags", "v.img", "none.img"])), b"");
+    let json = extern4_in(at, ["diff", "--json", "v.img:/p", "none.img:/p"]).stdout;
+    let json = String::from_utf8_lossy(&json).into_owned();
+    let (old, new) = (r#""old":{"flags":536870912,"project":5}"#, r#""new":{"flags":0,"project":0}"#);
+    assert!(json.contains(&format!(r#"{{"path":".","differs":["flags","project"],{old},{new}}}"#)), "{json}");
+}
+
+#[test]
+fn an_update_sets_inode_flags_and_projects() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    volume_with_flags(at);
+    ok(extern4_in(at, ["mkfs", "-q", "-O", "project,casefold,quota", "u.img", "32M"]));
+    let update = ["build", "--update", "u.img", "v.img"];
+    ok(extern4_in(at, update));
+    assert_eq!(ok(extern4_in(at, ["diff", "v.img", "u.img"])), b"");
+    assert!(ok(extern4_in(at, update)).starts_with(b"0 created, 0 replaced, 0 changed, 0 removed"));
+    ok(extern4_in(at, ["chattr", "-i", "u.img:/i"]));
+    ok(extern4_in(at, ["chattr", "+i", "u.img:/d"]));
+    assert!(ok(extern4_in(at, update)).starts_with(b"0 created, 0 replaced, 2 changed, 0 removed"));
+    assert_eq!(ok(extern4_in(at, ["diff", "v.img", "u.img"])), b"");
+    e2fsck(&at.join("u.img")).expect("a sound volume");
+    ok(extern4_in(at, ["mkfs", "-q", "w.img", "32M"]));
+    let says = failed(&extern4_in(at, ["build", "--update", "w.img", "v.img"]), 1);
+    for (file, feature) in [("cf", "casefold"), ("p/in", "project")] {
+        let says_so = format!("'w.img:/{file}': Operation not supported without the feature {feature}\n");
+        assert!(says.contains(&says_so), "{says}");
+    }
 }
 
 #[test]

@@ -12,12 +12,12 @@
 //! beforehand whether and with how many blocks an addition succeeds.
 
 use extern4_block::{Buffer, Unsealed};
+use extern4_disk::casefold;
 use extern4_disk::dirent::{self, DirEntry, FileType, NAME_MAX, Slots};
 use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure, htree};
 use extern4_vfs::Errno;
 
-use crate::dir::casefold;
 use crate::dir::entries::{self, Gap};
 use crate::dir::htree::insert::{HtreePath, add_to_tree, make_tree, version_of_new_trees};
 use crate::dir::inline::{

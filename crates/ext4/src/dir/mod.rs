@@ -8,7 +8,6 @@
 //! change moves a name between the blocks of a linear directory, so an interrupted listing can go
 //! on.
 
-pub(crate) mod casefold;
 pub(crate) mod entries;
 pub(crate) mod hint;
 pub(crate) mod htree;

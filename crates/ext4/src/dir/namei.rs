@@ -9,10 +9,10 @@
 //! `ops` calls [`lookup_name`], which also honours fast commits and refuses entries that no
 //! directory may have. `insert` calls [`find_entry`] for the position of an entry.
 
+use extern4_disk::casefold::FoldedName;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-use crate::dir::casefold::FoldedName;
 use crate::dir::entries::{self, RecordPosition};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::dir::list::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};

@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use extern4_disk::casefold;
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::feature::Incompat;
 use extern4_disk::inode::ROOT_INO;
@@ -28,7 +29,6 @@ use extern4_vfs::{
 };
 
 use crate::alloc::trim::trim_range;
-use crate::dir::casefold;
 use crate::dir::list::list_dir;
 use crate::dir::namei::lookup_name;
 use crate::file::fallocate::fallocate_file;

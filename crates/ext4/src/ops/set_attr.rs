@@ -28,24 +28,6 @@ use crate::xattr::acl::set::plan_acl;
 use crate::xattr::list::Need;
 use crate::xattr::set::apply_plan;
 
-/// The flags that users may set. Source: each flag was set on a mounted volume. The other visible
-/// flags say how the inode is stored, and do not change. Nor does `EXTENTS`, with which Linux
-/// converts the map.
-const SETTABLE: InodeFlags = InodeFlags::SECRM
-    .union(InodeFlags::UNRM)
-    .union(InodeFlags::COMPR)
-    .union(InodeFlags::SYNC)
-    .union(InodeFlags::IMMUTABLE)
-    .union(InodeFlags::APPEND)
-    .union(InodeFlags::NODUMP)
-    .union(InodeFlags::NOATIME)
-    .union(InodeFlags::NOTAIL)
-    .union(InodeFlags::DIRSYNC)
-    .union(InodeFlags::TOPDIR)
-    .union(InodeFlags::DAX)
-    .union(InodeFlags::PROJINHERIT)
-    .union(InodeFlags::CASEFOLD);
-
 /// The flags that only directories can have.
 const DIRECTORIES_ONLY: InodeFlags =
     InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::PROJINHERIT);
@@ -136,7 +118,7 @@ fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights
     }
     // Without a journal the flag has no effect, and does not change.
     let switch = if fs.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
-    let settable = SETTABLE | switch;
+    let settable = InodeFlags::SETTABLE | switch;
     Ok((old - settable) | (wanted & settable))
 }
 

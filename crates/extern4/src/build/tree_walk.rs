@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Contents, Data, Entry, Kind, Piece, Time, Unwanted};
 use extern4_vfs::FileType;
 
@@ -201,6 +202,8 @@ impl TreeReader {
             gid: metadata.gid(),
             mtime: Time { secs: mtime.sec, nanos: mtime.nsec },
             xattrs,
+            flags: Some(InodeFlags::from_bits_retain(metadata.flags().bits()) & InodeFlags::KEPT),
+            project: Some(metadata.project()),
         };
         Ok((entry, metadata))
     }

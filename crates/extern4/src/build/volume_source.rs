@@ -1,10 +1,8 @@
 //! A directory of a volume as a source of builds.
 //!
 //! The command `build` reads a source that is an ext volume through it. A file that cannot be read
-//! ends the build with an error that names it. Flags that a tree cannot hold are left out with a
-//! warning.
+//! ends the build with an error that names it.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,24 +12,14 @@ use std::sync::Arc;
 use extern4_tree::{
     Contents, Entry, Error as TreeError, Kind, Opened, ReadAt, Result as TreeResult, Sink, Source,
 };
-use extern4_vfs::FileFlags;
 
 use super::tree_walk::{TreeFile, TreeWalk, Unreadable};
 use crate::error::{Error, Result};
 use crate::file::File;
 use crate::session::Session;
 
-/// Flags that a tree cannot have, with their names.
-const LEFT_OUT: &[(FileFlags, &str)] = &[
-    (FileFlags::IMMUTABLE, "immutable (i)"),
-    (FileFlags::APPEND, "append only (a)"),
-    (FileFlags::CASEFOLD, "names without regard to case (F)"),
-    (FileFlags::VERITY, "protected by fs-verity (V)"),
-    (FileFlags::PROJINHERIT, "inherited project (P)"),
-];
-
 /// A directory of a volume as a tree: all that the session may see, with owners, modes, times,
-/// links, devices, holes and extended attributes.
+/// links, devices, holes, extended attributes, inode flags and projects.
 ///
 /// The entries come in the order of a [`TreeWalk`].
 pub struct VolumeSource {
@@ -48,12 +36,9 @@ impl VolumeSource {
 
 impl Source for VolumeSource {
     fn scan(&self, sink: &mut dyn Sink) -> TreeResult<()> {
-        // Names of flags that a warning has told of.
-        let mut flags = BTreeSet::new();
         let unreadable = |Unreadable { path, error }| failed(&path, error);
         for file in TreeWalk::new(&self.top).map_err(unreadable)?.without(sink.unwanted()) {
             let file = file.map_err(unreadable)?;
-            warn_of_flags(&file, &mut flags, sink);
             sink.entry(entry(file)?)?;
         }
         Ok(())
@@ -97,15 +82,4 @@ fn entry(file: TreeFile) -> TreeResult<Entry> {
     let contents = file.open().and_then(|opened| file.contents(&opened));
     let contents = contents.map_err(|error| failed(&file.entry.path, error))?;
     Ok(Entry { kind: Kind::File(contents), ..file.entry })
-}
-
-/// Warns of flags that are left out, once of each.
-fn warn_of_flags(file: &TreeFile, warned: &mut BTreeSet<&'static str>, sink: &mut dyn Sink) {
-    let flags = file.metadata.flags();
-    for (_, name) in LEFT_OUT.iter().filter(|(flag, _)| flags.contains(*flag)) {
-        if warned.insert(name) {
-            let path = String::from_utf8_lossy(&file.entry.path);
-            sink.warn(format!("'/{path}': the inode's flag '{name}' is left out"));
-        }
-    }
 }

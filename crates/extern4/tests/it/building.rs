@@ -91,6 +91,8 @@ fn entries_of_the_caller_are_built() {
         gid: 8,
         mtime: Time { secs: 1_700_000_000, nanos: 5 },
         xattrs: vec![(b"user.x".to_vec(), b"y".to_vec())],
+        flags: None,
+        project: None,
     };
     let file = Kind::File(Contents { size: 300_000, data: Data::Stored { position: 0 } });
     let short = Kind::File(Contents { size: 4096, data: Data::Stored { position: 299_000 } });

@@ -48,6 +48,8 @@ fn entry(path: &str, kind: Kind, random: &mut Random) -> Entry {
         mtime: Time { secs: 1_700_000_000 + random.below(3) as i64, nanos: random.below(2) as u32 * 7 },
         xattrs: if is_plain { attributes(random) } else { Vec::new() },
         kind,
+        flags: None,
+        project: None,
     }
 }
 

@@ -242,6 +242,8 @@ impl<'a> Walk<'a> {
             gid: stat.stx_gid,
             mtime: Time { secs: stat.stx_mtime.tv_sec, nanos: stat.stx_mtime.tv_nsec },
             xattrs,
+            flags: None,
+            project: None,
         };
         if self.source.without_xattrs {
             entry.leave_out_xattrs();

@@ -84,7 +84,17 @@ fn mtree_in_both_forms_is_read() {
 fn entry(kind: Kind) -> Entry {
     let mtime = Time { secs: 9, nanos: 9 };
     let xattrs = vec![(b"user.x".to_vec(), b"y".to_vec())];
-    Entry { path: b"x".to_vec(), kind, mode: 0o600, uid: 1, gid: 2, mtime, xattrs }
+    Entry {
+        path: b"x".to_vec(),
+        kind,
+        mode: 0o600,
+        uid: 1,
+        gid: 2,
+        mtime,
+        xattrs,
+        flags: None,
+        project: None,
+    }
 }
 
 #[test]

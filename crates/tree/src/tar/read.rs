@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
             // Linux gives every symbolic link this mode, whatever the archive says.
             mode = SYMLINK_MODE;
         }
-        Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs })
+        Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs, flags: None, project: None })
     }
 
     /// Reads the data after a header, and returns the kind of the member.

@@ -139,6 +139,8 @@ mod tests {
                 gid: 0,
                 mtime: Time::default(),
                 xattrs: Vec::new(),
+                flags: None,
+                project: None,
             };
             Chmod::parse(text).expect(text).apply(&mut entry);
             assert_eq!(entry.mode, expected, "{text}: {:o}", entry.mode);

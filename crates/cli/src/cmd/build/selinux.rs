@@ -167,7 +167,8 @@ mod tests {
     fn label(contexts: &Contexts, path: &str, kind: Kind) -> Option<String> {
         let xattrs = vec![(NAME.to_vec(), b"old\0".to_vec())];
         let (path, mtime) = (path.into(), extern4_tree::Time::default());
-        let mut entry = Entry { path, kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs };
+        let mut entry =
+            Entry { path, kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs, flags: None, project: None };
         contexts.label(&mut entry);
         assert_eq!(entry.xattrs.len(), 1);
         let label = String::from_utf8(entry.xattrs.remove(0).1).expect("text");

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Entry, Kind, Time};
 
 use super::{Args, Both};
@@ -23,6 +24,9 @@ pub(super) enum Change {
     Device(Both<(u32, u32)>),
     /// An extended attribute or an ACL. `None` if a file does not have it.
     Xattr(Vec<u8>, Both<Option<Vec<u8>>>),
+    /// The inode flags.
+    Flags(Both<InodeFlags>),
+    Project(Both<u32>),
     /// The first path of the file's names.
     Links(Both<Vec<u8>>),
     Contents,
@@ -59,6 +63,10 @@ pub(super) fn of_attributes(args: &Args, files: Both<&Entry>, whole_seconds: Bot
     if !args.no_times && !is_same_time(files.map(|file| file.mtime), whole_seconds) {
         changes.push(Change::Time(files.map(|file| file.mtime)));
     }
+    if !args.no_flags {
+        push_known(&mut changes, files.map(|file| file.flags), Change::Flags);
+        push_known(&mut changes, files.map(|file| file.project), Change::Project);
+    }
     if !args.no_xattrs {
         of_xattrs(files.map(|file| &file.xattrs[..]), &mut changes);
     }
@@ -68,6 +76,17 @@ pub(super) fn of_attributes(args: &Args, files: Both<&Entry>, whole_seconds: Bot
 fn push<T: PartialEq>(changes: &mut Vec<Change>, values: Both<T>, change: fn(Both<T>) -> Change) {
     if values.old != values.new {
         changes.push(change(values));
+    }
+}
+
+/// Adds a change of values, if both trees have them.
+fn push_known<T: PartialEq>(
+    changes: &mut Vec<Change>,
+    values: Both<Option<T>>,
+    change: fn(Both<T>) -> Change,
+) {
+    if let (Some(old), Some(new)) = (values.old, values.new) {
+        push(changes, Both { old, new }, change);
     }
 }
 

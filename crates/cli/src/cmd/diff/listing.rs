@@ -40,7 +40,17 @@ impl Listed {
     /// Returns a directory of which only the path is known.
     fn implied(path: &[u8]) -> Self {
         let (path, kind, mtime, xattrs) = (path.to_vec(), Kind::Directory, Time::default(), Vec::new());
-        let entry = Arc::new(Entry { path, kind, mode: 0, uid: 0, gid: 0, mtime, xattrs });
+        let entry = Arc::new(Entry {
+            path,
+            kind,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            mtime,
+            xattrs,
+            flags: None,
+            project: None,
+        });
         Self { entry, is_implied: true, is_lost_found: false }
     }
 

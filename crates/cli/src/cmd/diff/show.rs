@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use extern4::Timespec;
+use extern4::{FileFlags, Timespec};
+use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Entry, Time};
 
 use super::change::{self, Change};
@@ -15,6 +16,7 @@ use super::operand::Tree;
 use super::{Args, Both};
 use crate::app::App;
 use crate::cmd::stat::seconds;
+use crate::file_flags;
 use crate::json;
 use crate::output::{flush, out};
 use crate::text::{escape, escape_bytes, full_time, octal_mode};
@@ -79,6 +81,8 @@ fn text(change: &Change) -> String {
             };
             format!("{} {what}", escape(name))
         }
+        Change::Flags(flags) => arrow("flags", flags.map(letters)),
+        Change::Project(projects) => arrow("project", *projects),
         Change::Links(first) => arrow("first of its names", first.as_ref().map(|path| escape(path))),
         Change::Contents => "contents".to_owned(),
     }
@@ -86,6 +90,13 @@ fn text(change: &Change) -> String {
 
 fn arrow(what: &str, values: Both<impl std::fmt::Display>) -> String {
     format!("{what} {} -> {}", values.old, values.new)
+}
+
+/// Returns the letters of the flags that are set, as `chattr` takes them, or a hyphen.
+fn letters(flags: InodeFlags) -> String {
+    let mut letters = file_flags::letters(FileFlags::from_bits_retain(flags.bits()));
+    letters.retain(|letter| letter != '-');
+    if letters.is_empty() { "-".to_owned() } else { letters }
 }
 
 fn timespec(time: Time) -> Timespec {
@@ -125,6 +136,8 @@ fn key(change: &Change) -> Cow<'static, str> {
         Change::Target(_) => "target",
         Change::Device(_) => "rdev",
         Change::Xattr(name, _) => return Cow::Owned(String::from_utf8_lossy(name).into_owned()),
+        Change::Flags(_) => "flags",
+        Change::Project(_) => "project",
         Change::Links(_) => "first_name",
         Change::Contents => "contents",
     })
@@ -140,7 +153,10 @@ fn values(object: &mut json::Object<'_>, changes: &[Change], is_old: bool) {
         match change {
             Change::Type(types) => object.text(&key, of::<&str>(types, is_old)),
             Change::Mode(modes) => object.text(&key, &octal_mode((*of(modes, is_old)).into())),
-            Change::Owner(ids) | Change::Group(ids) => object.raw(&key, of(ids, is_old)),
+            Change::Flags(flags) => object.raw(&key, of(flags, is_old).bits()),
+            Change::Owner(ids) | Change::Group(ids) | Change::Project(ids) => {
+                object.raw(&key, of(ids, is_old))
+            }
             Change::Size(sizes) => object.raw(&key, of(sizes, is_old)),
             Change::Time(times) => {
                 let time = timespec(*of(times, is_old));

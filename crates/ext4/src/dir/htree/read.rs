@@ -12,13 +12,13 @@
 use std::collections::HashSet;
 
 use extern4_block::Buffer;
+use extern4_disk::casefold;
 use extern4_disk::dirent::DirEntry;
 use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, HtreeNode, Root, verify_checksum};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use crate::dir::casefold;
 use crate::dir::list::dir_physical;
 use crate::error::Result;
 use crate::fs::Ext4;

@@ -3,7 +3,6 @@
 //! The directories are linear, hashed, inline and case-folded. After the changes, `e2fsck` must
 //! find no fault, and the kernel's mount must list the names of the model.
 
-use crate::dir::casefold;
 use crate::dir::insert::{
     add_name, check_new_name, has_much_room, is_empty_directory, new_directory, remove_name, rename_in_place,
     replace_name, set_parent,
@@ -24,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use extern4_block::{FileDevice, FileOptions};
+use extern4_disk::casefold;
 use extern4_disk::dirent::{DirEntry, FileType};
 use extern4_disk::inode::{FileKind, Inode, InodeFlags, ROOT_INO};
 use extern4_testkit::tools::{self, Need, run};

@@ -3,13 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use extern4_disk::inode::InodeFlags;
 use extern4_disk::time::Timestamp;
 use extern4_tree::{Entry, Kind};
-use extern4_vfs::{Attributes, SetTime, Timespec, XattrFlags};
+use extern4_vfs::{Attributes, Errno, FileFlags, SetTime, Timespec, XattrFlags};
 
 use super::step::Extra;
 use crate::build::tree_walk::xattrs;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
 use crate::session::Session;
 
@@ -24,9 +25,30 @@ pub(super) struct Named<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) entry: &'a Entry,
-    /// Whether owner and group count.
+    /// Whether owner, group, flags and project count.
     pub(super) owners: bool,
     pub(super) extra: Extra,
+}
+
+/// The flags with which a file cannot be changed.
+const FORBIDDING: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::APPEND);
+
+/// Sets the flags of a file. Flags that the volume does not take are an error.
+fn set_flags(file: Named<'_>, flags: FileFlags) -> Result<()> {
+    let Named { directory, name } = file;
+    directory.set_flags(name, flags)?;
+    if directory.symlink_metadata(name)?.flags() == flags {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Os(Errno::EOPNOTSUPP), "keep all flags"))
+}
+
+/// Returns the error of a change that needs a feature, with its name if the volume lacks that.
+fn lacking(feature: &'static str) -> impl FnOnce(Error) -> Error {
+    move |error| match error.errno() {
+        Errno::EOPNOTSUPP => error.because(format!("Operation not supported without the feature {feature}")),
+        _ => error,
+    }
 }
 
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -34,8 +56,14 @@ type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 impl Wanted<'_> {
     /// Returns whether the file has these attributes already.
     pub(super) fn are_those_of(&self, file: Named<'_>, found: &Metadata) -> Result<bool> {
-        if self.new_mode(found).is_some() || self.new_owner(found).is_some() || self.new_time(found).is_some()
-        {
+        let changes = [
+            self.new_mode(found).is_some(),
+            self.new_owner(found).is_some(),
+            self.new_time(found).is_some(),
+            self.new_flags(found.flags()).is_some(),
+            self.new_project(found).is_some(),
+        ];
+        if changes.contains(&true) {
             return Ok(false);
         }
         let xattrs = xattrs(file.directory, file.name)?;
@@ -44,11 +72,16 @@ impl Wanted<'_> {
 
     /// Gives the file these attributes. It changes only those that differ.
     ///
-    /// The order matters. An ACL that the directory gave would be changed by the mode, so it goes
-    /// first. A change of the owner takes set-id bits and capabilities away, so it comes before
-    /// attributes. The times come last.
+    /// The order matters. Flags that forbid changes go first; [`protect`](Self::protect) sets them
+    /// when all else is done. An ACL that the directory gave would be changed by the mode, so it
+    /// goes before that. A change of the owner takes set-id bits and capabilities away, so it comes
+    /// before attributes. The times come after these.
     pub(super) fn set(&self, file: Named<'_>) -> Result<()> {
         let Named { directory, name } = file;
+        let old = directory.symlink_metadata(name)?;
+        if self.flags().is_some() && old.flags().intersects(FORBIDDING) {
+            directory.set_flags(name, old.flags() - FORBIDDING)?;
+        }
         for attribute in self.surplus(&xattrs(directory, name)?) {
             directory.lremovexattr(name, attribute)?;
         }
@@ -63,10 +96,57 @@ impl Wanted<'_> {
         for (attribute, value) in self.lacking(&xattrs(directory, name)?) {
             directory.lsetxattr(name, OsStr::from_bytes(attribute), value, XattrFlags::empty())?;
         }
-        match self.new_time(&found) {
-            Some(time) => directory.lset_times(name, SetTime::Omit, time),
-            None => Ok(()),
+        if let Some(project) = self.new_project(&found) {
+            directory.set_project(name, project).map_err(lacking("project"))?;
         }
+        if let Some(time) = self.new_time(&found) {
+            directory.lset_times(name, SetTime::Omit, time)?;
+        }
+        let found = directory.symlink_metadata(name)?.flags();
+        match self.new_flags(found).map(|flags| flags - FORBIDDING) {
+            Some(flags) if flags != found => set_flags(file, flags),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the file the flags that forbid changes.
+    pub(super) fn protect(&self, file: Named<'_>) -> Result<()> {
+        let found = file.directory.symlink_metadata(file.name)?.flags();
+        self.new_flags(found).map_or(Ok(()), |flags| set_flags(file, flags))
+    }
+
+    /// Returns whether the file is to have flags that forbid changes.
+    pub(super) fn protects(&self) -> bool {
+        self.flags().is_some_and(|flags| flags.intersects(FORBIDDING))
+    }
+
+    /// Has a new and empty directory compare names as the entry's does.
+    pub(super) fn set_casefold(&self, file: Named<'_>) -> Result<()> {
+        let found = file.directory.symlink_metadata(file.name)?.flags();
+        let Some(wanted) = self.flags() else { return Ok(()) };
+        let differs = (found ^ wanted) & FileFlags::CASEFOLD;
+        match differs.is_empty() {
+            true => Ok(()),
+            false => set_flags(file, found ^ differs).map_err(lacking("casefold")),
+        }
+    }
+
+    /// The flags that the file is to have, if they count.
+    fn flags(&self) -> Option<FileFlags> {
+        let flags = self.entry.flags.filter(|_| self.owners)?;
+        Some(FileFlags::from_bits_retain(flags.bits()))
+    }
+
+    /// Returns the flags if the file has others.
+    fn new_flags(&self, found: FileFlags) -> Option<FileFlags> {
+        let kept = FileFlags::from_bits_retain(InodeFlags::KEPT.bits());
+        let new = (found - kept) | self.flags()?;
+        (new != found).then_some(new)
+    }
+
+    /// Returns the project if the file has another one.
+    fn new_project(&self, found: &Metadata) -> Option<u32> {
+        self.entry.project.filter(|project| self.owners && *project != found.project())
     }
 
     /// Returns the mode if the file has another one. Links have none of their own.

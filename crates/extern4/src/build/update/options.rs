@@ -14,8 +14,8 @@ pub struct UpdateOptions {
     pub keeps_directory_links: bool,
     /// The rule for files that are there, directories excepted.
     pub existing: Existing,
-    /// Whether files get the owners and the groups of the tree; otherwise new ones belong to the
-    /// caller.
+    /// Whether files get the owners, groups, inode flags and projects of the tree; otherwise new
+    /// ones belong to the caller.
     pub owners: bool,
 }
 

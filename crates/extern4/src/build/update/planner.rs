@@ -49,6 +49,8 @@ struct Planner<'a> {
     placed: HashMap<u32, (Vec<u8>, Option<u64>)>,
     /// Whether the name that is being compared changes.
     is_touched: bool,
+    /// Steps for the end, after which files cannot be changed.
+    protections: Vec<Step>,
 }
 
 /// A directory that is being compared.
@@ -83,7 +85,9 @@ pub(super) fn plan(
 ) -> std::result::Result<Plan, UpdateError> {
     let (claimed, placed) = (HashMap::new(), HashMap::new());
     let plan = Plan::default();
-    let mut planner = Planner { merged, options, watch, plan, claimed, placed, is_touched: false };
+    let protections = Vec::new();
+    let mut planner =
+        Planner { merged, options, watch, plan, claimed, placed, is_touched: false, protections };
     let top = planner.top(session).map_err(|failure| failure.at(b""))?;
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
@@ -95,7 +99,9 @@ pub(super) fn plan(
             planner.leave(level);
         }
     }
-    Ok(planner.plan)
+    let Planner { mut plan, protections, .. } = planner;
+    plan.steps.extend(protections);
+    Ok(plan)
 }
 
 impl Planner<'_> {
@@ -332,7 +338,7 @@ impl Planner<'_> {
             Change::Replace => self.plan.summary.replaced += 1,
             _ => self.plan.summary.created += 1,
         }
-        self.step(Action::MakeDirectory, Some(change), path);
+        self.step(Action::MakeDirectory(member), Some(change), path);
         let names = self.pairs(member, None, path).unwrap_or_default();
         Some(Level {
             member,
@@ -379,6 +385,13 @@ impl Planner<'_> {
     }
 
     fn step(&mut self, action: Action, change: Option<Change>, path: &[u8]) {
+        if let Action::Make(member) | Action::SetAttributes(member, _) = &action {
+            let entry = self.merged.entry(*member);
+            if self.wanted(&entry, true).protects() {
+                let action = Action::Protect(*member);
+                self.protections.push(Step { path: path.to_vec(), action, change: None });
+            }
+        }
         // Attributes of a file do not change the directory that it is in.
         self.is_touched |= !matches!(action, Action::SetAttributes(..));
         self.plan.steps.push(Step { path: path.to_vec(), action, change });

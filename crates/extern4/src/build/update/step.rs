@@ -14,13 +14,16 @@ pub(super) struct Step {
 pub(super) enum Action {
     /// Removes a name, and all below it.
     Remove,
-    /// Makes a directory, which gets its attributes when all in it is done.
-    MakeDirectory,
+    /// Makes a directory, which gets its other attributes when all in it is done. What its names are
+    /// compared by is decided while it is empty.
+    MakeDirectory(MemberId),
     /// Makes any other file.
     Make(MemberId),
     /// Makes a further name of the file that has this path by now.
     Link(Vec<u8>),
-    /// Gives a file its attributes.
+    /// Gives a file the flags that forbid changes.
+    Protect(MemberId),
+    /// Gives a file its other attributes.
     SetAttributes(MemberId, Extra),
 }
 

@@ -61,9 +61,17 @@ impl<'a> Writer<'a> {
         let file = Named { directory: &directory, name };
         match &step.action {
             Action::Remove => Ok(remove(&directory, Path::new(name))?),
-            Action::MakeDirectory => make_directory(file),
+            Action::MakeDirectory(member) => {
+                make_directory(file)?;
+                let entry = self.merged.entry(*member);
+                Ok(Wanted { entry: &entry, owners: self.owners, extra: Extra::Keep }.set_casefold(file)?)
+            }
             Action::Make(member) => self.make(*member, file),
             Action::Link(first) => self.link(first, file),
+            Action::Protect(member) => {
+                let entry = self.merged.entry(*member);
+                Ok(Wanted { entry: &entry, owners: self.owners, extra: Extra::Keep }.protect(file)?)
+            }
             Action::SetAttributes(member, extra) => {
                 let entry = self.merged.entry(*member);
                 Ok(Wanted { entry: &entry, owners: self.owners, extra: *extra }.set(file)?)

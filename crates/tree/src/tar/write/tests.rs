@@ -145,6 +145,8 @@ fn large_numbers_become_records() {
         gid: 1 << 21,
         mtime: Time { secs: 1 << 34, nanos: 0 },
         xattrs: Vec::new(),
+        flags: None,
+        project: None,
     };
     let mut writer = TarWriter::new(Vec::new());
     writer.append(&entry, &mut |_, _| panic!("holes are not read")).unwrap();
@@ -164,6 +166,8 @@ fn sockets_are_left_out() {
         gid: 0,
         mtime: Time::default(),
         xattrs: Vec::new(),
+        flags: None,
+        project: None,
     };
     let mut writer = TarWriter::new(Vec::new());
     assert!(!writer.append(&socket, &mut |_, _| Ok(())).unwrap());

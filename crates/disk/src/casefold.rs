@@ -11,14 +11,13 @@
 //! could differ. [`LATER`] lists those that newer tables fold, decompose or reorder, and they pass
 //! unchanged. Tests compare the forms with `dx_hash -c` of `debugfs`.
 //!
-//! `namei` compares with a [`FoldedName`], `htree::read` hashes [`fold`]ed names, and `insert`
-//! refuses names that strict mode forbids.
+//! `ext4` and the builder look names up by a [`FoldedName`] and hash [`fold`]ed names.
 
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
 /// Returns the folded form of `name`; `None` if it is not UTF-8.
-pub(crate) fn fold(name: &[u8]) -> Option<Vec<u8>> {
+pub fn fold(name: &[u8]) -> Option<Vec<u8>> {
     let name = std::str::from_utf8(name).ok()?;
     if name.is_ascii() {
         return Some(name.to_ascii_lowercase().into_bytes());
@@ -40,24 +39,25 @@ pub(crate) fn fold(name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A name to be found without regard to case.
-pub(crate) struct FoldedName<'a> {
+#[derive(Debug)]
+pub struct FoldedName<'a> {
     name: &'a [u8],
     folded: Option<Vec<u8>>,
 }
 
 impl<'a> FoldedName<'a> {
     /// Folds `name` once, to compare it with many.
-    pub(crate) fn new(name: &'a [u8]) -> Self {
+    pub fn new(name: &'a [u8]) -> Self {
         Self { name, folded: fold(name) }
     }
 
     /// Returns the bytes that the name is hashed by.
-    pub(crate) fn hashed(&self) -> &[u8] {
+    pub fn hashed(&self) -> &[u8] {
         self.folded.as_deref().unwrap_or(self.name)
     }
 
     /// Whether `other` is the same name.
-    pub(crate) fn matches(&self, other: &[u8]) -> bool {
+    pub fn matches(&self, other: &[u8]) -> bool {
         if other == self.name {
             return true;
         }
