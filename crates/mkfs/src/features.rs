@@ -93,12 +93,10 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     for list in of_types {
         edit(&mut features, list)?;
     }
-    let before = features;
+    let mut asked = Features::default();
     for list in &options.features {
         edit(&mut features, list)?;
-    }
-    if !features.compat.contains(Compat::HAS_JOURNAL) {
-        features.compat.remove(Compat::ORPHAN_FILE);
+        edit(&mut asked, list)?;
     }
     if options.journal || options.journal_size.is_some() || options.external_journal.is_some() {
         features.compat |= Compat::HAS_JOURNAL;
@@ -113,17 +111,23 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     if options.quota.as_ref().is_some_and(|kinds| kinds.contains(&Kind::Project)) {
         features.ro_compat |= RoCompat::PROJECT;
     }
-    resolve(options, &mut features, before)?;
+    if !features.compat.contains(Compat::HAS_JOURNAL) {
+        if asked.compat.contains(Compat::ORPHAN_FILE) {
+            return Err(Error::options("orphan_file needs a journal"));
+        }
+        features.compat.remove(Compat::ORPHAN_FILE);
+    }
+    resolve(options, &mut features, asked)?;
     Ok(features)
 }
 
-/// Drops features that others replace, and refuses combinations that cannot be. `before` are the
-/// features without those of `-O`.
-fn resolve(options: &Options, features: &mut Features, before: Features) -> Result<()> {
+/// Drops features that others replace or that are of no use without others, and refuses
+/// combinations that cannot be. `asked` are the features of `-O` alone, which are never dropped.
+fn resolve(options: &Options, features: &mut Features, asked: Features) -> Result<()> {
     if features.ro_compat.contains(RoCompat::METADATA_CSUM) {
         features.ro_compat.remove(RoCompat::GDT_CSUM);
     } else if features.incompat.contains(Incompat::CSUM_SEED) {
-        if !before.incompat.contains(Incompat::CSUM_SEED) {
+        if asked.incompat.contains(Incompat::CSUM_SEED) {
             return Err(Error::options("metadata_csum_seed needs metadata_csum"));
         }
         features.incompat.remove(Incompat::CSUM_SEED);
