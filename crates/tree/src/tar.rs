@@ -9,6 +9,7 @@
 //! tar(5) of libarchive; the manual of GNU tar, appendix "Tar Internals"; star(5); and archives
 //! that those programs made.
 
+mod file_flags;
 mod header;
 mod input;
 mod pax;
@@ -36,6 +37,9 @@ use header::Header;
 
 pub(crate) use input::{InPlace, Input, Keep};
 pub use write::{ReadContents, TarWriter};
+
+/// The key of a record with the project of a file, which no other program has one for.
+const PROJECT: &[u8] = b"EXTERN4.project";
 
 pub(crate) use read::{Member, Reader, placed};
 

@@ -5,6 +5,9 @@
 //! If an attribute comes in several forms, one wins by a fixed order. A damaged record is an error;
 //! unknown keys are ignored.
 
+use extern4_disk::inode::InodeFlags;
+
+use super::file_flags;
 use crate::Time;
 use crate::acl::Acl;
 
@@ -24,6 +27,8 @@ pub(super) struct Extended {
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
     pub(super) mtime: Option<Time>,
+    pub(super) flags: Option<InodeFlags>,
+    pub(super) project: Option<u32>,
     xattrs: Vec<Xattr>,
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
@@ -60,7 +65,7 @@ enum XattrForm {
     Acl,
 }
 
-/// One record: the key, and the value.
+/// One record, or one attribute: the key or name, and the value.
 pub(super) type Record = (Vec<u8>, Vec<u8>);
 
 /// Splits an extended header into its records.
@@ -101,6 +106,8 @@ impl Extended {
             b"gid" => self.gid = id()?,
             b"mtime" if value.is_empty() => self.mtime = None,
             b"mtime" => self.mtime = Some(time(value).ok_or_else(wrong)?),
+            b"SCHILY.fflags" => self.flags = given().map(|names| file_flags::parse(&names)),
+            super::PROJECT => self.project = id()?,
             b"SCHILY.acl.access" => self.access = given(),
             b"SCHILY.acl.default" => self.default = given(),
             b"RHT.security.selinux" => {
@@ -144,8 +151,8 @@ impl Extended {
     }
 
     /// Returns the extended attributes, including ACLs, sorted by name. Sets the permission bits of
-    /// `mode` from the access ACL.
-    pub(super) fn xattrs(&mut self, mode: &mut u16, warn: &mut dyn FnMut(String)) -> Vec<(Vec<u8>, Vec<u8>)> {
+    /// `mode` from the access ACL. The error says what is wrong with an ACL.
+    pub(super) fn xattrs(&mut self, mode: &mut u16) -> Result<Vec<Record>, String> {
         let texts = [
             (&b"system.posix_acl_access"[..], self.access.take()),
             (b"system.posix_acl_default", self.default.take()),
@@ -164,12 +171,12 @@ impl Extended {
                     }
                 }
                 Ok(acl) => self.set_xattr(name.to_vec(), XattrForm::Acl, acl.to_xattr()),
-                Err(reason) => warn(format!("its ACL {reason}, and is left out")),
+                Err(reason) => return Err(format!("its ACL {reason}")),
             }
         }
         self.xattrs.sort();
         self.xattrs.dedup_by(|later, earlier| later.name == earlier.name);
-        self.xattrs.drain(..).map(|xattr| (xattr.name, xattr.value)).collect()
+        Ok(self.xattrs.drain(..).map(|xattr| (xattr.name, xattr.value)).collect())
     }
 }
 
@@ -331,7 +338,7 @@ mod tests {
             extended.apply(key, value, false).unwrap();
         }
         let mut mode = 0o4777;
-        let xattrs = extended.xattrs(&mut mode, &mut |warning| panic!("{warning}"));
+        let xattrs = extended.xattrs(&mut mode).unwrap();
         let names: Vec<_> = xattrs.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         assert_eq!(
             names,

@@ -252,8 +252,8 @@ impl<'a> Reader<'a> {
         let gid = id(before.extended.gid, header.gid(), "group")?;
         let mtime = before.extended.mtime.or(header.mtime().map(|secs| Time { secs, nanos: 0 }));
         let mtime = mtime.ok_or_else(|| self.error("its time is no number"))?;
-        let about = |message| format!("{}: member '{}': {message}", self.input.name, shown(&name));
-        let xattrs = before.extended.xattrs(&mut mode, &mut |message| warn(about(message)));
+        let (flags, project) = (before.extended.flags, before.extended.project);
+        let xattrs = before.extended.xattrs(&mut mode).map_err(|reason| self.error(reason))?;
         let kind = self.kind(header, &mut before, cleaned.directory, warn)?;
         if (cleaned.path.is_empty() || cleaned.is_step) && kind != Kind::Directory {
             return Err(self.error("it has the name of a directory, and is none"));
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
             // Linux gives every symbolic link this mode, whatever the archive says.
             mode = SYMLINK_MODE;
         }
-        Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs, flags: None, project: None })
+        Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs, flags, project })
     }
 
     /// Reads the data after a header, and returns the kind of the member.

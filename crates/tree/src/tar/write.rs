@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::BLOCK;
+use super::{BLOCK, PROJECT, file_flags};
 use crate::acl::Acl;
 use crate::compression::Compression;
 use crate::entry::{Contents, Data, Entry, Kind, Time};
@@ -25,7 +25,8 @@ const LARGEST_7: u64 = (1 << 21) - 1;
 /// Writes entries as a PAX archive: equal entries give equal bytes.
 ///
 /// Extended attributes become records `SCHILY.xattr`, ACLs and SELinux labels also those of their
-/// own, and files with holes have GNU tar's form 1.0.
+/// own, inode flags `SCHILY.fflags`, and files with holes have GNU tar's form 1.0. A project has a
+/// record of this program, which others pass over.
 pub struct TarWriter<W: Write> {
     out: Output<W>,
     buf: Vec<u8>,
@@ -188,6 +189,7 @@ impl Member {
         }
         member.numbers(entry, size);
         if kind != b'1' {
+            member.flags(entry);
             member.xattrs(entry);
         }
         let mut header = Header::new(kind, &name);
@@ -286,6 +288,16 @@ impl Member {
                 self.record(key, &value);
             }
             self.record(&[&b"SCHILY.xattr."[..], &escape(name)].concat(), value);
+        }
+    }
+
+    fn flags(&mut self, entry: &Entry) {
+        let flags = file_flags::names(entry.flags.unwrap_or_default());
+        if !flags.is_empty() {
+            self.record(b"SCHILY.fflags", &flags);
+        }
+        if let Some(project) = entry.project.filter(|project| *project != 0) {
+            self.record(PROJECT, project.to_string().as_bytes());
         }
     }
 
