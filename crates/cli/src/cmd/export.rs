@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Ok(left_out) => {
             for (path, reason) in left_out {
                 let image_path = target.volume.image_path(&path_below(target.path(), &path));
-                app.note_at(image_path, format_args!("{reason}; left out"));
+                app.fail_at(ExitStatus::Failed, image_path, format_args!("{reason}; left out"));
             }
         }
         Err(ExportError::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),

@@ -165,10 +165,8 @@ impl<'a> Walk<'a> {
             self.warn("is on another file system and is left out");
             return Ok(());
         }
-        match self.kind(&stat)? {
-            Some(kind) => self.pass_entry(at.as_fd(), name, &stat, kind),
-            None => Ok(()),
-        }
+        let kind = self.kind(&stat)?;
+        self.pass_entry(at.as_fd(), name, &stat, kind)
     }
 
     fn stat(&self, at: BorrowedFd<'_>, name: &[u8]) -> Result<Statx> {
@@ -189,7 +187,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the kind of a file that is not a directory: a hard link for a further name of a
     /// file.
-    fn kind(&mut self, stat: &Statx) -> Result<Option<Kind>> {
+    fn kind(&mut self, stat: &Statx) -> Result<Kind> {
         let key = (device(stat), stat.stx_ino);
         if stat.stx_nlink > 1 {
             if let Some(linked) = self.links.get_mut(&key) {
@@ -198,13 +196,13 @@ impl<'a> Walk<'a> {
                 if linked.left == 0 {
                     self.links.remove(&key);
                 }
-                return Ok(Some(Kind::HardLink(first)));
+                return Ok(Kind::HardLink(first));
             }
             let linked = Linked { first: self.path.clone().into(), left: stat.stx_nlink - 1 };
             self.links.insert(key, linked);
         }
         let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
-        Ok(Some(match FileType::from_raw_mode(stat.stx_mode.into()) {
+        Ok(match FileType::from_raw_mode(stat.stx_mode.into()) {
             FileType::RegularFile => Kind::File(contents(stat)),
             FileType::Symlink => Kind::Symlink(Vec::new()),
             FileType::CharacterDevice => Kind::CharDevice { major, minor },
@@ -212,10 +210,10 @@ impl<'a> Walk<'a> {
             FileType::Fifo => Kind::Fifo,
             FileType::Socket => Kind::Socket,
             _ => {
-                self.warn("is of an unknown type and is left out");
-                return Ok(None);
+                let reason = "it is of an unknown type".to_owned();
+                return Err(Error::Refused { path: self.source.name(&self.path), reason });
             }
-        }))
+        })
     }
 
     /// Passes the entry at the walk's path to the sink.

@@ -171,7 +171,8 @@ impl<W: Write> Creation<'_, W> {
             failure => failure,
         })?;
         if let Some(reason) = left_out {
-            app.note_at(
+            app.fail_at(
+                ExitStatus::Failed,
                 target.volume.image_path(&path_below(target.path(), &path)),
                 format_args!("{reason}; left out"),
             );
