@@ -23,6 +23,7 @@ use crate::merged::Merged;
 use crate::old_layout::{OldLayout, Precedent};
 use crate::planned::Planned;
 use crate::progress::{Progress, Watch};
+use crate::storage::Storage;
 use crate::tree::{Body, Order, Tree};
 
 /// Bytes of the volume for each further inode where there is to be free space.
@@ -67,7 +68,8 @@ pub struct BuildOptions {
     pub size: Size,
     /// The volume's UUID; `None` derives one from the tree and the contents of its files. Where
     /// checksums of a volume depend on its UUID, contents do not count: with `metadata_csum` and
-    /// without `metadata_csum_seed`, or with `uninit_bg`.
+    /// without `metadata_csum_seed`, with `uninit_bg`, or with `ea_inode` and without
+    /// `metadata_csum`.
     pub uuid: Option<[u8; 16]>,
     /// The seed of the directories' hashes; `None` derives one from the tree's names and metadata.
     /// Contents do not count, since the order of directories has to be known before they are read.
@@ -105,10 +107,14 @@ pub struct BuildOptions {
 /// A change of each entry. The error says why an entry cannot be changed.
 pub type Edit = Box<dyn FnMut(&mut Entry) -> Result<(), String>>;
 
+/// A change of the extended attributes of a file; its other changes do not count.
+pub type Label = Box<dyn FnMut(&mut Entry)>;
+
 /// Collects the trees that a volume is made of.
 pub struct Builder {
     pub(crate) options: BuildOptions,
     edit: Option<Edit>,
+    label: Option<Label>,
     pub(crate) watch: Option<Watch>,
     /// Entries that the sources have given.
     entries: u64,
@@ -132,6 +138,7 @@ impl Builder {
         Self {
             options,
             edit: None,
+            label: None,
             watch: None,
             entries: 0,
             digest: None,
@@ -149,6 +156,13 @@ impl Builder {
     /// help. It sees the entry's path in the volume. Manifests are not edited.
     pub fn edit(&mut self, edit: Edit) {
         self.edit = Some(edit);
+    }
+
+    /// Has `label` change the extended attributes of each file, whichever source it comes from, when
+    /// the tree is complete. Directories that no source gives and lost+found are among them. Of
+    /// several names of a file, the label sees the first in the order of the paths.
+    pub fn label(&mut self, label: Label) {
+        self.label = Some(label);
     }
 
     /// Keeps the layout of an earlier volume: files that did not grow keep their inode numbers and
@@ -245,7 +259,7 @@ impl Builder {
     pub fn plan(mut self) -> Result<Planned> {
         self.leave_out();
         self.tree.add_lost_found()?;
-        let order = self.complete();
+        let mut order = self.complete()?;
         if self.tree.seal(&self.options.fs_verity) {
             self.options.volume.features.push("verity".to_owned());
         }
@@ -254,11 +268,12 @@ impl Builder {
         }
         self.set_identity(&order);
         let (holes, owners) = (self.find_holes(&order)?, self.owners(&order));
+        let storage = self.store(&mut order)?;
         let old = match self.old.take() {
             Some(old) => Some(old.for_tree(&self.tree, &order, self.probe(&order)?.superblock().features())),
             None => None,
         };
-        let planning = Planning { holes, owners, old, builder: self, order };
+        let planning = Planning { holes, storage, owners, old, builder: self, order };
         match planning.builder.options.size {
             Size::Bytes(bytes) => planning.of_size(bytes),
             Size::Auto => planning.smallest(0),
@@ -268,19 +283,26 @@ impl Builder {
     }
 
     /// Ends the reading, for a caller that writes the tree by itself.
-    pub fn merge(mut self) -> Merged {
-        self.complete();
+    ///
+    /// # Errors
+    /// [`Error::Source`] if the label gives a file an attribute that is not possible.
+    pub fn merge(mut self) -> Result<Merged> {
+        self.complete()?;
         self.warnings.extend(self.tree.xattrs.left_out_warnings());
-        Merged::new(self.tree, self.layers, self.warnings)
+        Ok(Merged::new(self.tree, self.layers, self.warnings))
     }
 
     /// Ends the reading of sources, and sorts the tree.
-    fn complete(&mut self) -> Order {
+    fn complete(&mut self) -> Result<Order> {
         self.leave_out();
         if let Some(owner) = self.options.root_owner {
             self.tree.set_root_owner(owner);
         }
-        self.tree.sort()
+        let order = self.tree.sort();
+        if let Some(label) = &mut self.label {
+            self.tree.label(&order, label)?;
+        }
+        Ok(order)
     }
 
     /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given or
@@ -339,6 +361,13 @@ impl Builder {
         order.inodes.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Decides what is in inodes, and gives large values of attributes inodes of their own.
+    fn store(&mut self, order: &mut Order) -> Result<Storage> {
+        let probe = self.probe(order)?;
+        self.tree.remove_values(order);
+        Storage::decide(&mut self.tree, order, probe.superblock())
+    }
+
     fn find_holes(&self, order: &Order) -> Result<Holes> {
         let mut holes = Holes::default();
         let size = self.probe(order)?.superblock().block_size();
@@ -369,6 +398,7 @@ struct Planning {
     builder: Builder,
     order: Order,
     holes: Holes,
+    storage: Storage,
     owners: Vec<Owner>,
     /// The layout to keep.
     old: Option<Precedent>,
@@ -462,6 +492,7 @@ impl Planning {
             // A volume of this size gets other defaults, such as larger blocks.
             *used = vec![usage.to_owned()];
             self.holes = self.builder.find_holes(&self.order)?;
+            self.storage = self.builder.store(&mut self.order)?;
         }
     }
 
@@ -527,14 +558,15 @@ impl Planning {
 
     fn placer(&self) -> Placer<'_> {
         let tree = &self.builder.tree;
-        Placer { tree, order: &self.order, holes: &self.holes, old: self.old.as_ref() }
+        let (order, holes, storage) = (&self.order, &self.holes, &self.storage);
+        Placer { tree, order, holes, storage, old: self.old.as_ref() }
     }
 
     fn finish(mut self, draft: Draft, layout: Layout) -> Result<Planned> {
         if let Some(old) = &self.old {
             self.builder.warnings.extend(old.differences(draft.superblock()));
         }
-        Planned::new(self.builder, self.order, self.holes, draft, layout)
+        Planned::new(self.builder, self.order, (self.holes, self.storage), draft, layout)
     }
 }
 

@@ -93,6 +93,10 @@ impl Format {
         }
     }
 
+    pub(crate) const fn layout(&self) -> Layout {
+        self.layout
+    }
+
     pub(crate) const fn lost_found_blocks(&self) -> u64 {
         self.lost_found_blocks
     }

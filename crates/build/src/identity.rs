@@ -118,6 +118,8 @@ fn add_inode(tree: &Tree, inode: u32, text: &mut impl FnMut(&[u8])) {
             text(&[b"b", &major.to_le_bytes()[..], &minor.to_le_bytes()].concat());
         }
         Body::Fifo => text(b"p"),
+        // A value is among the attributes that it is for.
+        Body::Value(_) => {}
         Body::Socket => text(b"s"),
     }
     if node.is_sealed {

@@ -1,7 +1,7 @@
 //! The places of all files: which blocks each of them has.
 //!
-//! Directories come first, then blocks of extended attributes and long symbolic links, then the
-//! contents of files in the order of their paths. They follow each other. A file that does not fit
+//! Directories come first, then blocks and values of extended attributes and long symbolic links,
+//! then the contents of files in the order of their paths. They follow each other. A file that does not fit
 //! between the metadata of two groups goes behind it, and smaller files fill the gap.
 //!
 //! With an earlier volume as a precedent, all files first get the blocks that they had there, and
@@ -13,7 +13,7 @@ use std::ops::Range;
 use extern4_disk::casefold;
 use extern4_disk::dirent::FileType;
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{Inode, InodeFlags, MAP_SIZE};
+use extern4_disk::inode::{InodeFlags, MAP_SIZE};
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::REFCOUNT_MAX;
 use extern4_mkfs::Draft;
@@ -24,8 +24,8 @@ use crate::error::{Error, Result, shown};
 use crate::holes::Holes;
 use crate::inode_numbers::InodeNumbers;
 use crate::old_layout::Precedent;
+use crate::storage::Storage;
 use crate::tree::{Body, Order, Tree};
-use crate::xattr::Division;
 
 /// The longest target that a symbolic link keeps in its inode, in bytes.
 const FAST_SYMLINK_MAX: usize = MAP_SIZE - 1;
@@ -57,11 +57,11 @@ pub(crate) struct Layout {
     scattered: HashMap<u32, Scattered>,
     /// Blocks of each directory, and whether they are a hash tree.
     pub(crate) directories: HashMap<u32, (u64, bool)>,
-    /// How each set of attributes is divided.
-    pub(crate) divisions: Vec<Division>,
     /// Which of the blocks of attributes an inode has.
     xattr_blocks: HashMap<u32, usize>,
     pub(crate) shared_blocks: Vec<SharedBlock>,
+    /// How many blocks of attributes have a value, by the value's inode in the tree.
+    pub(crate) value_references: HashMap<u32, u64>,
     /// Blocks of maps, with their contents.
     pub(crate) map_blocks: Vec<(u64, Vec<u8>)>,
     /// Blocks in use by files, and those of them that stand where the precedent has them.
@@ -102,11 +102,18 @@ impl Layout {
     }
 
     /// Blocks that an inode counts: those of its contents, its map and its extended attributes.
-    pub(crate) fn blocks_of(&self, tree: &Tree, holes: &Holes, inode: u32, block_size: u32) -> u64 {
+    pub(crate) fn blocks_of(
+        &self,
+        tree: &Tree,
+        holes: &Holes,
+        storage: &Storage,
+        inode: u32,
+        block_size: u32,
+    ) -> u64 {
         let contents = match self.directories.get(&inode) {
             Some(&(blocks, _)) => blocks,
-            None => file_blocks(tree, holes, inode, block_size),
-        };
+            None => storage.file_blocks(tree, holes, inode, block_size),
+        } + storage.value_blocks(tree, inode);
         let map = self.scattered.get(&inode).map_or(0, |scattered| scattered.map_blocks);
         contents + map + u64::from(self.xattr_blocks.contains_key(&inode))
     }
@@ -192,6 +199,7 @@ pub(crate) struct Placer<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) order: &'a Order,
     pub(crate) holes: &'a Holes,
+    pub(crate) storage: &'a Storage,
     /// The layout to keep.
     pub(crate) old: Option<&'a Precedent>,
 }
@@ -229,8 +237,7 @@ impl Placer<'_> {
         let layout = self.measure(draft)?;
         let size = draft.superblock().block_size();
         let directories: u64 = layout.directories.values().map(|(blocks, _)| blocks).sum();
-        let files: u64 =
-            self.order.inodes.iter().map(|&inode| file_blocks(self.tree, self.holes, inode, size)).sum();
+        let files: u64 = self.order.inodes.iter().map(|&inode| self.file_blocks(inode, size)).sum();
         Ok(directories + layout.shared_blocks.len() as u64 + files)
     }
 
@@ -243,59 +250,54 @@ impl Placer<'_> {
             ..Layout::default()
         };
         self.measure_directories(draft, &mut layout)?;
-        self.measure_xattrs(draft, &mut layout)?;
+        self.measure_xattrs(&mut layout);
         Ok(layout)
+    }
+
+    fn file_blocks(&self, inode: u32, block_size: u32) -> u64 {
+        self.storage.file_blocks(self.tree, self.holes, inode, block_size)
     }
 
     fn measure_directories(&self, draft: &Draft, layout: &mut Layout) -> Result<()> {
         let format = Format::of(draft.superblock());
         for &directory in &self.order.directories {
+            let inode = self.tree.name(directory).inode;
+            if self.storage.is_inline(inode) {
+                layout.directories.insert(inode, (0, false));
+                continue;
+            }
             let children = children(self.tree, directory, &layout.numbers);
             let packing = pack(&format, self.tree, self.order, directory, &children)?;
-            let inode = self.tree.name(directory).inode;
             layout.directories.insert(inode, (packing.blocks(), packing.is_tree()));
         }
         Ok(())
     }
 
-    fn measure_xattrs(&self, draft: &Draft, layout: &mut Layout) -> Result<()> {
-        let sb = draft.superblock();
-        let room = Inode::new(1, 0, 0, sb).xattr_range().len();
-        let mut shared: HashMap<usize, usize> = HashMap::new();
-        let mut divisions: Vec<Option<Division>> = vec![None; self.tree.xattrs.len()];
+    fn measure_xattrs(&self, layout: &mut Layout) {
+        let mut shared = HashMap::new();
         for &inode in &self.order.inodes {
-            let set = self.tree.node(inode).xattrs;
-            if set.is_empty() {
-                continue;
-            }
-            let division = match &divisions[set.index()] {
-                Some(division) => division,
-                None => {
-                    let divided = self.tree.xattrs.divide(set, room, sb).map_err(|reason| {
-                        let path = shown(&self.tree.path(self.tree.some_name_of(inode)));
-                        Error::Member { path, reason }
-                    })?;
-                    divisions[set.index()].insert(divided)
-                }
+            let division = match self.tree.node(inode).xattrs.is_empty() {
+                true => None,
+                false => self.storage.division(self.tree, inode),
             };
-            if !division.needs_block() {
-                continue;
-            }
-            let known = shared.get(&set.index()).copied();
-            let at = match known.filter(|&at| layout.shared_blocks[at].users < REFCOUNT_MAX) {
+            let Some(division) = division.filter(|division| division.needs_block()) else { continue };
+            let key = self.storage.sharing_key(self.tree, inode);
+            let known = shared.get(&key).copied();
+            let at = match known.filter(|&at: &usize| layout.shared_blocks[at].users < REFCOUNT_MAX) {
                 Some(at) => at,
                 None => {
                     layout.shared_blocks.push(SharedBlock { number: 0, inode, users: 0 });
+                    for value in division.value_inodes() {
+                        *layout.value_references.entry(value).or_default() += 1;
+                    }
                     let at = layout.shared_blocks.len() - 1;
-                    shared.insert(set.index(), at);
+                    shared.insert(key, at);
                     at
                 }
             };
             layout.shared_blocks[at].users += 1;
             layout.xattr_blocks.insert(inode, at);
         }
-        layout.divisions = divisions.into_iter().map(Option::unwrap_or_default).collect();
-        Ok(())
     }
 
     /// Takes the blocks that files had and still need, as far as they are free.
@@ -376,9 +378,9 @@ impl Placer<'_> {
         cursor: &mut Cursor,
         layout: &mut Layout,
     ) -> Result<bool> {
-        let symlinks = |inode: &u32| matches!(self.tree.node(*inode).body, Body::Symlink(_));
+        let others = |inode: &u32| matches!(self.tree.node(*inode).body, Body::Symlink(_) | Body::Value(_));
         let files = |inode: &u32| matches!(self.tree.node(*inode).body, Body::File { .. });
-        for &inode in self.order.inodes.iter().filter(|inode| symlinks(inode)) {
+        for &inode in self.order.inodes.iter().filter(|inode| others(inode)) {
             if !self.take(inode, kept, draft, cursor, layout)? {
                 return Ok(false);
             }
@@ -400,8 +402,9 @@ impl Placer<'_> {
         let holes = self.holes.runs(inode);
         let blocks = match layout.directories.get(&inode) {
             Some(&(blocks, _)) => blocks,
-            None => file_blocks(self.tree, self.holes, inode, block_size),
+            None => self.file_blocks(inode, block_size),
         };
+        let holes = holes.filter(|_| blocks > 0);
         let whole = (holes.is_none() && blocks > 0).then_some((0, blocks));
         holes.unwrap_or_default().iter().copied().chain(whole)
     }
@@ -525,18 +528,6 @@ pub(crate) fn make_map(sb: &Superblock, ino: u32, runs: &[Run], take: &mut map::
         true => map::extents(runs, size, seed, take)?,
         false => map::block_list(runs, size, take)?,
     })
-}
-
-/// Blocks of the contents of a file or of a long symbolic link, without those of its map.
-pub(crate) fn file_blocks(tree: &Tree, holes: &Holes, inode: u32, block_size: u32) -> u64 {
-    match &tree.node(inode).body {
-        Body::File { contents, .. } => match holes.runs(inode) {
-            Some(runs) => runs.iter().map(|(_, len)| len).sum(),
-            None => contents.size.div_ceil(block_size.into()),
-        },
-        Body::Symlink(target) => u64::from(target.len() > FAST_SYMLINK_MAX),
-        _ => 0,
-    }
 }
 
 /// Whether a symbolic link's target is in its inode.

@@ -47,13 +47,14 @@ mod planned;
 mod progress;
 mod record;
 mod sharing;
+mod storage;
 mod stream;
 mod tree;
 mod verity;
 mod write;
 mod xattr;
 
-pub use builder::{BuildOptions, Builder, Edit, Size};
+pub use builder::{BuildOptions, Builder, Edit, Label, Size};
 pub use error::{Error, Result};
 pub use merged::{MemberContents, MemberId, Merged};
 pub use old_layout::{OldInode, OldLayout};

@@ -145,24 +145,29 @@ pub(crate) struct Precedent {
 }
 
 impl Precedent {
+    /// What an inode in the tree had. One that was added later had nothing.
+    fn old(&self, inode: u32) -> Option<&(u32, OldInode)> {
+        self.inodes.get(inode as usize)?.as_ref()
+    }
+
     /// The number that an inode in the tree had.
     pub(crate) fn number(&self, inode: u32) -> Option<u32> {
-        self.inodes[inode as usize].as_ref().map(|(number, _)| *number)
+        self.old(inode).map(|(number, _)| *number)
     }
 
     /// The block of extended attributes that an inode in the tree had.
     pub(crate) fn xattr_block(&self, inode: u32) -> Option<u64> {
-        self.inodes[inode as usize].as_ref().and_then(|(_, old)| old.xattr_block)
+        self.old(inode).and_then(|(_, old)| old.xattr_block)
     }
 
     /// The blocks of the map that an inode in the tree had.
     pub(crate) fn map_blocks(&self, inode: u32) -> &[u64] {
-        self.inodes[inode as usize].as_ref().map_or(&[], |(_, old)| &old.map_blocks)
+        self.old(inode).map_or(&[], |(_, old)| &old.map_blocks)
     }
 
     /// The parts of an inode's runs between two blocks of the file.
     pub(crate) fn runs_in(&self, inode: u32, start: u64, end: u64) -> impl Iterator<Item = Run> {
-        let runs = self.inodes[inode as usize].as_ref().map_or(&[][..], |(_, old)| &old.runs);
+        let runs = self.old(inode).map_or(&[][..], |(_, old)| &old.runs);
         let behind = |run: &Run| run.logical.saturating_add(run.len);
         let first = runs.partition_point(|run| behind(run) <= start);
         runs[first..].iter().take_while(move |run| run.logical < end).map(move |run| {

@@ -16,15 +16,17 @@ use crate::error::{Error, Result, shown};
 use crate::holes::Holes;
 use crate::identity::TreeDigest;
 use crate::layer::Layer;
-use crate::layout::{self, Layout};
+use crate::layout::Layout;
 use crate::progress::Watch;
-use crate::tree::{Node, Order, Tree};
+use crate::storage::Storage;
+use crate::tree::{Body, Node, Order, Tree};
 
 /// A volume that is to be written.
 pub struct Planned {
     pub(crate) tree: Tree,
     pub(crate) order: Order,
     pub(crate) holes: Holes,
+    pub(crate) storage: Storage,
     pub(crate) layout: Layout,
     pub(crate) layers: Vec<Layer>,
     pub(crate) watch: Option<Watch>,
@@ -75,7 +77,7 @@ impl Planned {
     pub(crate) fn new(
         builder: Builder,
         order: Order,
-        holes: Holes,
+        (holes, storage): (Holes, Storage),
         mut draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
@@ -91,9 +93,15 @@ impl Planned {
         let size = u64::from(sb.block_size());
         for &inode in &order.inodes {
             let node = tree.node(inode);
+            if let Body::Value(_) = node.body {
+                // The files that have it are charged.
+                continue;
+            }
             check_features(node, &sb).map_err(|reason| impossible(&tree, inode, reason))?;
-            let blocks = layout.blocks_of(&tree, &holes, inode, sb.block_size());
+            let blocks = layout.blocks_of(&tree, &holes, &storage, inode, sb.block_size());
             draft.charge(node.owner(), blocks * size);
+            let values = storage.division(&tree, inode).map_or(0, |division| division.value_inodes().count());
+            (0..values).for_each(|_| draft.charge(node.owner(), 0));
         }
         let runs = layout.numbers.runs(first_ino);
         let plan = draft.finish(&UsedInodes { runs: &runs, directories: &directories })?;
@@ -101,6 +109,7 @@ impl Planned {
             tree,
             order,
             holes,
+            storage,
             layout,
             layers,
             watch,
@@ -140,7 +149,6 @@ impl Planned {
 
     /// Counts what is in the volume.
     pub fn summary(&self) -> Summary {
-        use crate::tree::Body;
         let size = u64::from(self.sb.block_size());
         let mut summary = Summary {
             directories: self.order.directories.len() as u64 - 1,
@@ -156,9 +164,12 @@ impl Planned {
             match &self.tree.node(inode).body {
                 Body::File { contents, .. } => {
                     summary.files += 1;
-                    summary.bytes += contents.size.min(self.file_blocks(inode) * size);
+                    summary.bytes += match self.storage.is_inline(inode) {
+                        true => contents.size,
+                        false => contents.size.min(self.file_blocks(inode) * size),
+                    };
                 }
-                Body::Directory { .. } => {}
+                Body::Directory { .. } | Body::Value(_) => {}
                 _ => summary.others += 1,
             }
         }
@@ -166,7 +177,7 @@ impl Planned {
     }
 
     pub(crate) fn file_blocks(&self, inode: u32) -> u64 {
-        layout::file_blocks(&self.tree, &self.holes, inode, self.sb.block_size())
+        self.storage.file_blocks(&self.tree, &self.holes, inode, self.sb.block_size())
     }
 
     /// The block of the inode table that an inode is in.

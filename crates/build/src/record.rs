@@ -4,23 +4,29 @@
 //! map or attributes have no place in an ext4 inode is an error that names the member.
 
 use extern4_disk::feature::{Incompat, RoCompat};
+use extern4_disk::inline::HEAD_SIZE;
 use extern4_disk::inode::{DeviceNumber, Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::time::Timestamp;
+use extern4_disk::xattr::hash;
 use extern4_tree::Time;
 
 use crate::error::{Error, Result};
 use crate::layout::{self, Place};
 use crate::planned::{self, Planned};
+use crate::storage::data_attribute;
 use crate::tree::{Body, Node};
 
 /// The most links of an inode.
 const LINKS_MAX: u32 = 65_000;
 
 impl Planned {
-    /// Writes the record of an inode of the tree.
-    pub(crate) fn encode_inode(&self, inode: u32, record: &mut [u8]) -> Result<()> {
+    /// Writes the record of an inode of the tree, and its contents if these are in it.
+    pub(crate) fn encode_inode(&self, inode: u32, inline: Option<&[u8]>, record: &mut [u8]) -> Result<()> {
         let (sb, node) = (&self.sb, self.tree.node(inode));
         let ino = self.layout.numbers.of(inode);
+        if let Body::Value(value) = &node.body {
+            return self.encode_value(inode, value, record);
+        }
         let mut raw = Inode::new(ino, node.body.kind().mode_bits() | node.mode, 0, sb);
         raw.set_uid(node.uid);
         raw.set_gid(node.gid);
@@ -30,18 +36,56 @@ impl Planned {
         raw.set_mtime(time);
         raw.set_crtime(time);
         raw.set_links(self.links(inode, node)?);
-        self.set_body(&mut raw, inode, node)?;
+        match inline {
+            Some(contents) => self.set_inline(&mut raw, inode, contents)?,
+            None => self.set_body(&mut raw, inode, node)?,
+        }
         // fs-verity's flag is that of a file that the build seals.
         let kept = node.flags.unwrap_or_default() - InodeFlags::VERITY;
         raw.set_flags(raw.flags() | kept);
         raw.set_project(node.project.unwrap_or(0));
         raw.set_xattr_block(self.layout.xattr_block(inode));
-        if !node.xattrs.is_empty() {
-            let division = &self.layout.divisions[node.xattrs.index()];
-            self.tree.xattrs.encode_inside(node.xattrs, division, &mut record[raw.xattr_range()]);
+        let data = inline.map(|contents| data_attribute(contents.get(HEAD_SIZE..).unwrap_or_default()));
+        if data.is_some() || !node.xattrs.is_empty() {
+            let division = self.storage.division(&self.tree, inode);
+            self.tree.xattrs.encode_inside(node.xattrs, division, data, &mut record[raw.xattr_range()]);
         }
         raw.encode(record, sb);
         Ok(())
+    }
+
+    /// Writes the record of an inode that holds a value of extended attributes. Format: the kernel's
+    /// ext4 documentation, "Extended Attributes".
+    fn encode_value(&self, inode: u32, value: &[u8], record: &mut [u8]) -> Result<()> {
+        let (sb, node) = (&self.sb, self.tree.node(inode));
+        let hash = hash::ea_value(value, sb.checksum_seed());
+        let mode = node.body.kind().mode_bits() | node.mode;
+        // With the generation and the number of its owner, it would have the form of Lustre.
+        let mut raw = Inode::new(self.layout.numbers.of(inode), mode, hash | 1, sb);
+        let time = timestamp(node.mtime);
+        raw.set_mtime(time);
+        raw.set_crtime(time);
+        raw.set_ea_refcount(self.layout.value_references.get(&inode).copied().unwrap_or(0));
+        raw.set_ea_hash(hash);
+        raw.set_uid(node.uid);
+        raw.set_gid(node.gid);
+        raw.set_links(1);
+        raw.set_size(value.len() as u64);
+        self.set_map(&mut raw, inode, self.file_blocks(inode))?;
+        raw.set_flags(raw.flags() | InodeFlags::EA_INODE);
+        raw.encode(record, sb);
+        Ok(())
+    }
+
+    /// Puts contents into an inode: the bytes of `i_block`, and those among the attributes.
+    fn set_inline(&self, raw: &mut Inode, inode: u32, contents: &[u8]) -> Result<()> {
+        let mut map = [0; MAP_SIZE];
+        let head = contents.len().min(HEAD_SIZE);
+        map[..head].copy_from_slice(&contents[..head]);
+        raw.set_map(&map);
+        raw.set_size(contents.len() as u64);
+        raw.set_flags(raw.flags() | InodeFlags::INLINE_DATA);
+        self.count_sectors(raw, inode)
     }
 
     fn links(&self, inode: u32, node: &Node) -> Result<u16> {
@@ -103,7 +147,7 @@ impl Planned {
                 raw.set_device(DeviceNumber { major, minor });
                 self.count_sectors(raw, inode)
             }
-            Body::Fifo | Body::Socket => self.count_sectors(raw, inode),
+            Body::Fifo | Body::Socket | Body::Value(_) => self.count_sectors(raw, inode),
         }
     }
 
@@ -134,7 +178,7 @@ impl Planned {
 
     fn count_sectors(&self, raw: &mut Inode, inode: u32) -> Result<()> {
         let size = self.sb.block_size();
-        let blocks = self.layout.blocks_of(&self.tree, &self.holes, inode, size);
+        let blocks = self.layout.blocks_of(&self.tree, &self.holes, &self.storage, inode, size);
         if raw.set_sectors(blocks * u64::from(size / 512)) {
             return Ok(());
         }

@@ -91,13 +91,15 @@ pub(crate) enum Body {
     },
     Fifo,
     Socket,
+    /// The value of extended attributes, which no name leads to.
+    Value(Box<[u8]>),
 }
 
 impl Body {
     pub(crate) fn kind(&self) -> FileKind {
         match self {
             Self::Directory { .. } => FileKind::Directory,
-            Self::File { .. } => FileKind::Regular,
+            Self::File { .. } | Self::Value(_) => FileKind::Regular,
             Self::Symlink(_) => FileKind::Symlink,
             Self::CharDevice { .. } => FileKind::CharDevice,
             Self::BlockDevice { .. } => FileKind::BlockDevice,
@@ -319,6 +321,32 @@ impl Tree {
         Ok(self.link(parent, text, inode))
     }
 
+    /// Adds an inode for the value of an extended attribute of `owner`. Gives the inode in the tree.
+    pub(crate) fn add_value(&mut self, value: &[u8], owner: u32) -> u32 {
+        let Node { uid, gid, mtime, .. } = self.nodes[owner as usize];
+        self.add_node(Node {
+            mode: 0o600,
+            uid,
+            gid,
+            mtime,
+            links: 1,
+            place: NONE,
+            xattrs: Set::default(),
+            is_implied: false,
+            body: Body::Value(value.into()),
+            is_sealed: false,
+            flags: None,
+            project: None,
+        })
+    }
+
+    /// Takes the inodes of values away.
+    pub(crate) fn remove_values(&mut self, order: &mut Order) {
+        let is_value = |node: &Node| matches!(node.body, Body::Value(_));
+        order.inodes.retain(|inode| !is_value(&self.nodes[*inode as usize]));
+        self.nodes.retain(|node| !is_value(node));
+    }
+
     fn add_node(&mut self, node: Node) -> u32 {
         self.nodes.push(node);
         (self.nodes.len() - 1) as u32
@@ -485,7 +513,7 @@ impl Tree {
             &Body::CharDevice { major, minor } => Kind::CharDevice { major, minor },
             &Body::BlockDevice { major, minor } => Kind::BlockDevice { major, minor },
             Body::Fifo => Kind::Fifo,
-            Body::Socket => Kind::Socket,
+            Body::Socket | Body::Value(_) => Kind::Socket,
         };
         Entry {
             path: path.to_vec(),
@@ -587,6 +615,31 @@ impl Tree {
         if node.is_implied {
             node.mtime = mtime;
         }
+    }
+
+    /// Has `label` change the extended attributes of each file of a sorted tree.
+    pub(crate) fn label(&mut self, order: &Order, label: &mut dyn FnMut(&mut Entry)) -> Result<()> {
+        let mut is_labelled = vec![false; self.nodes.len()];
+        let mut left = vec![(0, Vec::new())];
+        for &directory in &order.directories {
+            let path = self.path(directory);
+            let below = |name: &Name| match &path[..] {
+                b"" => name.text.to_vec(),
+                path => [path, b"/", &name.text].concat(),
+            };
+            left.extend(self.children(directory).map(|(_, name)| (name.inode, below(name))));
+            for (inode, path) in left.drain(..) {
+                if std::mem::replace(&mut is_labelled[inode as usize], true) {
+                    continue;
+                }
+                let mut entry = self.entry(inode, &path);
+                label(&mut entry);
+                let refused = |reason| Error::Refused { path: shown(&path), reason };
+                let node = &mut self.nodes[inode as usize];
+                node.xattrs = self.xattrs.intern(&entry.xattrs, node.mode).map_err(refused)?.0;
+            }
+        }
+        Ok(())
     }
 
     /// Sorts the names of each directory, and puts all inodes in the order of their paths: each

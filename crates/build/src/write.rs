@@ -26,6 +26,7 @@ use crate::layout::{self, Place, SharedBlock};
 use crate::planned::Planned;
 use crate::progress::Progress;
 use crate::sharing::{Sharing, Target};
+use crate::storage::inline_directory;
 use crate::tree::Body;
 
 /// Bytes of a batch: the buffer of one thread.
@@ -43,6 +44,8 @@ enum Item {
     Directory(u32),
     /// A long symbolic link.
     Symlink(u32, u64),
+    /// A part of a value of extended attributes.
+    Value(u32, Run),
     /// A part of a file.
     File(u32, Run),
     /// A part of a group's inode table: the first inode's number, and how many.
@@ -120,10 +123,11 @@ impl Planned {
         for (number, block) in &self.layout.map_blocks {
             device.write_at(block, number * size)?;
         }
+        let number_of = |inode: u32| self.layout.numbers.of(inode);
         for &SharedBlock { number, inode, users } in &self.layout.shared_blocks {
             let set = self.tree.node(inode).xattrs;
-            let division = &self.layout.divisions[set.index()];
-            let block = self.tree.xattrs.encode_block(set, division, users, number, &self.sb);
+            let Some(division) = self.storage.division(&self.tree, inode) else { continue };
+            let block = self.tree.xattrs.encode_block(set, division, users, number, &number_of, &self.sb);
             device.write_at(&block, number * size)?;
         }
         let uuid = self.digest.map_or(self.sb.uuid(), |digest| digest.uuid_with(contents));
@@ -179,11 +183,15 @@ impl Queue<'_> {
     }
 
     fn next_directory(&mut self) -> Option<(Item, u64)> {
-        let &name = self.planned.order.directories.get(self.directory)?;
-        self.directory += 1;
-        let inode = self.planned.tree.name(name).inode;
-        let blocks = self.planned.layout.directories.get(&inode).map_or(1, |(blocks, _)| *blocks);
-        Some((Item::Directory(name), blocks))
+        loop {
+            let &name = self.planned.order.directories.get(self.directory)?;
+            self.directory += 1;
+            let inode = self.planned.tree.name(name).inode;
+            let blocks = self.planned.layout.directories.get(&inode).map_or(1, |(blocks, _)| *blocks);
+            if blocks > 0 {
+                return Some((Item::Directory(name), blocks));
+            }
+        }
     }
 
     fn next_part(&mut self, most: u64) -> Option<(Item, u64)> {
@@ -193,9 +201,10 @@ impl Queue<'_> {
             let blocks = planned.file_blocks(inode);
             let node = planned.tree.node(inode);
             let place = planned.layout.place(inode, blocks);
-            let run = match (&node.body, place) {
-                (Body::File { .. } | Body::Symlink(_), Place::Run(run)) => part_of(&[run], self.done, most),
-                (Body::File { .. } | Body::Symlink(_), Place::Runs(runs)) => part_of(runs, self.done, most),
+            let is_written_here = matches!(node.body, Body::File { .. } | Body::Symlink(_) | Body::Value(_));
+            let run = match place {
+                Place::Run(run) if is_written_here => part_of(&[run], self.done, most),
+                Place::Runs(runs) if is_written_here => part_of(runs, self.done, most),
                 _ => None,
             };
             let Some(mut run) = run else {
@@ -213,6 +222,7 @@ impl Queue<'_> {
             self.done += run.len;
             let item = match node.body {
                 Body::Symlink(_) => Item::Symlink(inode, run.start),
+                Body::Value(_) => Item::Value(inode, run),
                 _ => Item::File(inode, run),
             };
             return Some((item, run.len));
@@ -348,7 +358,7 @@ impl Worker<'_> {
                 Place::Nowhere => 0,
             },
             Item::Symlink(_, start) => start,
-            Item::File(_, run) => run.start,
+            Item::File(_, run) | Item::Value(_, run) => run.start,
             Item::Inodes(first, _) => planned.table_block(first),
         }
     }
@@ -360,6 +370,15 @@ impl Worker<'_> {
             Item::Symlink(inode, _) => {
                 if let Body::Symlink(target) = &self.planned.tree.node(inode).body {
                     self.buffer.extend_from_slice(target);
+                    self.pad();
+                }
+                Ok(())
+            }
+            Item::Value(inode, run) => {
+                if let Body::Value(value) = &self.planned.tree.node(inode).body {
+                    let size = u64::from(self.planned.sb.block_size());
+                    let end = value.len().min(((run.logical + run.len) * size) as usize);
+                    self.buffer.extend_from_slice(&value[(run.logical * size) as usize..end]);
                     self.pad();
                 }
                 Ok(())
@@ -479,9 +498,47 @@ impl Worker<'_> {
             own.encode(&mut records[place(ino)..][..size], &planned.sb);
         }
         for &inode in numbers.within(range) {
-            planned.encode_inode(inode, &mut records[place(numbers.of(inode))..][..size])?;
+            let inline = inline_contents(planned, &self.format, &mut self.contents, inode)?;
+            let record = &mut records[place(numbers.of(inode))..][..size];
+            planned.encode_inode(inode, inline.as_deref(), record)?;
         }
         self.pad();
         Ok(())
+    }
+}
+
+/// The contents of a file that are in its inode, if they are.
+fn inline_contents(
+    planned: &Planned,
+    format: &Format,
+    digest: &mut ContentsDigest,
+    inode: u32,
+) -> Result<Option<Vec<u8>>> {
+    if !planned.storage.is_inline(inode) {
+        return Ok(None);
+    }
+    if let Some(name) = planned.storage.inline_directory(inode) {
+        let numbers = &planned.layout.numbers;
+        let children = layout::children(&planned.tree, name, numbers);
+        let parent = numbers.of(planned.tree.parent_inode(name));
+        return Ok(Some(inline_directory(&children, parent, &format.layout())));
+    }
+    let node = planned.tree.node(inode);
+    match &node.body {
+        Body::Symlink(target) => Ok(Some(target.to_vec())),
+        Body::File { contents, source, name } => {
+            let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
+            let opened = layer.open(&path, contents)?;
+            let mut bytes = vec![0; contents.size as usize];
+            let read = read(&opened, contents, &mut bytes, 0);
+            // A file that changed can fail to be read in many ways: the change is the reason.
+            opened.check_unchanged(layer.path_in_source(&path))?;
+            read.map_err(|error| Error::reading(&path, &error))?;
+            if planned.digest.is_some() && !bytes.is_empty() {
+                digest.add(node.place, 0, &bytes);
+            }
+            Ok(Some(bytes))
+        }
+        _ => Ok(None),
     }
 }

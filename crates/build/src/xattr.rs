@@ -2,24 +2,28 @@
 //! both.
 //!
 //! `tree` interns the set of each file, `layout` counts the blocks that sets need, and `record` and
-//! `write` encode them. A set that does not fit is an error. A name that ext4 has no prefix for is
-//! left out and listed for a warning.
+//! `write` encode them. A set that does not fit is an error, and so is a name that Linux has and
+//! ext4 has no prefix for. A name of another system is left out and listed for a warning.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 
 use extern4_acl::Acl;
 use extern4_disk::acl;
+use extern4_disk::feature::Incompat;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::xattr::{self, Attr, Header, NameIndex, Value, hash};
 use extern4_disk::{Place, Structure};
 use hashbrown::HashTable;
 
+/// The namespaces of Linux. A file of another system, such as one of macOS, can have attributes in
+/// none of them, which no file of Linux can have.
+const NAMESPACES: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"btrfs."];
 /// The longest name behind its prefix in bytes.
 const NAME_MAX: usize = 255;
 
 /// A set of attributes by its number; 0 is the empty one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Set(u32);
 
 impl Set {
@@ -38,6 +42,14 @@ struct Attribute {
     index: NameIndex,
     name: Vec<u8>,
     value: Vec<u8>,
+}
+
+impl Attribute {
+    /// The attribute with its value next to it, and with a hash of both.
+    fn here(&self) -> Attr<'_> {
+        let hash = hash::entry(&self.name, hash::Contents::Value(&self.value));
+        Attr { index: self.index, name: &self.name, value: Value::Here(&self.value), hash }
+    }
 }
 
 /// All sets of attributes of a tree.
@@ -62,6 +74,9 @@ impl Sets {
             let shown = String::from_utf8_lossy(name);
             let split = NameIndex::split(name).filter(|(index, _)| has_place(*index));
             let Some((index, rest)) = split else {
+                if NAMESPACES.iter().any(|prefix| name.starts_with(prefix)) {
+                    return Err(format!("ext4 has no place for its extended attribute '{shown}'"));
+                }
                 self.left_out.insert(shown.into_owned());
                 continue;
             };
@@ -114,11 +129,6 @@ impl Sets {
         self.sets.is_empty()
     }
 
-    /// How many sets there are, the empty one included.
-    pub(crate) fn len(&self) -> usize {
-        self.sets.len().max(1)
-    }
-
     /// The attributes of a set, with their numbers and names without prefix.
     pub(crate) fn attributes(&self, set: Set) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
         let set = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
@@ -129,7 +139,7 @@ impl Sets {
     pub(crate) fn left_out_warnings(&self) -> impl Iterator<Item = String> {
         self.left_out
             .iter()
-            .map(|name| format!("ext4 has no place for the extended attribute '{name}', which is left out"))
+            .map(|name| format!("Linux has no place for the extended attribute '{name}', which is left out"))
     }
 
     /// The attributes of a set as `getxattr` gives them.
@@ -149,47 +159,92 @@ impl Sets {
         set.iter().filter_map(full).collect()
     }
 
-    /// Divides a set between an inode with `room` bytes for attributes and a block.
-    pub(crate) fn divide(&self, set: Set, room: usize, sb: &Superblock) -> Result<Division, String> {
+    /// The value of an attribute of a set.
+    pub(crate) fn value(&self, set: Set, attribute: usize) -> &[u8] {
+        &self.sets[set.index()][attribute].value
+    }
+
+    /// Divides a set between an inode with `room` bytes for attributes and a block. `data` bytes of
+    /// the room hold an attribute with contents, with what all attributes need in common. With
+    /// `ea_inode`, the largest values of the block go to inodes of their own until it has room for
+    /// the rest.
+    pub(crate) fn divide(
+        &self,
+        set: Set,
+        room: usize,
+        data: usize,
+        sb: &Superblock,
+    ) -> Result<Division, String> {
         let attrs = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
-        let (mut inside, mut outside) = (Vec::new(), Vec::new());
-        for (at, attr) in attrs.iter().enumerate() {
-            inside.push(at);
-            if xattr::size_in_inode(&borrowed(attrs, &inside, false)) > room {
-                inside.pop();
-                outside.push((at, attr));
+        let mut division = Division::default();
+        let common = xattr::size_in_inode(&[]);
+        for at in 0..attrs.len() {
+            division.inside.push(at);
+            let inside = xattr::size_in_inode(&division.inside(attrs));
+            if inside + data.saturating_sub(common) > room {
+                division.inside.pop();
+                division.outside.push(at);
             }
         }
-        let outside: Vec<usize> = outside.into_iter().map(|(at, _)| at).collect();
-        let need = xattr::size_in_block(&borrowed(attrs, &outside, true));
         let size = sb.block_size() as usize;
-        if !outside.is_empty() && need > size {
-            return Err(format!(
-                "its extended attributes need a block of {need} bytes, and the volume's blocks have {size}"
-            ));
+        loop {
+            let need = xattr::size_in_block(&division.outside(attrs, &|_| 1));
+            if need <= size || division.outside.is_empty() {
+                return Ok(division);
+            }
+            let is_here = |at: &&usize| !division.values.iter().any(|(far, _)| far == *at);
+            let largest = division.outside.iter().filter(is_here).max_by_key(|at| attrs[**at].value.len());
+            let may_move = sb.features().incompat.contains(Incompat::EA_INODE);
+            match largest.filter(|at| may_move && !attrs[**at].value.is_empty()) {
+                Some(&at) => division.values.push((at, 0)),
+                None => {
+                    let hint =
+                        if may_move { "" } else { "; inodes of the feature ea_inode hold larger values" };
+                    return Err(format!(
+                        "its extended attributes need a block of {need} bytes, and the volume's blocks have \
+                         {size}{hint}"
+                    ));
+                }
+            }
         }
-        Ok(Division { inside, outside })
     }
 
-    /// Writes the part of a set that is in the inode into the inode's area for attributes.
-    pub(crate) fn encode_inside(&self, set: Set, division: &Division, area: &mut [u8]) {
-        let attrs = &self.sets[set.index()];
-        if !division.inside.is_empty() {
+    /// Writes the part of a set that is in the inode into the inode's area for attributes, behind
+    /// the attribute with contents, if there is one.
+    pub(crate) fn encode_inside(
+        &self,
+        set: Set,
+        division: Option<&Division>,
+        data: Option<Attr<'_>>,
+        area: &mut [u8],
+    ) {
+        let attrs = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
+        let inside = division.map(|division| division.inside(attrs)).unwrap_or_default();
+        let all: Vec<Attr<'_>> = data.into_iter().chain(inside).collect();
+        if !all.is_empty() {
             // It fits: `divide` has counted its bytes.
-            let _ = xattr::encode_in_inode(&borrowed(attrs, &division.inside, false), area);
+            let _ = xattr::encode_in_inode(&all, area);
         }
     }
 
-    /// The block with the rest of a set, which `users` inodes share.
+    /// The block with the rest of a set, which `users` inodes share. `number_of` gives the number
+    /// of the inode in the tree that has a value.
     pub(crate) fn encode_block(
         &self,
         set: Set,
         division: &Division,
         users: u32,
         number: u64,
+        number_of: &dyn Fn(u32) -> u32,
         sb: &Superblock,
     ) -> Vec<u8> {
-        let attrs = borrowed(&self.sets[set.index()], &division.outside, true);
+        let mut attrs = division.outside(&self.sets[set.index()], number_of);
+        for attr in attrs.iter_mut().filter(|attr| matches!(attr.value, Value::EaInode { .. })) {
+            let find = |own: &&Attribute| own.index == attr.index && own.name == attr.name;
+            let value = self.sets[set.index()].iter().find(find).map_or(&[][..], |own| &own.value);
+            let contents = hash::Contents::EaInode { hash: hash::ea_value(value, sb.checksum_seed()) };
+            attr.hash = hash::entry(attr.name, contents);
+        }
         let mut block = vec![0; sb.block_size() as usize];
         let hash = hash::entries(attrs.iter().map(|attr| attr.hash));
         let _ = xattr::encode_in_block(&Header { refcount: users, hash }, &attrs, &mut block);
@@ -205,9 +260,42 @@ impl Sets {
 pub(crate) struct Division {
     inside: Vec<usize>,
     outside: Vec<usize>,
+    /// Those of the attributes outside whose values are in inodes of their own, with the inodes in
+    /// the tree.
+    values: Vec<(usize, u32)>,
 }
 
 impl Division {
+    /// The values in inodes of their own, as attributes and inodes in the tree.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut (usize, u32)> {
+        self.values.iter_mut()
+    }
+
+    /// The inodes in the tree that have values.
+    pub(crate) fn value_inodes(&self) -> impl Iterator<Item = u32> {
+        self.values.iter().map(|(_, inode)| *inode)
+    }
+
+    /// Entries in an inode have no hash, as in Linux.
+    fn inside<'a>(&self, attrs: &'a [Attribute]) -> Vec<Attr<'a>> {
+        let attr = |at: &usize| Attr { hash: 0, ..attrs[*at].here() };
+        self.inside.iter().map(attr).collect()
+    }
+
+    /// Entries in a block. Those whose values are elsewhere have no hash yet.
+    fn outside<'a>(&self, attrs: &'a [Attribute], number_of: &dyn Fn(u32) -> u32) -> Vec<Attr<'a>> {
+        let attr = |at: &usize| match self.values.iter().find(|(far, _)| far == at) {
+            None => attrs[*at].here(),
+            Some((_, inode)) => {
+                let Attribute { index, name, value } = &attrs[*at];
+                // OK: a value is smaller than 4 GiB.
+                let value = Value::EaInode { ino: number_of(*inode), size: value.len() as u32 };
+                Attr { index: *index, name, value, hash: 0 }
+            }
+        };
+        self.outside.iter().map(attr).collect()
+    }
+
     pub(crate) fn needs_block(&self) -> bool {
         !self.outside.is_empty()
     }
@@ -216,15 +304,4 @@ impl Division {
 /// Whether users can have attributes of this kind.
 fn has_place(index: NameIndex) -> bool {
     !matches!(index, NameIndex::SYSTEM | NameIndex::RICHACL | NameIndex::ENCRYPTION | NameIndex::LUSTRE)
-}
-
-/// Entries in a block have a hash of their name and value; those in an inode have none, as in
-/// Linux.
-fn borrowed<'a>(attrs: &'a [Attribute], chosen: &[usize], is_block: bool) -> Vec<Attr<'a>> {
-    let attr = |at: &usize| {
-        let Attribute { index, name, value } = &attrs[*at];
-        let hash = if is_block { hash::entry(name, hash::Contents::Value(value)) } else { 0 };
-        Attr { index: *index, name, value: Value::Here(value), hash }
-    };
-    chosen.iter().map(attr).collect()
 }

@@ -47,8 +47,8 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 pub use extern4_build::{
-    BuildOptions, Builder, Edit, Error, MemberContents, MemberId, Merged, NewFile, OldInode, OldLayout,
-    Planned, Progress, Result, Size, Summary, Verity, Watch, Written,
+    BuildOptions, Builder, Edit, Error, Label, MemberContents, MemberId, Merged, NewFile, OldInode,
+    OldLayout, Planned, Progress, Result, Size, Summary, Verity, Watch, Written,
 };
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{

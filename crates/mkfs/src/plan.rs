@@ -81,7 +81,10 @@ impl Plan {
             ro_compat if ro_compat.contains(RoCompat::METADATA_CSUM) => {
                 features.incompat.contains(Incompat::CSUM_SEED)
             }
-            ro_compat => !ro_compat.contains(RoCompat::GDT_CSUM),
+            // The hashes of large values depend on it, too.
+            ro_compat => {
+                !ro_compat.contains(RoCompat::GDT_CSUM) && !features.incompat.contains(Incompat::EA_INODE)
+            }
         }
     }
 

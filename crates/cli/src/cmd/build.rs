@@ -355,8 +355,11 @@ fn collect(
         return Err(NewVolumeError::Usage(reason.to_owned()));
     }
     let mut builder = filling.builder(options(args, size)?);
-    if let Some(edit) = args.edits.edit(&app.stop()).map_err(NewVolumeError::Usage)? {
+    if let Some(edit) = args.edits.edit().map_err(NewVolumeError::Usage)? {
         builder.edit(edit);
+    }
+    if let Some(label) = args.edits.label(&app.stop()).map_err(NewVolumeError::Usage)? {
+        builder.label(label);
     }
     let sources = SourceOptions {
         one_file_system: args.one_file_system,

@@ -469,11 +469,21 @@ fn files_are_labelled_by_their_paths() {
     fs::create_dir_all(at.join("tree/bin")).expect("directories");
     fs::write(at.join("tree/bin/sh"), "x").expect("a file");
     fs::write(at.join("contexts"), "/.* u:r:default\n/bin/.* -- u:r:bin\n/bin -d u:r:dir\n").expect("a file");
-    ok(extern4_in(at, ["build", "-q", "out.img", "tree:/usr", "tree", "--selinux", "contexts"]));
-    for (path, label) in [("/bin/sh", "bin"), ("/bin", "dir"), ("/usr/bin/sh", "default")] {
+    fs::write(at.join("list"), "nod /null 0666 0 0 c 1 3\n").expect("a file");
+    let manifest = ["--manifest", "list", "--selinux", "contexts"];
+    ok(extern4_in(at, [&["build", "-q", "out.img", "tree:/opt/deep", "tree"][..], &manifest].concat()));
+    let labels = [("/bin/sh", "bin"), ("/bin", "dir"), ("/opt/deep/bin/sh", "default")];
+    // Files that no source gives have labels, too.
+    for (path, label) in
+        labels.into_iter().chain(["/", "/lost+found", "/opt", "/null"].map(|path| (path, "default")))
+    {
         let value = ok(extern4_in(at, ["getfattr", "-n", "security.selinux", &format!("out.img:{path}")]));
         let value = String::from_utf8(value).expect("text");
         assert!(value.contains(&format!("security.selinux=\"u:r:{label}\"")), "{path}: {value}");
+        // As libselinux stores it, with a NUL at its end.
+        let path = format!("out.img:{path}");
+        let raw = ok(extern4_in(at, ["getfattr", "-n", "security.selinux", "--only-values", &path]));
+        assert_eq!(raw, format!("u:r:{label}\0").as_bytes(), "{path}");
     }
     fs::write(at.join("contexts"), "/.* -q u:r:x\n").expect("a file");
     let refused = extern4_in(at, ["build", "-q", "no.img", "tree", "--selinux", "contexts"]);

@@ -49,7 +49,7 @@ use crate::session::Session;
 ///     let mut builder = Builder::new(BuildOptions::default());
 ///     builder.add(source(&site, dir.path())?, b"")?;
 ///     let options = UpdateOptions { owners: true, ..UpdateOptions::default() };
-///     let update = Update::plan(builder.merge(), &session, options, None)?;
+///     let update = Update::plan(builder.merge()?, &session, options, None)?;
 ///     assert_eq!((update.summary().created, update.summary().removed), (1, 1));
 ///     update.run(&session, None, &mut |step| {
 ///         println!("{step:?}");

@@ -121,7 +121,8 @@ fn options() -> UpdateOptions {
 
 /// Compares, and writes what differs. Returns the changes.
 fn update(builder: Builder, session: &Session) -> Vec<(Change, Vec<u8>)> {
-    let update = Update::plan(builder.merge(), session, options(), None).expect("a comparison");
+    let update =
+        Update::plan(builder.merge().expect("a tree"), session, options(), None).expect("a comparison");
     assert!(update.refused().is_empty(), "{:?}", update.refused());
     let mut done = Vec::new();
     let written = update.run(session, None, &mut |step| {
@@ -190,8 +191,8 @@ fn a_random_tree_becomes_another_one() {
         let (ours, theirs) = (ours.expect("a volume").superuser(), theirs.expect("a volume").superuser());
         assert_same(&what, &ours, &theirs);
         // Nothing is left to do.
-        let again =
-            Update::plan(builder_of(seed + 100).merge(), &ours, options(), None).expect("a comparison");
+        let again = Update::plan(builder_of(seed + 100).merge().expect("a tree"), &ours, options(), None)
+            .expect("a comparison");
         assert_eq!(again.changes().collect::<Vec<_>>(), [], "{what}");
         assert!(again.summary().is_empty() && again.summary().kept > 0, "{what}: {:?}", again.summary());
     }
@@ -231,7 +232,8 @@ fn everything_of_a_volume_comes_by_an_update() {
         };
         tree::assert_same("the updated volume", &kept(&new), &kept(&old));
         let session = Volume::open(&new.path).expect("a volume").superuser();
-        let again = Update::plan(from_old().merge(), &session, options(), None).expect("a comparison");
+        let again = Update::plan(from_old().merge().expect("a tree"), &session, options(), None)
+            .expect("a comparison");
         assert_eq!(again.changes().collect::<Vec<_>>(), []);
     }
 }
@@ -272,7 +274,8 @@ fn only_what_differs_is_written() {
     // A second run finds nothing to do, and the image keeps its bytes.
     let bytes = fs::read(&image.path).expect("an image");
     let reader = Volume::open(&image.path).expect("a volume");
-    let again = Update::plan(from().merge(), &reader.superuser(), options(), None).expect("a comparison");
+    let again = Update::plan(from().merge().expect("a tree"), &reader.superuser(), options(), None)
+        .expect("a comparison");
     assert!(again.summary().is_empty(), "{:?}", again.changes().collect::<Vec<_>>());
     drop((again, reader));
     assert!(fs::read(&image.path).expect("an image") == bytes);
@@ -298,7 +301,8 @@ fn the_tree_goes_over_a_volume_that_keeps_its_other_files() {
     let builder = builder(Box::new(entries.into_iter().collect::<Entries>()), Size::Auto);
     let before = everything(&session);
     let keeping = UpdateOptions { keeps_others: true, ..options() };
-    let update = Update::plan(builder.merge(), &session, keeping, None).expect("a comparison");
+    let update =
+        Update::plan(builder.merge().expect("a tree"), &session, keeping, None).expect("a comparison");
     // A directory with files in it is no place for a file.
     let refused: Vec<_> = update.refused().iter().map(|refused| &*refused.path).collect();
     assert_eq!(refused, [&b"usr/include"[..]]);
@@ -321,7 +325,8 @@ fn the_caller_can_end_an_update_between_two_files() {
     let updated = image(builder_of(3));
     let volume = writable(&updated.path);
     let session = volume.superuser();
-    let update = Update::plan(builder_of(4).merge(), &session, options(), None).expect("a comparison");
+    let update = Update::plan(builder_of(4).merge().expect("a tree"), &session, options(), None)
+        .expect("a comparison");
     let mut steps = 0;
     let ended = update.run(&session, None, &mut |_| {
         steps += 1;
@@ -333,7 +338,8 @@ fn the_caller_can_end_an_update_between_two_files() {
         extern4::build::Progress::Writing { bytes: 1.., .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
-    let update = Update::plan(builder_of(4).merge(), &session, options(), None).expect("a comparison");
+    let update = Update::plan(builder_of(4).merge().expect("a tree"), &session, options(), None)
+        .expect("a comparison");
     let ended = update.run(&session, Some(&watch), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(ended, Err(UpdateError::Interrupted)));
     assert!(everything(&session).keys().all(|path| !path.ends_with(b".new0")));
@@ -352,7 +358,8 @@ fn a_crash_leaves_old_and_new_files_whole() {
     let device = Arc::new(CrashDevice::new(fs::read(&old.path).expect("an image")));
     let volume = Volume::options().write(true).open_device(Arc::clone(&device) as _).expect("a volume");
     let (session, before) = (volume.superuser(), everything(&volume.superuser()));
-    let target = Update::plan(builder_of(6).merge(), &session, options(), None).expect("a comparison");
+    let target = Update::plan(builder_of(6).merge().expect("a tree"), &session, options(), None)
+        .expect("a comparison");
     let mut steps = 0;
     let synced = target.run(&session, None, &mut |_| {
         steps += 1;

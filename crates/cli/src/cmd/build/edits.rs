@@ -1,11 +1,11 @@
 //! `--chmod`, `--uid-map`, `--gid-map` and `--selinux`: changes of all entries of the sources.
 //!
-//! `build` makes one function of them, which the builder calls for each entry. A wrong range or
-//! mode is a usage error before any source is read.
+//! `build` makes two functions of them: one changes each entry of the sources, the other labels all
+//! files of the volume. A wrong range or mode is a usage error before any source is read.
 
 use std::path::PathBuf;
 
-use extern4_build::Edit;
+use extern4_build::{Edit, Label};
 use extern4_tree::{Entry, IdMap, IdRange, Kind};
 use nix::unistd::User;
 
@@ -35,17 +35,25 @@ pub(super) struct Edits {
 
 impl Edits {
     /// Returns the change of each entry, if there is one. The error is about the ranges.
-    pub(super) fn edit(&self, stop: &Stop) -> Result<Option<Edit>, String> {
+    pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
         let (users, groups) = (map(&self.uid_map, "--uid-map")?, map(&self.gid_map, "--gid-map")?);
-        let (chmod, contexts) = (self.chmod.clone(), Contexts::read(&self.selinux, stop)?);
-        if users.is_none() && groups.is_none() && chmod.is_empty() && self.selinux.is_empty() {
+        let chmod = self.chmod.clone();
+        if users.is_none() && groups.is_none() && chmod.is_empty() {
             return Ok(None);
         }
         Ok(Some(Box::new(move |entry: &mut Entry| {
             chmod.iter().for_each(|chmod| chmod.apply(entry));
-            contexts.label(entry);
             entry.map_ids(users.as_ref(), groups.as_ref())
         })))
+    }
+
+    /// Returns the label of each file, if there is one. The error is about the file contexts.
+    pub(super) fn label(&self, stop: &Stop) -> Result<Option<Label>, String> {
+        if self.selinux.is_empty() {
+            return Ok(None);
+        }
+        let contexts = Contexts::read(&self.selinux, stop)?;
+        Ok(Some(Box::new(move |entry: &mut Entry| contexts.label(entry))))
     }
 }
 

@@ -57,7 +57,7 @@ fn run(
     let watch = filling.watch();
     // A volume that is open for reading stays as it is, access times included.
     let opened = app.volume(image).ok_or(NewVolumeError::Reported)?;
-    let planned = Update::plan(builder.merge(), &opened.session, options, Some(&watch));
+    let planned = Update::plan(builder.merge()?, &opened.session, options, Some(&watch));
     let update = planned.map_err(|error| failed(error, image, app))?;
     update.warnings().for_each(|warning| app.note(warning));
     for refused in update.refused() {
