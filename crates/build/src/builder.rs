@@ -422,6 +422,10 @@ impl Planning {
             let have = u64::from(have.inodes_count());
             let lack = last.saturating_sub(have);
             if lack == 0 {
+                // mkfs makes a volume without one then, and says so.
+                if !self.builder.options.mkfs_defaults && draft.lacks_journal(&options)? {
+                    return Err(MakeError::Size("it is too small for a journal".to_owned()).into());
+                }
                 return Ok(draft);
             }
             // The number of a group's inodes is rounded, down as well.

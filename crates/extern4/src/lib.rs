@@ -43,6 +43,7 @@ pub mod copy;
 mod dir;
 mod error;
 mod file;
+mod file_flags;
 mod make;
 mod metadata;
 mod open_options;

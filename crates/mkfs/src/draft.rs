@@ -24,7 +24,7 @@ use crate::options::Options;
 use crate::plan::{Plan, UsedInodes};
 use crate::quota::{Owner, QuotaFile};
 use crate::space::Space;
-use crate::{journal_device, numbers, superblock};
+use crate::{features, journal_device, numbers, superblock};
 
 /// Inodes up to this number are reserved.
 const RESERVED_INODES: u32 = 10;
@@ -114,6 +114,15 @@ impl Draft {
         let overhead = metadata + journal.map_or(0, |journal| journal.all.into());
         draft.sb.raw_mut().s_overhead_blocks.set(numbers::narrow(overhead)?);
         Ok((draft, journal))
+    }
+
+    /// Returns whether the volume is too small for a journal that the list of `-O` asks for.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a list that is wrong.
+    pub fn lacks_journal(&self, options: &Options) -> Result<bool> {
+        let has_journal = self.sb.features().compat.contains(Compat::HAS_JOURNAL);
+        Ok(!has_journal && features::asks_for_journal(options)?)
     }
 
     /// Returns the superblock, whose counts of free blocks and inodes are not set yet.

@@ -75,6 +75,13 @@ fn set(features: &mut Features, feature: Feature, is_on: bool) {
     }
 }
 
+/// Returns whether the list of `-O` asks for a journal, or for a feature that needs one.
+pub(crate) fn asks_for_journal(options: &Options) -> Result<bool> {
+    let mut asked = Features::default();
+    options.features.iter().try_for_each(|list| edit(&mut asked, list))?;
+    Ok(asked.compat.intersects(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE | Compat::FAST_COMMIT))
+}
+
 /// Returns the features that the configuration and the options ask for.
 pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Result<Features> {
     let mut features = Features::default();

@@ -297,6 +297,45 @@ fn an_update_sets_inode_flags_and_projects() {
 }
 
 #[test]
+fn archives_and_copies_keep_inode_flags_and_projects() {
+    let dir = temporary("extern4-build-");
+    let at = dir.path();
+    volume_with_flags(at);
+    let features = "project,casefold,quota";
+    ok(extern4_in(at, ["export", "v.img", "-o", "v.tar"]));
+    ok(extern4_in(at, ["build", "-q", "-O", features, "tar.img", "v.tar"]));
+    for name in ["x.img", "cp.img"] {
+        ok(extern4_in(at, ["mkfs", "-q", "-O", features, name, "32M"]));
+    }
+    ok(extern4_in(at, ["tar", "-cf", "again.tar", "-C", "v.img:/", "."]));
+    ok(extern4_in(at, ["tar", "-xf", "again.tar", "x.img:/"]));
+    ok(extern4_in(at, ["cp", "-a", "v.img:/.", "cp.img:/"]));
+    for image in ["tar.img", "x.img", "cp.img"] {
+        e2fsck(&at.join(image)).expect("a sound volume");
+        assert_eq!(ok(extern4_in(at, ["diff", "v.img", image])), b"", "{image}");
+    }
+    if can_run(&[Need::Tool("bsdtar")]) {
+        let listed =
+            tool(at, "bsdtar", ["-cf", "-", "--format=mtree", "--options=mtree:flags", "@again.tar"]);
+        let listed = String::from_utf8_lossy(&listed).into_owned();
+        let line = listed.lines().find(|line| line.starts_with("./i ")).expect("a line");
+        assert!(line.contains("flags=schg"), "{listed}");
+    }
+    // A volume that cannot have them says so of each file, and gets the rest.
+    ok(extern4_in(at, ["mkfs", "-q", "plain.img", "32M"]));
+    let said = failed(&extern4_in(at, ["cp", "-a", "v.img:/.", "plain.img:/"]), 1);
+    for feature in ["casefold", "project"] {
+        assert!(said.contains(&format!("Operation not supported without the feature {feature}")), "{said}");
+    }
+    assert_eq!(ok(extern4_in(at, ["lsattr", "plain.img:/i"])), b"----i---------e------- plain.img:/i\n");
+    ok(extern4_in(at, ["cp", "-r", "v.img:/i", "plain.img:/copy"]));
+    assert_eq!(
+        ok(extern4_in(at, ["lsattr", "plain.img:/copy"])),
+        b"--------------e------- plain.img:/copy\n"
+    );
+}
+
+#[test]
 fn patterns_leave_out_a_part_of_every_source() {
     let dir = temporary("extern4-build-");
     let at = dir.path();

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use extern4_vfs::{Errno, FileType, Namespace};
 
+use self::attributes::Protection;
 use self::destination::{VolumeDestination, gives_acl};
 use self::levels::Levels;
 use super::failure::{CopyError, Failure, Refusal};
@@ -49,6 +50,8 @@ pub struct CopyInto<'a> {
     volumes: Vec<Arc<Namespace>>,
     /// Files with several names, and the inode numbers of their copies.
     links: Links<Id, u64, PathBuf>,
+    /// Copies that get flags that forbid changes.
+    protections: Vec<Protection>,
     /// The image that is written, if it is a file of the host: it is not copied into itself.
     image: Option<Id>,
 }
@@ -64,6 +67,7 @@ impl<'a> CopyInto<'a> {
             buffer: vec![0; CHUNK_BYTES],
             volumes: vec![Arc::clone(volume.namespace())],
             links: Links::new(),
+            protections: Vec::new(),
             image: image.map(|node| node.id),
         }
     }
@@ -71,6 +75,11 @@ impl<'a> CopyInto<'a> {
     /// Copies one file, or a directory with everything below it, to `destination`; into
     /// `destination` if that is a directory.
     pub fn copy(&mut self, from: CopyPath<'_>, destination: &Path, observer: &mut dyn CopyObserver) {
+        self.copy_unprotected(from, destination, observer);
+        self.protect(observer);
+    }
+
+    fn copy_unprotected(&mut self, from: CopyPath<'_>, destination: &Path, observer: &mut dyn CopyObserver) {
         let (path, mut to) = (from.path(), destination.to_owned());
         if !self.options.parents {
             let copied = self.one(from, &mut to, observer);

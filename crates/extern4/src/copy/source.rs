@@ -24,6 +24,7 @@ use self::node::host_node;
 pub(super) use self::node::{Id, Node};
 use super::failure::CopyError;
 use super::total::stored_bytes;
+use crate::file_flags::SETTABLE;
 use crate::session::Session;
 
 /// An open directory, in which names are looked up.
@@ -97,6 +98,7 @@ impl Directory {
                     stored: stored_bytes(&found),
                     atime: found.atime(),
                     mtime: found.mtime(),
+                    flags: Some((found.flags() & SETTABLE, found.project())),
                 })
             }
         }

@@ -9,10 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use extern4_disk::inode::InodeFlags;
 use extern4_testkit::tools::{Need, can_run};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use super::TarSource;
+use super::{TarSource, TarWriter};
 use crate::testing::{Collected, Raw, archive, is_root, plain, read, run};
 use crate::{DirectorySource, Entry, Kind, Result, Source, Time};
 
@@ -291,14 +292,31 @@ fn hard_links_may_have_contents() {
 }
 
 #[test]
-fn an_acl_with_a_name_alone_is_left_out_by_name() {
+fn an_acl_with_a_name_alone_is_an_error() {
     let acl = b"user::rw-,user:lisa:rw-,group::r--,mask::rw-,other::---";
     let (_, found) =
         scan(&archive(&[Raw::pax(b'x', &[("SCHILY.acl.access", acl)]), Raw::new(b'0', "f", b"")]));
-    let found = found.unwrap();
-    assert_eq!(found.get("f").xattrs, []);
-    let warning = &found.warnings[0];
-    assert!(warning.contains("'f'") && warning.contains("'lisa'"), "{warning}");
+    let error = found.unwrap_err().to_string();
+    assert!(error.contains("'f'") && error.contains("'lisa'"), "{error}");
+}
+
+#[test]
+fn flags_and_projects_survive_writing_and_reading() {
+    let (_, found) = scan(&archive(&[Raw::new(b'0', "f", b"")]));
+    let mut entry = found.unwrap().entries.remove(0);
+    entry.flags = Some(InodeFlags::IMMUTABLE | InodeFlags::CASEFOLD);
+    entry.project = Some(5);
+    let mut writer = TarWriter::new(Vec::new());
+    writer.append(&entry, &mut |_, _| Ok(())).unwrap();
+    let bytes = writer.finish().unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(
+        text.contains(" SCHILY.fflags=schg,casefold\n") && text.contains(" EXTERN4.project=5\n"),
+        "{text}"
+    );
+    let (_, found) = scan(&bytes);
+    let again = &found.unwrap().entries[0];
+    assert_eq!((again.flags, again.project), (entry.flags, entry.project));
 }
 
 #[test]

@@ -2,15 +2,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::time::Timestamp;
 use extern4_tree::{Entry, Kind};
-use extern4_vfs::{Attributes, Errno, FileFlags, SetTime, Timespec, XattrFlags};
+use extern4_vfs::{Attributes, FileFlags, SetTime, Timespec, XattrFlags};
 
 use super::step::Extra;
 use crate::build::tree_walk::xattrs;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::file_flags::{FORBIDDING, set_casefold, set_flags, set_project};
 use crate::metadata::Metadata;
 use crate::session::Session;
 
@@ -28,27 +30,6 @@ pub(super) struct Wanted<'a> {
     /// Whether owner, group, flags and project count.
     pub(super) owners: bool,
     pub(super) extra: Extra,
-}
-
-/// The flags with which a file cannot be changed.
-const FORBIDDING: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::APPEND);
-
-/// Sets the flags of a file. Flags that the volume does not take are an error.
-fn set_flags(file: Named<'_>, flags: FileFlags) -> Result<()> {
-    let Named { directory, name } = file;
-    directory.set_flags(name, flags)?;
-    if directory.symlink_metadata(name)?.flags() == flags {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Os(Errno::EOPNOTSUPP), "keep all flags"))
-}
-
-/// Returns the error of a change that needs a feature, with its name if the volume lacks that.
-fn lacking(feature: &'static str) -> impl FnOnce(Error) -> Error {
-    move |error| match error.errno() {
-        Errno::EOPNOTSUPP => error.because(format!("Operation not supported without the feature {feature}")),
-        _ => error,
-    }
 }
 
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -97,14 +78,14 @@ impl Wanted<'_> {
             directory.lsetxattr(name, OsStr::from_bytes(attribute), value, XattrFlags::empty())?;
         }
         if let Some(project) = self.new_project(&found) {
-            directory.set_project(name, project).map_err(lacking("project"))?;
+            set_project(directory, Path::new(name), project)?;
         }
         if let Some(time) = self.new_time(&found) {
             directory.lset_times(name, SetTime::Omit, time)?;
         }
         let found = directory.symlink_metadata(name)?.flags();
         match self.new_flags(found).map(|flags| flags - FORBIDDING) {
-            Some(flags) if flags != found => set_flags(file, flags),
+            Some(flags) if flags != found => set_flags(file.directory, Path::new(file.name), flags),
             _ => Ok(()),
         }
     }
@@ -112,7 +93,7 @@ impl Wanted<'_> {
     /// Gives the file the flags that forbid changes.
     pub(super) fn protect(&self, file: Named<'_>) -> Result<()> {
         let found = file.directory.symlink_metadata(file.name)?.flags();
-        self.new_flags(found).map_or(Ok(()), |flags| set_flags(file, flags))
+        self.new_flags(found).map_or(Ok(()), |flags| set_flags(file.directory, Path::new(file.name), flags))
     }
 
     /// Returns whether the file is to have flags that forbid changes.
@@ -122,13 +103,7 @@ impl Wanted<'_> {
 
     /// Has a new and empty directory compare names as the entry's does.
     pub(super) fn set_casefold(&self, file: Named<'_>) -> Result<()> {
-        let found = file.directory.symlink_metadata(file.name)?.flags();
-        let Some(wanted) = self.flags() else { return Ok(()) };
-        let differs = (found ^ wanted) & FileFlags::CASEFOLD;
-        match differs.is_empty() {
-            true => Ok(()),
-            false => set_flags(file, found ^ differs).map_err(lacking("casefold")),
-        }
+        self.flags().map_or(Ok(()), |wanted| set_casefold(file.directory, Path::new(file.name), wanted))
     }
 
     /// The flags that the file is to have, if they count.

@@ -4,18 +4,29 @@
 //! does. A failure is reported as that of the copy.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use extern4_vfs::{Acl, AclKind, Attributes, Errno, FileType, SetTime, XattrFlags};
+use extern4_vfs::{Acl, AclKind, Attributes, Errno, FileFlags, FileType, SetTime, XattrFlags};
 
 use super::super::failure::{CopyError, Failure};
+use super::super::observer::CopyObserver;
 use super::super::options::{NewAttributes, OldAttributes};
 use super::super::source::{Node, Xattrs};
 use super::CopyInto;
+use crate::file_flags::{FORBIDDING, SETTABLE, set_flags, set_project};
 use crate::session::Session;
 
 const ACCESS: &str = AclKind::Access.xattr_name();
 const DEFAULT: &str = AclKind::Default.xattr_name();
+
+/// A copy that gets flags that forbid changes when all files are copied.
+pub(super) struct Protection {
+    directory: Session,
+    name: PathBuf,
+    /// The path of the original.
+    shown: PathBuf,
+    flags: FileFlags,
+}
 
 impl CopyInto<'_> {
     /// Returns the attributes that a copy gets.
@@ -45,7 +56,7 @@ impl CopyInto<'_> {
                 ctime: None,
             };
             if directory.set_attributes(name, &new).is_ok() {
-                return Ok(());
+                return self.keep_flags(named, node, directory, Path::new(name));
             }
         }
         self.keep_by_steps(named, node, xattrs, directory, name)
@@ -99,7 +110,43 @@ impl CopyInto<'_> {
         if let Some((access, modification)) = new.times {
             directory.lset_times(&name, SetTime::At(access), SetTime::At(modification))?;
         }
+        self.keep_flags(named, node, directory, &name)
+    }
+
+    /// Gives a copy the inode flags and the project of a file of a volume. Those that forbid
+    /// changes wait until the copy of all files ends.
+    fn keep_flags(
+        &mut self,
+        named: &Path,
+        node: &Node,
+        directory: &Session,
+        name: &Path,
+    ) -> Result<(), Failure> {
+        let Some((flags, project)) = node.flags.filter(|_| self.options.preserve.xattr) else {
+            return Ok(());
+        };
+        let found = directory.symlink_metadata(name)?;
+        if project != found.project() {
+            set_project(directory, name, project)?;
+        }
+        let wanted = (found.flags() - SETTABLE) | flags;
+        let now = wanted - FORBIDDING;
+        if now != found.flags() {
+            set_flags(directory, name, now)?;
+        }
+        if wanted != now {
+            let (directory, name, shown) = (directory.clone(), name.to_owned(), named.to_owned());
+            self.protections.push(Protection { directory, name, shown, flags: wanted });
+        }
         Ok(())
+    }
+
+    /// Sets the flags that forbid changes.
+    pub(super) fn protect(&mut self, observer: &mut dyn CopyObserver) {
+        for Protection { directory, name, shown, flags } in std::mem::take(&mut self.protections) {
+            let protected = set_flags(&directory, &name, flags);
+            self.summary.note(protected.map_err(Into::into), &shown, &name, observer);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use super::super::source::{Found, Node, Xattrs};
 use super::super::walk::{Step, Walk};
 use super::CopyInto;
 use super::destination::{VolumeDestination, gives_acl};
+use crate::file_flags::set_casefold;
 use crate::session::Session;
 
 /// A directory that is being copied.
@@ -182,7 +183,12 @@ impl CopyInto<'_> {
         let (directory, name) = (destination.directory, destination.name);
         let mode = self.options.preserve.first_mode(node.mode, true, self.to.umask()) | 0o700;
         match directory.create_dir_with(name, mode) {
-            Ok(()) => return Ok(true),
+            Ok(()) => {
+                if let Some((flags, _)) = node.flags.filter(|_| self.options.preserve.xattr) {
+                    set_casefold(directory, Path::new(name), flags)?;
+                }
+                return Ok(true);
+            }
             _ if name == "." => return Ok(false),
             Err(error) if error.errno() == Errno::EEXIST => {}
             Err(error) => return Err(error.into()),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use extern4_vfs::{FileType, Rdev, Timespec};
+use extern4_vfs::{FileFlags, FileType, Rdev, Timespec};
 
 use crate::copy::failure::CopyError;
 
@@ -29,6 +29,8 @@ pub(in crate::copy) struct Node {
     pub(in crate::copy) stored: u64,
     pub(in crate::copy) atime: Timespec,
     pub(in crate::copy) mtime: Timespec,
+    /// The inode flags and the project of a file of a volume.
+    pub(in crate::copy) flags: Option<(FileFlags, u32)>,
 }
 
 impl Node {
@@ -68,5 +70,6 @@ pub(super) fn host_node(found: &rustix::fs::Stat) -> Result<Node, CopyError> {
         stored: size.min(u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512)),
         atime: time(found.st_atime, found.st_atime_nsec as u64),
         mtime: time(found.st_mtime, found.st_mtime_nsec as u64),
+        flags: None,
     })
 }
