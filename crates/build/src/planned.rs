@@ -205,8 +205,8 @@ fn check_features(node: &Node, sb: &Superblock) -> Result<(), String> {
     if flags.contains(InodeFlags::CASEFOLD) && !features.incompat.contains(Incompat::CASEFOLD) {
         return Err("its names are without regard to case (F), which needs the feature casefold".to_owned());
     }
-    let project = node.project.unwrap_or(0);
-    if project != 0 && !features.ro_compat.contains(RoCompat::PROJECT) {
+    let Some(project) = node.project.filter(|project| *project != 0) else { return Ok(()) };
+    if !features.ro_compat.contains(RoCompat::PROJECT) {
         return Err(format!("it belongs to the project {project}, which needs the feature project"));
     }
     let mut raw = Inode::new(1, 0, 0, sb);

@@ -209,6 +209,9 @@ fn time(text: &str) -> Time {
     Time { sec: i64::from(low.cast_signed()) + (i64::from(extra & 3) << 32), nsec: extra >> 2 }
 }
 
+/// Bytes of contents in `i_block`.
+const INLINE_BYTES: u64 = 60;
+
 fn read_contents(image: &Path, dir: &Path, entries: &mut HashMap<u64, Entry>) {
     let wanted: Vec<u64> = entries
         .iter()
@@ -217,8 +220,13 @@ fn read_contents(image: &Path, dir: &Path, entries: &mut HashMap<u64, Entry>) {
         .collect();
     debugfs(image, false, &script(wanted.iter().map(|ino| format!("dump <{ino}> {}/{ino}", dir.display()))));
     for ino in wanted {
-        let bytes = std::fs::read(dir.join(ino.to_string())).expect("what debugfs dumped");
+        let mut bytes = std::fs::read(dir.join(ino.to_string())).expect("what debugfs dumped");
         let entry = entries.get_mut(&ino).expect("listed above");
+        // debugfs fills short contents that are inside an inode with zeroes.
+        if entry.size < INLINE_BYTES && bytes.len() as u64 == INLINE_BYTES {
+            let zeroes = bytes.split_off(entry.size as usize);
+            assert!(zeroes.iter().all(|byte| *byte == 0), "debugfs dumps more than inode {ino} has");
+        }
         if entry.kind == Kind::Symlink {
             entry.link = Some(bytes);
             continue;
