@@ -158,9 +158,9 @@ impl Builder {
         self.edit = Some(edit);
     }
 
-    /// Has `label` change the extended attributes of each file, whichever source it comes from, when
-    /// the tree is complete. Directories that no source gives and lost+found are among them. Of
-    /// several names of a file, the label sees the first in the order of the paths.
+    /// Has `label` change the extended attributes of each file, from any source, when the tree is
+    /// complete. Directories that no source gives and lost+found are among them. Of several names
+    /// of a file, the label sees the first in the order of the paths.
     pub fn label(&mut self, label: Label) {
         self.label = Some(label);
     }

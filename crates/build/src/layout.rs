@@ -1,8 +1,8 @@
 //! The places of all files: which blocks each of them has.
 //!
 //! Directories come first, then blocks and values of extended attributes and long symbolic links,
-//! then the contents of files in the order of their paths. They follow each other. A file that does not fit
-//! between the metadata of two groups goes behind it, and smaller files fill the gap.
+//! then the contents of files in the order of their paths. They follow each other. A file that does
+//! not fit between the metadata of two groups goes behind it, and smaller files fill the gap.
 //!
 //! With an earlier volume as a precedent, all files first get the blocks that they had there, and
 //! then those that they lack.

@@ -145,7 +145,7 @@ pub(crate) struct Precedent {
 }
 
 impl Precedent {
-    /// What an inode in the tree had. One that was added later had nothing.
+    /// The number and the places that an inode in the tree had. One that was added later had none.
     fn old(&self, inode: u32) -> Option<&(u32, OldInode)> {
         self.inodes.get(inode as usize)?.as_ref()
     }

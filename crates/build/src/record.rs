@@ -54,8 +54,8 @@ impl Planned {
         Ok(())
     }
 
-    /// Writes the record of an inode that holds a value of extended attributes. Format: the kernel's
-    /// ext4 documentation, "Extended Attributes".
+    /// Writes the record of an inode that holds a value of extended attributes. Format: the
+    /// kernel's ext4 documentation, "Extended Attributes".
     fn encode_value(&self, inode: u32, value: &[u8], record: &mut [u8]) -> Result<()> {
         let (sb, node) = (&self.sb, self.tree.node(inode));
         let hash = hash::ea_value(value, sb.checksum_seed());

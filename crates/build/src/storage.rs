@@ -1,10 +1,9 @@
-//! What is stored in inodes and not in blocks of its own: extended attributes, and with
-//! `inline_data` the contents of small files, directories and symbolic links, as far as there is
-//! room.
+//! The contents of inodes: extended attributes, and with `inline_data` small files, directories and
+//! symbolic links, as far as there is room.
 //!
-//! `builder` decides it once, when the sizes of inodes and blocks are known. With `ea_inode`, values
-//! that no block has room for become inodes without names, one for all attributes with the same
-//! value. `layout` and `write` then treat these as any other file.
+//! `builder` decides it once, when the sizes of inodes and blocks are known. With `ea_inode`,
+//! values that no block has room for become inodes without names, one for all attributes with the
+//! same value. `layout` and `write` then treat these as any other file.
 //!
 //! Contents take their room first, as with `mke2fs -O inline_data -d`. The root directory and
 //! lost+found have blocks, there too.
@@ -28,7 +27,7 @@ use crate::xattr::{Division, Set};
 /// Bytes of `i_block` in front of the names of a directory: the number of its parent.
 const PARENT_SIZE: usize = 4;
 
-/// What is in inodes.
+/// The decision which contents and attributes are in inodes.
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     /// The contents that are in their inodes, by the inode in the tree.
@@ -145,7 +144,7 @@ impl Storage {
         }
     }
 
-    /// What inodes with the same block of attributes have in common.
+    /// The key that inodes with the same block of attributes have in common.
     pub(crate) fn sharing_key(&self, tree: &Tree, inode: u32) -> (Set, Option<usize>) {
         self.room(tree, inode)
     }

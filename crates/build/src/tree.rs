@@ -321,7 +321,8 @@ impl Tree {
         Ok(self.link(parent, text, inode))
     }
 
-    /// Adds an inode for the value of an extended attribute of `owner`. Gives the inode in the tree.
+    /// Adds an inode for the value of an extended attribute of `owner`. Gives the inode in the
+    /// tree.
     pub(crate) fn add_value(&mut self, value: &[u8], owner: u32) -> u32 {
         let Node { uid, gid, mtime, .. } = self.nodes[owner as usize];
         self.add_node(Node {

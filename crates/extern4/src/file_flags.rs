@@ -1,7 +1,7 @@
 //! Inode flags and projects that a file of one volume has, and that its copy in another is to have.
 //!
-//! `build::update` and `copy::into` set them. What the other volume does not take is an error that
-//! names the feature that is missing.
+//! `build::update` and `copy::into` set them. Flags or a project that the other volume does not
+//! take are an error that names the missing feature.
 
 use std::path::Path;
 

@@ -25,7 +25,8 @@ use crate::source::{Opened, ReadAt, Sink, Source};
 /// let kind = Kind::File(Contents { size: 4, data: Data::Stored { position: 0 } });
 /// let (mtime, xattrs) = (Time { secs: 1_700_000_000, nanos: 0 }, Vec::new());
 /// let path = b"etc/hostname".to_vec();
-/// let entry = Entry { path, kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs, flags: None, project: None };
+/// let (flags, project) = (None, None);
+/// let entry = Entry { path, kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs, flags, project };
 /// let source: Entries = [(entry, Some(text))].into_iter().collect();
 /// ```
 #[derive(Default)]

@@ -178,7 +178,7 @@ fn the_files_in_lost_found_come_along() {
             assert_eq!(ok(extern4_in(at, ["diff", "--no-times", "old.img", out])), b"", "{how:?}");
         }
     }
-    // What e2fsck has put there stays, next to what the sources have.
+    // Files that e2fsck has put there stay, next to those of the sources.
     ok(extern4_in(at, ["mkfs", "-q", "update.img", "16M"]));
     ok(extern4_in(at, ["put", "update.img:/lost+found/#77"]));
     let update = ["build", "--update", "update.img", "tree"];
@@ -245,7 +245,7 @@ fn a_volume_keeps_inode_flags_and_projects_as_a_source() {
         let name = format!("{out}:/cf/n\u{c4}ME-77-{}", "y".repeat(40));
         assert_eq!(ok(extern4_in(at, ["cat", &name])), b"text");
     }
-    // What the volume cannot have is an error, unless it is not wanted.
+    // Flags that the volume cannot have are an error, unless they are not wanted.
     for (features, says) in [
         (
             "^metadata_csum",

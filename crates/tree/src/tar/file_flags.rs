@@ -1,4 +1,5 @@
-//! Inode flags in archives: the record `SCHILY.fflags`, as libarchive's `bsdtar --fflags` writes it.
+//! Inode flags in archives: the record `SCHILY.fflags`, as libarchive's `bsdtar --fflags` writes
+//! it.
 //!
 //! `read` and `write` share the table. The names were seen in archives of bsdtar 3.6.2 for files of
 //! which `chattr` had set each flag; `journal-data` and the further names that are read are those

@@ -14,8 +14,8 @@ pub(super) struct Step {
 pub(super) enum Action {
     /// Removes a name, and all below it.
     Remove,
-    /// Makes a directory, which gets its other attributes when all in it is done. What its names are
-    /// compared by is decided while it is empty.
+    /// Makes a directory, which compares names as it is to. It gets its other attributes when all
+    /// in it is done.
     MakeDirectory(MemberId),
     /// Makes any other file.
     Make(MemberId),
