@@ -3,6 +3,9 @@
 //!
 //! `block_allocator` keeps it, and `set_aside` changes it and has the rules.
 
+#[cfg(all(test, feature = "loom"))]
+mod loom_tests;
+
 use extern4_disk::Corrupt;
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
