@@ -18,7 +18,10 @@
 //! Source: the kernel's `Documentation/filesystems/ext4/inodes.rst` and `special_inodes.rst`;
 //! letters and names of flags from `lsattr` 1.47.
 
+mod expand;
 mod set;
+
+pub use expand::{new_xattr_start, stored_xattr_range};
 
 use std::ops::Range;
 

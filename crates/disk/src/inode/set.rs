@@ -5,11 +5,7 @@
 
 use zerocopy::FromZeros;
 
-use super::{
-    BASE_SIZE, DeviceNumber, EXTRA_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra,
-    Rules,
-};
-use crate::feature::RoCompat;
+use super::{DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra, Rules};
 use crate::superblock::Superblock;
 use crate::time::Timestamp;
 
@@ -20,15 +16,7 @@ impl Inode {
         base.i_mode.set(mode);
         base.i_generation.set(generation);
         let mut extra = RawInodeExtra::new_zeroed();
-        let room = usize::from(sb.inode_size()).saturating_sub(BASE_SIZE);
-        // The record gets all fields that this crate knows, and at least as many bytes as the
-        // superblock asks for, but no more than fit.
-        let (least, wanted) = match sb.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) {
-            true => sb.extra_isize(),
-            false => (0, 0),
-        };
-        let isize = EXTRA_SIZE.max(least.max(wanted).into()).min(room) & !3;
-        extra.i_extra_isize.set(u16::try_from(isize).unwrap_or(0));
+        extra.i_extra_isize.set(Self::extra_isizes(sb).1);
         let kind = FileKind::of_mode(mode).unwrap_or(FileKind::None);
         Self { base, extra, ino, kind, rules: Rules::of(sb) }
     }

@@ -7,7 +7,7 @@
 //! [`Ext4::load_inode`] reads any inode, for the file system itself.
 
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{Inode, InodeFlags, is_blank};
+use extern4_disk::inode::{Inode, InodeFlags, is_blank, stored_xattr_range};
 use extern4_disk::{Place, Structure, xattr};
 use extern4_sync::slab::new_box;
 use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
@@ -68,6 +68,19 @@ impl Ext4 {
         Ok(info)
     }
 
+    /// Gives an inode the fields that new inodes have, if they fit and the volume is written. The
+    /// next change stores them.
+    fn expand(&self, info: &mut InodeInfo) -> Result<()> {
+        if let Record::Table(at) = info.record
+            && info.inode.lacks_fields(self.superblock())
+            && self.writer.get().is_some()
+        {
+            let expand = |record: &[u8]| info.inode.expand(record, self.superblock());
+            self.cache.with_part(at.block, self.record_range(at), expand)?;
+        }
+        Ok(())
+    }
+
     /// Returns a new inode of the VFS for number `ino`.
     pub(crate) fn new_inode(&self, ino: u64) -> Result<NewInode> {
         let stale = |why| Error::Stale { ino, why };
@@ -78,6 +91,7 @@ impl Ext4 {
         // Read before the record, since another thread may be storing them there now.
         let times = self.lazy_times.get().and_then(|lazy| lazy.get(number));
         let mut info = self.load_inode(number)?;
+        self.expand(&mut info)?;
         if let Some(times) = times {
             times.apply(info.fields_mut());
         }
@@ -103,12 +117,13 @@ impl InodeInfo {
         }
     }
 
-    /// Calls `look` with the record's area for extended attributes, which may be empty.
+    /// Calls `look` with the record's area for extended attributes, which may be empty. In a record
+    /// whose fields will grow with its next change, the area is larger than afterwards.
     pub(crate) fn with_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
         match &self.record {
             Record::Table(at) => {
                 let buffer = fs.cache.read(at.block)?;
-                look(self.inode.xattr_area(&buffer[fs.record_range(*at)]))
+                look(stored_xattr_area(&buffer[fs.record_range(*at)]))
             }
             Record::FastCommit => {
                 let record = fs.fast_commits.changes(self.ino()).and_then(|changes| changes.record());
@@ -123,7 +138,7 @@ impl InodeInfo {
         match &self.record {
             Record::Table(at) => Ok(fs
                 .cache
-                .with_part(at.block, fs.record_range(*at), |record| look(self.inode.xattr_area(record)))?),
+                .with_part(at.block, fs.record_range(*at), |record| look(stored_xattr_area(record)))?),
             Record::FastCommit => self.with_xattr_area(fs, |area| Ok(look(area))),
         }
     }
@@ -162,6 +177,11 @@ impl InodeInfo {
             project: inode.project(),
         })
     }
+}
+
+/// Returns the area of a record for extended attributes.
+fn stored_xattr_area(record: &[u8]) -> &[u8] {
+    &record[stored_xattr_range(record)]
 }
 
 /// Returns the size that callers see: for an encrypted link, the length of the target that they

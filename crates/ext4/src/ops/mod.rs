@@ -47,6 +47,7 @@ use crate::ops::times::{store_all_times, store_last_times};
 use crate::tune::Tune;
 use crate::xattr::acl::set::change_acl;
 use crate::xattr::block::note_block;
+use crate::xattr::expand::expand;
 use crate::xattr::set::change_xattr;
 
 fn cached(inode: &Inode) -> &CachedInode {
@@ -193,6 +194,10 @@ impl InodeOps for Ext4 {
     }
 
     fn set_attr(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        // A read that notes its time moves nothing.
+        if set.ctime.is_some() {
+            expand(self, inode, set.rights)?;
+        }
         Ok(change_attr(self, inode, set)?)
     }
 
@@ -205,6 +210,7 @@ impl InodeOps for Ext4 {
         now: Timespec,
         rights: SpaceRights,
     ) -> Result<()> {
+        expand(self, inode, rights)?;
         Ok(change_xattr(self, inode, name, value, flags, now, rights)?)
     }
 
@@ -217,6 +223,7 @@ impl InodeOps for Ext4 {
         now: Timespec,
         rights: SpaceRights,
     ) -> Result<()> {
+        expand(self, inode, rights)?;
         Ok(change_acl(self, inode, kind, acl, mode, now, rights)?)
     }
 

@@ -335,8 +335,8 @@ impl<'f> Handle<'f> {
     /// which may be empty.
     pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         self.encode(info, false, |record, fields| {
-            let from = record.len() - fields.xattr_area(record).len();
-            let result = edit(&mut record[from..]);
+            fields.make_room(record);
+            let result = edit(&mut record[fields.xattr_range()]);
             fields.encode_fields(record);
             result
         })
@@ -359,8 +359,9 @@ impl<'f> Handle<'f> {
             cached.touch(self.tid(), |info| {
                 let next = self.writer.orphans.next_of(info);
                 let fields = info.fields_mut();
-                let from = record.len() - fields.xattr_area(record).len();
-                edit(fields, &mut record[from..]);
+                fields.make_room(record);
+                let range = fields.xattr_range();
+                edit(fields, &mut record[range]);
                 self.note_sync(fields);
                 match next {
                     Some(next) => as_orphan(fields, next).encode_fields(record),

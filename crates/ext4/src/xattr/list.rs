@@ -11,7 +11,8 @@
 //! updating the hash.
 
 use extern4_disk::feature::Incompat;
-use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block};
+use extern4_disk::inline;
+use extern4_disk::inode::{FileKind, MAP_SIZE, has_xattr_block, stored_xattr_range};
 use extern4_disk::xattr::{self, Attr, Attrs, NameIndex, Value, ValueSlot, hash};
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_vfs::{Errno, Inode};
@@ -116,6 +117,12 @@ pub(crate) fn put_in_inode(list: &mut Vec<Attribute>, attribute: Attribute) {
     }
 }
 
+/// Puts `attribute`, whose name it does not have, into the sorted list of a block.
+fn put_in_block(list: &mut Vec<Attribute>, attribute: Attribute) {
+    let at = list.partition_point(|old| old.key() < attribute.key());
+    list.insert(at, attribute);
+}
+
 /// Removes and returns the attribute of that name.
 pub(crate) fn take(list: &mut Vec<Attribute>, index: NameIndex, name: &[u8]) -> Option<Attribute> {
     let at = list.iter().position(|old| old.is(index, name))?;
@@ -170,7 +177,8 @@ pub(crate) fn value_slot_for(
     let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
     // The record has everything that is needed here, so the inode is not locked.
     let slot = fs.cache.with_part(at.block, fs.record_range(at), |record| {
-        if has_xattr_block(record) {
+        // The next change of a record whose fields will grow moves its attributes.
+        if has_xattr_block(record) || stored_xattr_range(record) != cached.xattr_range() {
             return Ok(None);
         }
         let area = &record[cached.xattr_range()];
@@ -189,9 +197,10 @@ impl InodeInfo {
     pub(crate) fn attributes(&self, fs: &Ext4) -> Result<Attributes> {
         let place = self.xattr_area_place();
         let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
-        let (own, area) = self.peek_xattr_area(fs, |area| {
-            Ok::<_, Corrupt>((Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list), area.len()))
+        let own = self.peek_xattr_area(fs, |area| {
+            Ok::<_, Corrupt>(Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list))
         })??;
+        let area = self.fields().xattr_range().len();
         let block = self.with_attribute_block(fs, |bytes, place| {
             Ok::<_, Corrupt>(list(&Attrs::in_block(bytes, place)?.1))
         })?;
@@ -304,6 +313,40 @@ impl Attributes {
         of(&self.own, false).into_iter().chain(of(&self.block, true))
     }
 
+    /// Plans to move attributes to the block, as few as possible, so that the others fit into
+    /// `area` bytes of the record. `None` if that is impossible.
+    ///
+    /// Inline contents stay, as with Linux, and so do values in EA inodes, whose references the
+    /// entries of a block would have to share.
+    pub(crate) fn plan_to_move(&self, area: usize, fs: &Ext4) -> Option<Plan> {
+        let block_size = to_usize(fs.superblock().block_size());
+        let (mut own, mut block) = (self.own.clone(), self.block.clone());
+        loop {
+            let changed = (block != self.block).then(|| block.clone());
+            let plan = Plan { own: Some(own), block: changed, value: None, released: Vec::new() };
+            if plan.fits(area, block_size) {
+                return Some(plan);
+            }
+            own = plan.own?;
+            let movable = |attribute: &&Attribute| {
+                attribute.ea_inode().is_none() && !attribute.is(inline::XATTR.0, inline::XATTR.1)
+            };
+            let excess = xattr::size_in_inode(&borrowed(&own)).checked_sub(area)?;
+            let size = |attribute: &Attribute| xattr::size_in_inode(&[attribute.as_attr()]);
+            // The smallest that suffices, or else the largest.
+            let (index, name) = own
+                .iter()
+                .filter(movable)
+                .min_by_key(|attribute| match size(attribute) - xattr::size_in_inode(&[]) {
+                    enough if enough >= excess => (false, enough),
+                    less => (true, usize::MAX - less),
+                })
+                .map(|attribute| (attribute.index, attribute.name.clone()))?;
+            let StoredValue::Here(value) = take(&mut own, index, &name)?.value else { return None };
+            put_in_block(&mut block, Attribute::in_block(index, &name, &value));
+        }
+    }
+
     /// Plans to replace the attribute of that name by `put`, or to remove it.
     fn with(&self, index: NameIndex, name: &[u8], put: Option<Destination>) -> Plan {
         let (mut own, mut block) = (self.own.clone(), self.block.clone());
@@ -320,10 +363,7 @@ impl Attributes {
         match put {
             None => {}
             Some(Destination::InInode(new)) => put_in_inode(&mut own, new),
-            Some(Destination::InBlock(new)) => {
-                let at = block.partition_point(|old| old.key() < new.key());
-                block.insert(at, new);
-            }
+            Some(Destination::InBlock(new)) => put_in_block(&mut block, new),
         }
         Plan {
             own: (own != self.own).then_some(own),

@@ -7,6 +7,7 @@
 //! | `block` | attribute blocks, which inodes share |
 //! | `ea_inode` | values in inodes of their own |
 //! | `sharing`, `mbcache` | finding blocks and values to share |
+//! | `expand` | moving attributes, for more fields in the record |
 //! | `acl` | ACLs, which are attributes in a format of their own |
 //!
 //! An attribute is in the inode's record, or else in the inode's attribute block. Its value may be
@@ -17,6 +18,7 @@
 pub(crate) mod acl;
 pub(crate) mod block;
 pub(crate) mod ea_inode;
+pub(crate) mod expand;
 pub(crate) mod get;
 pub(crate) mod list;
 pub mod mbcache;

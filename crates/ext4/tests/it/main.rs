@@ -15,6 +15,7 @@ mod damaged_files;
 mod data_journal;
 mod deadlocks;
 mod encryption;
+mod expand;
 mod faults;
 mod former;
 mod fsx;

@@ -24,7 +24,7 @@ impl InodeInfo {
         let mut list = self.attributes(fs)?.own;
         put_in_inode(&mut list, data_attribute(&[]));
         let used = xattr::size_in_inode(&borrowed(&list));
-        let area = self.peek_xattr_area(fs, <[u8]>::len)?;
+        let area = self.fields().xattr_range().len();
         Ok(area.checked_sub(used).map(|free| HEAD_SIZE + free / 4 * 4))
     }
 }
