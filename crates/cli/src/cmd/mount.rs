@@ -192,6 +192,10 @@ impl Made {
     fn open_and_mount(args: &Args, mut request: Request, app: &mut App) -> Option<Self> {
         let Request { image, lists, options } = &mut request;
         let Opened { volume, claim } = open::open(image, options, lists, app)?;
+        // The log has these, too. Its reader on a terminal has seen them.
+        if args.log.is_some() || args.detach {
+            volume.warnings().iter().for_each(|warning| app.note_at(&*image, warning));
+        }
         if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
             app.fail_at(
                 ExitStatus::Failed,

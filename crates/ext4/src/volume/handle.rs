@@ -231,7 +231,12 @@ impl<'f> Handle<'f> {
         // so "panic" makes the volume read-only.
         match self.fs.error_policy {
             ErrorPolicy::Continue | ErrorPolicy::Unknown(_) => {}
-            ErrorPolicy::RemountReadOnly | ErrorPolicy::Panic => self.writer.end_changes(),
+            ErrorPolicy::RemountReadOnly | ErrorPolicy::Panic => {
+                self.fs
+                    .warnings
+                    .report(format!("{corrupt}; nothing is changed any more (errors=remount-ro)"));
+                self.writer.end_changes();
+            }
         }
         Ok(())
     }
