@@ -127,9 +127,11 @@ impl ImagePath {
         let behind = text.as_bytes().strip_prefix(parsed.image.file.as_os_str().as_bytes());
         // Behind an image, a path begins with a slash.
         let has_path = behind.is_some_and(|behind| matches!(behind, b"" | b":") || behind.starts_with(b":/"));
-        if parsed.image.part != Part::Whole
-            || has_path && !parsed.image.file.is_dir() && parsed.image.file.exists()
-        {
+        let is_in_image = has_path && !parsed.image.file.is_dir() && parsed.image.file.exists();
+        // `new.img:/dir` can be no file, unless there is a directory `new.img:`.
+        let is_nowhere = behind.is_some_and(|behind| behind.starts_with(b":/"))
+            && Path::new(text).parent().is_some_and(|parent| !parent.exists());
+        if parsed.image.part != Part::Whole || is_in_image || is_nowhere {
             return parsed;
         }
         Self::new(Image { file: PathBuf::from(text), part: Part::Whole }, b"")
@@ -295,11 +297,13 @@ mod tests {
     fn the_name_of_an_output_may_have_colons() {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("old"), "").expect("a file");
+        std::fs::create_dir(dir.path().join("a:")).expect("a directory");
         let at = |name: &str| dir.path().join(name);
         for (text, file, path) in [
             ("new", "new", "/"),
             ("a:b.img", "a:b.img", "/"),
             ("a:/b", "a:/b", "/"),
+            ("none:/b", "none", "/b"),
             ("old", "old", "/"),
             ("old:", "old", "/"),
             ("old:/x", "old", "/x"),
