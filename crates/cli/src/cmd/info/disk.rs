@@ -52,8 +52,11 @@ impl Disk {
         let mut rows = vec![["Partition", "Start", "Size", "Kind", "Volume", "Label"].map(str::to_owned)];
         for (partition, volume) in self.table.partitions.iter().zip(&self.volumes) {
             let image = Image { file: self.image.file.clone(), part: Part::Partition(partition.number) };
-            let none = || (if partition.is_cut_off() { "cut off" } else { "-" }, String::new());
-            let (kind, label) = volume.as_ref().map_or_else(none, |(kind, label)| (*kind, label.clone()));
+            let (kind, label) = match volume {
+                _ if partition.is_cut_off() => ("cut off", String::new()),
+                Some((kind, label)) => (*kind, label.clone()),
+                None => ("-", String::new()),
+            };
             rows.push([
                 image.to_string(),
                 partition.start_bytes.to_string(),
