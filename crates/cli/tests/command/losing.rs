@@ -8,7 +8,7 @@ use std::process::Output;
 use extern4_testkit::image::Image;
 use extern4_testkit::tools;
 
-use crate::mounting::{EMPTY, Served, can_mount, transports};
+use crate::mounting::{EMPTY, can_mount, transports};
 use crate::run::{command, extern4, failed, ok, tool};
 
 /// A small disk of the host with a sparse image in it, called `host/sparse.img`.
@@ -125,24 +125,4 @@ fn umount_fails_when_what_the_kernel_kept_is_lost() {
         fs::write(host.path("mnt/file"), vec![7; 1 << 20]).expect("the kernel takes it");
         umount_fails(&host.image, "programs had written is lost");
     }
-}
-
-/// The kernel tells no program that the last close could not free the blocks, so `umount` reports
-/// it.
-#[test]
-fn umount_fails_when_a_removed_file_could_not_be_freed() {
-    if !can_mount() {
-        return;
-    }
-    let image = EMPTY.build();
-    let from = image.scratch().join("contents");
-    fs::write(&from, "contents").expect("a file");
-    // The inode claims a block of extended attributes that holds none.
-    image.debugfs(&format!("write {} file\nsif file file_acl 1\n", from.display()));
-    let served = Served::new(&image, &[]);
-    let file = fs::File::open(served.path("file")).expect("it opens");
-    fs::remove_file(served.path("file")).expect("it is there");
-    drop(file);
-    umount_fails(&image, "attribute");
-    served.forget();
 }

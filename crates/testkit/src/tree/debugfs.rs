@@ -164,8 +164,11 @@ fn stat(ino: u64, raw: &[u8]) -> Entry {
     });
     let link = fast_link(raw);
     let xattrs = text.split_once("Extended attributes:\n").map_or("", |(_, list)| list);
-    let names = xattrs.lines().take_while(|line| line.starts_with("  "));
-    let named = names.map(|line| (line.trim_start().split(" (").next().unwrap_or("").into(), Vec::new()));
+    let lines = xattrs.lines().take_while(|line| line.starts_with("  "));
+    let names = lines.map(|line| line.trim_start().split(" (").next().unwrap_or(""));
+    // Contents inside an inode, which no mount shows as an attribute.
+    let names = names.filter(|name| *name != "system.data");
+    let named = names.map(|name| (name.into(), Vec::new()));
     Entry {
         kind,
         mode: u32::from_str_radix(word("Mode:").expect("a mode"), 8).expect("octal") & 0o7777,

@@ -290,6 +290,7 @@ mod tests {
         (
             Means,
             &[
+                "noblock_validity",
                 "user",
                 "users",
                 "owner",
@@ -403,7 +404,6 @@ mod tests {
                 "auto_da_alloc=0",
                 "noauto_da_alloc",
                 "block_validity",
-                "noblock_validity",
                 "dioread_nolock",
                 "dioread_lock",
                 "nodioread_nolock",
