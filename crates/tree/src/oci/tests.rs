@@ -454,6 +454,7 @@ fn without_times(mut tree: std::collections::BTreeMap<String, Plain>) -> impl Pa
 }
 
 #[test]
+#[ignore = "needs umoci, which soak installs"]
 fn umoci_unpacks_the_same() {
     if !can_run(&[Need::Tool("umoci")]) || !is_root() {
         return;
