@@ -361,7 +361,7 @@ impl Builder {
         order.inodes.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Decides what is in inodes, and gives large values of attributes inodes of their own.
+    /// Decides what is in inodes, and gives large values of attributes EA inodes.
     fn store(&mut self, order: &mut Order) -> Result<Storage> {
         let probe = self.probe(order)?;
         self.tree.remove_values(order);

@@ -130,7 +130,7 @@ impl NewFile {
     /// Makes a file that is to become `path`.
     ///
     /// # Errors
-    /// Those of the host.
+    /// An error of the host.
     pub fn new(path: &Path) -> io::Result<Self> {
         let mode = Mode::from_raw_mode(0o666);
         match rustix::fs::open(directory_of(path), OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
@@ -164,7 +164,7 @@ impl NewFile {
     /// error.
     ///
     /// # Errors
-    /// Those of the host.
+    /// An error of the host.
     pub fn finish(mut self, path: &Path, replace: bool) -> io::Result<()> {
         let name = match &self.name {
             Some(name) => name.clone(),

@@ -34,7 +34,7 @@ pub(crate) struct Storage {
     inline: HashMap<u32, Inline>,
     /// How each set of attributes is divided, next to contents that take some of the room.
     divisions: HashMap<Room, Division>,
-    /// The blocks of values in inodes of their own, by the set of attributes and the room.
+    /// The blocks of values in EA inodes, by the set of attributes and the room.
     value_blocks: HashMap<Room, u64>,
 }
 
@@ -136,7 +136,7 @@ impl Storage {
         self.divisions.get(&self.room(tree, inode))
     }
 
-    /// Blocks that an inode counts for values that are in inodes of their own.
+    /// Blocks that an inode counts for values that are in EA inodes.
     pub(crate) fn value_blocks(&self, tree: &Tree, inode: u32) -> u64 {
         match self.value_blocks.is_empty() {
             true => 0,
@@ -149,8 +149,8 @@ impl Storage {
         self.room(tree, inode)
     }
 
-    /// Blocks of the contents of a file, of a long symbolic link or of a value, without those of
-    /// its map.
+    /// Returns how many blocks the contents of a file, of a long symbolic link or of a value take.
+    /// The blocks of its map are not counted.
     pub(crate) fn file_blocks(&self, tree: &Tree, holes: &Holes, inode: u32, block_size: u32) -> u64 {
         let blocks_of = |size: u64| size.div_ceil(block_size.into());
         match &tree.node(inode).body {
@@ -192,8 +192,8 @@ fn split(lengths: impl Iterator<Item = usize>) -> (usize, usize) {
     (in_head, tail)
 }
 
-/// The contents of a directory that is in its inode: the bytes of `i_block`, and those of the
-/// attribute.
+/// Returns the contents of a directory that is in its inode: the bytes of `i_block`, and after
+/// them the bytes of the attribute.
 pub(crate) fn inline_directory(children: &[Child<'_>], parent: u32, layout: &Layout) -> Vec<u8> {
     let (in_head, tail) = split(children.iter().map(|child| layout.rec_len(child.name)));
     let mut contents = vec![0; HEAD_SIZE + tail];

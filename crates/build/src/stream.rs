@@ -38,7 +38,7 @@ impl Planned {
     /// stream `name`.
     ///
     /// # Errors
-    /// [`Error::Output`] if the stream fails; those of [`write`](Self::write).
+    /// [`Error::Output`] if the stream fails; and each error of [`write`](Self::write).
     pub fn write_stream(&self, out: &mut dyn Write, name: &Path, threads: usize) -> Result<Written> {
         let whole = Whole::new(self);
         let volume = View { whole: &whole, start: whole.start, size: self.part_bytes() };
@@ -182,7 +182,7 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    /// Keeps bytes, those of files excepted.
+    /// Keeps bytes of metadata. Bytes of files are read again when they are due.
     fn write(&self, buf: &[u8], offset: u64) {
         let end = offset + buf.len() as u64;
         let mut at = offset;

@@ -473,7 +473,7 @@ impl Tree {
         let node = &mut self.nodes[inode as usize];
         (node.mode, node.uid, node.gid) = (mode, entry.uid, entry.gid);
         (node.mtime, node.xattrs, node.is_implied) = (entry.mtime, xattrs, false);
-        // A source without flags and projects leaves those of an earlier one.
+        // A source without flags and projects leaves what an earlier source set.
         (node.flags, node.project) = (entry.flags.or(node.flags), entry.project.or(node.project));
         Ok(())
     }

@@ -166,7 +166,7 @@ impl Sets {
 
     /// Divides a set between an inode with `room` bytes for attributes and a block. `data` bytes of
     /// the room hold an attribute with contents, with what all attributes need in common. With
-    /// `ea_inode`, the largest values of the block go to inodes of their own until it has room for
+    /// `ea_inode`, the largest values of the block go to EA inodes until it has room for
     /// the rest.
     pub(crate) fn divide(
         &self,
@@ -260,13 +260,13 @@ impl Sets {
 pub(crate) struct Division {
     inside: Vec<usize>,
     outside: Vec<usize>,
-    /// Those of the attributes outside whose values are in inodes of their own, with the inodes in
-    /// the tree.
+    /// The attributes outside whose values are in EA inodes, by index, with these inodes in the
+    /// tree.
     values: Vec<(usize, u32)>,
 }
 
 impl Division {
-    /// The values in inodes of their own, as attributes and inodes in the tree.
+    /// The values in EA inodes, as attributes and inodes in the tree.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut (usize, u32)> {
         self.values.iter_mut()
     }

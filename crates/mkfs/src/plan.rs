@@ -100,7 +100,7 @@ impl Plan {
     }
 
     /// Returns the types of the configuration that the defaults come from: the type of file system,
-    /// then those of its usage.
+    /// then its usage types.
     pub fn types(&self) -> &[String] {
         &self.types
     }

@@ -113,7 +113,7 @@ fn tables_read_as_sfdisk_reads_them() {
     }
 }
 
-/// All sectors that a tool wrote are areas of the table, also those of a part that is damaged.
+/// All sectors that a tool wrote are areas of the table, damaged sectors included.
 #[test]
 fn a_table_knows_its_places() {
     for disk in disks() {

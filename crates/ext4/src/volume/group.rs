@@ -103,7 +103,7 @@ impl Volume {
     /// block is a warning.
     ///
     /// # Errors
-    /// Those of [`group`](Self::group), if there is no sound copy either.
+    /// The error of [`group`](Self::group), if there is no sound copy either.
     pub fn readable_group(&self, group: u32) -> Result<&GroupDescriptor> {
         // A volume that is changed trusts whole descriptors only.
         if self.groups.refused.get().is_some() {

@@ -25,7 +25,7 @@ impl FileSource {
     /// included. `name` is the entry's name.
     ///
     /// # Errors
-    /// Those of the host.
+    /// An error of the host.
     pub fn new(file: &Path, name: &[u8], without_xattrs: bool) -> Result<Self> {
         let real = file.canonicalize().map_err(|error| Error::io(file.to_string_lossy(), error))?;
         let (Some(parent), Some(host_name)) = (real.parent(), real.file_name()) else {
