@@ -43,13 +43,16 @@ const POLL_TIME: Duration = Duration::from_micros(100);
 /// After a longer sleep than this, a thread does not poll for the next request. So polling in vain
 /// takes a tenth of a CPU at most.
 const BUSY: Duration = Duration::from_millis(1);
+/// Memory that must be free before a mount is served: the stacks of later threads, and the buffers
+/// of the requests under way.
+const SPARE_BYTES: usize = 16 << 20;
 
 /// Answers the requests from `device`, which is mounted, until it is unmounted. Calls `ready` when
 /// the kernel can use it.
 ///
 /// # Errors
-/// Any failure that ends it, except the end of the mount. Requests that are then under way are
-/// answered.
+/// Too little memory; any failure that ends it, except the end of the mount. Requests that are then
+/// under way are answered.
 pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io::Result<()> {
     let device = Arc::new(device);
     // Made before kernel and server agree on rings: a container may not be allowed any.
@@ -91,6 +94,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
             }
             (true, None) => channel::start(scope, server, &device, &pool, &start)?,
         };
+        check_memory()?;
         gate.0.decide(true);
         ready();
         let mut result = forgets.map_or(Ok(()), |mut channel| channel.run_for_forgets(server, &pool));
@@ -102,6 +106,18 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     });
     pool.finish();
     result
+}
+
+/// Checks that requests can be served: a request whose memory cannot be allocated ends the process.
+///
+/// # Errors
+/// Less than [`SPARE_BYTES`] of memory can be had.
+fn check_memory() -> io::Result<()> {
+    let mut spare = Vec::<u8>::new();
+    let reserved = spare.try_reserve_exact(SPARE_BYTES);
+    // Otherwise the compiler may leave out memory that is not used.
+    std::hint::black_box(&spare);
+    reserved.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "too little memory for a mount"))
 }
 
 /// A gate at which threads wait until all have been started, or until one could not be. In the
