@@ -17,11 +17,12 @@
 //! changed the same blocks meanwhile, and there are no older copies of the rest. So it aborts the
 //! journal. Operations look at the blocks that they will change before they change one. These cases
 //! remain:
-//! - A node of a map, directory or attribute block that was sound when it was looked at is damaged
-//!   when it is read again.
+//! - A bitmap, a node of a map, a directory or an attribute block that was sound when it was looked
+//!   at is damaged when it is read again.
 //! - A part of a file's map that a long truncation or removal reaches after it has freed other
 //!   parts.
 //! - The last free inodes or blocks are in a group that is set aside meanwhile.
+//! - A directory grows, and its `i_blocks` cannot count one more block.
 //!
 //! Every module that changes metadata gets a `Handle` from its caller in `ops`, `file`, `tune` or
 //! `mount`, and changes blocks only through it.
