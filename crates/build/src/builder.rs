@@ -193,7 +193,8 @@ impl Builder {
         }
         scanned?;
         self.warnings.extend(self.tree.replaced_links.drain(..).map(|(path, target)| {
-            let (path, target) = (shown(&path), String::from_utf8_lossy(&target));
+            let path = shown(&path);
+            let target = String::from_utf8_lossy(&target);
             format!("{path}: a directory replaces the symbolic link to '{target}'")
         }));
         self.layers.push(Layer::new(source, prefix));
@@ -418,8 +419,8 @@ impl Planning {
         options.inodes = options.inodes.or(inodes).map(|wanted| wanted.max(files + 11));
         loop {
             let draft = Draft::new(&options, &self.builder.options.config, bytes, &self.owners)?;
-            let (last, have) = (u64::from(draft.first_free_inode()) + files - 3, draft.superblock());
-            let have = u64::from(have.inodes_count());
+            let last = u64::from(draft.first_free_inode()) + files - 3;
+            let have = u64::from(draft.superblock().inodes_count());
             let lack = last.saturating_sub(have);
             if lack == 0 {
                 // mkfs makes a volume without one then, and says so.
@@ -562,8 +563,13 @@ impl Planning {
 
     fn placer(&self) -> Placer<'_> {
         let tree = &self.builder.tree;
-        let (order, holes, storage) = (&self.order, &self.holes, &self.storage);
-        Placer { tree, order, holes, storage, old: self.old.as_ref() }
+        Placer {
+            tree,
+            order: &self.order,
+            holes: &self.holes,
+            storage: &self.storage,
+            old: self.old.as_ref(),
+        }
     }
 
     fn finish(mut self, draft: Draft, layout: Layout) -> Result<Planned> {

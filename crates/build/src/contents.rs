@@ -35,7 +35,8 @@ pub(crate) fn without_zeroes(
     let mut buf = vec![0; SEARCH_BYTES as usize];
     for &(offset, len) in parts {
         // A block that begins before the part has a hole there, which reads as zeroes as well.
-        let (mut at, end) = (offset - offset % block_size, (offset + len).min(contents.size));
+        let mut at = offset - offset % block_size;
+        let end = (offset + len).min(contents.size);
         while at < end {
             let piece = &mut buf[..(end - at).min(SEARCH_BYTES) as usize];
             read(opened, contents, piece, at)?;

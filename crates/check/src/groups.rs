@@ -3,7 +3,7 @@
 //! Backups are written when a volume is made, resized or tuned, and not since. `tune2fs` and
 //! `e2fsck` leave some of them as they were: without the feature `resize_inode`, backups still name
 //! the reserved blocks. So a superblock that is sound by itself is no fault, and the check counts
-//! those that differ. The places of bitmaps and tables must agree.
+//! the copies that differ. The places of bitmaps and tables must agree.
 //!
 //! `check` runs it first, since later passes need the places that it checks and claims.
 
@@ -208,8 +208,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Calls `each` with the parts of a run that inode `ino` claims: all of it, or of the list of
-    /// bad blocks those that may not be claimed already. Returns how many blocks are left out.
+    /// Calls `each` with the parts of a run that inode `ino` claims. The list of bad blocks claims
+    /// only blocks that nothing else may have claimed. Returns how many blocks are left out.
     pub(crate) fn claimed_parts(
         &self,
         ino: u32,

@@ -2,7 +2,7 @@
 //! to the command.
 //!
 //! `main` calls it when the program was started by such a name, and runs the command line that it
-//! returns. Its options are those of `extern4 mkfs`.
+//! returns. It takes the options of `extern4 mkfs`.
 
 use std::ffi::OsString;
 use std::path::Path;

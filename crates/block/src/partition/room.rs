@@ -24,7 +24,8 @@ impl Table {
     pub fn room(&self, start: u64) -> Option<(u64, Border)> {
         let of_table = self.areas.iter().filter_map(|area| border(area, start, Border::Table, None));
         let of_partitions = self.partitions.iter().filter_map(|partition| {
-            let (number, range) = (partition.number, partition.start_bytes..partition.end());
+            let number = partition.number;
+            let range = partition.start_bytes..partition.end();
             border(&range, start, Border::Start(number), Some(Border::End(number)))
         });
         // Where a partition ends and another one begins, the end says more.

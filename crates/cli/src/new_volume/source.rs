@@ -41,7 +41,7 @@ enum Kind {
     Part(Image),
     /// An archive on standard input.
     Input,
-    /// An image of a container, and which one of those that are there: `PATH[:REFERENCE]`.
+    /// An image of a container, chosen by its reference: `PATH[:REFERENCE]`.
     Image(OsString),
 }
 

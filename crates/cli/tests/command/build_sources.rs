@@ -226,7 +226,7 @@ fn attributes_are_left_out_on_demand() {
     for source in ["tree", "tree.tar", "tree.img"] {
         ok(extern4_in(at, ["build", "-qF", "--no-xattrs", "out.img", source]));
         assert_eq!(ok(extern4_in(at, ["getfattr", "-m", "-", "out.img:/file"])), b"", "{source}");
-        // The group keeps its own rights, and does not get those of the mask.
+        // The group keeps its own rights, and not the rights of the mask.
         assert_eq!(ok(extern4_in(at, ["stat", "-c", "%a", "out.img:/file"])), b"640\n", "{source}");
     }
 }

@@ -178,7 +178,7 @@ fn the_files_in_lost_found_come_along() {
             assert_eq!(ok(extern4_in(at, ["diff", "--no-times", "old.img", out])), b"", "{how:?}");
         }
     }
-    // Files that e2fsck has put there stay, next to those of the sources.
+    // Files that e2fsck has put there stay, next to the files of the sources.
     ok(extern4_in(at, ["mkfs", "-q", "update.img", "16M"]));
     ok(extern4_in(at, ["put", "update.img:/lost+found/#77"]));
     let update = ["build", "--update", "update.img", "tree"];

@@ -92,7 +92,7 @@ fn each_option_makes_the_volume_of_mke2fs() {
     ] {
         are_same(dir, words, words);
     }
-    // Here words of several -E add up; mke2fs takes those of the last one.
+    // Here words of several -E add up; mke2fs takes the words of the last one.
     are_same(dir, "-t ext4 -E stride=4,stripe_width=8", "-t ext4 -E stride=4 -E stripe_width=8");
     // mke2fs says that the label is too long, and so does this command.
     let long = "m".repeat(70);
