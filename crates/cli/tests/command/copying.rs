@@ -219,6 +219,69 @@ fn special_files_are_made_not_read() {
     }
 }
 
+/// As `cp` copies contents without -r, no device, pipe or socket is made unasked.
+#[test]
+fn special_files_of_a_volume_are_made_only_with_r_or_a() {
+    let image = machine();
+    let at = |path: &str| image.scratch().join(path);
+    for (name, kind) in [("pipe", &["p"][..]), ("disk", &["b", "8", "0"]), ("null", &["c", "1", "3"])] {
+        let place = format!("disk.img:/{name}");
+        ok(extern4(&image, ["mknod", &*place].iter().chain(kind)));
+        std::fs::write(at("old"), "old").expect("a file");
+        for options in [&[][..], &["-d"], &["-P"], &["-L"], &["-p"], &["-f"], &["--remove-destination"]] {
+            for to in ["old", "new", ".", "disk.img:/new"] {
+                let operands = [&*place, to];
+                let line = ["cp"].iter().chain(options).chain(&operands);
+                let errors = failed(&extern4(&image, line), 1);
+                let says = "is a device, pipe or socket, which has no contents; \
+                            copy it as a special file with -a or -r";
+                assert_eq!(errors, format!("extern4: cp: '{place}': {says}\n"), "{options:?} {to}");
+                assert_eq!(std::fs::read_to_string(at("old")).expect("the file"), "old");
+                assert!(!at("new").exists() && !at(name).exists(), "{options:?} {to}");
+                failed(&extern4(&image, ["stat", "disk.img:/new"]), 1);
+            }
+        }
+        // Other commands do not open a device of the host for one of the volume, either.
+        for command in ["cat", "get", "head", "sha256sum"] {
+            let output = extern4(&image, [command, &*place]);
+            failed(&output, 1);
+            assert_eq!(output.stdout, b"", "{command} {name}");
+        }
+        let script = format!("dump {place} out\n").replace("disk.img:", "");
+        failed(&crate::writing::fed(&image, &["shell", "disk.img"], script.as_bytes()), 1);
+        assert!(!at("out").exists());
+    }
+    ok(extern4(&image, ["cp", "-l", "disk.img:/pipe", "disk.img:/name"]));
+    ok(extern4(&image, ["cp", "-a", "disk.img:/pipe", "disk.img:/copy"]));
+    for name in ["name", "copy"] {
+        let place = format!("disk.img:/{name}");
+        assert_eq!(ok(extern4(&image, ["stat", "-c%F", &*place])), b"fifo\n");
+    }
+}
+
+/// What `cp -r` and `cp -a` make in the place of a file that is there.
+#[test]
+fn a_special_file_replaces_a_file_as_cp_does_it() {
+    let image = machine();
+    let at = |path: &str| image.scratch().join(path);
+    tool(image.scratch(), "mkfifo", ["pipe"]);
+    ok(extern4(&image, ["mkfifo", "disk.img:/pipe"]));
+    let kinds = |copy: &dyn Fn(&str, &str)| -> Vec<bool> {
+        let copies = ["-r", "-a", "-rT", "-rn", "-rp"].map(|options| {
+            std::fs::write(at("old"), "old").expect("a file");
+            copy(options, "old");
+            let is_pipe = at("old").symlink_metadata().expect("a file").file_type().is_fifo();
+            std::fs::remove_file(at("old")).expect("it goes away");
+            is_pipe
+        });
+        copies.into()
+    };
+    let ours = kinds(&|options, to| drop(ok(extern4(&image, ["cp", options, "disk.img:/pipe", to]))));
+    let theirs = kinds(&|options, to| drop(tool(image.scratch(), "cp", [options, "pipe", to])));
+    assert_eq!(ours, theirs);
+    assert!(ours.contains(&true));
+}
+
 #[test]
 fn contents_in_the_journal_are_copied() {
     // Contents in the journal, too: there the image itself must not be read past it.

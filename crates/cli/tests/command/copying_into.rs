@@ -184,6 +184,12 @@ fn data_of_pipes_and_devices_is_copied_unless_a_tree_is() {
     tool(dir, "mkfifo", ["pipe"]);
     let named = "timeout 60 sh -c 'echo text > pipe' & \"$0\" cp pipe disk.img:/text && wait";
     tool(dir, "sh", ["-c", named, env!("CARGO_BIN_EXE_extern4")]);
+    // A pipe is no link that -d or -P would copy as such.
+    for option in ["-d", "-P"] {
+        let named = "timeout 60 sh -c 'echo text > pipe' & \"$0\" cp $1 pipe disk.img:/text$1 && wait";
+        tool(dir, "sh", ["-c", named, env!("CARGO_BIN_EXE_extern4"), option]);
+        assert_eq!(said(&image, &["cat", &format!("disk.img:/text{option}")]), "text\n");
+    }
     quietly(&image, &["cp", "-r", "pipe", "disk.img:/pipe"]);
     assert_eq!(stat(&image, "%F %s", "disk.img:/zeroes"), format!("regular file {length}"));
     assert_eq!(stat(&image, "%F", "disk.img:/null"), "regular empty file");

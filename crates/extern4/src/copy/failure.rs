@@ -61,6 +61,10 @@ pub enum Refusal {
     /// A directory is copied only with everything below it.
     #[error("is a directory")]
     IsDirectory,
+    /// A device, pipe or socket of a volume has no contents. It is copied as such with everything
+    /// below a directory.
+    #[error("is a device, pipe or socket, which has no contents")]
+    Special,
     /// The contents of a directory were to be copied.
     #[error("not a directory")]
     NotDirectory,

@@ -164,7 +164,7 @@ impl<'a> CopyInto<'a> {
             CopyPath::Volume(volume, session, _) => Directory::Volume(session.clone(), self.volume(volume)),
         };
         let node = directory.node(path, self.follows_named())?;
-        self.check_source(&node)?;
+        self.check_source(from, &node)?;
         self.expect(from, &directory, &node, observer);
         let there = self.there(to)?;
         self.check_destination(from, &node, to, there.as_ref())?;
@@ -208,12 +208,15 @@ impl<'a> CopyInto<'a> {
 
     /// Returns whether pipes and devices are read.
     fn streams(&self, from: CopyPath<'_>) -> bool {
-        !self.options.recursive && self.follows_named() && matches!(from, CopyPath::Host(_))
+        !self.options.recursive && matches!(from, CopyPath::Host(_))
     }
 
-    fn check_source(&self, node: &Node) -> Result<(), Failure> {
-        if node.kind == FileType::Directory && !self.options.recursive {
-            return Err(Failure::from(Refusal::IsDirectory));
+    fn check_source(&self, from: CopyPath<'_>, node: &Node) -> Result<(), Failure> {
+        let needs_contents = !self.streams(from) && self.options.method == CopyMethod::Copy;
+        match self.options.refusal(node.kind) {
+            Some(Refusal::Special) if !needs_contents => {}
+            Some(refusal) => return Err(Failure::from(refusal)),
+            None => {}
         }
         if self.options.method != CopyMethod::Copy && !matches!(node.id, Id::Volume(0, _)) {
             return Err(Failure::from(Refusal::OtherVolume));
@@ -241,7 +244,7 @@ impl<'a> CopyInto<'a> {
             return Err(Failure::to(Refusal::NoDirectory));
         }
         let options = self.options;
-        let is_read = node.kind == FileType::Regular || self.streams(from);
+        let is_read = node.kind == FileType::Regular || node.kind != FileType::Symlink && self.streams(from);
         let is_written = is_read && !options.remove_destination && options.method == CopyMethod::Copy;
         if is_written && there.is_none() && self.to.symlink_metadata(to).is_ok_and(|found| found.is_symlink())
         {

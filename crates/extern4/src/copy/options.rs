@@ -3,13 +3,17 @@
 //! Both directions of a copy read them. The command makes them from its arguments; a program sets
 //! the fields.
 
-use extern4_vfs::Timespec;
+use extern4_vfs::{FileType, Timespec};
+
+use super::failure::Refusal;
 
 /// The options of a copy. The default is that of `cp -a`: whole trees with everything about their
 /// files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Directories are copied with everything below them. Otherwise a directory is refused.
+    /// Directories are copied with everything below them, and devices, pipes and sockets as such.
+    /// Otherwise a directory is refused. A special file of the host is read, and one of a volume is
+    /// refused: it has no contents.
     pub recursive: bool,
     /// The attributes that copies keep.
     pub preserve: Preserve,
@@ -167,6 +171,17 @@ pub(super) struct OldAttributes {
 }
 
 impl CopyOptions {
+    /// Returns the reason why a file of a volume, of this kind, has no copy without everything
+    /// below it: it has no contents.
+    pub(super) fn refusal(&self, kind: FileType) -> Option<Refusal> {
+        match kind {
+            _ if self.recursive => None,
+            FileType::Regular | FileType::Symlink => None,
+            FileType::Directory => Some(Refusal::IsDirectory),
+            _ => Some(Refusal::Special),
+        }
+    }
+
     /// Returns the attributes of the copy of an original with these.
     pub(super) fn new_attributes(&self, old: OldAttributes) -> NewAttributes {
         let preserve = self.preserve;

@@ -168,8 +168,8 @@ impl<'a> CopyOut<'a> {
             Follow::Named | Follow::Always => origin.session.metadata(origin.path),
         };
         let found = found.map_err(|error| Failure::From(error.into()))?;
-        if found.is_dir() && !self.options.recursive {
-            return Err(Failure::from(Refusal::IsDirectory));
+        if let Some(refusal) = self.options.refusal(found.file_type()) {
+            return Err(Failure::from(refusal));
         }
         match destination.only.refusal(&found) {
             Some(refusal) => Err(Failure::to(refusal)),

@@ -156,7 +156,7 @@ impl Directory {
             _ if !wants.body => Ok(Body::Nothing),
             FileType::Regular => self.open(name, follow).map(Body::Open),
             FileType::Symlink => self.read_link(name).map(Body::Link),
-            kind if wants.streams => self.stream(name, kind),
+            kind if wants.streams => self.stream(name, kind, follow),
             _ => Ok(Body::Nothing),
         };
         let xattrs = match &body {
@@ -222,11 +222,12 @@ impl Directory {
     }
 
     /// Opens `name`, a pipe, a socket or a device. A socket fails.
-    fn stream(&self, name: &Path, kind: FileType) -> Result<Body, CopyError> {
+    fn stream(&self, name: &Path, kind: FileType, follow: bool) -> Result<Body, CopyError> {
         let Self::Host(fd) = self else { return Ok(Body::Nothing) };
         // The observer waits for the writer of a pipe.
         let flags = if kind == FileType::Fifo { OFlags::NONBLOCK } else { OFlags::empty() };
-        let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())?;
+        let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC | flags | link, Mode::empty())?;
         fcntl_setfl(&file, fcntl_getfl(&file)? & !flags)?;
         Ok(Body::Open(Contents::Stream(file.into())))
     }

@@ -142,6 +142,7 @@ fn is_full(failure: &CopyFailure) -> bool {
 fn words(refusal: Refusal) -> String {
     match refusal {
         Refusal::IsDirectory => "is a directory; copy it with -r".to_owned(),
+        Refusal::Special => format!("{refusal}; copy it as a special file with -a or -r"),
         Refusal::DotDot => "--parents takes no path with '..'".to_owned(),
         refusal => refusal.to_string(),
     }
