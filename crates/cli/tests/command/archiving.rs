@@ -214,6 +214,27 @@ fn options_say_what_is_unpacked_and_where() {
 }
 
 #[test]
+fn a_file_that_is_left_out_at_one_name_is_whole_at_the_next() {
+    let image = machine();
+    ok(extern4(&image, ["ln", "disk.img:/etc/hostname", "disk.img:/etc/name"]));
+    ok(extern4(&image, ["ln", "disk.img:/etc/hostname", "disk.img:/home/name"]));
+    let list = |args: &[&str]| {
+        ok(extern4(&image, [&["tar", "-cf", "a.tar"], args].concat()));
+        let lines = tool(image.scratch(), "tar", ["-tvf", "a.tar"]);
+        let lines = String::from_utf8(lines).expect("UTF-8");
+        let kind = |line: &str| Some((line.chars().next()?, line.split(' ').next_back()?.to_owned()));
+        lines.lines().filter(|line| line.contains("name")).filter_map(kind).collect::<Vec<_>>()
+    };
+    let all = ["disk.img:/etc", "disk.img:/home"];
+    let line = |kind, path: &str| (kind, path.to_owned());
+    let (first, last) = (line('-', "etc/hostname"), line('h', "etc/hostname"));
+    assert_eq!(list(&all), [first.clone(), last.clone(), last.clone()]);
+    assert_eq!(list(&[&["--exclude", "/etc/name"], &all[..]].concat()), [first, last]);
+    let next = [line('-', "etc/name"), line('h', "etc/name")];
+    assert_eq!(list(&[&["--exclude", "hostname"], &all[..]].concat()), next);
+}
+
+#[test]
 fn output_that_cannot_be_written_is_an_error() {
     let image = made("disk.img", &[]);
     let scratch = image.scratch();

@@ -118,6 +118,14 @@ impl TreeWalk {
         self
     }
 
+    /// Makes the next name of a file its first. A caller that leaves the file out at its first name
+    /// calls this, for then no further name can be a link to that.
+    pub fn forget_first(&mut self, file: &TreeFile) {
+        if !matches!(file.entry.kind, Kind::HardLink(_)) {
+            self.reader.first_paths.remove(&file.metadata.ino());
+        }
+    }
+
     /// Finds a file, and lists it if it is a directory.
     fn visit(&mut self, session: &Session, name: &[u8], path: Vec<u8>) -> Result<()> {
         let (entry, metadata) = self.reader.file(session, name, path)?;

@@ -108,7 +108,7 @@ fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -
 impl<W: Write> Creation<'_, W> {
     fn operand(&mut self, operand: &Operand, target: &Target, app: &mut App) -> Result<(), ExportError> {
         let volume = self.volume(&target.volume.image);
-        let walk = match self.walk(operand, target) {
+        let mut walk = match self.walk(operand, target) {
             Ok(walk) => walk,
             Err(Unreadable { error, .. }) => {
                 app.error(&operand.from, &error);
@@ -116,9 +116,16 @@ impl<W: Write> Creation<'_, W> {
             }
         };
         self.pace.expect(target);
-        for file in walk {
+        while let Some(file) = walk.next() {
             let added = match file {
-                Ok(file) => self.add(file, volume, operand, target, app),
+                Ok(mut file) => {
+                    let added = self.add(&mut file, volume, operand, target, app);
+                    if !matches!(added, Ok(true)) {
+                        walk.forget_first(&file);
+                        self.links.retain(|_, first| *first != file.entry.path);
+                    }
+                    added.map(drop)
+                }
                 Err(unreadable) => Err(ExportError::Volume(unreadable)),
             };
             match added {
@@ -148,23 +155,23 @@ impl<W: Write> Creation<'_, W> {
         Ok(walk.without(Some(unwanted)))
     }
 
-    /// Adds a file, unless it is left out.
+    /// Adds a file, unless it is left out. Returns whether the archive has it.
     fn add(
         &mut self,
-        mut file: TreeFile,
+        file: &mut TreeFile,
         volume: usize,
         operand: &Operand,
         target: &Target,
         app: &mut App,
-    ) -> Result<(), ExportError> {
+    ) -> Result<bool, ExportError> {
         let path = std::mem::take(&mut file.entry.path);
         file.entry.path = join(&operand.name, &path);
         let shown = Path::new(OsStr::from_bytes(&file.entry.path));
         if self.args.rules.leaves_out(shown, file.entry.kind == Kind::Directory) {
-            return Ok(());
+            return Ok(false);
         }
-        self.link(&mut file, volume, operand);
-        let left_out = member(&file, &mut self.tar, &self.pace).map_err(|failure| match failure {
+        self.link(file, volume, operand);
+        let left_out = member(file, &mut self.tar, &self.pace).map_err(|failure| match failure {
             ExportError::Volume(Unreadable { error, .. }) => {
                 ExportError::Volume(Unreadable { path: path.clone(), error })
             }
@@ -176,12 +183,12 @@ impl<W: Write> Creation<'_, W> {
                 target.volume.image_path(&path_below(target.path(), &path)),
                 format_args!("{reason}; left out"),
             );
-            return Ok(());
+            return Ok(false);
         }
         if self.args.verbose > 0 {
-            self.tell(&file, app);
+            self.tell(file, app);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes a further name of a file a hard link to the first that the archive has.
