@@ -10,7 +10,6 @@
 mod app;
 mod args;
 mod backup;
-mod blockmap;
 mod caller;
 mod checked;
 mod cmd;

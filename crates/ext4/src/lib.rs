@@ -57,6 +57,7 @@ pub use error::{Error, InUse, Result, Unsupported};
 pub use extern4_disk::superblock::ErrorPolicy;
 pub use extern4_jbd2::{DEFAULT_COMMIT_INTERVAL, Replayed, Stats as JournalStats};
 pub use fs::Ext4;
+pub use map::inode_blocks;
 pub use map::run::{Run, RunKind};
 pub use map::walk::{DataRun, MapNode, MapVisitor};
 pub use mount::data_mode::DataMode;

@@ -36,7 +36,7 @@
 //! }
 //! ```
 
-mod deep_path;
+pub(crate) mod deep_path;
 mod tree_walk;
 mod update;
 mod volume_layout;

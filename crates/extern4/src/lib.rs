@@ -40,6 +40,8 @@
 pub mod build;
 mod change;
 pub mod copy;
+#[cfg(feature = "diff")]
+pub mod diff;
 mod dir;
 mod error;
 mod file;

@@ -1,31 +1,16 @@
 //! `extern4 diff`: compares two trees, or the text of two files.
 //!
 //! A tree is a volume or a directory in one, a directory of the host, a tar archive, or an image of
-//! a container. Both trees are listed whole, at the same time. A walk over both lists in the order
-//! of the paths compares types and attributes. Then several threads read the files that have the
-//! same size in both trees, and compare their contents.
-//!
-//! Where one volume may have begun as a copy of the other, the bytes of both images are compared
-//! first ([`blocks`]). They tell which inodes are the same ([`inodes`]), and so which directories
-//! need no look ([`directories`]). The lists then have only what may differ ([`joint`]).
+//! a container. The library compares them ([`extern4::diff`]); this module prints what it finds.
 //!
 //! The exit codes are those of diff(1): 0 without differences, 1 with some, 2 for trouble.
 //!
 //! `args` calls [`run`]. Something that cannot be read is trouble, and is never taken as equal.
 
-mod blocks;
-mod change;
-mod compare;
-mod contents;
-mod directories;
 mod files;
-mod inodes;
-mod joint;
-mod listing;
 mod operand;
-mod shared_extents;
 mod show;
-mod threads;
+mod trees;
 
 use std::ffi::OsString;
 use std::io;
@@ -78,27 +63,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     app.compares();
     match Operands::find(&args.old, &args.new, args.platform.as_ref(), app) {
         Some(Operands::Trees(trees)) => {
-            let differences = compare::trees(args, &trees, app);
+            let differences = trees::compare(args, &trees, app);
             show::differences(args, &trees, &differences, app)
         }
         Some(Operands::Files(pair)) => files::compare(args, &pair, app),
         None => Ok(()),
-    }
-}
-
-/// The two things that are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Both<T> {
-    old: T,
-    new: T,
-}
-
-impl<T> Both<T> {
-    fn as_ref(&self) -> Both<&T> {
-        Both { old: &self.old, new: &self.new }
-    }
-
-    fn map<U>(self, mut each: impl FnMut(T) -> U) -> Both<U> {
-        Both { old: each(self.old), new: each(self.new) }
     }
 }

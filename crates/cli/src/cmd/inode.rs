@@ -10,9 +10,9 @@ use extern4::Timespec;
 use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::time::Timestamp;
 use extern4_ext4::Ext4;
+use extern4_ext4::inode_blocks::{Piece, Use, pieces};
 
 use crate::app::{App, Target};
-use crate::blockmap::{Piece, Use, pieces};
 use crate::image_path::ImagePath;
 use crate::json::{self, Object};
 use crate::output::{flush, out};

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::session::Session;
 
 /// Returns a session in the directory at a path below the one of `top`.
-pub(super) fn enter(top: &Session, path: &[u8]) -> Result<Session> {
+pub(crate) fn enter(top: &Session, path: &[u8]) -> Result<Session> {
     if path.is_empty() {
         return Ok(top.clone());
     }
@@ -17,7 +17,7 @@ pub(super) fn enter(top: &Session, path: &[u8]) -> Result<Session> {
 }
 
 /// Splits a path into that of the directory and the last name.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 
 use extern4_disk::group::GroupFlags;
 use extern4_disk::inode::{Inode, is_blank};
+use extern4_ext4::inode_blocks::{Use, pieces};
 use extern4_ext4::{Error, Ext4};
 
 use crate::app::Opened;
-use crate::blockmap::{Use, pieces};
 use crate::text::escape;
 
 /// The purpose of a block.

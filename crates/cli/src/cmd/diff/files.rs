@@ -7,10 +7,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use extern4::Timespec;
+use extern4::diff::Both;
 use similar::{Algorithm, ChangeTag, TextDiff};
 
+use super::Args;
 use super::operand::TextFile;
-use super::{Args, Both};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::json;

@@ -9,41 +9,37 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4_tree::{DirectorySource, Platform, Source, TarSource};
+use extern4::diff::{Both, Error, Tree};
+use extern4_tree::{DirectorySource, Platform, TarSource};
 
-use super::Both;
-use super::contents::Opener;
 use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::oci_image;
-use crate::volume_tree::path_below;
+use crate::volume_tree::{at, path_below};
 
 /// Where an ext volume has its magic number, and the number.
 const MAGIC: (u64, [u8; 2]) = (1080, [0x53, 0xef]);
 
-/// The size of an inode that has room for whole seconds only.
-const SMALL_INODE: u16 = 128;
-
 /// Two trees or two files.
 pub(super) enum Operands {
-    Trees(Both<Tree>),
+    Trees(Both<NamedTree>),
     Files(Both<TextFile>),
 }
 
 /// A tree to compare.
-pub(super) struct Tree {
-    pub(super) root: Root,
-    /// The operand as it was given.
-    name: Vec<u8>,
+pub(super) struct NamedTree {
+    pub(super) tree: Tree,
+    name: TreeName,
 }
 
-/// Where a tree is.
-pub(super) enum Root {
+/// The name of a tree in the output.
+enum TreeName {
     Volume(Target),
-    Directory(DirectorySource),
+    /// A directory of the host, as the operand names it.
+    Directory(Vec<u8>),
     /// An archive or an image of a container.
-    Archive(Box<dyn Source>),
+    Archive(Vec<u8>),
 }
 
 /// A file to compare.
@@ -54,7 +50,7 @@ pub(super) enum TextFile {
 
 /// An operand. The kind of a file of the host may depend on the other operand.
 enum Operand {
-    Tree(Root),
+    Tree(NamedTree),
     FileInVolume(Target),
     HostFile(PathBuf),
 }
@@ -92,14 +88,18 @@ impl Operands {
 fn operand(text: &OsStr, platform: Option<&Platform>, app: &mut App) -> Option<Operand> {
     let path = Path::new(text);
     let failed = |error: extern4_tree::Error, app: &mut App| app.fail(ExitStatus::Failed, error);
-    let source: Result<Root, _> = match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => DirectorySource::new(path).map(Root::Directory),
+    let name = || text.as_bytes().to_vec();
+    let source = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let tree = DirectorySource::new(path).map(Tree::source);
+            tree.map(|tree| NamedTree { tree, name: TreeName::Directory(name()) })
+        }
         Ok(_) => return Some(Operand::HostFile(path.to_owned())),
         Err(error) => match text.as_bytes().strip_prefix(b"oci:") {
             Some(image) => {
                 let image =
                     oci_image::open(OsStr::from_bytes(image), platform, &std::env::temp_dir(), app.stop());
-                image.map(|image| Root::Archive(Box::new(image)))
+                image.map(|image| NamedTree::archive(Tree::source(image), name()))
             }
             None if ImagePath::is_one(text) => return in_volume(text, app),
             None => {
@@ -114,7 +114,7 @@ fn operand(text: &OsStr, platform: Option<&Platform>, app: &mut App) -> Option<O
 fn in_volume(text: &OsStr, app: &mut App) -> Option<Operand> {
     let target = app.target(&ImagePath::parse(text))?;
     match target.volume.reach(target.path(), |session, path| session.metadata(path)) {
-        Ok(found) if found.is_dir() => Some(Operand::Tree(Root::Volume(target))),
+        Ok(found) if found.is_dir() => NamedTree::in_volume(target, app).map(Operand::Tree),
         Ok(_) => Some(Operand::FileInVolume(target)),
         Err(error) => {
             app.error(&target.image_path, &error);
@@ -124,23 +124,25 @@ fn in_volume(text: &OsStr, app: &mut App) -> Option<Operand> {
 }
 
 /// Opens an operand that has to be a tree. Reports a failure.
-fn tree(operand: Operand, name: &OsStr, app: &mut App) -> Option<Tree> {
-    let root = match operand {
-        Operand::Tree(root) => root,
-        Operand::FileInVolume(target) => Root::Volume(target),
+fn tree(operand: Operand, name: &OsStr, app: &mut App) -> Option<NamedTree> {
+    match operand {
+        Operand::Tree(tree) => Some(tree),
+        Operand::FileInVolume(target) => NamedTree::in_volume(target, app),
         Operand::HostFile(path) if !is_image(&path, app) && is_archive(&path) => {
             match TarSource::open(&path, std::env::temp_dir()) {
-                Ok(source) => Root::Archive(Box::new(source)),
+                Ok(source) => Some(NamedTree::archive(Tree::source(source), name.as_bytes().to_vec())),
                 Err(error) => {
                     app.fail(ExitStatus::Failed, error);
-                    return None;
+                    None
                 }
             }
         }
         // If it is no volume, its opening says why.
-        Operand::HostFile(_) => Root::Volume(app.target(&ImagePath::parse(name))?),
-    };
-    Some(Tree { root, name: name.as_bytes().to_vec() })
+        Operand::HostFile(_) => {
+            let target = app.target(&ImagePath::parse(name))?;
+            NamedTree::in_volume(target, app)
+        }
+    }
 }
 
 /// Returns whether a file of the host has the mark of a volume.
@@ -155,39 +157,41 @@ fn is_archive(path: &Path) -> bool {
     file.and_then(|file| TarSource::is_archive(&file)).unwrap_or(false)
 }
 
-impl Tree {
-    /// Returns what lists the tree and opens its files.
-    pub(super) fn opener(&self) -> Opener<'_> {
-        match &self.root {
-            Root::Volume(target) => Opener::Volume { session: target.session(), top: &target.image_path },
-            Root::Directory(source) => Opener::Source(source),
-            Root::Archive(source) => Opener::Source(&**source),
-        }
+impl NamedTree {
+    /// Takes a directory in a volume. Reports a failure.
+    fn in_volume(target: Target, app: &mut App) -> Option<Self> {
+        let top = at(target.session(), target.path().as_os_str().as_bytes());
+        let top = top.map_err(|error| app.error(&target.image_path, &error)).ok()?;
+        let tree = Tree::volume(&target.volume.volume, top);
+        Some(Self { tree, name: TreeName::Volume(target) })
     }
 
-    /// Returns whether times of the tree may lack their fraction of a second: archives need not
-    /// have it, and small inodes have none.
-    pub(super) fn may_have_whole_seconds(&self) -> bool {
-        match &self.root {
-            Root::Volume(target) => {
-                target.volume.volume.ext4().superblock().geometry().inode_size() == SMALL_INODE
-            }
-            Root::Directory(_) => false,
-            Root::Archive(_) => true,
-        }
+    /// Takes an archive, whose times may lack their fraction of a second.
+    fn archive(tree: Tree, name: Vec<u8>) -> Self {
+        Self { tree: tree.whole_seconds(true), name: TreeName::Archive(name) }
     }
 
     /// Returns the path of a file of the tree as the output shows it.
     pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
-        match &self.root {
-            Root::Volume(target) => {
+        match &self.name {
+            TreeName::Volume(target) => {
                 let path = path_below(target.path(), path);
                 [target.image_path.image.to_string().as_bytes(), b":", path.as_os_str().as_bytes()].concat()
             }
-            _ if path.is_empty() => self.name.clone(),
-            Root::Directory(_) if self.name.ends_with(b"/") => [&self.name, path].concat(),
-            Root::Directory(_) => [&self.name, &b"/"[..], path].concat(),
-            Root::Archive(_) => [&self.name, &b":"[..], path].concat(),
+            TreeName::Directory(name) | TreeName::Archive(name) if path.is_empty() => name.clone(),
+            TreeName::Directory(name) if name.ends_with(b"/") => [name, path].concat(),
+            TreeName::Directory(name) => [name, &b"/"[..], path].concat(),
+            TreeName::Archive(name) => [name, &b":"[..], path].concat(),
+        }
+    }
+
+    /// Reports a file of the tree that cannot be compared.
+    pub(super) fn report(&self, path: &[u8], error: &Error, app: &mut App) {
+        match (error, &self.name) {
+            (Error::Volume(error), TreeName::Volume(target)) => {
+                app.error(target.volume.image_path(&path_below(target.path(), path)), error);
+            }
+            (error, _) => app.fail(ExitStatus::Failed, error),
         }
     }
 }

@@ -6,16 +6,15 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use extern4::diff::{Both, Change, Difference, Finding, file_type};
 use extern4::{FileFlags, Timespec};
 use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Entry, Time};
 
-use super::change::{self, Change};
-use super::compare::{Difference, Finding};
-use super::operand::Tree;
-use super::{Args, Both};
+use super::Args;
+use super::operand::NamedTree;
 use crate::app::App;
-use crate::cmd::stat::seconds;
+use crate::cmd::stat::{seconds, type_word};
 use crate::file_flags;
 use crate::json;
 use crate::output::{flush, out};
@@ -24,7 +23,7 @@ use crate::text::{escape, escape_bytes, full_time, octal_mode};
 /// Writes differences, and sets the exit code.
 pub(super) fn differences(
     args: &Args,
-    trees: &Both<Tree>,
+    trees: &Both<NamedTree>,
     differences: &[Difference],
     app: &mut App,
 ) -> io::Result<()> {
@@ -49,7 +48,7 @@ pub(super) fn differences(
 }
 
 /// Returns the line about a file that only one tree has, in the form of GNU diff.
-fn only(tree: &Tree, path: &[u8]) -> Vec<u8> {
+fn only(tree: &NamedTree, path: &[u8]) -> Vec<u8> {
     let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(cut) => (&path[..cut], &path[cut + 1..]),
         None => (&path[..0], path),
@@ -57,7 +56,7 @@ fn only(tree: &Tree, path: &[u8]) -> Vec<u8> {
     [b"Only in ", &tree.shown(directory)[..], b": ", name].concat()
 }
 
-fn changed(trees: &Both<Tree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
+fn changed(trees: &Both<NamedTree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
     let changes: Vec<_> = changes.iter().map(text).collect();
     let (old, new) = (trees.old.shown(path), trees.new.shown(path));
     [b"Files ", &old[..], b" and ", &new, b" differ: ", changes.join(", ").as_bytes()].concat()
@@ -65,7 +64,7 @@ fn changed(trees: &Both<Tree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
 
 fn text(change: &Change) -> String {
     match change {
-        Change::Type(types) => arrow("type", *types),
+        Change::Type(types) => arrow("type", types.map(type_word)),
         Change::Mode(modes) => arrow("mode", modes.map(|mode| octal_mode(mode.into()))),
         Change::Owner(ids) => arrow("owner", *ids),
         Change::Group(ids) => arrow("group", *ids),
@@ -120,7 +119,8 @@ fn json_line(path: &[u8], finding: &Finding) -> String {
 
 fn only_json(object: &mut json::Object<'_>, side: &str, entry: &Entry) {
     object.text("only_in", side);
-    object.text("type", change::type_of(&entry.kind));
+    let kind = file_type(&entry.kind).map_or("hard link", type_word);
+    object.text("type", kind);
 }
 
 /// Returns the name of the attribute that differs, which is also the key of the JSON member with
@@ -151,7 +151,7 @@ fn values(object: &mut json::Object<'_>, changes: &[Change], is_old: bool) {
     for change in changes {
         let key = key(change);
         match change {
-            Change::Type(types) => object.text(&key, of::<&str>(types, is_old)),
+            Change::Type(types) => object.text(&key, type_word(*of(types, is_old))),
             Change::Mode(modes) => object.text(&key, &octal_mode((*of(modes, is_old)).into())),
             Change::Flags(flags) => object.raw(&key, of(flags, is_old).bits()),
             Change::Owner(ids) | Change::Group(ids) | Change::Project(ids) => {

@@ -1,121 +1,155 @@
 //! The comparison of two trees: types, attributes, contents, and the paths that only one has.
 //!
-//! `diff` calls it with the operands. Its differences come in the order of paths, whatever the
-//! number of threads. Something that cannot be read is reported as trouble and never as equal.
+//! Its differences come in the order of paths, whatever the number of threads.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use extern4_tree::{Contents, Entry, Kind};
+use extern4_vfs::{Caps, FileType};
 
 use super::blocks::ChangedBlocks;
 use super::change::{self, Change};
-use super::contents::{Comparer, Fault, Opener};
+use super::contents::{Comparer, OneError};
 use super::directories::LeadingDirectories;
+use super::fault::Fault;
 use super::inodes::Inodes;
 use super::joint;
 use super::listing::{self, Listed, Listing};
-use super::operand::{Root, Tree};
 use super::threads::each_item;
-use super::{Args, Both};
-use crate::app::{App, Target};
-use crate::exit_status::ExitStatus;
-use crate::volume_tree::{at, report_unreadable};
+use super::tree::{Root, Tree};
+use super::{Both, Options};
+use crate::session::Session;
+use crate::volume::Volume;
+
+/// The result of a comparison of two trees.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// The differences, in the order of their paths: the names in a directory by their bytes. A
+    /// directory that only one tree has stands for all below it.
+    pub differences: Vec<Difference>,
+    /// Messages of the sources about files that are left out or altered.
+    pub warnings: Vec<String>,
+    /// The files of each tree that cannot be compared. Of a source that cannot be listed to its end,
+    /// nothing is compared.
+    pub faults: Both<Vec<Fault>>,
+}
 
 /// A path at which the trees differ.
-pub(super) struct Difference {
-    pub(super) path: Vec<u8>,
-    pub(super) finding: Finding,
+#[derive(Debug)]
+pub struct Difference {
+    /// The path below the tops of the trees; empty for these.
+    pub path: Vec<u8>,
+    /// How they differ.
+    pub finding: Finding,
 }
 
 /// How the trees differ at a path.
-pub(super) enum Finding {
+#[derive(Debug)]
+pub enum Finding {
+    /// Only the old tree has the file.
     OnlyInOld(Arc<Entry>),
+    /// Only the new tree has the file.
     OnlyInNew(Arc<Entry>),
+    /// The files differ in these attributes, or in their contents.
     Changed(Vec<Change>),
 }
 
-/// Compares two trees. Reports what cannot be compared.
-pub(super) fn trees(args: &Args, trees: &Both<Tree>, app: &mut App) -> Vec<Difference> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // Blocks show no rights, so only the superuser may compare by them.
-    let changed = app.is_superuser().then(|| changed_blocks(trees, threads)).flatten();
-    if changed.as_ref().is_some_and(ChangedBlocks::is_empty) && tops(trees).is_some_and(is_same) {
-        return Vec::new();
+/// Compares two trees.
+///
+/// Files without a difference are the same: contents are always compared, also where size and time
+/// are equal. Three things are no difference: the size of a directory, the empty `lost+found` of a
+/// volume next to a tree that is none, and the fraction of a second that a tree
+/// [may lack](Tree::whole_seconds). An attribute that a tree cannot hold is not compared.
+pub fn compare(trees: Both<&Tree>, options: &Options) -> Comparison {
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    };
+    let volumes = volumes(trees);
+    let changed = volumes.and_then(|volumes| changed_blocks(volumes, threads));
+    if let (Some(volumes), Some(changed)) = (volumes, &changed)
+        && changed.is_empty()
+        && top_inos(volumes).is_some_and(is_same)
+    {
+        return Comparison::default();
     }
-    let openers = trees.as_ref().map(Tree::opener);
-    let listings = changed.as_ref().and_then(|blocks| short_lists(trees, blocks, threads));
-    let listings = listings.unwrap_or_else(|| whole_lists(openers.as_ref()));
-    let is_complete = report(&listings.old, &trees.old, app) & report(&listings.new, &trees.new, app);
-    if !is_complete {
-        return Vec::new();
+    let short = volumes.zip(changed.as_ref());
+    let short = short.and_then(|(volumes, changed)| short_lists(volumes, changed, threads));
+    let mut listings = short.unwrap_or_else(|| whole_lists(trees));
+    let mut found = Comparison::default();
+    for listing in [&mut listings.old, &mut listings.new] {
+        found.warnings.append(&mut listing.warnings);
     }
-    let mut merge = Merge::new(args, trees, listings.as_ref());
+    if listings.old.failure.is_some() || listings.new.failure.is_some() {
+        found.faults = listings.map(Listing::into_faults);
+        return found;
+    }
+    let mut merge = Merge::new(options, trees, listings.as_ref());
     merge.run();
     let Merge { candidates, files, .. } = merge;
-    let outcomes = compare_contents(openers.as_ref(), &files, changed.as_ref(), threads);
-    report_faults(&outcomes, app);
-    candidates.into_iter().filter_map(|candidate| candidate.difference(&outcomes)).collect()
+    found.faults = listings.map(Listing::into_faults);
+    let outcomes = compare_contents(trees, &files, changed.as_ref(), threads);
+    let differences = candidates.into_iter().filter_map(|candidate| candidate.difference(&outcomes));
+    found.differences = differences.collect();
+    for (files, outcome) in files.iter().zip(outcomes) {
+        let Err(OneError { old, new }) = outcome else { continue };
+        found.faults.old.extend(old.map(|error| Fault { path: files.old.path.clone(), error }));
+        found.faults.new.extend(new.map(|error| Fault { path: files.new.path.clone(), error }));
+    }
+    found
 }
 
-/// Returns the blocks in which two volumes differ, if one may be a copy of the other.
-fn changed_blocks(trees: &Both<Tree>, threads: usize) -> Option<ChangedBlocks> {
+/// Returns the volumes of two trees, and sessions at their tops.
+fn volumes<'t>(trees: Both<&'t Tree>) -> Option<Both<(&'t Volume, &'t Session)>> {
     match (&trees.old.root, &trees.new.root) {
-        (Root::Volume(old), Root::Volume(new)) => {
-            ChangedBlocks::find(Both { old: &old.volume, new: &new.volume }, threads)
+        (Root::Volume { volume: old, top: old_top }, Root::Volume { volume: new, top: new_top }) => {
+            Some(Both { old: (old, old_top), new: (new, new_top) })
         }
         _ => None,
     }
 }
 
+/// Returns the blocks in which two volumes differ, if one may be a copy of the other.
+fn changed_blocks(volumes: Both<(&Volume, &Session)>, threads: usize) -> Option<ChangedBlocks> {
+    // Blocks show no rights, so only the superuser may compare by them.
+    let may_see_all = |session: &Session| session.cred().has(Caps::all());
+    let may_see_all = may_see_all(volumes.old.1) && may_see_all(volumes.new.1);
+    may_see_all.then(|| ChangedBlocks::find(volumes.map(|(volume, _)| volume), threads)).flatten()
+}
+
+/// Returns the inode numbers of the tops.
+fn top_inos(volumes: Both<(&Volume, &Session)>) -> Option<Both<u64>> {
+    let ino = |top: &Session| top.metadata(".").ok().map(|found| found.ino());
+    Some(Both { old: ino(volumes.old.1)?, new: ino(volumes.new.1)? })
+}
+
 /// Lists two copies of one volume, without the files that are the same in both. `None` if only
 /// whole lists can tell how they differ.
-fn short_lists(trees: &Both<Tree>, blocks: &ChangedBlocks, threads: usize) -> Option<Both<Listing>> {
-    let (Root::Volume(old), Root::Volume(new)) = (&trees.old.root, &trees.new.root) else { return None };
-    let volumes = Both { old: &**old.volume.volume.ext4(), new: &**new.volume.volume.ext4() };
+fn short_lists(
+    volumes: Both<(&Volume, &Session)>,
+    blocks: &ChangedBlocks,
+    threads: usize,
+) -> Option<Both<Listing>> {
+    let tops = volumes.map(|(_, top)| top);
+    let volumes = Both { old: &**volumes.old.0.ext4(), new: &**volumes.new.0.ext4() };
     let inodes = Inodes::compare(volumes, blocks, threads).ok()?;
     let leading = LeadingDirectories::find(volumes.old, &inodes, threads).ok()?;
-    let top = |target: &Target| at(target.session(), target.path().as_os_str().as_bytes()).ok();
-    let tops = Both { old: top(old)?, new: top(new)? };
-    joint::list(tops.as_ref(), &inodes, &leading).ok()
+    joint::list(tops, &inodes, &leading).ok()
 }
 
 /// Lists both trees at the same time.
-fn whole_lists(openers: Both<&Opener<'_>>) -> Both<Listing> {
+fn whole_lists(trees: Both<&Tree>) -> Both<Listing> {
     std::thread::scope(|scope| {
-        let old = scope.spawn(|| openers.old.list());
-        let new = openers.new.list();
+        let old = scope.spawn(|| trees.old.list());
+        let new = trees.new.list();
         Both { old: old.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), new }
     })
 }
 
-/// Returns the paths of the tops, if both are in volumes.
-fn tops(trees: &Both<Tree>) -> Option<Both<&Path>> {
-    match (&trees.old.root, &trees.new.root) {
-        (Root::Volume(old), Root::Volume(new)) => Some(Both { old: old.path(), new: new.path() }),
-        _ => None,
-    }
-}
-
 fn is_same<T: PartialEq>(both: Both<T>) -> bool {
     both.old == both.new
-}
-
-/// Reports files that a list lacks. Returns whether the source was listed to its end.
-fn report(listing: &Listing, tree: &Tree, app: &mut App) -> bool {
-    for warning in &listing.warnings {
-        app.note(format_args!("warning: {warning}"));
-    }
-    if let Root::Volume(target) = &tree.root {
-        listing.unreadable.iter().for_each(|file| report_unreadable(file, target, app));
-    }
-    if let Some(failure) = &listing.failure {
-        app.fail(ExitStatus::Failed, failure);
-    }
-    listing.failure.is_none()
 }
 
 /// A path that both trees have, or only one.
@@ -128,8 +162,8 @@ struct Candidate {
 
 /// A walk over both lists, in the order of their keys.
 struct Merge<'t> {
-    args: &'t Args,
-    trees: &'t Both<Tree>,
+    options: &'t Options,
+    trees: Both<&'t Tree>,
     listings: Both<&'t Listing>,
     first_names: Both<HashMap<*const Entry, &'t [u8]>>,
     candidates: Vec<Candidate>,
@@ -140,10 +174,10 @@ struct Merge<'t> {
 }
 
 impl<'t> Merge<'t> {
-    fn new(args: &'t Args, trees: &'t Both<Tree>, listings: Both<&'t Listing>) -> Self {
+    fn new(options: &'t Options, trees: Both<&'t Tree>, listings: Both<&'t Listing>) -> Self {
         let first_names = listings.map(Listing::first_names);
         let (candidates, files, known) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { args, trees, listings, first_names, candidates, files, known }
+        Self { options, trees, listings, first_names, candidates, files, known }
     }
 
     fn run(&mut self) {
@@ -194,19 +228,16 @@ impl<'t> Merge<'t> {
     /// Compares two files of the same path. Returns whether their types are the same.
     fn pair(&mut self, key: &[u8], files: Both<&Listed>) -> bool {
         let entries = files.map(|file| &file.entry);
-        let is_unreadable = |entry: &Arc<Entry>| matches!(entry.kind, Kind::HardLink(_));
-        if is_unreadable(entries.old) || is_unreadable(entries.new) {
-            return true;
-        }
         let mut changes = Vec::new();
         let mut compared = None;
-        if !files.old.is_implied && !files.new.is_implied {
-            let whole_seconds = self.trees.as_ref().map(Tree::may_have_whole_seconds);
-            changes = change::of_attributes(self.args, entries.map(|entry| &**entry), whole_seconds);
-        } else if !is_same(entries.map(|entry| change::type_of(&entry.kind))) {
-            changes.push(Change::Type(entries.map(|entry| change::type_of(&entry.kind))));
+        let Some(types) = types(entries) else { return true };
+        let is_same_type = is_same(types);
+        if !is_same_type {
+            changes.push(Change::Type(types));
+        } else if !files.old.is_implied && !files.new.is_implied {
+            let whole_seconds = self.trees.map(|tree| tree.has_whole_seconds);
+            changes = change::of_attributes(self.options, entries.map(|entry| &**entry), whole_seconds);
         }
-        let is_same_type = !matches!(changes.first(), Some(Change::Type(_)));
         if is_same_type {
             self.links(key, entries, &mut changes);
             compared = self.contents(entries, &mut changes);
@@ -250,11 +281,16 @@ impl<'t> Merge<'t> {
     }
 }
 
+/// Returns the types of two files. `None` if one is a further name of a file that could not be
+/// read.
+fn types(entries: Both<&Arc<Entry>>) -> Option<Both<FileType>> {
+    Some(Both { old: change::file_type(&entries.old.kind)?, new: change::file_type(&entries.new.kind)? })
+}
+
 /// Returns whether a file is the directory that every volume has of its own, while the other tree
 /// is no volume.
-fn is_own(file: &Listed, trees: &Both<Tree>) -> bool {
-    let are_volumes = matches!((&trees.old.root, &trees.new.root), (Root::Volume(_), Root::Volume(_)));
-    file.is_lost_found && !are_volumes
+fn is_own(file: &Listed, trees: Both<&Tree>) -> bool {
+    file.is_lost_found && volumes(trees).is_none()
 }
 
 fn contents_of(entry: &Entry) -> Option<&Contents> {
@@ -264,11 +300,11 @@ fn contents_of(entry: &Entry) -> Option<&Contents> {
     }
 }
 
-type Outcome = Result<bool, Fault>;
+type Outcome = Result<bool, OneError>;
 
 /// Compares the contents of files. Returns which pairs are the same.
 fn compare_contents(
-    openers: Both<&Opener<'_>>,
+    trees: Both<&Tree>,
     files: &[Both<Arc<Entry>>],
     changed: Option<&ChangedBlocks>,
     threads: usize,
@@ -277,22 +313,13 @@ fn compare_contents(
     let Ok(states) = each_item(threads, files.len(), start, |(comparer, outcomes), index| {
         let entries = files[index].as_ref().map(|entry| &**entry);
         if let (Some(old), Some(new)) = (contents_of(entries.old), contents_of(entries.new)) {
-            outcomes.push((index, comparer.is_same(openers, entries, Both { old, new }, changed)));
+            outcomes.push((index, comparer.is_same(trees, entries, Both { old, new }, changed)));
         }
         Ok::<_, Infallible>(())
     });
     let mut outcomes: Vec<_> = states.into_iter().flat_map(|(_, outcomes)| outcomes).collect();
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
-}
-
-fn report_faults(outcomes: &[Outcome], app: &mut App) {
-    for fault in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
-        match fault {
-            Fault::Volume(image_path, error) => app.error(image_path, error),
-            Fault::Source(error) => app.fail(ExitStatus::Failed, error),
-        }
-    }
 }
 
 impl Candidate {

@@ -3,35 +3,26 @@
 //! The threads of `compare` call it. It ends at the first byte that differs, and skips holes that
 //! both have.
 
-use extern4::{File, Session, SpanKind};
-use extern4_tree::{Contents, Data, Entry, Error, Opened, Source};
+use extern4_tree::{Contents, Data, Entry, Error as SourceError, Opened};
+use extern4_vfs::SpanKind;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::Both;
 use super::blocks::ChangedBlocks;
-use super::listing::Listing;
-use crate::image_path::ImagePath;
-use crate::volume_tree::path_below;
+use super::fault::Error;
+use super::tree::Tree;
+use crate::file::File;
 
 /// Bytes that are compared at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Opens the files of a tree. Several threads share it.
-pub(super) enum Opener<'t> {
-    Volume { session: &'t Session, top: &'t ImagePath },
-    Source(&'t dyn Source),
-}
-
-/// Why contents cannot be compared.
-pub(super) enum Fault {
-    Volume(Box<ImagePath>, extern4::Error),
-    Source(Error),
-}
+/// An error that one of two files has, and nothing about the other.
+pub(super) type OneError = Both<Option<Error>>;
 
 /// An open file of a tree.
-enum OpenFile<'e> {
-    Volume { file: File, image_path: Box<ImagePath> },
+pub(super) enum OpenFile<'e> {
+    Volume(File),
     Source { opened: Opened, path: &'e [u8], data: &'e Data },
 }
 
@@ -52,35 +43,6 @@ enum Bytes {
     OnDevice(u64, u64),
 }
 
-impl Opener<'_> {
-    /// Lists the tree.
-    pub(super) fn list(&self) -> Listing {
-        match self {
-            Self::Volume { session, top } => Listing::of_volume(session, &top.path),
-            Self::Source(source) => Listing::of_source(*source),
-        }
-    }
-
-    fn open<'e>(&self, entry: &'e Entry, contents: &'e Contents) -> Result<OpenFile<'e>, Fault> {
-        match self {
-            Self::Volume { session, top } => {
-                let path = path_below(&top.path, &entry.path);
-                let image_path = Box::new(ImagePath { path, image: top.image.clone() });
-                let opened =
-                    session.approach(&image_path.path).and_then(|(session, rest)| session.open(rest));
-                match opened {
-                    Ok(file) => Ok(OpenFile::Volume { file, image_path }),
-                    Err(error) => Err(Fault::Volume(image_path, error)),
-                }
-            }
-            Self::Source(source) => {
-                let opened = source.open(&entry.path, contents).map_err(Fault::Source)?;
-                Ok(OpenFile::Source { opened, path: &entry.path, data: &contents.data })
-            }
-        }
-    }
-}
-
 /// Compares files, and has the memory for that.
 #[derive(Default)]
 pub(super) struct Comparer {
@@ -92,26 +54,28 @@ impl Comparer {
     /// blocks in which the volumes differ, if both files are in volumes.
     pub(super) fn is_same(
         &mut self,
-        openers: Both<&Opener<'_>>,
+        trees: Both<&Tree>,
         entries: Both<&Entry>,
         contents: Both<&Contents>,
         changed: Option<&ChangedBlocks>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, OneError> {
         let size = contents.old.size;
-        let old = openers.old.open(entries.old, contents.old)?;
-        let new = openers.new.open(entries.new, contents.new)?;
+        let old = trees.old.open(entries.old, contents.old).map_err(of_old)?;
+        let new = trees.new.open(entries.new, contents.new).map_err(of_new)?;
+        let files = Both { old: &old, new: &new };
         let mut at = 0;
         while at < size {
-            let segments = Both { old: old.segment(at, size)?, new: new.segment(at, size)? };
-            let end = segments.old.end.min(segments.new.end);
-            let bytes = segments.map(|segment| segment.bytes);
-            if !self.is_same_segment(Both { old: &old, new: &new }, bytes, end - at, changed)? {
+            let old = old.segment(at, size).map_err(of_old)?;
+            let new = new.segment(at, size).map_err(of_new)?;
+            let end = old.end.min(new.end);
+            let bytes = Both { old: old.bytes, new: new.bytes };
+            if !self.is_same_segment(files, bytes, end - at, changed)? {
                 return Ok(false);
             }
             at = end;
         }
-        old.check_unchanged()?;
-        new.check_unchanged()?;
+        old.check_unchanged().map_err(of_old)?;
+        new.check_unchanged().map_err(of_new)?;
         Ok(true)
     }
 
@@ -121,7 +85,7 @@ impl Comparer {
         bytes: Both<Bytes>,
         len: u64,
         changed: Option<&ChangedBlocks>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, OneError> {
         if let Both { old: Bytes::Hole, new: Bytes::Hole } = bytes {
             return Ok(true);
         }
@@ -138,8 +102,8 @@ impl Comparer {
             };
             if !is_known {
                 let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
-                files.old.read(bytes.old, done, old)?;
-                files.new.read(bytes.new, done, new)?;
+                files.old.read(bytes.old, done, old).map_err(of_old)?;
+                files.new.read(bytes.new, done, new).map_err(of_new)?;
                 if old != new {
                     return Ok(false);
                 }
@@ -152,14 +116,12 @@ impl Comparer {
 
 impl OpenFile<'_> {
     /// Returns the segment of a file at `at`, which is before its end.
-    fn segment(&self, at: u64, size: u64) -> Result<Segment, Fault> {
+    fn segment(&self, at: u64, size: u64) -> Result<Segment, Error> {
         let segment = match self {
-            Self::Volume { file, image_path } => {
-                volume_segment(file, at).map_err(|error| Fault::Volume(image_path.clone(), error))?
-            }
+            Self::Volume(file) => volume_segment(file, at)?,
             Self::Source { opened, path, data } => match data {
                 Data::HostFile { sparse: true, .. } => {
-                    host_segment(opened, at).map_err(|error| source_fault(path, error))?
+                    host_segment(opened, at).map_err(|error| source_error(path, error))?
                 }
                 Data::HostFile { .. } => Segment { end: size, bytes: Bytes::At(at) },
                 Data::Stored { position } => {
@@ -182,7 +144,7 @@ impl OpenFile<'_> {
     }
 
     /// Fills a buffer from the byte `done` of a segment on.
-    fn read(&self, bytes: Bytes, done: u64, buf: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, bytes: Bytes, done: u64, buf: &mut [u8]) -> Result<(), Error> {
         let position = match bytes {
             Bytes::Hole => {
                 buf.fill(0);
@@ -191,16 +153,15 @@ impl OpenFile<'_> {
             Bytes::At(position) | Bytes::OnDevice(position, _) => position.wrapping_add(done),
         };
         match self {
-            Self::Volume { file, image_path } => {
+            Self::Volume(file) => {
                 let mut read = 0;
                 while read < buf.len() {
-                    match file.read_at(&mut buf[read..], position + read as u64) {
-                        Ok(0) => {
+                    match file.read_at(&mut buf[read..], position + read as u64)? {
+                        0 => {
                             buf[read..].fill(0);
                             break;
                         }
-                        Ok(len) => read += len,
-                        Err(error) => return Err(Fault::Volume(image_path.clone(), error)),
+                        len => read += len,
                     }
                 }
                 Ok(())
@@ -210,26 +171,34 @@ impl OpenFile<'_> {
                 Err(error) => {
                     // A file that became shorter has changed.
                     self.check_unchanged()?;
-                    Err(source_fault(path, error))
+                    Err(source_error(path, error))
                 }
             },
         }
     }
 
     /// Fails if a file of the host changed while it was compared.
-    fn check_unchanged(&self) -> Result<(), Fault> {
+    fn check_unchanged(&self) -> Result<(), Error> {
         match self {
-            Self::Volume { .. } => Ok(()),
-            Self::Source { opened, path, .. } => opened.check_unchanged(path).map_err(Fault::Source),
+            Self::Volume(_) => Ok(()),
+            Self::Source { opened, path, .. } => Ok(opened.check_unchanged(path)?),
         }
     }
 }
 
-fn source_fault(path: &[u8], source: std::io::Error) -> Fault {
-    Fault::Source(Error::Io { name: String::from_utf8_lossy(path).into_owned(), source })
+fn of_old(error: Error) -> OneError {
+    Both { old: Some(error), new: None }
 }
 
-fn volume_segment(file: &File, at: u64) -> extern4::Result<Segment> {
+fn of_new(error: Error) -> OneError {
+    Both { old: None, new: Some(error) }
+}
+
+fn source_error(path: &[u8], source: std::io::Error) -> Error {
+    SourceError::Io { name: String::from_utf8_lossy(path).into_owned(), source }.into()
+}
+
+fn volume_segment(file: &File, at: u64) -> crate::Result<Segment> {
     let Some(span) = file.span_at(at)? else { return Ok(Segment { end: u64::MAX, bytes: Bytes::Hole }) };
     let bytes = match span.kind {
         SpanKind::Hole | SpanKind::Unwritten => Bytes::Hole,

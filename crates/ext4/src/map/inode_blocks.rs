@@ -4,15 +4,18 @@
 //! Any fault ends the walk with an error that names its place. No map has more blocks than its
 //! volume, so a walk ends also over a corrupt map.
 //!
-//! `inode`, `block`, `find` and `diff` call it.
+//! The commands `inode` and `block` call it, and the library's `diff`.
 
 use extern4_disk::inode::Inode;
 use extern4_disk::{CorruptKind, Place, Structure};
-use extern4_ext4::{DataRun, Error, Ext4, MapNode, MapVisitor};
+
+use crate::error::Error;
+use crate::fs::Ext4;
+use crate::map::walk::{DataRun, MapNode, MapVisitor};
 
 /// The use that an inode makes of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
     /// Contents, from this block of the file on.
     Data {
         /// The first block of the file.
@@ -33,19 +36,22 @@ pub(crate) enum Use {
 
 /// A run of consecutive blocks of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// The first block of the volume.
-    pub(crate) physical: u64,
+    pub physical: u64,
     /// The number of blocks.
-    pub(crate) len_blocks: u64,
+    pub len_blocks: u64,
     /// The use of the blocks.
-    pub(crate) used: Use,
+    pub used: Use,
     /// Levels between the inode and the piece, by which a tree is indented.
-    pub(crate) depth: u32,
+    pub depth: u32,
 }
 
 /// Calls `each` for all blocks of an inode. A node of the map comes before the blocks that it maps.
-pub(crate) fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) -> Result<(), Error> {
+///
+/// # Errors
+/// A map that is corrupt, or a device that fails.
+pub fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) -> Result<(), Error> {
     if let Some(block) = inode.xattr_block() {
         each(Piece { physical: block, len_blocks: 1, used: Use::Xattr, depth: 0 });
     }

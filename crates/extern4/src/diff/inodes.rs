@@ -15,12 +15,12 @@ use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::group::GroupFlags;
 use extern4_disk::inode::{FileKind, Inode, InodeFlags, is_blank, is_same_but_for_atime};
 use extern4_disk::{Corrupt, Place, Structure};
+use extern4_ext4::inode_blocks::{Use, pieces};
 use extern4_ext4::{Error, Ext4};
 
 use super::Both;
 use super::blocks::ChangedBlocks;
 use super::threads::each_item;
-use crate::blockmap::{Use, pieces};
 
 /// Bytes of an inode table that are read at a time: whole blocks, of any size.
 const CHUNK_BYTES: u32 = 256 << 10;
@@ -42,8 +42,8 @@ impl From<Corrupt> for NoLists {
     }
 }
 
-impl From<extern4::Error> for NoLists {
-    fn from(_: extern4::Error) -> Self {
+impl From<crate::Error> for NoLists {
+    fn from(_: crate::Error) -> Self {
         Self
     }
 }

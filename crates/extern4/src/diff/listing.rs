@@ -1,16 +1,15 @@
 //! Lists of the files of a tree, in an order that is the same for all kinds of trees.
 //!
-//! `contents` lists each operand, and `compare` merges two lists. A list has each path once.
+//! `tree` lists each tree, and `compare` merges two lists. A list has each path once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 
-use extern4::Session;
-use extern4::build::Unreadable;
 use extern4_tree::{Entry, Error, Kind, Result, Sink, Source, Time};
 
-use crate::volume_tree::walk;
+use super::fault::Fault;
+use crate::build::{TreeWalk, Unreadable};
+use crate::session::Session;
 
 /// The files of a tree.
 #[derive(Default)]
@@ -71,10 +70,10 @@ pub(super) fn path(key: &[u8]) -> Vec<u8> {
 }
 
 impl Listing {
-    /// Lists a directory of a volume and everything below it.
-    pub(super) fn of_volume(session: &Session, top: &Path) -> Self {
+    /// Lists the directory of a volume in which a session stands, and everything below it.
+    pub(super) fn of_volume(top: &Session) -> Self {
         let mut listing = Self::default();
-        match walk(session, top) {
+        match TreeWalk::new(top) {
             Ok(walk) => walk.for_each(|file| match file {
                 Ok(file) => listing.insert(file.entry, file.is_lost_found),
                 Err(unreadable) => listing.unreadable.push(unreadable),
@@ -132,6 +131,14 @@ impl Listing {
             let rest = key.strip_prefix(&unreadable[..]);
             rest.is_some_and(|rest| unreadable.is_empty() || rest.is_empty() || rest[0] == 0)
         })
+    }
+
+    /// Returns what the list lacks, with the reasons.
+    pub(super) fn into_faults(self) -> Vec<Fault> {
+        let unreadable = self.unreadable.into_iter();
+        let unreadable = unreadable.map(|Unreadable { path, error }| Fault { path, error: error.into() });
+        let failure = self.failure.map(|error| Fault { path: Vec::new(), error: error.into() });
+        unreadable.chain(failure).collect()
     }
 
     /// Returns the key of the first name of each file with several names.

@@ -11,15 +11,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use extern4::build::TreeReader;
-use extern4::is_step;
-use extern4::{FileType, Session};
+use extern4_vfs::FileType;
 
 use super::Both;
 use super::directories::LeadingDirectories;
 use super::inodes::{Inodes, NoLists};
 use super::listing::Listing;
-use crate::volume_tree::at;
+use crate::build::TreeReader;
+use crate::build::deep_path::enter;
+use crate::dir::is_step;
+use crate::session::Session;
 
 /// A walk over both trees.
 struct Walk<'c> {
@@ -83,7 +84,7 @@ impl Walk<'_> {
             }
             return Ok(());
         }
-        let session = at(self.tops.new, &directory.path)?;
+        let session = enter(self.tops.new, &directory.path)?;
         let mut new = if directory.has_changed { names(&session)? } else { old.clone() };
         let sessions = Both { old: &directory.session, new: &session };
         for (name, old) in old {

@@ -1,24 +1,31 @@
 //! The attributes in which two files differ.
 //!
-//! `compare` finds them, and `show` writes them. An attribute that one of the sources cannot hold
-//! is not compared.
+//! `compare` finds them. An attribute that one of the sources cannot hold is not compared.
 
 use std::collections::BTreeMap;
 
 use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Entry, Kind, Time};
+use extern4_vfs::FileType;
 
-use super::{Args, Both};
+use super::{Both, Options};
 
 /// An attribute in which two files differ, with both values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Type(Both<&'static str>),
+pub enum Change {
+    /// The type. Then nothing else is compared.
+    Type(Both<FileType>),
+    /// The permission bits.
     Mode(Both<u16>),
+    /// The number of the owner.
     Owner(Both<u32>),
+    /// The number of the group.
     Group(Both<u32>),
+    /// The size of a regular file.
     Size(Both<u64>),
+    /// The time of the last change of the contents.
     Time(Both<Time>),
+    /// The target of a symbolic link.
     Target(Both<Vec<u8>>),
     /// The major and the minor number of a device.
     Device(Both<(u32, u32)>),
@@ -26,48 +33,50 @@ pub(super) enum Change {
     Xattr(Vec<u8>, Both<Option<Vec<u8>>>),
     /// The inode flags.
     Flags(Both<InodeFlags>),
+    /// The project to which the file is charged.
     Project(Both<u32>),
     /// The first path of the file's names.
     Links(Both<Vec<u8>>),
+    /// The contents of a regular file.
     Contents,
 }
 
-/// Returns the type as one word, as in the JSON of other subcommands.
-pub(super) fn type_of(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Directory => "directory",
-        Kind::File(_) => "file",
-        Kind::Symlink(_) => "symlink",
-        Kind::CharDevice { .. } => "char",
-        Kind::BlockDevice { .. } => "block",
-        Kind::Fifo => "fifo",
-        Kind::Socket => "socket",
-        Kind::HardLink(_) => "hard link",
-    }
+/// Returns the type of a file; `None` for a further name of a file that could not be read.
+pub fn file_type(kind: &Kind) -> Option<FileType> {
+    Some(match kind {
+        Kind::Directory => FileType::Directory,
+        Kind::File(_) => FileType::Regular,
+        Kind::Symlink(_) => FileType::Symlink,
+        Kind::CharDevice { .. } => FileType::CharDevice,
+        Kind::BlockDevice { .. } => FileType::BlockDevice,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::HardLink(_) => return None,
+    })
 }
 
-/// Returns the changes of attributes. `whole_seconds` says in which of the sources times may lack
-/// their fraction of a second.
-pub(super) fn of_attributes(args: &Args, files: Both<&Entry>, whole_seconds: Both<bool>) -> Vec<Change> {
+/// Returns the changes of attributes of two files that have one type. `whole_seconds` says in which
+/// of the sources times may lack their fraction of a second.
+pub(super) fn of_attributes(
+    options: &Options,
+    files: Both<&Entry>,
+    whole_seconds: Both<bool>,
+) -> Vec<Change> {
     let mut changes = Vec::new();
-    let types = files.map(|file| type_of(&file.kind));
-    if types.old != types.new {
-        return vec![Change::Type(types)];
-    }
     push(&mut changes, files.map(|file| file.mode), Change::Mode);
-    if !args.no_owner {
+    if options.owners {
         push(&mut changes, files.map(|file| file.uid), Change::Owner);
         push(&mut changes, files.map(|file| file.gid), Change::Group);
     }
     of_kinds(files.map(|file| &file.kind), &mut changes);
-    if !args.no_times && !is_same_time(files.map(|file| file.mtime), whole_seconds) {
+    if options.times && !is_same_time(files.map(|file| file.mtime), whole_seconds) {
         changes.push(Change::Time(files.map(|file| file.mtime)));
     }
-    if !args.no_flags {
+    if options.flags {
         push_known(&mut changes, files.map(|file| file.flags), Change::Flags);
         push_known(&mut changes, files.map(|file| file.project), Change::Project);
     }
-    if !args.no_xattrs {
+    if options.xattrs {
         of_xattrs(files.map(|file| &file.xattrs[..]), &mut changes);
     }
     changes

@@ -3,7 +3,7 @@
 //! `blocks`, `inodes`, `directories` and `compare` call it. A thread takes one item after the
 //! other, so slow items delay nothing but themselves.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use extern4_sync::primitive::{AtomicUsize, Ordering::Relaxed};
 
 /// Calls `work` with each number below `items`, in `threads` threads, each with a state of its own
 /// that `start` makes. Returns the states.

@@ -11,8 +11,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -20,7 +19,7 @@ use rustix::io::Errno;
 use super::Both;
 use super::shared_extents::SharedExtents;
 use super::threads::each_item;
-use crate::app::Opened;
+use crate::volume::Volume;
 
 /// The unit of the comparison. Blocks of a volume may be smaller or larger.
 const UNIT_BYTES: usize = 4096;
@@ -34,49 +33,42 @@ const SHARE_BYTES: u64 = 16 << 20;
 pub(super) struct ChangedBlocks(Vec<Range<u64>>);
 
 /// A volume in a file of the host.
-struct Raw<'v> {
-    file: &'v Path,
+struct Raw {
+    file: File,
     start: u64,
 }
 
 impl ChangedBlocks {
     /// Compares two volumes. `None` if neither can be a copy of the other, or if their images do
     /// not have the current contents in place.
-    pub(super) fn find(volumes: Both<&Opened>, threads: usize) -> Option<Self> {
-        let Both { old, new } = volumes.map(|opened| &opened.volume);
+    pub(super) fn find(volumes: Both<&Volume>, threads: usize) -> Option<Self> {
+        let Both { old, new } = volumes;
         let len = |bytes: Range<u64>| bytes.end - bytes.start;
         let sizes = Both { old: len(old.bytes()?), new: len(new.bytes()?) };
         if old.uuid() != new.uuid() || sizes.old != sizes.new {
             return None;
         }
-        let raw = |opened: &Opened| {
-            let start = opened.volume.image_offset()?;
-            // The holes of a device are not known.
-            opened.image.file.metadata().is_ok_and(|found| found.is_file()).then_some(start)
-        };
-        let starts = Both { old: raw(volumes.old)?, new: raw(volumes.new)? };
-        if volumes.old.image.is(&volumes.new.image) {
-            return Some(Self::default());
-        }
-        let raw = Both {
-            old: Raw { file: &volumes.old.image.file, start: starts.old },
-            new: Raw { file: &volumes.new.image.file, start: starts.new },
-        };
+        let raw = Both { old: Raw::of(old)?, new: Raw::of(new)? };
         // A file that cannot be read that way is read in another, which reports the error.
         Self::of(raw.as_ref(), sizes.old, threads).ok()
     }
 
-    fn of(raw: Both<&Raw<'_>>, len: u64, threads: usize) -> io::Result<Self> {
+    fn of(raw: Both<&Raw>, len: u64, threads: usize) -> io::Result<Self> {
         let starts = raw.map(|raw| raw.start);
-        let files = Both { old: File::open(raw.old.file)?, new: File::open(raw.new.file)? };
+        let files = raw.map(|raw| &raw.file);
+        let found = Both { old: files.old.metadata()?, new: files.new.metadata()? };
+        let place = found.map(|found| (found.dev(), found.ino()));
+        if place.old == place.new && starts.old == starts.new {
+            return Ok(Self::default());
+        }
         // A file system that has no extents to show shares none.
-        let shared = SharedExtents::find(files.as_ref(), starts, UNIT_BYTES as u64).unwrap_or_default();
+        let shared = SharedExtents::find(files, starts, UNIT_BYTES as u64).unwrap_or_default();
         let start = || (Vec::new(), Both { old: vec![0; CHUNK_BYTES], new: vec![0; CHUNK_BYTES] });
         let shares = len.div_ceil(SHARE_BYTES) as usize;
         let found = each_item(threads, shares, start, |(found, buffers), share| {
             let start = share as u64 * SHARE_BYTES;
             let share = start..(start + SHARE_BYTES).min(len);
-            compare(files.as_ref(), starts, &shared, share, buffers, found)
+            compare(files, starts, &shared, share, buffers, found)
         })?;
         let found: Vec<_> = found.into_iter().map(|(found, _)| found).collect();
         Ok(Self::merged(found.concat()))
@@ -98,6 +90,20 @@ impl ChangedBlocks {
     /// Returns whether both volumes have the same bytes.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl Raw {
+    /// Opens the image of a volume. `None` if it is no regular file with the current contents in
+    /// place.
+    fn of(volume: &Volume) -> Option<Self> {
+        let start = volume.image_offset()?;
+        let path = volume.image_file()?;
+        // The holes of a device are not known.
+        if !path.metadata().is_ok_and(|found| found.is_file()) {
+            return None;
+        }
+        Some(Self { file: File::open(path).ok()?, start })
     }
 }
 
@@ -200,8 +206,9 @@ mod tests {
         file("new", 512, &[(5, 1), (1 << 20, 7), (16 << 20, 4), ((40 << 20) - 1, 5), (9 << 20, 0)]);
         let (old, new) = (path("old"), path("new"));
         for threads in [1, 3] {
-            let raw = Both { old: &Raw { file: &old, start: 0 }, new: &Raw { file: &new, start: 512 } };
-            let found = ChangedBlocks::of(raw, 40 << 20, threads).expect("a comparison");
+            let raw = |path, start| Raw { file: File::open(path).expect("a file"), start };
+            let raw = Both { old: raw(&old, 0), new: raw(&new, 512) };
+            let found = ChangedBlocks::of(raw.as_ref(), 40 << 20, threads).expect("a comparison");
             let unit = |at: u64| at..at + 4096;
             assert_eq!(found.0, [unit(1 << 20), unit(16 << 20), unit((40 << 20) - 4096)]);
             assert!(found.touch(0, 2 << 20) && found.touch((1 << 20) + 4095, 1) && !found.is_empty());
