@@ -2,14 +2,17 @@
 //! SIGUSR1.
 //!
 //! A command begins a [`Task`] and counts what it has done. A command of a script begins its task
-//! above the script's own; only the last task is shown, and the line on SIGUSR1 tells of all. `app`
-//! takes the bar out of the way of messages, so nothing else may write to the terminal meanwhile.
+//! above the script's own. The line on SIGUSR1 tells of all tasks. The bar is that of the last task
+//! that has lasted for [`DELAY`], so a command that is soon done shows none. `app` takes the bar
+//! out of the way of messages, so nothing else may write to the terminal meanwhile.
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -27,6 +30,9 @@ pub(crate) enum When {
     /// Never
     Never,
 }
+
+/// How long a task lasts before its bar appears.
+const DELAY: Duration = Duration::from_millis(500);
 
 /// Steps of lines, in per cent.
 const STEP: u64 = 10;
@@ -66,10 +72,12 @@ impl Unit {
     fn style(self, has_total: bool) -> ProgressStyle {
         let Self { noun, verb } = self;
         match (noun, has_total) {
-            (None, true) => style("{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} {msg}eta {eta}"),
+            (None, true) => {
+                style("{bar:25} {percent:>3} % {bytes}/{total_bytes} {binary_bytes_per_sec} {msg}eta {eta}")
+            }
             (None, false) => style(&format!("{{spinner}} {{bytes}} {verb}")),
             (Some((_, many)), true) => {
-                style(&format!("{{bar:30}} {{pos}}/{{len}} {many} {{rate}} eta {{eta}}"))
+                style(&format!("{{bar:25}} {{percent:>3}} % {{pos}}/{{len}} {many} {{rate}} eta {{eta}}"))
             }
             (Some((_, many)), false) => style(&format!("{{spinner}} {{pos}} {many} {verb}")),
         }
@@ -94,8 +102,35 @@ fn percent(done: u64, total: u64) -> u64 {
 pub(crate) struct Progress {
     command: &'static str,
     when: When,
-    /// The tasks that have begun and not ended.
-    tasks: Arc<Mutex<Vec<Arc<Counts>>>>,
+    tasks: Arc<Mutex<Tasks>>,
+}
+
+/// The tasks that have begun and not ended.
+#[derive(Default)]
+struct Tasks {
+    all: Vec<Arc<Counts>>,
+    /// Whether no bar is shown, since something else is on the terminal.
+    hidden: bool,
+}
+
+impl Tasks {
+    /// Returns the task whose bar is shown.
+    fn shown(&self) -> Option<&Arc<Counts>> {
+        // Relaxed: the flag is written and read under the lock of the tasks.
+        let is_due = |counts: &&Arc<Counts>| counts.is_due.load(Ordering::Relaxed);
+        self.all.iter().rfind(is_due).filter(|_| !self.hidden)
+    }
+
+    /// Makes a change, and shows the bar that there is to be then in place of the one before.
+    fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let before = self.shown().cloned();
+        change(self);
+        let after = self.shown();
+        if before.as_ref().map(Arc::as_ptr) != after.map(Arc::as_ptr) {
+            before.iter().for_each(|counts| counts.hide());
+            after.into_iter().for_each(|counts| counts.show());
+        }
+    }
 }
 
 impl Progress {
@@ -103,7 +138,8 @@ impl Progress {
         Self { command, when, tasks: Arc::default() }
     }
 
-    /// Begins a task, which is shown in the place of the one before it, unless it is to be quiet.
+    /// Begins a task. If it lasts, it is shown in the place of the one before it, unless it is to
+    /// be quiet.
     pub(crate) fn begin(&self, unit: Unit, quiet: bool) -> Task {
         let form = match self.when {
             _ if quiet => Form::Nothing,
@@ -112,16 +148,36 @@ impl Progress {
             When::Auto | When::Never => Form::Nothing,
         };
         let counts = Arc::new(Counts::new(self.command, unit, form));
-        let mut tasks = self.tasks();
-        tasks.last().into_iter().for_each(|before| before.hide());
-        tasks.push(Arc::clone(&counts));
-        drop(tasks);
-        Task { progress: self.clone(), counts }
+        self.tasks().all.push(Arc::clone(&counts));
+        let lasts = (form == Form::Bar).then(|| self.show_later(&counts));
+        Task { progress: self.clone(), counts, _lasts: lasts }
+    }
+
+    /// Shows the bar of a task after [`DELAY`], unless the returned value is dropped before.
+    fn show_later(&self, counts: &Arc<Counts>) -> Sender<()> {
+        let (lasts, ended) = channel();
+        let (progress, counts) = (self.clone(), Arc::clone(counts));
+        let show = move || {
+            if ended.recv_timeout(DELAY) == Err(RecvTimeoutError::Timeout) {
+                progress.make_due(&counts);
+            }
+        };
+        // Without the thread there is no bar, and all else is done.
+        let _ = thread::Builder::new().name("progress".to_owned()).spawn(show);
+        lasts
+    }
+
+    /// Shows the bar of a task, if it has not ended.
+    fn make_due(&self, counts: &Counts) {
+        // Relaxed: as in `Tasks::shown`.
+        self.tasks().change(|_| counts.is_due.store(true, Ordering::Relaxed));
     }
 
     /// Runs `write`, which writes to the terminal, while the bar is out of its way.
     pub(crate) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
-        match self.last() {
+        // The lock is free again while `write` waits for its reader.
+        let shown = self.tasks().shown().cloned();
+        match shown {
             Some(counts) => counts.bar.suspend(write),
             None => write(),
         }
@@ -129,25 +185,20 @@ impl Progress {
 
     /// Runs `run`, which may write to the terminal and take long, without a bar.
     pub(crate) fn hidden<T>(&self, run: impl FnOnce() -> T) -> T {
-        let last = self.last();
-        last.iter().for_each(|counts| counts.hide());
+        self.tasks().change(|tasks| tasks.hidden = true);
         let done = run();
-        last.iter().for_each(|counts| counts.show());
+        self.tasks().change(|tasks| tasks.hidden = false);
         done
     }
 
     /// Prints a line that tells how far each task is.
     pub(crate) fn tell(&self) {
-        let texts: Vec<_> = self.tasks().iter().map(|counts| counts.text()).collect();
+        let texts: Vec<_> = self.tasks().all.iter().map(|counts| counts.text()).collect();
         let text = if texts.is_empty() { "nothing is counted yet".to_owned() } else { texts.join("; ") };
         self.suspend(|| print(self.command, text));
     }
 
-    fn last(&self) -> Option<Arc<Counts>> {
-        self.tasks().last().cloned()
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, Vec<Arc<Counts>>> {
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,6 +212,8 @@ fn print(command: &str, text: impl Display) {
 pub(crate) struct Task {
     progress: Progress,
     counts: Arc<Counts>,
+    /// The thread that is to show the bar ends when this is dropped.
+    _lasts: Option<Sender<()>>,
 }
 
 impl Task {
@@ -180,10 +233,9 @@ impl Deref for Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.counts.bar.finish_and_clear();
         let mut tasks = self.progress.tasks();
-        tasks.retain(|counts| !Arc::ptr_eq(counts, &self.counts));
-        tasks.last().into_iter().for_each(|before| before.show());
+        tasks.change(|tasks| tasks.all.retain(|counts| !Arc::ptr_eq(counts, &self.counts)));
+        self.counts.bar.finish_and_clear();
     }
 }
 
@@ -206,21 +258,16 @@ pub(crate) struct Counts {
     files: AtomicU64,
     /// The last step that a line told of.
     told: AtomicU64,
+    /// Whether the task has lasted so long that its bar is shown.
+    is_due: AtomicBool,
 }
 
 impl Counts {
     fn new(command: &'static str, unit: Unit, form: Form) -> Self {
-        let target = match form {
-            Form::Bar => ProgressDrawTarget::stderr_with_hz(8),
-            Form::Nothing | Form::Lines => ProgressDrawTarget::hidden(),
-        };
-        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         bar.set_style(unit.style(false));
-        if form == Form::Bar {
-            bar.enable_steady_tick(Duration::from_millis(250));
-        }
-        let (files, told) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { command, unit: Mutex::new(unit), form, bar, files, told }
+        let (files, told, is_due) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        Self { command, unit: Mutex::new(unit), form, bar, files, told, is_due }
     }
 
     /// Returns whether the task is shown, so that its total is worth a walk.
@@ -334,15 +381,50 @@ impl Counts {
 
     fn hide(&self) {
         if self.form == Form::Bar {
+            self.bar.disable_steady_tick();
             self.bar.set_style(style(""));
             self.bar.force_draw();
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
         }
     }
 
     fn show(&self) {
         if self.form == Form::Bar {
             self.bar.set_style(self.style());
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+            self.bar.enable_steady_tick(Duration::from_millis(250));
             self.bar.force_draw();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Progress, Task, Unit, When};
+
+    fn shows(progress: &Progress, task: Option<&Task>) -> bool {
+        progress.tasks().shown().map(Arc::as_ptr) == task.map(|task| Arc::as_ptr(&task.counts))
+    }
+
+    #[test]
+    fn the_bar_is_that_of_the_last_task_that_lasts() {
+        let progress = Progress::new("script", When::Never);
+        let begin = || progress.begin(Unit::bytes("copied"), false);
+        let (script, copy) = (begin(), begin());
+        assert!(shows(&progress, None));
+        progress.make_due(&script.counts);
+        assert!(shows(&progress, Some(&script)));
+        progress.make_due(&copy.counts);
+        assert!(shows(&progress, Some(&copy)));
+        progress.hidden(|| assert!(shows(&progress, None)));
+        assert!(shows(&progress, Some(&copy)));
+        let next = begin();
+        assert!(shows(&progress, Some(&copy)));
+        drop((copy, next));
+        assert!(shows(&progress, Some(&script)));
+        drop(script);
+        assert!(shows(&progress, None));
     }
 }

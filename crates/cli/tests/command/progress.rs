@@ -60,10 +60,15 @@ fn progress_is_shown_where_it_is_wanted() {
     ok(extern4(&image, ["cp", "-rq", "--progress=always", "tree", "disk.img:/"]));
     let errors = failed(&extern4(&image, ["ls", "--progress=always", "disk.img"]), 2);
     assert_eq!(errors, "extern4: ls: --progress has no effect on ls\n");
-    if let Some(output) = on_terminal(image.scratch(), "cp -r disk.img:/tree out") {
-        assert!(String::from_utf8_lossy(&output).contains("B/20.00 MiB"), "{output:?}");
+    // The reader of the archive waits until the bar is there: it appears after half a second.
+    let waits = "export disk.img:/tree -o - | (sleep 2; cat > out.tar)";
+    if let Some(output) = on_terminal(image.scratch(), waits) {
+        let shown = String::from_utf8_lossy(&output).into_owned();
+        let percent = shown.split(" % ").next().and_then(|before| before.split_whitespace().last());
+        assert!(percent.is_some_and(|percent| percent.parse::<u8>().is_ok()), "{shown:?}");
+        assert!(shown.contains("B/20.00 MiB"), "{shown:?}");
     }
-    if let Some(output) = on_terminal(image.scratch(), "--progress=never cp -r disk.img:/tree again") {
+    if let Some(output) = on_terminal(image.scratch(), &format!("--progress=never {waits}")) {
         assert!(output.is_empty(), "{output:?}");
     }
 }
