@@ -230,9 +230,7 @@ fn partition_named(disk: &Path, name: &str) -> Option<u32> {
 /// Returns the numbers of the partitions with this name in the GPT. Where there are none, returns
 /// those of the partitions whose volumes have it as their label or UUID.
 fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
-    // A FIFO would wait for its writer.
-    let is_disk = |found: std::fs::Metadata| found.is_file() || found.file_type().is_block_device();
-    if name.is_empty() || !std::fs::metadata(disk).is_ok_and(is_disk) {
+    if name.is_empty() || !may_hold_volumes(disk) {
         return Vec::new();
     }
     let partitions = Volume::partitions(disk).ok().flatten().map_or(Vec::new(), |table| table.partitions);
@@ -246,6 +244,11 @@ fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
     }
 }
 
+/// Returns whether a file may hold volumes. Opening others could wait for a writer.
+pub(crate) fn may_hold_volumes(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
+}
+
 /// Returns whether the volume in a partition has this label or UUID.
 fn has_name(disk: &Path, partition: u32, name: &str) -> bool {
     let Ok(volume) = Volume::options().partition(partition).open(disk) else { return false };
@@ -256,8 +259,10 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reads a number of bytes, with an optional binary unit `K`, `M`, `G` or `T`.
+/// Reads a number of bytes, with an optional binary unit: `K`, `M`, `G` or `T`, or `KiB` and so on.
 pub(crate) fn offset(text: &str) -> Option<u64> {
+    let short = text.strip_suffix("iB").filter(|short| short.ends_with(['K', 'M', 'G', 'T']));
+    let text = short.unwrap_or(text);
     let shift = match text.bytes().last()? {
         b'K' => 10,
         b'M' => 20,
@@ -343,6 +348,7 @@ mod tests {
         check("disk.img#2:/x", &files, "disk.img", Part::Partition(2), "/x");
         check("disk.img#12:/x#3", &files, "disk.img", Part::Partition(12), "/x#3");
         check("disk.img@1M:/x", &files, "disk.img", Part::Offset(1 << 20), "/x");
+        check("disk.img@1MiB:/x", &files, "disk.img", Part::Offset(1 << 20), "/x");
         check("disk.img@512", &files, "disk.img", Part::Offset(512), "/");
     }
 

@@ -318,6 +318,12 @@ impl Features {
         }
     }
 
+    /// Returns the names of these features.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let features = self.compat.features().chain(self.incompat.features());
+        features.chain(self.ro_compat.features()).filter_map(Feature::name)
+    }
+
     /// Returns whether the volume has `feature`.
     pub const fn contains(self, feature: Feature) -> bool {
         let bits = match feature.set {

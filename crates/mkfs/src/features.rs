@@ -45,6 +45,11 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::VERITY)
     .union(RoCompat::READONLY);
 
+/// Returns the features that `mkfs` can make.
+pub fn known_features() -> Features {
+    Features { compat: COMPAT, incompat: INCOMPAT, ro_compat: RO_COMPAT }
+}
+
 /// The number of GNU Hurd among the systems that a volume can be for.
 pub(crate) const HURD: u32 = 1;
 

@@ -54,6 +54,7 @@ pub use draft::Draft;
 pub use error::{Error, Result};
 pub use extern4_disk::quota::Kind as QuotaKind;
 pub use external_journal::ExternalJournal;
+pub use features::known_features;
 pub use files::{LOST_FOUND_INO, LOST_FOUND_MODE, lost_found_blocks};
 pub use journal::JournalBlocks;
 pub use options::{JournalSize, Length, Options, random_uuid, time_uuid};

@@ -18,6 +18,10 @@ use crate::output::{flush, out};
 /// The end of clap's script for zsh, which runs its function or announces it.
 const ZSH_END: &str = "if [ \"$funcstack[1]\" = \"_extern4\" ]; then\n";
 
+/// The head of clap's function for zsh. Its name is that of the file, under which zsh calls the
+/// function from the second time on: it goes to the function that asks for candidates.
+const ZSH_HEAD: &str = "\n_extern4() {\n";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The shell to complete for
@@ -49,6 +53,7 @@ fn script(shell: Shell) -> String {
         Shell::Fish => script.push_str(include_str!("completions/completions.fish")),
         Shell::Zsh => {
             script.truncate(script.rfind(ZSH_END).unwrap_or(script.len()));
+            script = script.replacen(ZSH_HEAD, "\n_extern4_words() {\n", 1);
             script.push_str(include_str!("completions/completions.zsh"));
         }
         _ => {}

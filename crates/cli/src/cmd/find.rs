@@ -82,6 +82,21 @@ pub(crate) struct Args {
     words: Vec<OsString>,
 }
 
+/// Returns the words that an expression may have, each with the name of its first argument, if it
+/// takes one.
+pub(crate) fn expression_words() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    let lines = EXPRESSION.lines().filter_map(|line| line.strip_prefix("  "));
+    lines.flat_map(|line| {
+        let words = line.split_whitespace();
+        let next = line.split_whitespace().skip(1).map(Some).chain([None]);
+        words.zip(next).filter_map(|(word, next)| {
+            let is_lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            let is_word = word.starts_with('-') && word.chars().all(is_lower);
+            is_word.then(|| (word, next.filter(|next| next.starts_with(char::is_alphabetic))))
+        })
+    })
+}
+
 /// A search below one image path.
 struct Search<'a> {
     query: &'a Query,

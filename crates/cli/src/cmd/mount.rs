@@ -30,8 +30,8 @@ use tracing::{debug, info};
 
 use self::log::Log;
 use self::open::Opened;
-pub(crate) use self::options::rows as option_rows;
 use self::options::{Options, Words};
+pub(crate) use self::options::{rows as option_rows, starts as option_starts};
 pub(crate) use self::signals::outlive_size_limit;
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;

@@ -28,6 +28,7 @@ use crate::id_names::NameOrId;
 use crate::image_path::{Image, ImagePath};
 use crate::text::quoted;
 
+pub(crate) use settings::feature_names;
 use settings::{FeatureChange, QuotaChange};
 use structures::Structures;
 

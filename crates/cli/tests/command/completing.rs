@@ -53,6 +53,18 @@ fn words_are_completed() {
     check("extern4 tune --label ", &[]);
     check("extern4 ls --js", &[]);
     check("extern4 sha", &[]);
+    check("extern4 find disk.img:/ -na", &["-name"]);
+    check("extern4 find disk.img:/ -name x -print0 -exec", &["-exec", "-exec-in", "-executable"]);
+    check("extern4 find disk.img:/ -type ", &["b", "c", "d", "f", "l", "p", "s"]);
+    check("extern4 find disk.img:/ -user a", &["ann"]);
+    check("extern4 find disk.img:/ -newer disk.img:/etc/h", &["disk.img:/etc/hostname"]);
+    check("extern4 mount -o ro,noat", &["ro,noatime"]);
+    check("extern4 mount -o commi", &["commit="]);
+    check("extern4 mount -o data=o", &["data=ordered"]);
+    check("extern4 tune disk.img -O ^has", &["^has_journal"]);
+    check("extern4 tune disk.img -O dir_index,^verity", &[]);
+    check("extern4 mkfs -O ^64bit,inl", &["^64bit,inline_data"]);
+    check("extern4 mkfs -O biga", &[]);
     // The volume may stand behind the cursor.
     let args = ["completions", "--candidates", "2", "bash", "--", "extern4", "chgrp", "s", "disk.img:/etc"];
     assert_eq!(said(&image, &args), "staff\n");
@@ -72,6 +84,8 @@ fn types(mut shell: Terminal) {
     shows("extern4 cat disk.img:/home/ann/n\t--as an\t", "buy milk");
     // An option, which clap's script completes.
     shows("extern4 cat --show-n\tdisk.img:/etc/hostname", "tiny");
+    shows("extern4 find disk.img:/ -type f -na\thostname", "disk.img:/etc/hostname");
+    shows("extern4 tune -O large_d\tdisk.img && extern4 info disk.img | grep -o large_dir", "large_dir");
     assert!(shell.end().success());
 }
 
@@ -106,6 +120,26 @@ fn zsh_completes_paths_in_volumes() {
     types(shell);
 }
 
+/// The script as a file that zsh finds and loads with the first completion, and calls from then on.
+#[test]
+fn zsh_completes_from_a_file_more_than_once() {
+    if !can_run(&[Need::Tool("zsh")]) {
+        return;
+    }
+    let image = volumes();
+    std::fs::create_dir(image.scratch().join("functions")).expect("a directory");
+    let script = said(&image, &["completions", "zsh"]);
+    std::fs::write(image.scratch().join("functions/_extern4"), script).expect("a file");
+    let mut zsh = Command::new("zsh");
+    zsh.args(["-f", "-i"]);
+    let mut shell = Terminal::with(prepared(zsh, &image));
+    shell.wait_for("ready> ");
+    shell.send("fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -D -u\r");
+    shell.wait_for("\r\n");
+    shell.wait_for("ready> ");
+    types(shell);
+}
+
 #[test]
 fn fish_completes_paths_in_volumes() {
     if !can_run(&[Need::Tool("fish")]) {
@@ -119,6 +153,9 @@ fn fish_completes_paths_in_volumes() {
         ("extern4 cat sdcard.i", "sdcard.img#2:/"),
         ("extern4 cat disk.img:/etc/passwd --as an", "ann"),
         ("extern4 sha2", "sha256sum"),
+        ("extern4 find disk.img:/ -na", "-name"),
+        ("extern4 mount -o ro,noat", "ro,noatime"),
+        ("extern4 mkfs x.img -O inl", "inline_data"),
     ] {
         let mut fish = Command::new("fish");
         fish.args(["--no-config", "-c", "source extern4.fish; complete -C $argv[1]", line]);

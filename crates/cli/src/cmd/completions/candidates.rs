@@ -1,5 +1,5 @@
-//! The words that a word of a command line may become: paths in volumes, partitions, and names of
-//! users and groups.
+//! The words that a word of a command line may become: paths in volumes, partitions, names of users
+//! and groups, tests of find, options of mounts and features.
 //!
 //! The scripts that clap makes know subcommands and options. They ask here first, and complete by
 //! themselves if there is no candidate.
@@ -7,15 +7,16 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use clap::{Arg, Command};
 use extern4::{FileType, Session, Volume};
 
 use crate::app::{Opening, open};
+use crate::cmd::tune::feature_names;
+use crate::cmd::{find, mount};
 use crate::id_names::IdNames;
-use crate::image_path::{Image, ImagePath, Part};
+use crate::image_path::{Image, ImagePath, Part, may_hold_volumes};
 
 /// The kinds of words that are completed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +27,29 @@ enum Kind {
     Path,
     User,
     Group,
+    /// A word of find's expressions.
+    Expression,
+    /// The types of files, as find names them.
+    FileType,
+    /// A list of options of a mount.
+    MountOptions,
+    /// A list of features for `mkfs` and `build`.
+    NewFeatures,
+    /// A list of features for `tune`.
+    Features,
     /// All others.
     Other,
 }
 
 impl Kind {
-    /// Returns the kind of the value of an argument, which follows from its name in the help.
-    fn of(arg: &Arg) -> Self {
+    /// Returns the kind of the value of a command's argument, which follows from its name in the
+    /// help.
+    fn of(command: &Command, arg: &Arg) -> Self {
         let name = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
         match name {
+            "OPTIONS" => Self::MountOptions,
+            "[^]FEATURE[,...]" if command.get_name() == "tune" => Self::Features,
+            "[^]FEATURE[,...]" => Self::NewFeatures,
             "IMAGE" | "DIR|IMAGE" => Self::Image,
             "USER" | "OWNER[:GROUP]" => Self::User,
             "GROUP" => Self::Group,
@@ -53,8 +68,43 @@ pub(super) fn candidates(words: &[OsString], index: usize) -> Vec<OsString> {
         Kind::Path => paths(word),
         Kind::User => names(words, word, |names| names.user_names().map(str::to_owned).collect()),
         Kind::Group => names(words, word, |names| names.group_names().map(str::to_owned).collect()),
+        Kind::Expression => listed(word, 0, find::expression_words().map(|(word, _)| word)),
+        Kind::FileType => {
+            listed(word, after_comma(word), "bcdpfls".split("").filter(|kind| !kind.is_empty()))
+        }
+        Kind::MountOptions => listed(word, after_comma(word), mount::option_starts()),
+        Kind::NewFeatures => {
+            let features = extern4_mkfs::known_features();
+            listed(word, after_caret(word), features.names())
+        }
+        Kind::Features => {
+            let start = after_caret(word);
+            listed(word, start, feature_names(word.as_bytes()[..start].ends_with(b"^")))
+        }
         Kind::Other => Vec::new(),
     }
+}
+
+/// Returns the words of a list that a word may become from byte `start` on.
+fn listed(word: &OsStr, start: usize, names: impl Iterator<Item = &'static str>) -> Vec<OsString> {
+    let (before, start) = word.as_bytes().split_at(start);
+    let found = names.filter(|name| name.as_bytes().starts_with(start));
+    let mut found: Vec<_> =
+        found.map(|name| OsString::from_vec([before, name.as_bytes()].concat())).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Returns where the last item of a list begins.
+fn after_comma(word: &OsStr) -> usize {
+    word.as_bytes().iter().rposition(|byte| *byte == b',').map_or(0, |comma| comma + 1)
+}
+
+/// Returns where the name of the last item of a list begins, behind a `^`.
+fn after_caret(word: &OsStr) -> usize {
+    let start = after_comma(word);
+    start + usize::from(word.as_bytes()[start..].starts_with(b"^"))
 }
 
 /// Returns the kind of the word at `index`: the value of the option before it, or an operand.
@@ -76,13 +126,31 @@ fn kind(words: &[OsString], index: usize) -> Kind {
     }
     let is_option = words[index].as_bytes().starts_with(b"-");
     match option {
-        Some(option) => Kind::of(option),
+        Some(option) => Kind::of(command, option),
+        None if command.get_name() == "find" && operands > 0 => in_find(words, index),
         None if is_option => Kind::Other,
         None => {
             let positionals: Vec<&Arg> = command.get_positionals().collect();
             let operand = positionals.get(operands).or(positionals.last());
-            operand.map_or(Kind::Other, |arg| Kind::of(arg))
+            operand.map_or(Kind::Other, |arg| Kind::of(command, arg))
         }
+    }
+}
+
+/// Returns the kind of the word at `index` behind a path of find's.
+fn in_find(words: &[OsString], index: usize) -> Kind {
+    let before = find::expression_words().find(|(word, _)| words[index - 1] == *word);
+    match before {
+        Some((word, Some(argument))) => match (word, argument) {
+            ("-user", _) => Kind::User,
+            ("-group", _) => Kind::Group,
+            ("-type" | "-xtype", _) => Kind::FileType,
+            (_, "FILE" | "FILE|TIME") => Kind::Path,
+            _ => Kind::Other,
+        },
+        _ if words[index].as_bytes().starts_with(b"-") => Kind::Expression,
+        _ if words[..index].iter().any(|word| find::starts_expression(word)) => Kind::Other,
+        _ => Kind::Path,
     }
 }
 
@@ -113,11 +181,6 @@ fn names(words: &[OsString], word: &OsStr, list: impl Fn(&IdNames) -> Vec<String
 fn opened(text: &OsStr) -> Option<Volume> {
     let image = ImagePath::parse(text).image;
     may_hold_volumes(&image.file).then(|| open(&image, false, &Opening::default()).ok()).flatten()
-}
-
-/// Returns whether a file may hold volumes. Opening others could wait for a writer.
-fn may_hold_volumes(file: &Path) -> bool {
-    fs::metadata(file).is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
 }
 
 /// Returns the files of the host and the files in volumes that begin with a word.
@@ -237,6 +300,19 @@ mod tests {
             ("extern4 quota set disk.img -u ", Kind::User),
             ("extern4 quota set ", Kind::Image),
             ("extern4 tune --label ", Kind::Other),
+            ("extern4 tune -O ", Kind::Features),
+            ("extern4 mkfs -O ", Kind::NewFeatures),
+            ("extern4 build --features ", Kind::NewFeatures),
+            ("extern4 mount -o ", Kind::MountOptions),
+            ("extern4 find -", Kind::Other),
+            ("extern4 find a ", Kind::Path),
+            ("extern4 find a -", Kind::Expression),
+            ("extern4 find a -name ", Kind::Other),
+            ("extern4 find a -name x -", Kind::Expression),
+            ("extern4 find a -type ", Kind::FileType),
+            ("extern4 find a -user ", Kind::User),
+            ("extern4 find a -newer ", Kind::Path),
+            ("extern4 find a -true ", Kind::Other),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(kind(&words, words.len() - 1), expected, "{line}");

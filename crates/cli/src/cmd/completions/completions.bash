@@ -1,5 +1,5 @@
 
-# Asks extern4 for paths in volumes, partitions and names, and leaves the rest to _extern4.
+# Asks extern4 for paths in volumes, partitions, names and lists, and leaves the rest to _extern4.
 _extern4_candidates() {
     local words=() fragment rest=$COMP_LINE at
     # bash splits a word at ':' and '@', where no space is.
@@ -30,7 +30,7 @@ _extern4_candidates() {
     done < <("${words[0]}" completions --candidates "$index" bash -- "${words[@]}" 2>/dev/null)
     if [[ ${#COMPREPLY[@]} = 0 ]]; then
         _extern4 "$@"
-    elif [[ ${COMPREPLY[0]} = *[/:] ]]; then
+    elif [[ ${COMPREPLY[0]} = *[/:=] ]]; then
         compopt -o nospace 2>/dev/null
     fi
 }

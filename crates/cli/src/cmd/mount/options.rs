@@ -17,6 +17,7 @@ use rustix::process::geteuid;
 
 pub(super) use self::help::help;
 pub(crate) use self::help::rows;
+pub(crate) use self::spelling::starts;
 use self::table::{Meaning, MountOption, Remount, TABLE};
 use crate::image_path::{Image, Part};
 

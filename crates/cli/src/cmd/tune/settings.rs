@@ -72,6 +72,12 @@ pub(super) fn mount_options(text: &str) -> Result<MountOptions, String> {
     Ok(options)
 }
 
+/// Returns the names of the features that can be added, or with `clears` be taken away.
+pub(crate) fn feature_names(clears: bool) -> impl Iterator<Item = &'static str> {
+    let known = if clears { &TAKEN_AWAY[..] } else { &SWITCHED[..] };
+    known.iter().chain(&WITH_FILES).copied()
+}
+
 /// Reads `[^]FEATURE[,...]`. The last word about a feature counts.
 pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
     let (mut with, mut without) = ([0; 3], [0; 3]);

@@ -45,6 +45,15 @@ impl Spelling {
     }
 }
 
+/// Returns the words that options may be, each up to its value if that is to be chosen.
+pub(crate) fn starts() -> impl Iterator<Item = &'static str> {
+    let offered = Spelling::all().filter(|spelling| !spelling.is_refused() && spelling.prefix().is_none());
+    offered.map(|spelling| match spelling.text.split_once('=') {
+        Some((key, value)) if value.starts_with(char::is_uppercase) => &spelling.text[..=key.len()],
+        _ => spelling.text,
+    })
+}
+
 /// Returns the option that a word spells, and its meaning.
 ///
 /// # Errors
