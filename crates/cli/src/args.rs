@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
 /// The subcommands for which `--as` would change nothing: they treat volumes as a whole, or open
 /// none.
-const SAME_FOR_ALL: [&str; 14] = [
+const SAME_FOR_ALL: [&str; 15] = [
     "mkfs",
     "build",
     "info",
@@ -71,6 +71,7 @@ const SAME_FOR_ALL: [&str; 14] = [
     "top",
     "completions",
     "man",
+    "help",
 ];
 
 /// The subcommands that change files of a volume.
@@ -83,7 +84,7 @@ const CHANGES: [&str; 16] = [
 const SHOWS_PROGRESS: [&str; 9] = ["check", "cp", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
 
 /// The subcommands that open no volume.
-const WITHOUT_VOLUME: [&str; 6] = ["mkfs", "build", "umount", "top", "completions", "man"];
+const WITHOUT_VOLUME: [&str; 7] = ["mkfs", "build", "umount", "top", "completions", "man", "help"];
 
 /// Returns the command line with all that `--help`, the manual pages and completions show. A global
 /// option is hidden from the subcommands on which it has no effect.
@@ -96,6 +97,13 @@ pub(crate) fn command() -> clap::Command {
         }
     }
     command
+}
+
+/// Returns the command, or a subcommand of it by the words that name it.
+pub(crate) fn find<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<clap::Command> {
+    let mut command = command();
+    command.build();
+    words.into_iter().try_fold(command, |command, name| command.find_subcommand(name).cloned())
 }
 
 /// Returns whether a global option has no effect on a subcommand.
@@ -297,8 +305,10 @@ commands! {
     Bench = "bench" => bench;
     /// Write a shell's completions to standard output
     Completions = "completions" => completions;
-    /// Write the manual pages
+    /// Show the manual page of a command, or write all pages
     Man = "man" => man;
+    /// Show the help of a subcommand
+    Help = "help" => help;
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub(crate) mod getfacl;
 pub(crate) mod getfattr;
 pub(crate) mod grep;
 pub(crate) mod head;
+pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod inode;
 pub(crate) mod ln;

@@ -35,6 +35,7 @@ mod mount_table;
 mod new_volume;
 mod oci_image;
 mod operands;
+mod other_tools;
 mod output;
 mod overwrite;
 mod owner;
@@ -55,13 +56,16 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::app::{App, Lines, Opening, host_reason, try_help};
 use crate::args::Args;
 use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
-use crate::text::message_of;
+use crate::text::{message_of, quoted};
+
+/// The line with which a message about the whole command line ends.
+const HELP: &str = "Try 'extern4 --help' for more information.";
 
 /// `bench` counts allocations.
 #[global_allocator]
@@ -118,13 +122,13 @@ fn run_line(line: &[OsString], app: &mut App) -> io::Result<()> {
 /// Prints the error in the command line, or the text that `--help` or `--version` asks for.
 fn explain(says: &clap::Error, line: &[OsString]) -> ExitCode {
     let command = subcommand(line);
-    if let Some(message) = refusal(says, command.as_deref()) {
+    if let Some(message) = refusal(says, command.as_deref()).or_else(|| other_tool(says)) {
         usage::print(&message);
         return ExitCode::from(ExitStatus::USAGE);
     }
     let (name, help) = match command {
         Some(name) => (format!("extern4: {name}"), try_help(&name)),
-        None => ("extern4".to_owned(), "Try 'extern4 --help' for more information.".to_owned()),
+        None => ("extern4".to_owned(), HELP.to_owned()),
     };
     if usage::print_error(says, &name, &help) {
         return ExitCode::from(ExitStatus::USAGE);
@@ -139,11 +143,22 @@ fn explain(says: &clap::Error, line: &[OsString]) -> ExitCode {
 }
 
 /// Returns the message about an option that the namesake of a subcommand takes, and that no volume
-/// can fulfil.
+/// can fulfil, or about an operand that stands where an option is needed.
 fn refusal(says: &clap::Error, command: Option<&str>) -> Option<String> {
-    let Some(ContextValue::String(option)) = says.get(ContextKind::InvalidArg) else { return None };
-    let (option, reason) = refused::find(command?, option)?;
-    Some(message_of(command?, format_args!("{option}: {reason}")))
+    let Some(ContextValue::String(given)) = says.get(ContextKind::InvalidArg) else { return None };
+    if let Some((option, reason)) = refused::find(command?, given) {
+        return Some(message_of(command?, format_args!("{option}: {reason}")));
+    }
+    let is_operand = says.kind() == ErrorKind::UnknownArgument && (given == "-" || !given.starts_with('-'));
+    let reason = is_operand.then(|| refused::operand(command?, given)).flatten()?;
+    Some(message_of(command?, format_args!("{}: {reason}", quoted(given))))
+}
+
+/// Returns the message about a program that a user takes for a subcommand.
+fn other_tool(says: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(name)) = says.get(ContextKind::InvalidSubcommand) else { return None };
+    let advice = other_tools::advice(name)?;
+    Some(format!("extern4: unrecognized subcommand {}\n{advice}\n{HELP}", quoted(name)))
 }
 
 /// Returns the subcommand that the command line names.

@@ -1,6 +1,7 @@
-//! Options of the namesakes that are not there, with the reason.
+//! Options of the namesakes that are not there, and operands that a command does not take, with the
+//! reason.
 //!
-//! `main` asks it when clap does not know an option, and prints the reason. It is the one list of
+//! `main` asks it when clap does not know an argument, and prints the reason. It is the one list of
 //! such options.
 
 /// The subcommands of an option, its name, and the reason for its refusal.
@@ -89,6 +90,14 @@ const REFUSED: &[Refusal] = &[
     (&["grep"], "--binary", "files are never converted"),
 ];
 
+/// Commands, and the reason why they take no further operand; `{}` stands for it.
+const OPERANDS: &[(&str, &str)] = &[
+    ("export", "the output follows -o: extern4 export IMAGE:/PATH -o {}"),
+    ("get", "the contents go to standard output: extern4 get IMAGE:/PATH > {}"),
+    ("put", "the contents come from standard input: extern4 put IMAGE:/PATH < {}"),
+    ("tune", "each setting has an option: extern4 tune IMAGE -L LABEL"),
+];
+
 /// Options of GNU tar that are refused, in groups with one reason.
 const TAR: &[(&str, &str)] = &[
     (
@@ -154,4 +163,10 @@ pub(crate) fn find(command: &str, option: &str) -> Option<(&'static str, &'stati
         .map(|(_, name, reason)| (*name, *reason))
         .chain(of_tar.filter(|_| command == "tar"))
         .find(|(name, _)| *name == option)
+}
+
+/// Returns why a subcommand does not take a further operand.
+pub(crate) fn operand(command: &str, operand: &str) -> Option<String> {
+    let (_, reason) = OPERANDS.iter().find(|(name, _)| *name == command)?;
+    Some(reason.replace("{}", operand))
 }

@@ -85,7 +85,7 @@ const OWN: &[(&str, &str, &str)] = &[
 const REFUSED: &[(&[&str], &str)] = &[
     (&["script", "shell"], "one script does not run another"),
     (&["mount", "umount", "recover", "tune", "bench"], "the volume is open here; end this first"),
-    (&["mkfs", "build", "top", "completions", "man"], "it is not about this volume; use !extern4"),
+    (&["mkfs", "build", "top", "completions", "man", "help"], "it is not about this volume; use !extern4"),
     (&["put"], "standard input is not its own here; use cp host:FILE"),
     (&["diff"], "it compares with other trees; use !extern4"),
 ];

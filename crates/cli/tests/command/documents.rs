@@ -14,7 +14,7 @@ use extern4_testkit::image::Image;
 use regex_lite::Regex;
 
 use crate::mounting::can_mount;
-use crate::run::{extern4, machine, ok, partitioned};
+use crate::run::{extern4, failed, machine, ok, partitioned};
 
 /// Patterns of the parts that differ from run to run, and the text that stands for each.
 const MASKS: &[(&str, &str)] = &[
@@ -222,7 +222,7 @@ fn completions_and_manual_pages_know_every_command() {
     }
     let page = String::from_utf8(ok(extern4(&image, ["man"]))).expect("text");
     assert!(page.contains(".TH extern4 1"), "{page}");
-    ok(extern4(&image, ["man", "pages"]));
+    ok(extern4(&image, ["man", "--dir", "pages"]));
     for page in [
         "extern4.1",
         "extern4-ls.1",
@@ -236,4 +236,65 @@ fn completions_and_manual_pages_know_every_command() {
         let text = std::fs::read_to_string(image.scratch().join("pages").join(page)).expect(page);
         assert!(text.contains("SEE ALSO") && text.contains("docs/guide"), "{page}: {text}");
     }
+}
+
+/// The help of a subcommand is one text, however it is asked for.
+#[test]
+fn help_is_that_of_the_option() {
+    let image = machine();
+    for words in [&[][..], &["ls"], &["find"], &["mount"], &["bench", "walk"], &["quota", "set"], &["help"]] {
+        let help = ok(extern4(&image, [&["help"], words].concat()));
+        assert!(!help.is_empty() && help == ok(extern4(&image, [words, &["--help"]].concat())), "{words:?}");
+    }
+    for words in [&["gone"][..], &["ls", "gone"], &["bench", "gone"]] {
+        let said = failed(&extern4(&image, [&["help"], words].concat()), 2);
+        assert_eq!(said, format!("extern4: help: '{}' is not a subcommand\n", words.join(" ")));
+    }
+}
+
+#[test]
+fn man_shows_the_page_of_a_command() {
+    let image = machine();
+    ok(extern4(&image, ["man", "--dir", "pages"]));
+    for (words, file) in [
+        (&[][..], "extern4.1"),
+        (&["ls"], "extern4-ls.1"),
+        (&["extern4-ls"], "extern4-ls.1"),
+        (&["bench", "walk"], "extern4-bench-walk.1"),
+        (&["quota-set"], "extern4-quota-set.1"),
+        (&["mount.extern4"], "mount.extern4.8"),
+    ] {
+        let page = ok(extern4(&image, [&["man"], words].concat()));
+        assert!(page == std::fs::read(image.scratch().join("pages").join(file)).expect(file), "{words:?}");
+    }
+    let said = failed(&extern4(&image, ["man", "gone"]), 2);
+    assert_eq!(said, "extern4: man: there is no page 'gone'; extern4 man --dir DIR writes all pages\n");
+    failed(&extern4(&image, ["man", "--dir", "pages", "ls"]), 2);
+    assert!(!image.scratch().join("gone").exists());
+}
+
+/// On a terminal, man(1) gets the page. Another program stands for it here.
+#[test]
+fn man_shows_a_page_on_a_terminal() {
+    let image = machine();
+    let scratch = image.scratch();
+    std::fs::create_dir(scratch.join("bin")).expect("a directory");
+    let script = "#!/bin/sh\necho \"man $*\"; cat; exit $(cat code)\n";
+    std::fs::write(scratch.join("bin/man"), script).expect("a script");
+    crate::run::tool(scratch, "chmod", ["+x", "bin/man"]);
+    std::fs::write(scratch.join("code"), "0").expect("a file");
+    let page = String::from_utf8(ok(extern4(&image, ["man", "ls"]))).expect("text");
+    let shows = |line: &str| {
+        crate::terminal::line_on_terminal(scratch, line)
+            .map(|shown| String::from_utf8_lossy(&shown).into_owned())
+    };
+    let bin = env!("CARGO_BIN_EXE_extern4");
+    let Some(shown) = shows(&format!("PATH=$PWD/bin:$PATH; '{bin}' man ls")) else { return };
+    assert_eq!(shown, format!("man -l -\n{page}"));
+    std::fs::write(scratch.join("code"), "3").expect("a file");
+    let shown = shows(&format!("PATH=$PWD/bin:$PATH; '{bin}' man ls; echo $?")).expect("a terminal");
+    assert!(shown.contains("extern4: man: man -l -: exit status: 3") && shown.ends_with("\n1\n"), "{shown}");
+    // Without man(1), the source is what there is.
+    let shown = shows(&format!("PATH=/nowhere; '{bin}' man ls")).expect("a terminal");
+    assert_eq!(shown, page);
 }

@@ -84,7 +84,8 @@ const ALL: &[(&[&str], [Fate; 3])] = &[
     (&["bench", "ops", "disk.img", "--op", "rename", "--seconds", "0.01"], [Works, Refused, Refused]),
     (&["bench", "disk.img", "--seconds", "0.01"], [Refused, Refused, Refused]),
     (&["completions", "bash"], [Refused, Refused, Refused]),
-    (&["man", "."], [Refused, Refused, Refused]),
+    (&["man", "--dir", "."], [Refused, Refused, Refused]),
+    (&["help", "ls"], [Refused, Refused, Refused]),
 ];
 
 fn run(image: &Image, args: &[&str]) -> Output {

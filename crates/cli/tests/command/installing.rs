@@ -124,7 +124,7 @@ fn the_debian_package_installs_and_is_removed() {
     for file in [
         "share/man/man8/mount.extern4.8.gz",
         "share/doc/extern4/copyright",
-        "share/zsh/site-functions/_extern4",
+        "share/zsh/vendor-completions/_extern4",
     ] {
         assert!(installed.contains(file), "{file}: {installed:?}");
     }
@@ -339,7 +339,7 @@ fn fsck_has_the_exit_codes_of_its_kind() {
 #[test]
 fn manual_pages_are_sound() {
     let image = FOUR.build();
-    ok(extern4(&image, ["man", "pages"]));
+    ok(extern4(&image, ["man", "--dir", "pages"]));
     let pages: Vec<_> = fs::read_dir(image.scratch().join("pages")).expect("pages").flatten().collect();
     assert!(pages.len() > 45, "{pages:?}");
     for page in &pages {
@@ -366,7 +366,7 @@ fn manual_pages_are_sound() {
 #[test]
 fn the_page_of_stats_explains_every_counter() {
     let image = FOUR.build();
-    ok(extern4(&image, ["man", "pages"]));
+    ok(extern4(&image, ["man", "--dir", "pages"]));
     let page = fs::read_to_string(image.scratch().join("pages/extern4-stats.1")).expect("a page");
     let text = String::from_utf8(ok(extern4(&image, ["stats", "--explain"]))).expect("text");
     let counters: Vec<_> = text.lines().filter_map(|line| line.split_once(": ")).collect();
@@ -380,7 +380,7 @@ fn the_page_of_stats_explains_every_counter() {
 #[test]
 fn the_page_of_the_mount_helper_has_every_option() {
     let image = FOUR.build();
-    ok(extern4(&image, ["man", "pages"]));
+    ok(extern4(&image, ["man", "--dir", "pages"]));
     let page = fs::read_to_string(image.scratch().join("pages/mount.extern4.8")).expect("a page");
     let help = String::from_utf8(ok(extern4(&image, ["mount", "--help"]))).expect("text");
     let (_, options) = help.split_once("\nOptions:\n\n").expect("the options of mount(8)");

@@ -7,8 +7,13 @@ use crate::run::{everything, machine, tool};
 /// Returns the output of the command on a terminal of 80 columns; `None` if this machine cannot
 /// make one.
 pub(crate) fn on_terminal(dir: &std::path::Path, args: &str) -> Option<Vec<u8>> {
+    line_on_terminal(dir, &format!("'{}' {args}", env!("CARGO_BIN_EXE_extern4")))
+}
+
+/// Returns the output of a line of the shell on such a terminal.
+pub(crate) fn line_on_terminal(dir: &std::path::Path, line: &str) -> Option<Vec<u8>> {
     find("script")?;
-    let line = format!("stty cols 80; '{}' {args}", env!("CARGO_BIN_EXE_extern4"));
+    let line = format!("stty cols 80; {line}");
     let output = tool(dir, "script", ["-q", "-e", "-c", &line, "/dev/null"]);
     Some(output.into_iter().filter(|byte| *byte != b'\r').collect())
 }

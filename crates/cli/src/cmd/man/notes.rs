@@ -131,7 +131,12 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
         "Let bash complete the command lines of this shell:",
         "source <(extern4 completions bash)",
     ),
-    ("extern4-man", "Read the main page, and write all pages:", "extern4 man | man -l -\nextern4 man pages"),
+    (
+        "extern4-man",
+        "Read the page of a subcommand, and write all pages:",
+        "extern4 man ls\nextern4 man --dir pages",
+    ),
+    ("extern4-help", "Show the options of a subcommand:", "extern4 help ls"),
     (
         "mount.extern4",
         "A line of /etc/fstab:",
@@ -227,7 +232,7 @@ pub(super) const FILES: &[Shared] = &[
     ),
     (
         &["extern4-completions"],
-        "/usr/share/bash-completion/completions, /usr/share/zsh/site-functions, /usr/share/fish/vendor_completions.d",
+        "/usr/share/bash-completion/completions, /usr/share/zsh/site-functions, /usr/share/zsh/vendor-completions, /usr/share/fish/vendor_completions.d",
         "The directories where the shells look for completions.",
     ),
 ];
@@ -292,6 +297,8 @@ pub(super) const SEE_ALSO: &[(&str, &str)] = &[
     ("extern4-umount", "extern4-mount(1), umount(8)"),
     ("extern4-inode", "debugfs(8)"),
     ("extern4-block", "debugfs(8)"),
+    ("extern4-man", "extern4-help(1), man(1)"),
+    ("extern4-help", "extern4-man(1)"),
     ("mount.extern4", "extern4-mount(1), mount(8), ext4(5), fuse(4)"),
     ("fsck.extern4", "extern4-check(1), fsck(8), e2fsck(8)"),
     ("mkfs.extern4", "extern4-mkfs(1), mkfs(8), mke2fs(8), mke2fs.conf(5)"),

@@ -1,12 +1,13 @@
 //! A manual page in the form of man(7).
 //!
-//! `man` writes one for each subcommand. Text is escaped, so that nothing in it is a request of
+//! `man` makes one for each subcommand. Text is escaped, so that nothing in it is a request of
 //! man(7).
 
 use std::io::{self, Write};
 
 use clap_mangen::Man;
 
+use super::MAIN;
 use super::notes::{self, Note};
 use crate::args::{GUIDE, IMAGE_PATHS};
 use crate::cmd::mount;
@@ -27,6 +28,12 @@ impl Page {
     pub(super) fn of(command: clap::Command, section: &'static str) -> Self {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
         Self { command, name, section }
+    }
+
+    /// Returns whether a user means this page by `name`; without one, that of the command itself.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        let short = if self.name == MAIN { Some("") } else { self.name.strip_prefix("extern4-") };
+        self.name == name || short == Some(name)
     }
 
     pub(super) fn file_name(&self) -> String {
@@ -66,7 +73,7 @@ impl Page {
     /// Writes what `--help` has after the options.
     fn more(&self, page: &mut Vec<u8>) -> io::Result<()> {
         match &*self.name {
-            "extern4" => {
+            MAIN => {
                 writeln!(page, ".SH \"IMAGE PATHS\"")?;
                 prose(page, IMAGE_PATHS)
             }
@@ -97,7 +104,7 @@ impl Page {
     }
 
     fn see_also(&self, page: &mut Vec<u8>) -> io::Result<()> {
-        let main = (self.name != "extern4").then_some("extern4(1)");
+        let main = (self.name != MAIN).then_some("extern4(1)");
         let others = notes::SEE_ALSO.iter().filter(|(name, _)| *name == self.name);
         let pages: Vec<_> = main.into_iter().chain(others.map(|(_, page)| *page)).collect();
         writeln!(page, ".SH \"SEE ALSO\"")?;
