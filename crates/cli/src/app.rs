@@ -18,9 +18,9 @@ use extern4::{Cred, ErrorKind, Session, Volume};
 use extern4_disk::{CorruptKind, Structure};
 
 use crate::caller::Caller;
-use crate::container_format;
 use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
+use crate::image_hint;
 use crate::image_path::{Image, ImagePath, Part};
 use crate::interruptible;
 use crate::progress::{Progress, Task, Unit, When};
@@ -483,31 +483,14 @@ impl App {
 
     /// Reports why a volume could not be opened.
     pub(crate) fn refused(&mut self, image: &Image, error: &extern4::Error) {
-        if let Some(namesakes) = image.namesakes() {
-            let names: Vec<_> = namesakes.iter().map(Image::to_string).collect();
-            let reason = format!("several partitions have this name: {}", names.join(", "));
-            return self.fail_at(ExitStatus::Failed, image, reason);
+        if let Some(hint) = image_hint::missing(image) {
+            return self.fail_at(ExitStatus::Failed, image, hint);
         }
-        let disk = || {
-            let names = (image.part == Part::Whole).then(|| partitions(image)).flatten()?;
-            Some(format!("this is a disk with partitions; name one of them: {names}"))
-        };
         let is_no_volume = error.kind() == ErrorKind::NotExt && self.opening.superblock.is_none();
-        match is_no_volume.then(|| disk().or_else(|| container_format::advice(image))).flatten() {
+        match is_no_volume.then(|| image_hint::other_contents(image)).flatten() {
             Some(what) => self.fail_at(ExitStatus::Refused, image, &what),
             None => {
-                match image.outer() {
-                    Some(outer) => {
-                        let file = escape(outer.file.as_os_str().as_bytes());
-                        let hint = format!("{outer} is a part of an image and has no parts itself");
-                        self.fail_at(
-                            ExitStatus::Failed,
-                            image,
-                            format_args!("{hint}; {file}@OFFSET names any byte"),
-                        );
-                    }
-                    None => self.error(image, error),
-                }
+                self.error(image, error);
                 self.point_to_backup(image, error);
             }
         }
@@ -651,17 +634,6 @@ pub(crate) fn part(options: &mut extern4::VolumeOptions, image: &Image) {
             options.offset(bytes);
         }
     }
-}
-
-/// Returns the partitions of a disk that was named as a whole, in the form in which a command line
-/// names them.
-pub(crate) fn partitions(image: &Image) -> Option<String> {
-    let table = Volume::partitions(&image.file).ok()??;
-    let part = |partition: &extern4::Partition| {
-        Image { file: image.file.clone(), part: Part::Partition(partition.number) }.to_string()
-    };
-    let names: Vec<_> = table.partitions.iter().map(part).collect();
-    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Returns whether a volume could not be opened because of its superblock: there is none, or it

@@ -23,6 +23,7 @@ mod fs_type;
 mod fsck_helper;
 mod globs;
 mod id_names;
+mod image_hint;
 mod image_path;
 mod input;
 mod interruptible;

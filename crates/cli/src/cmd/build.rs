@@ -324,6 +324,9 @@ fn out_of(args: &Args) -> Result<Out, NewVolumeError> {
     match () {
         () if kind.is_block_device() => Ok(Out::Device { is_device: true }),
         () if image.part != Part::Whole => Ok(Out::Device { is_device: false }),
+        () if kind.is_dir() => {
+            refused("it is a directory; OUT stands before the sources: extern4 build OUT.img DIR")
+        }
         () if !kind.is_file() && !found.is_symlink() => refused("it is neither a file nor a block device"),
         () if !args.force && !args.dry_run => refused("File exists (--force replaces it)"),
         () => Ok(Out::File),

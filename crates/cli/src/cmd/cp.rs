@@ -22,6 +22,7 @@ use crate::app::{App, Target};
 use crate::checked::Checked;
 use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
+use crate::image_hint;
 use crate::image_path::{ImagePath, same_file};
 use crate::operands::{DestinationKind, Operands};
 use crate::overwrite::Overwrite;
@@ -206,6 +207,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
+/// Reports a path of the host that leads through an image, as if that were a directory.
+fn misses_a_colon(path: &Path, app: &mut App) -> bool {
+    let hint = image_hint::below_an_image(path);
+    hint.iter().for_each(|hint| app.fail_at(ExitStatus::Failed, path.display(), hint));
+    hint.is_some()
+}
+
 /// A source of a copy into a volume.
 enum Source {
     Host(PathBuf),
@@ -219,6 +227,7 @@ fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App
     let mut from = Vec::new();
     for source in sources {
         match source {
+            Operand::Host(path) if misses_a_colon(path, app) => return,
             Operand::Host(path) => from.push(Source::Host(path.clone())),
             Operand::Volume(image_path) => from.extend(app.target(image_path).map(Source::Volume)),
         }
@@ -275,6 +284,9 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
                 quoted(format_args!("{}:/", image_path.image))
             ),
         );
+    }
+    if misses_a_colon(destination, app) {
+        return;
     }
     if args.needs_directory(image_paths.len()) && !destination.is_dir() {
         return app.fail_at(ExitStatus::Failed, destination.display(), "not a directory");

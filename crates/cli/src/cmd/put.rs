@@ -45,7 +45,8 @@ impl From<extern4::Error> for PutError {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image_path = app.written_path(&args.image_path);
     if own_name(&image_path.path).is_none() {
-        app.fail_at(ExitStatus::Failed, &image_path, "the file needs a name");
+        let name = format_args!("the file needs a name: {}:/PATH", image_path.image);
+        app.fail_at(ExitStatus::Failed, &image_path, name);
         return Ok(());
     }
     app.stop_on_signals();

@@ -77,7 +77,9 @@ impl Filling {
         options: SourceOptions<'_>,
         app: &mut App,
     ) -> Result<Option<ImageConfig>, NewVolumeError> {
-        let OpenSource { source, prefix, config } = argument.open(options, &self.out, app)?;
+        let opened = argument.open(options, &self.out, app);
+        let OpenSource { source, prefix, config } =
+            opened.map_err(|failure| argument.explain(failure, app))?;
         let added = builder.add(source, &prefix).map_err(NewVolumeError::from);
         added.map(|()| config).map_err(|failure| argument.explain(failure, app))
     }

@@ -15,10 +15,12 @@ use extern4::build::{
 };
 
 use super::error::NewVolumeError;
-use crate::app::{App, partitions};
+use crate::app::App;
+use crate::image_hint::{self, partitions};
 use crate::image_path::{Image, ImagePath, Part};
 use crate::interruptible::archive;
 use crate::oci_image;
+use crate::text::quoted;
 
 /// Suffixes of archives' names. A file with one of them is never taken as a file alone.
 const ARCHIVE_SUFFIXES: &[&str] = &["tar", "tgz", "taz", "tzst", "txz", "tbz", "tbz2", "tz2"];
@@ -111,10 +113,13 @@ impl Argument {
             NewVolumeError::Volume(error) => error,
             // The file is no archive.
             NewVolumeError::Failed(reason) => {
-                return NewVolumeError::Failed(match partitions(&image) {
-                    Some(names) => {
-                        format!("'{image}': this is a disk with partitions; name one of them: {names}")
-                    }
+                let disk = || {
+                    let names = partitions(&image.file)?;
+                    Some(format!("this is a disk with partitions; name one of them: {names}"))
+                };
+                let hint = image_hint::missing(&image).or_else(disk);
+                return NewVolumeError::Failed(match hint {
+                    Some(hint) => format!("{}: {hint}", quoted(&image)),
                     None => reason,
                 });
             }
@@ -177,7 +182,7 @@ impl Argument {
         let is_plain = !has_suffix
             && std::fs::metadata(path).is_ok_and(|found| found.is_file())
             && File::open(path).and_then(|file| TarSource::is_archive(&file)).is_ok_and(|is| !is)
-            && partitions(&Image { file: path.to_owned(), part: Part::Whole }).is_none();
+            && partitions(path).is_none();
         if !is_plain {
             return None;
         }

@@ -444,3 +444,110 @@ fn real_images_of_other_forms_are_named() {
         assert!(said.starts_with(&format!("extern4: ls: 'other.img': this is {says}")), "{make}: {said}");
     }
 }
+
+/// A mistake that is often made is told with the way out.
+#[test]
+fn hints_tell_what_was_meant() {
+    let image = ground();
+    fs::create_dir(image.scratch().join("empty")).expect("a directory");
+    for (args, code, says) in [
+        (
+            &["ls", "disk.img/etc/hostname"][..],
+            1,
+            "'disk.img/etc/hostname': a path in an image stands behind a colon: 'disk.img:/etc/hostname'\n",
+        ),
+        (
+            &["cp", "disk.img/etc", "x"],
+            1,
+            "'disk.img/etc': a path in an image stands behind a colon: 'disk.img:/etc'\n",
+        ),
+        (
+            &["cp", "text", "disk.img/etc/"],
+            1,
+            "'disk.img/etc/': a path in an image stands behind a colon: 'disk.img:/etc'\n",
+        ),
+        (
+            &["cp", "disk.img/etc", "disk.img:/"],
+            1,
+            "'disk.img/etc': a path in an image stands behind a colon: 'disk.img:/etc'\n",
+        ),
+        (
+            &["build", "new.img", "disk.img/etc"],
+            1,
+            "'disk.img/etc': a path in an image stands behind a colon: 'disk.img:/etc'\n",
+        ),
+        (&["ls", "text/x"], 1, "'text/x': Not a directory\n"),
+        (
+            &["ls", "LABEL=root:/x"],
+            1,
+            "'LABEL=root': labels and UUIDs are not looked up; name the device: '/dev/disk/by-label/root', or what blkid(8) prints\n",
+        ),
+        (
+            &["mount", "UUID=6c1f-4b52", "empty"],
+            1,
+            "'UUID=6c1f-4b52': labels and UUIDs are not looked up; name the device: '/dev/disk/by-uuid/6c1f-4b52', or",
+        ),
+        (
+            &["info", "PARTUUID=1"],
+            1,
+            "'PARTUUID=1': labels and UUIDs are not looked up; name the device: '/dev/disk/by-partuuid/1', or",
+        ),
+        (&["export", "disk.img", "-"], 2, "'-': the output follows -o: extern4 export IMAGE:/PATH -o -\n"),
+        (
+            &["export", "disk.img:/etc", "out.tar"],
+            2,
+            "'out.tar': the output follows -o: extern4 export IMAGE:/PATH -o out.tar\n",
+        ),
+        (
+            &["get", "disk.img:/etc/hostname", "x"],
+            2,
+            "'x': the contents go to standard output: extern4 get IMAGE:/PATH > x\n",
+        ),
+        (
+            &["put", "disk.img", "text"],
+            2,
+            "'text': the contents come from standard input: extern4 put IMAGE:/PATH < text\n",
+        ),
+        (&["put", "disk.img"], 1, "'disk.img:/': the file needs a name: disk.img:/PATH\n"),
+        (
+            &["tune", "disk.img", "label"],
+            2,
+            "'label': each setting has an option: extern4 tune IMAGE -L LABEL\n",
+        ),
+        (
+            &["build", "src", "new.img"],
+            1,
+            "'src': it is a directory; OUT stands before the sources: extern4 build OUT.img DIR\n",
+        ),
+    ] {
+        let said = failed(&extern4(&image, args), code);
+        assert!(said.starts_with(&format!("extern4: {}: {says}", args[0])), "{args:?}: {said}");
+    }
+    // Files of these names are images all the same.
+    fs::copy(&image.path, image.scratch().join("LABEL=root")).expect("a copy");
+    ok(extern4(&image, ["ls", "LABEL=root:/etc"]));
+}
+
+/// The name of another program gives the line that does the same.
+#[test]
+fn names_of_other_programs_give_a_line() {
+    let image = ground();
+    for (args, lines) in [
+        (&["wc", "-l", "disk.img:/etc/passwd"][..], "  extern4 cat IMG:/f | wc\n"),
+        (&["tune2fs", "-l", "disk.img"], "  extern4 info IMG   # the settings, as -l shows them\n"),
+        (
+            &["vi", "disk.img:/etc/passwd"],
+            "  extern4 get IMG:/f > FILE && vi FILE && extern4 put IMG:/f < FILE\n",
+        ),
+        (&["debugfs"], "  extern4 shell IMG   # knows most words of debugfs\n"),
+    ] {
+        let said = failed(&extern4(&image, args), 2);
+        let start = format!("extern4: unrecognized subcommand '{}'\nWith extern4:\n{lines}", args[0]);
+        assert!(said.starts_with(&start), "{args:?}: {said}");
+        assert!(said.ends_with("\nTry 'extern4 --help' for more information.\n"), "{args:?}: {said}");
+        for help in ["help", "man"] {
+            let said = failed(&extern4(&image, [help, args[0]]), 2);
+            assert!(said.contains(lines), "{help} {args:?}: {said}");
+        }
+    }
+}

@@ -392,3 +392,57 @@ fn a_new_volume_at_an_offset_ends_before_the_next_partition() {
     let errors = failed(&extern4(&image, ["mkfs", "d.img"]), 1);
     assert!(errors.contains("the copy of a partition table"), "{errors}");
 }
+
+/// A part of a disk that is not there, or holds no volume: the message has those that there are.
+#[test]
+fn a_part_that_is_not_there_lists_the_partitions() {
+    let image = machine();
+    partitioned(&image);
+    fs::write(image.scratch().join("plain.img"), [0; 4096]).expect("a file");
+    let fails = |place: &str, code: i32, says: &str| {
+        let errors = failed(&extern4(&image, ["ls", place]), code);
+        assert_eq!(errors, format!("extern4: ls: {says}\n"), "{place}");
+    };
+    let are = "sdcard.img#1, sdcard.img#2";
+    fails(
+        "sdcard.img#boot:/x",
+        1,
+        &format!("'sdcard.img#boot': no partition has the name, label or UUID 'boot'; the partitions: {are}"),
+    );
+    fails(
+        "sdcard.img@3MiB:/",
+        3,
+        &format!(
+            "'sdcard.img@3145728': no ext2, ext3 or ext4 file system starts at byte 3145728; the partitions: {are}"
+        ),
+    );
+    fails(
+        "sdcard.img@1X:/",
+        1,
+        &format!(
+            "'sdcard.img@1X': '1X' is no offset: write a number of bytes, or one with K, M, G or T; the partitions: {are}"
+        ),
+    );
+    fails("plain.img#boot", 1, "'plain.img#boot': no partition has the name, label or UUID 'boot'");
+    assert_eq!(ok(extern4(&image, ["cat", "sdcard.img@1MiB:/etc/hostname"])), b"tiny\n");
+    if !can_run(&[Need::Tool("sfdisk")]) {
+        return;
+    }
+    disk(&image, 64 * MIB, &[8 * MIB]);
+    sfdisk(&image, "label: gpt\nstart=16384,size=16384,name=\"the root\"\nstart=65536,size=2048\n");
+    fails(
+        "d.img#boot",
+        1,
+        "'d.img#boot': no partition has the name, label or UUID 'boot'; the partitions: d.img#1 (the root), d.img#2",
+    );
+    // The list of a disk has the names, too.
+    let row = |number: u32| {
+        let text = info(&image, "d.img");
+        text.lines().find(|line| line.starts_with(&format!("d.img#{number}"))).expect("a row").to_owned()
+    };
+    assert!(row(1).contains("  the root  ") && row(1).ends_with("  tiny"), "{}", row(1));
+    assert!(row(2).contains("  -  "), "{}", row(2));
+    let json = ok(extern4(&image, ["info", "--json", "d.img"]));
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
+    assert_eq!(json["partitions"][0]["name"], "the root");
+}

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use extern4::block::partition::DiskId;
 use extern4::{ErrorKind, PartitionTable, Volume};
 
 use crate::image_path::{Image, Part};
@@ -41,37 +42,42 @@ impl Disk {
 
     fn kind(&self) -> &'static str {
         match self.table.id {
-            extern4::block::partition::DiskId::Mbr(_) => "MBR",
-            extern4::block::partition::DiskId::Gpt(_) => "GPT",
+            DiskId::Mbr(_) => "MBR",
+            DiskId::Gpt(_) => "GPT",
         }
     }
 
-    /// Returns a table of the partitions, each as an image path names it.
+    /// Returns a table of the partitions, each as an image path names it. Those of an MBR have no
+    /// names.
     pub(super) fn people(&self) -> String {
         let mut text = format!("{}: disk with a partition table ({})\n\n", self.image, self.kind());
-        let mut rows = vec![["Partition", "Start", "Size", "Kind", "Volume", "Label"].map(str::to_owned)];
-        for (partition, volume) in self.table.partitions.iter().zip(&self.volumes) {
+        let has_names = matches!(self.table.id, DiskId::Gpt(_));
+        let head = ["Partition", "Start", "Size", "Kind", "Name", "Volume", "Label"].map(str::to_owned);
+        let mut rows = vec![head];
+        rows.extend(self.table.partitions.iter().zip(&self.volumes).map(|(partition, volume)| {
             let image = Image { file: self.image.file.clone(), part: Part::Partition(partition.number) };
             let (kind, label) = match volume {
                 _ if partition.is_cut_off() => ("cut off", String::new()),
                 Some((kind, label)) => (*kind, label.clone()),
                 None => ("-", String::new()),
             };
-            rows.push([
+            let name = partition.name.as_deref().filter(|name| !name.is_empty()).unwrap_or("-");
+            [
                 image.to_string(),
                 partition.start_bytes.to_string(),
                 human(partition.len_bytes),
                 partition.kind.to_string(),
+                escape(name.as_bytes()).into_owned(),
                 kind.to_owned(),
                 label,
-            ]);
-        }
+            ]
+        }));
         let width =
             |column: usize| rows.iter().map(|row| crate::text::width(&row[column])).max().unwrap_or(0);
-        let widths = [width(0), width(1), width(2), width(3), width(4)];
-        for [image, start, size, kind, volume, label] in &rows {
-            let [a, b, c, d, e] = widths;
-            let line = format!("{image:a$}  {start:>b$}  {size:>c$}  {kind:d$}  {volume:e$}  {label}");
+        let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(width);
+        for [image, start, size, kind, name, volume, label] in &rows {
+            let name = if has_names { format!("{name:e$}  ") } else { String::new() };
+            let line = format!("{image:a$}  {start:>b$}  {size:>c$}  {kind:d$}  {name}{volume:f$}  {label}");
             text.push_str(line.trim_end());
             text.push('\n');
         }
