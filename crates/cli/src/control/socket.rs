@@ -7,11 +7,16 @@
 //! user made or may enter. Root of a user namespace, as where users run containers, cannot use the
 //! directory of root, and takes one of the others.
 //!
+//! The same user has different numbers in different user namespaces, and different users may have
+//! the same. So a name in `/tmp` may be taken by another user, and then gets a random end. Whose
+//! directory it is says its owner, as the kernel shows it to the reader, and not its name.
+//!
 //! The name of a socket is the device number of its mount, which no other mount has at that time.
 //! So a socket that has this name already was left behind, and is replaced.
 //!
 //! `control` opens the socket, and the clients connect to it.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,6 +35,13 @@ use rustix::process::geteuid;
 use super::mounts::{Device, Mount};
 use super::responder::{Listener, Stream};
 
+/// The directory for the directories of users that have none elsewhere.
+const TMP: &str = "/tmp";
+
+/// The start of the names of directories there. A number of their user follows, and perhaps a dot
+/// and a random end.
+const PREFIX: &str = "extern4-";
+
 /// A socket that exists as long as this value.
 pub(super) struct Socket {
     path: PathBuf,
@@ -41,16 +53,25 @@ impl Socket {
     /// Makes the socket of the mount with this device number, and listens on it.
     pub(super) fn open(device: Device) -> io::Result<(Self, UnixListener)> {
         let user = geteuid().as_raw();
-        let mut result = Err(io::Error::other("there is no directory for its socket"));
-        for dir in directories(user, user) {
-            if dir.parent().is_some_and(Path::is_dir) {
-                result = Self::open_in(&dir, device);
-            }
-            if result.is_ok() {
-                break;
-            }
+        let dirs = directories(user, user);
+        let mut usable = dirs.iter().filter(|dir| dir.parent().is_some_and(Path::is_dir));
+        usable
+            .find_map(|dir| Self::open_in(dir, device).ok())
+            .map_or_else(|| Self::open_in_tmp(Path::new(TMP), user, device), Ok)
+    }
+
+    /// Makes the socket in a directory of the user in `tmp`. Makes the directory if there is none.
+    fn open_in_tmp(tmp: &Path, user: u32, device: Device) -> io::Result<(Self, UnixListener)> {
+        let named = tmp.join(format!("{PREFIX}{user}"));
+        let mut dirs = private_directories(tmp, user).into_iter().chain([named]);
+        if let Some(opened) = dirs.find_map(|dir| Self::open_in(&dir, device).ok()) {
+            return Ok(opened);
         }
-        result
+        let dir = tempfile::Builder::new()
+            .prefix(&format!("{PREFIX}{user}."))
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(tmp)?;
+        Self::open_in(&dir.keep(), device)
     }
 
     fn open_in(dir: &Path, device: Device) -> io::Result<(Self, UnixListener)> {
@@ -120,17 +141,35 @@ fn is_private(dir: &Path, owner: u32) -> bool {
         .is_ok_and(|found| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0)
 }
 
-/// Returns the directories where the sockets of `owner` may be, as far as `user` can tell.
+/// Returns the directories in `tmp` that are for sockets of `owner`.
+fn private_directories(tmp: &Path, owner: u32) -> Vec<PathBuf> {
+    let is_ours = |name: &OsStr| {
+        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('.').next());
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let entries = fs::read_dir(tmp).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| is_ours(&entry.file_name())).map(|entry| entry.path());
+    let mut found: Vec<_> = ours.filter(|dir| is_private(dir, owner)).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Returns the directories other than those in [`TMP`] where the sockets of `owner` may be, as far
+/// as `user` can tell.
 fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
     // A user who became root, as with su(1), may still have the variable of the user before.
     let is_his = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.uid() == user);
     let own = own.filter(|dir| owner == user && is_his(dir)).map(|dir| dir.join("extern4"));
-    let last = PathBuf::from(format!("/tmp/extern4-{owner}"));
+    let system = match owner {
+        0 => PathBuf::from("/run/extern4"),
+        owner => PathBuf::from(format!("/run/user/{owner}/extern4")),
+    };
     if owner == 0 {
-        return [PathBuf::from("/run/extern4")].into_iter().chain(own).chain([last]).collect();
+        [system].into_iter().chain(own).collect()
+    } else {
+        own.into_iter().chain([system]).collect()
     }
-    own.into_iter().chain([PathBuf::from(format!("/run/user/{owner}/extern4")), last]).collect()
 }
 
 /// Connects to the process that serves a mount, without waiting for it: `WouldBlock` where its
@@ -138,10 +177,7 @@ fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
 pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     let dirs = directories(mount.owner, geteuid().as_raw());
-    // In `/tmp` any user can make a directory; the others are below one that belongs to the owner
-    // or to root.
-    let is_safe = |dir: &Path| dir.parent() != Some(Path::new("/tmp")) || is_private(dir, mount.owner);
-    for dir in dirs.into_iter().filter(|dir| is_safe(dir)) {
+    for dir in dirs.into_iter().chain(private_directories(Path::new(TMP), mount.owner)) {
         match connect_at_once(&dir.join(name(mount.device))) {
             // The socket may be in another directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -209,10 +245,40 @@ mod tests {
     #[test]
     fn sockets_are_looked_for_where_their_owner_has_them() {
         assert_eq!(directories(0, 0).first().map(PathBuf::as_path), Some(Path::new("/run/extern4")));
-        assert_eq!(directories(0, 1000), ["/run/extern4", "/tmp/extern4-0"].map(Path::new));
-        let user = ["/run/user/1000/extern4", "/tmp/extern4-1000"].map(Path::new);
+        assert_eq!(directories(0, 1000), [Path::new("/run/extern4")]);
+        let user = [Path::new("/run/user/1000/extern4")];
         assert_eq!(directories(1000, 0), user);
         assert!(directories(1000, 1000).ends_with(&user.map(Path::to_owned)));
+    }
+
+    /// A name may be that of another user of this number, in another user namespace.
+    #[test]
+    fn a_name_that_is_taken_gets_a_random_end() {
+        let tmp = tempfile::tempdir().expect("a directory");
+        let user = geteuid().as_raw();
+        let make = |name: &str, mode: u32| {
+            let dir = tmp.path().join(name);
+            DirBuilder::new().create(&dir).expect("a directory");
+            fs::set_permissions(&dir, Permissions::from_mode(mode)).expect("a mode");
+        };
+        make(&format!("extern4-{user}"), 0o755);
+        make("extern4-test", 0o700);
+        make("extern4-1x", 0o700);
+        std::os::unix::fs::symlink("extern4-test", tmp.path().join("extern4-1")).expect("a link");
+        assert_eq!(private_directories(tmp.path(), user), [PathBuf::new(); 0]);
+        let open = || Socket::open_in_tmp(tmp.path(), user, DEVICE).expect("a socket");
+        let opened = open();
+        let dirs = private_directories(tmp.path(), user);
+        let path = dirs.first().expect("a directory").join("0:51");
+        assert!(UnixStream::connect(path).is_ok());
+        drop(opened);
+        // The next one takes the same.
+        let _opened = open();
+        assert_eq!(private_directories(tmp.path(), user), dirs);
+        // The number in its name says nothing: it is the directory of its owner.
+        make("extern4-4000000000", 0o700);
+        assert_eq!(private_directories(tmp.path(), user).len(), 2);
+        assert_eq!(private_directories(tmp.path(), user + 1), [PathBuf::new(); 0]);
     }
 
     #[test]

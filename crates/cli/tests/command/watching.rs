@@ -380,6 +380,31 @@ fn users_look_into_their_own_mounts() {
     sound(&image);
 }
 
+/// Both are user 0 in their user namespaces, and no directory but /tmp is theirs.
+#[test]
+fn two_roots_of_namespaces_look_into_their_own_mounts() {
+    if !users_can_mount("two_roots_of_namespaces_look_into_their_own_mounts") {
+        return;
+    }
+    let image = EMPTY.build();
+    let scratch = image.scratch();
+    fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
+    copy_command(scratch);
+    let user = |uid: u32, script: &str| {
+        as_user(uid, scratch, script).env_remove("XDG_RUNTIME_DIR").output().expect("setpriv")
+    };
+    if !user(5001, "unshare -Urm true").status.success() {
+        return;
+    }
+    let script = "./extern4 mount $0.img $0; ./extern4 stats --json $0; ./extern4 umount $0";
+    for uid in [5001, 5002] {
+        let prepared =
+            format!("mkdir {uid}; cp disk.img {uid}.img; exec unshare -Urm sh -ec '{script}' {uid}");
+        let report = object(&ok(user(uid, &prepared)));
+        assert_eq!(operation(&report, "init")["count"], 1, "{report}");
+    }
+}
+
 #[test]
 fn a_socket_that_was_left_behind_is_replaced() {
     if !can_mount() {

@@ -227,7 +227,7 @@ pub(super) const FILES: &[Shared] = &[
     (&["mount.extern4"], "/etc/fstab", "Lines with the type extern4 are mounted through this helper."),
     (
         SERVES,
-        "/run/extern4, /run/user/UID/extern4, /tmp/extern4-UID",
+        "/run/extern4, /run/user/UID/extern4, /tmp/extern4-UID, /tmp/extern4-UID.*",
         "The sockets of the processes that serve mounts.",
     ),
     (
