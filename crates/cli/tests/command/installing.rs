@@ -110,6 +110,7 @@ fn the_debian_package_installs_and_is_removed() {
     let package = fs::read_dir(image.scratch()).expect("a directory").flatten();
     let package =
         package.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|ext| ext == "deb"));
+    let package = package.expect("a package");
     let dpkg = |args: &[&std::ffi::OsStr]| {
         let mut dpkg = Command::new("dpkg");
         // The libraries that it depends on are outside of this root.
@@ -117,7 +118,11 @@ fn the_debian_package_installs_and_is_removed() {
         let run = dpkg.output().expect("dpkg runs");
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     };
-    dpkg(&["--install".as_ref(), package.expect("a package").as_os_str()]);
+    dpkg(&["--install".as_ref(), package.as_os_str()]);
+    let field = Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer").output();
+    let field = String::from_utf8(ok(field.expect("dpkg-deb runs"))).expect("text");
+    let (name, address) = field.trim_end().split_once(" <").expect("a name and an address");
+    assert!(!name.is_empty() && address.ends_with('>') && address.matches('@').count() == 1, "{field}");
     let mut command = Command::new(dest.join("usr/bin/extern4"));
     ok(command.arg("info").arg(&image.path).output().expect("it runs"));
     let installed = files(&dest.join("usr"));
