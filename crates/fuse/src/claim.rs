@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, fsconfig_create,
@@ -26,7 +26,7 @@ use rustix::mount::{
 use rustix::process::{getegid, geteuid};
 
 use crate::init::MAX_READ_BYTES;
-use crate::mount::{BLOCK_BYTES, MountOptions, Mounted, read_far_ahead};
+use crate::mount::{BLOCK_BYTES, MountOptions, Mounted, open_device, read_far_ahead};
 
 /// A block device that the kernel holds until this is dropped. If the claim becomes a mount, the
 /// kernel holds the device as long as that lasts.
@@ -44,7 +44,7 @@ impl Claim {
     /// write-protected and not for reading only; `ENOSYS` or `EPERM` where the kernel or a
     /// container lacks these calls.
     pub fn take(path: &Path, options: &MountOptions) -> io::Result<Self> {
-        let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let device = open_device()?;
         let context = fsopen("fuseblk", FsOpenFlags::FSOPEN_CLOEXEC)?;
         let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
         fsconfig_set_string(&context, "source", &*source(path))?;

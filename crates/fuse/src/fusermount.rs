@@ -17,6 +17,8 @@ use rustix::net::{
     socketpair,
 };
 
+use crate::mount::open_device;
+
 /// The name of the program, a part of libfuse 3.
 const PROGRAM: &str = "fusermount3";
 
@@ -33,6 +35,10 @@ pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     drop(theirs);
     let device = receive(&ours)?;
     let status = child.wait()?;
+    if device.is_none() {
+        // The program opens it as this user, too.
+        open_device()?;
+    }
     // The program has printed the reason.
     device.filter(|_| status.success()).ok_or_else(|| io::Error::other(format!("{PROGRAM} did not mount")))
 }

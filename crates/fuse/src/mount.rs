@@ -86,7 +86,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
         let not_blk = options.blk.as_ref().map(|_| Errno::PERM.into());
         return Ok((device, Mounted::new(dir, not_blk)));
     }
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let device = open_device()?;
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     write!(data, ",user_id={uid},group_id={gid}").expect("memory");
@@ -119,6 +119,28 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     rustix::mount::mount(&options.source, &dir, TYPE, options.flags, &*data)?;
     read_far_ahead(&dir);
     Ok((device, Mounted::new(dir, not_blk)))
+}
+
+/// Opens the kernel's side of mounts.
+///
+/// # Errors
+/// The reason and the way out, for a user that may not open it, and for a machine without it.
+pub(crate) fn open_device() -> io::Result<OwnedFd> {
+    let error = match rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(device) => return Ok(device),
+        Err(error) => io::Error::from(error),
+    };
+    let text = match Errno::from_io_error(&error) {
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "this user may not open /dev/fuse: 'chmod 666 /dev/fuse' as root allows it, and so does a container \
+             that is started with --device /dev/fuse"
+        }
+        Some(Errno::NOENT | Errno::NXIO | Errno::NODEV) => {
+            "there is no /dev/fuse: 'modprobe fuse' as root makes it, and a container needs --device /dev/fuse"
+        }
+        _ => return Err(error),
+    };
+    Err(io::Error::new(error.kind(), text))
 }
 
 /// Returns the device number of the mount on `dir`.

@@ -830,3 +830,41 @@ fn umount_ends_its_wait_when_it_is_told() {
     }
     sound(&image);
 }
+
+/// The device that a mount needs is missing, or closed: the message says so, and what to do.
+#[test]
+fn a_missing_or_closed_device_is_named() {
+    if !can_mount() || !can_run(&[Need::Tool("unshare"), Need::Tool("setpriv"), Need::Tool("fusermount3")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    let scratch = image.scratch();
+    fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
+    copy_command(scratch);
+    fs::create_dir(scratch.join("mnt")).expect("a directory");
+    for path in [&image.path, &scratch.join("mnt")] {
+        std::os::unix::fs::chown(path, Some(1000), Some(1000)).expect("its owner");
+    }
+    let fails = |devices: &str, run: &str, says: &str| {
+        // The scratch directory may be in /dev/shm.
+        let script = format!(
+            "mkdir -p dev; mount -t tmpfs dev dev; mkdir dev/shm; mount --rbind /dev/shm dev/shm
+             mknod -m 666 dev/null c 1 3; {devices}; mount --rbind dev /dev; exec {run}"
+        );
+        let mut unshare = std::process::Command::new("unshare");
+        let tried =
+            unshare.args(["-m", "sh", "-ec", &script]).current_dir(scratch).output().expect("unshare");
+        let said = failed(&tried, 1);
+        assert!(said.contains(&format!("extern4: mount: 'mnt': cannot mount: {says}")), "{run}: {said}");
+    };
+    let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
+    let mount = "./extern4 mount disk.img mnt";
+    fails(":", mount, "there is no /dev/fuse: 'modprobe fuse'");
+    let closed = "mknod -m 600 dev/fuse c 10 229";
+    fails(closed, &format!("{user} {mount}"), "this user may not open /dev/fuse: 'chmod 666 /dev/fuse'");
+    fails(
+        closed,
+        &format!("{user} unshare -Urm {mount}"),
+        "this user may not open /dev/fuse: 'chmod 666 /dev/fuse'",
+    );
+}
