@@ -9,21 +9,24 @@ use std::cell::{Cell, OnceCell};
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use extern4::{Cred, ErrorKind, Session, Volume};
 use extern4_disk::{CorruptKind, Structure};
 
 use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
+use crate::holder::{self, Waiting};
 use crate::id_names::IdNames;
 use crate::image_hint;
 use crate::image_path::{Image, ImagePath, Part};
 use crate::interruptible;
+use crate::output::{Out, held_out, is_pipe};
 use crate::progress::{Progress, Task, Unit, When};
+pub(crate) use crate::shown::Shown;
 use crate::stop::{self, Stop};
 use crate::text::{escape, message_of, quoted};
 
@@ -39,6 +42,8 @@ pub(crate) struct App {
     open: Vec<Rc<Opened>>,
     /// The volumes that the command is going to write to.
     written: Vec<Image>,
+    /// The volumes that were in use when the command tried to open them, which it has told.
+    in_use: Vec<Image>,
     status: ExitStatus,
     progress: Progress,
     /// Whether a command that compares has found a difference; `None` for other commands.
@@ -55,6 +60,9 @@ pub(crate) struct App {
     /// The error that ended the output of [`print`](Self::print).
     unwritten: Option<io::Error>,
     lines: Option<Lines>,
+    /// Whether the command is a line that another command runs.
+    is_nested: bool,
+    prints_full_paths: bool,
 }
 
 /// How a command runs another command line: as this command, with the volumes that are open.
@@ -77,6 +85,12 @@ pub(crate) struct Opening {
     /// 32768, or 8193 with blocks of 1 KiB
     #[arg(long, value_name = "BLOCK", global = true)]
     pub(crate) superblock: Option<u64>,
+
+    /// Wait until a volume that another process has open is free: for at most this many seconds, or
+    /// without a number as long as it takes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+        value_parser = holder::seconds, global = true)]
+    pub(crate) wait: Option<Option<Duration>>,
 }
 
 /// The script that is running, and its current line.
@@ -115,7 +129,7 @@ pub(crate) struct Target {
 impl App {
     /// Makes the state of one run of subcommand `command` by `caller`.
     pub(crate) fn new(command: &'static str, caller: Caller, opening: Opening) -> Self {
-        let (open, written) = (Vec::new(), Vec::new());
+        let (open, written, in_use) = (Vec::new(), Vec::new(), Vec::new());
         let (status, differs) = (ExitStatus::Success, None);
         let (script, stop, stopped_by) = (None, None, None);
         let (logs, silent, unwritten, lines) = (false, false, None, None);
@@ -125,6 +139,7 @@ impl App {
             opening,
             open,
             written,
+            in_use,
             status,
             progress: Progress::new(command, When::default()),
             differs,
@@ -135,6 +150,8 @@ impl App {
             silent,
             unwritten,
             lines,
+            is_nested: false,
+            prints_full_paths: false,
         }
     }
 
@@ -161,8 +178,9 @@ impl App {
     /// Reports an error if a global option says how to open volumes, and returns whether one does.
     /// A subcommand calls this if it opens no volume, or opens it in another way.
     pub(crate) fn refuses_opening(&mut self, why: &str) -> bool {
-        let Opening { journal, superblock } = &self.opening;
+        let Opening { journal, superblock, wait } = &self.opening;
         let given = journal.as_ref().map(|_| "--journal").or(superblock.map(|_| "--superblock"));
+        let given = given.or(wait.map(|_| "--wait"));
         if let Some(option) = given {
             self.fail(ExitStatus::Usage, format_args!("{option} has no effect here: {why}"));
         }
@@ -300,7 +318,10 @@ impl App {
         let name = line.get(1).and_then(|name| (lines.name)(name)).unwrap_or(self.command);
         let command = std::mem::replace(&mut self.command, name);
         let (status, differs) = (std::mem::take(&mut self.status), self.differs.take());
+        let (was_nested, prints_full_paths) = (self.is_nested, self.prints_full_paths);
+        self.is_nested = true;
         let done = (lines.run)(line, self);
+        (self.is_nested, self.prints_full_paths) = (was_nested, prints_full_paths);
         let succeeded = self.exit_code() == 0;
         (self.command, self.status, self.differs) = (command, status, differs);
         done.map(|()| succeeded)
@@ -314,7 +335,39 @@ impl App {
     /// Returns the form in which a path can be given back to the command: behind its image, but in
     /// a script alone.
     pub(crate) fn shown(&self) -> Shown {
-        if self.in_script() { Shown::new([]) } else { Shown::with_images() }
+        let shown = if self.in_script() { Shown::new([]) } else { Shown::with_images() };
+        shown.completely(self.prints_full_paths)
+    }
+
+    /// Returns the form of the paths in the output of a command about `image_paths`.
+    pub(crate) fn shown_for<'a>(&self, image_paths: impl IntoIterator<Item = &'a ImagePath>) -> Shown {
+        Shown::new(image_paths).completely(self.prints_full_paths)
+    }
+
+    /// Sets whether paths are printed in full, with their image and escaped.
+    pub(crate) fn print_full_paths(&mut self, is_full: bool) {
+        self.prints_full_paths = is_full;
+    }
+
+    /// Returns whether output into a pipe waits until the volume is closed, because a command may
+    /// read it that wants the volume. In a script the volume stays open anyway.
+    pub(crate) fn can_hold_output(&self) -> bool {
+        !self.in_script() && !self.is_nested
+    }
+
+    /// Returns standard output for a command, which is held in a pipe if it `lists` paths for
+    /// others. [`end_output`](Self::end_output) ends it.
+    pub(crate) fn out(&self, lists: bool) -> Out {
+        held_out(lists && self.can_hold_output() && is_pipe(io::stdout()))
+    }
+
+    /// Writes the rest of the output. Before output that was held, closes the volumes, of which the
+    /// caller uses nothing any more.
+    pub(crate) fn end_output(&mut self, out: &mut Out) -> io::Result<()> {
+        if out.is_held() {
+            self.close_early();
+        }
+        out.release()
     }
 
     /// Returns whether this is a command line of a script.
@@ -324,6 +377,8 @@ impl App {
 
     /// Sets the current line of the script, as messages name it.
     pub(crate) fn script_line(&mut self, line: String) {
+        // A volume may be free by the next line.
+        self.in_use.clear();
         if let Some(script) = &mut self.script {
             script.line = line;
         }
@@ -348,12 +403,22 @@ impl App {
     }
 
     /// Ends writing: makes all changes durable, whether or not the command failed. Reports a
-    /// failure.
+    /// failure. The process ends next.
     pub(crate) fn close(&mut self) {
+        self.close_volumes(true);
+    }
+
+    /// Closes the volumes as [`close`](Self::close) does, and lets other processes open them while
+    /// this one goes on.
+    pub(crate) fn close_early(&mut self) {
+        self.close_volumes(false);
+    }
+
+    fn close_volumes(&mut self, is_ending: bool) {
         for opened in std::mem::take(&mut self.open) {
             self.warn_of(&opened.image, &opened.volume, &opened.warned);
-            if !opened.writing.get() {
-                // The process ends next, so its memory need not be freed inode by inode.
+            if !opened.writing.get() && is_ending {
+                // The memory of the process need not be freed inode by inode.
                 std::mem::forget(opened);
                 continue;
             }
@@ -425,8 +490,13 @@ impl App {
         Some(Target { volume, image_path: image_path.clone() })
     }
 
-    /// Opens a volume, or returns it if it is open. Reports a failure.
+    /// Opens a volume, or returns it if it is open. Reports a failure, and once that a volume is in
+    /// use.
     pub(crate) fn volume(&mut self, image: &Image) -> Option<Rc<Opened>> {
+        if self.is_in_use(image) {
+            self.found(ExitStatus::Failed);
+            return None;
+        }
         match self.try_volume(image) {
             Ok(volume) => volume,
             Err(error) => {
@@ -445,13 +515,13 @@ impl App {
             // A command or a script may first read a volume and then change it. It stays locked
             // meanwhile, so no other program changes it.
             if writing && !opened.writing.get() {
-                opened.volume.set_read_only(false)?;
+                self.when_free(image, || opened.volume.set_read_only(false))?;
                 opened.writing.set(true);
                 self.warn_of(image, &opened.volume, &opened.warned);
             }
             return Ok(Some(Rc::clone(opened)));
         }
-        let volume = open(image, writing, &self.opening)?;
+        let volume = self.open(image, writing)?;
         let warned = Cell::default();
         self.warn_of(image, &volume, &warned);
         let Some(cred) = self.cred(image, &volume) else {
@@ -465,6 +535,23 @@ impl App {
         Ok(Some(opened))
     }
 
+    /// Opens a volume apart from those that are shared by the paths of the command line, and waits
+    /// for it as the command line says. The caller closes it.
+    pub(crate) fn open(&self, image: &Image, writing: bool) -> extern4::Result<Volume> {
+        self.when_free(image, || open(image, writing, &self.opening))
+    }
+
+    /// Calls `attempt`, again and again while the volume is in use and the command line says so.
+    pub(crate) fn when_free<T>(
+        &self,
+        image: &Image,
+        attempt: impl FnMut() -> extern4::Result<T>,
+    ) -> extern4::Result<T> {
+        let say = |message: &str| self.note_at(image, message);
+        let waiting = Waiting { limit: self.opening.wait, stop: self.stop(), say: &say };
+        waiting.until_free(image, holder::is_busy, attempt)
+    }
+
     /// Returns the user and group names of a volume, before it is opened for writing: a command
     /// line with an unknown name changes nothing. Reports a failure.
     pub(crate) fn names_of(&mut self, image: &Image) -> Option<IdNames> {
@@ -472,7 +559,7 @@ impl App {
             // An earlier command of a script may have changed them.
             return Some(IdNames::read(&volume.volume.superuser()));
         }
-        match open(image, false, &self.opening) {
+        match self.open(image, false) {
             Ok(volume) => Some(IdNames::read(&volume.superuser())),
             Err(error) => {
                 self.refused(image, &error);
@@ -483,6 +570,9 @@ impl App {
 
     /// Reports why a volume could not be opened.
     pub(crate) fn refused(&mut self, image: &Image, error: &extern4::Error) {
+        if holder::is_busy(error) {
+            return self.refused_as_busy(image, error);
+        }
         if let Some(hint) = image_hint::missing(image) {
             return self.fail_at(ExitStatus::Failed, image, hint);
         }
@@ -494,6 +584,21 @@ impl App {
                 self.point_to_backup(image, error);
             }
         }
+    }
+
+    /// Returns whether the command has found the volume in use and told so.
+    pub(crate) fn is_in_use(&self, image: &Image) -> bool {
+        self.in_use.iter().any(|known| known.is(image))
+    }
+
+    /// Reports once that a volume is in use, and what to do about it.
+    fn refused_as_busy(&mut self, image: &Image, error: &extern4::Error) {
+        self.in_use.push(image.clone());
+        if self.is_stopped() {
+            return self.found(ExitStatus::Failed);
+        }
+        let advice = holder::advice(image, self.command, self.opening.wait);
+        self.fail_at(ExitStatus::Failed, image, reason(error) + &advice);
     }
 
     /// If the superblock cannot be read, names a copy of it that can.
@@ -609,7 +714,7 @@ pub(crate) fn try_help(command: &str) -> String {
     format!("Try 'extern4 {command} --help' for more information.")
 }
 
-/// Opens a volume. The caller closes it.
+/// Opens a volume that is free. The caller closes it.
 pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::Result<Volume> {
     let mut options = Volume::options();
     options.write(writing);
@@ -724,49 +829,5 @@ impl Target {
     /// Returns the caller's view.
     pub(crate) fn session(&self) -> &Session {
         &self.volume.session
-    }
-}
-
-/// How paths are printed: alone if all are in one volume, otherwise with their image before them.
-#[derive(Clone, Copy)]
-pub(crate) struct Shown {
-    with_image: bool,
-    /// Whether the output goes to a terminal.
-    pub(crate) terminal: bool,
-}
-
-impl Shown {
-    /// Returns the form for the output of a command about `image_paths`.
-    pub(crate) fn new<'a>(image_paths: impl IntoIterator<Item = &'a ImagePath>) -> Self {
-        let mut images = image_paths.into_iter().map(|image_path| &image_path.image);
-        let first = images.next();
-        let with_image = images.any(|image| Some(image) != first);
-        Self { with_image, terminal: io::stdout().is_terminal() }
-    }
-
-    /// Returns the form in which a path can be given back to the command: behind its image.
-    pub(crate) fn with_images() -> Self {
-        Self { with_image: true, terminal: io::stdout().is_terminal() }
-    }
-
-    /// Returns the text before every path of this volume.
-    pub(crate) fn prefix(self, image: &Image) -> Vec<u8> {
-        if !self.with_image {
-            return Vec::new();
-        }
-        let mut prefix = image.file.as_os_str().as_bytes().to_vec();
-        match image.part {
-            Part::Whole => prefix.push(b':'),
-            Part::Partition(number) => prefix.extend_from_slice(format!("#{number}:").as_bytes()),
-            Part::Offset(bytes) => prefix.extend_from_slice(format!("@{bytes}:").as_bytes()),
-        }
-        prefix
-    }
-
-    /// Returns a path as it is printed.
-    pub(crate) fn path(self, image: &Image, path: &Path) -> Vec<u8> {
-        let mut shown = self.prefix(image);
-        shown.extend_from_slice(path.as_os_str().as_bytes());
-        crate::text::escape_bytes(&shown, self.terminal).into_owned()
     }
 }

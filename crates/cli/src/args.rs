@@ -22,7 +22,8 @@ pub(crate) const IMAGE_PATHS: &str = "\
 A file in a volume is written IMAGE:/PATH. IMAGE alone is the root of its volume, IMAGE#2:/PATH is in partition 2, \
 IMAGE#NAME:/PATH in the partition with that name in the GPT, or whose volume has that label or UUID, and IMAGE@1M:/PATH in the volume that starts 1 MiB into \
 the image. Where an image's own name holds ':', '#' or '@', the longest name that exists is taken. In a path *, ? and \
-[...] match names as in a shell, and a backslash takes their meaning away; a name that exists as it is written wins.";
+[...] match names as in a shell, and a pattern that matches nothing is a name. A backslash takes their meaning away \
+(\\*), and three octal digits behind one are a byte (\\012).";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 everything succeeded; 1 something failed; 2 wrong usage; 3 not an ext2, ext3 or ext4 volume, or one \
@@ -49,6 +50,11 @@ pub(crate) struct Args {
     /// always. SIGUSR1 makes the command print a line with it in any case
     #[arg(long, value_name = "WHEN", value_enum, global = true, help_heading = GLOBAL)]
     progress: Option<When>,
+
+    /// Print each path in full, as IMAGE:/PATH, with odd characters as octal digits (\\040), on a
+    /// terminal or not: extern4 reads it as exactly this path, and a shell as one word
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    full_paths: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -83,6 +89,27 @@ const CHANGES: [&str; 16] = [
 /// The subcommands that show their progress, or that of the commands in them.
 const SHOWS_PROGRESS: [&str; 9] = ["check", "cp", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
 
+/// The subcommands that print paths, or run those.
+const PRINTS_PATHS: [&str; 17] = [
+    "ls",
+    "tree",
+    "stat",
+    "head",
+    "tail",
+    "grep",
+    "cmp",
+    "sha256sum",
+    "readlink",
+    "lsattr",
+    "find",
+    "du",
+    "getfacl",
+    "getfattr",
+    "block",
+    "script",
+    "shell",
+];
+
 /// The subcommands that open no volume.
 const WITHOUT_VOLUME: [&str; 7] = ["mkfs", "build", "umount", "top", "completions", "man", "help"];
 
@@ -111,6 +138,9 @@ fn is_useless(option: &str, name: &str) -> bool {
     match option {
         "caller" => SAME_FOR_ALL.contains(&name),
         "progress" => !SHOWS_PROGRESS.contains(&name),
+        "full_paths" => !PRINTS_PATHS.contains(&name),
+        // Its sources may be volumes.
+        "wait" => name != "build" && WITHOUT_VOLUME.contains(&name),
         _ => WITHOUT_VOLUME.contains(&name),
     }
 }
@@ -123,7 +153,9 @@ impl Args {
             ("--as", "caller", self.caller.is_some()),
             ("--journal", "journal", self.opening.journal.is_some()),
             ("--superblock", "superblock", self.opening.superblock.is_some()),
+            ("--wait", "wait", self.opening.wait.is_some()),
             ("--progress", "progress", self.progress.is_some()),
+            ("--full-paths", "full_paths", self.full_paths),
         ]
         .into_iter()
         .find_map(|(option, id, is_given)| (is_given && is_useless(id, name)).then_some(option))
@@ -145,6 +177,11 @@ impl Args {
     /// Returns the user that the command acts as.
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone().unwrap_or(Caller::root())
+    }
+
+    /// Returns whether paths are printed in full.
+    pub(crate) fn full_paths(&self) -> bool {
+        self.full_paths
     }
 
     /// Returns when the progress is shown.
@@ -313,7 +350,7 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHANGES, SAME_FOR_ALL, SHOWS_PROGRESS, WITHOUT_VOLUME, command};
+    use super::{CHANGES, PRINTS_PATHS, SAME_FOR_ALL, SHOWS_PROGRESS, WITHOUT_VOLUME, command};
 
     #[test]
     fn command_line_is_consistent() {
@@ -325,16 +362,19 @@ mod tests {
         let mut command = command();
         command.build();
         for (name, shown) in [
-            ("ls", &["as", "journal", "superblock"][..]),
-            ("check", &["journal", "superblock", "progress"]),
+            ("ls", &["as", "journal", "superblock", "wait"][..]),
+            ("check", &["journal", "superblock", "wait", "progress"]),
             ("mkfs", &["progress"]),
             ("man", &[]),
         ] {
             let subcommand = command.find_subcommand_mut(name).expect("a subcommand");
             let help = subcommand.render_long_help().to_string();
             let (own, global) = help.split_once("Global options:").unwrap_or((&help, ""));
-            for option in ["as", "journal", "superblock", "progress"] {
-                let text = format!("--{option} <");
+            for option in ["as", "journal", "superblock", "wait", "progress"] {
+                let text = match option {
+                    "wait" => "--wait[=".to_owned(),
+                    option => format!("--{option} <"),
+                };
                 assert_eq!(global.contains(&text), shown.contains(&option), "{name} {option}: {help}");
                 assert!(!own.contains(&text), "{name} {option}: {help}");
             }
@@ -344,7 +384,8 @@ mod tests {
     #[test]
     fn the_lists_name_subcommands() {
         let command = command();
-        for name in SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES).chain(&SHOWS_PROGRESS) {
+        let some = SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES).chain(&SHOWS_PROGRESS);
+        for name in some.chain(&PRINTS_PATHS) {
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }
     }

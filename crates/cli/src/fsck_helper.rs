@@ -14,7 +14,7 @@ use extern4_check::NotedErrors;
 use extern4_disk::feature::Incompat;
 use extern4_disk::superblock::State;
 
-use crate::app::{App, Opening, open};
+use crate::app::{App, Opening};
 use crate::caller::Caller;
 use crate::cmd::{check, recover};
 use crate::exit_status::ExitStatus;
@@ -127,7 +127,7 @@ fn explain(says: &clap::Error) -> u8 {
 fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
     app.stop_on_signals();
     if !args.dry {
-        match recover::recover(image, app.opening()) {
+        match recover::recover(image, app) {
             Ok(None) => {}
             Ok(replayed) => io::stdout().write_all(recover::people(image, replayed).as_bytes())?,
             Err(error) => {
@@ -165,7 +165,7 @@ fn notes_errors(volume: &Volume) -> bool {
 /// Clears the errors that a volume notes, now that a check has found nothing.
 fn clear_errors(image: &Image, app: &mut App) -> io::Result<()> {
     app.let_go(image);
-    let volume = match open(image, true, app.opening()) {
+    let volume = match app.open(image, true) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(image, &error);

@@ -24,7 +24,7 @@ use std::path::{Component, Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use extern4::{Partition, Volume};
 
-use crate::text::{always_quoted, escape};
+use crate::text::{always_quoted, escape, operand, unescaped};
 
 /// A file inside a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,15 +139,7 @@ impl ImagePath {
 
     /// Returns the path in quotes, in a form that a shell and this command read back.
     pub(crate) fn quoted(&self) -> String {
-        let mut text = self.image.file.as_os_str().as_bytes().to_vec();
-        match self.image.part {
-            Part::Whole => {}
-            Part::Partition(number) => text.extend_from_slice(format!("#{number}").as_bytes()),
-            Part::Offset(bytes) => text.extend_from_slice(format!("@{bytes}").as_bytes()),
-        }
-        text.push(b':');
-        text.extend_from_slice(self.path.as_os_str().as_bytes());
-        always_quoted(&text)
+        always_quoted(&[&self.image.prefix(), &operand(self.path.as_os_str().as_bytes())[..]].concat())
     }
 
     /// Returns whether `text` is an image path with a part or a path, of an image that exists. A
@@ -164,14 +156,28 @@ impl Image {
         self.part == other.part && (self.file == other.file || same_file(&self.file, &other.file))
     }
 
+    /// Returns the text before every path of this volume.
+    pub(crate) fn prefix(&self) -> Vec<u8> {
+        let part = match self.part {
+            Part::Whole => String::new(),
+            Part::Partition(number) => format!("#{number}"),
+            Part::Offset(bytes) => format!("@{bytes}"),
+        };
+        [self.file.as_os_str().as_bytes(), part.as_bytes(), b":"].concat()
+    }
+
     /// Returns the image that `text` names if its file exists: a whole file first, then a part of
-    /// one.
+    /// one. Where there is none as it is written, escapes are read as in a path.
     fn existing(text: &[u8], exists: &impl Fn(&Path) -> bool) -> Option<Self> {
-        let whole = Self { file: path(text), part: Part::Whole };
-        if exists(&whole.file) {
-            return Some(whole);
-        }
-        Self::split(text).filter(|image| exists(&image.file))
+        let read = |text: &[u8]| {
+            let whole = Self { file: path(text), part: Part::Whole };
+            if exists(&whole.file) {
+                return Some(whole);
+            }
+            Self::split(text).filter(|image| exists(&image.file))
+        };
+        let escaped = || Some(unescaped(text)).filter(|name| name != text);
+        read(text).or_else(|| read(&escaped()?))
     }
 
     /// If there is no such file, returns the part of another image that its name means: for
@@ -361,6 +367,7 @@ mod tests {
         check("a#2:/x", &files, "a#2", Part::Whole, "/x");
         check("a#2#1:/x", &files, "a#2", Part::Partition(1), "/x");
         check("c:d:/x", &files, "c:d", Part::Whole, "/x");
+        check("\\143:d:/\\141", &files, "c:d", Part::Whole, "/\\141");
     }
 
     #[test]

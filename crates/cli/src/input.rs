@@ -14,7 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::interruptible::Interruptible;
 use crate::json::{self, Object};
-use crate::text::{escape, escape_bytes};
+use crate::text::escape;
 
 /// Bytes read at a time.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
@@ -113,7 +113,7 @@ impl Input {
         match self {
             Self::Standard => standard.as_bytes().to_vec(),
             Self::Volume(ImagePath { image, path }) => shown.path(image, path),
-            Self::Host(path) => escape_bytes(path.as_os_str().as_bytes(), shown.terminal).into_owned(),
+            Self::Host(path) => shown.text(path.as_os_str().as_bytes()).into_owned(),
         }
     }
 }

@@ -22,6 +22,7 @@ mod file_flags;
 mod fs_type;
 mod fsck_helper;
 mod globs;
+mod holder;
 mod id_names;
 mod image_hint;
 mod image_path;
@@ -44,6 +45,7 @@ mod posix_regex;
 mod progress;
 mod real_path;
 mod refused;
+mod shown;
 mod standard_input;
 mod stop;
 mod targets;
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         return ExitCode::from(app.status().code());
     }
     app.show_progress(args.progress());
+    app.print_full_paths(args.full_paths());
     app.run_lines(Lines { name: Args::subcommand, run: run_line });
     let places: Vec<_> = places.iter().map(OsString::as_os_str).collect();
     if let Some(line) = globs::expand(&line, &places, &mut app) {
@@ -110,7 +113,10 @@ fn main() -> ExitCode {
 /// Runs a command line within another one.
 fn run_line(line: &[OsString], app: &mut App) -> io::Result<()> {
     match Args::read(line) {
-        Ok((args, _)) => args.command.run(app),
+        Ok((args, _)) => {
+            app.print_full_paths(args.full_paths());
+            args.command.run(app)
+        }
         Err(says) => {
             let text = says.render().to_string();
             let reason = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");

@@ -5,6 +5,8 @@
 mod owner;
 
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use extern4_ext4::Ext4;
 
@@ -39,6 +41,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(volume) = app.volume(&args.image_path.image) else { return Ok(()) };
     let ext4 = volume.volume.ext4();
+    let shown = app.shown_for([&args.image_path]);
     let mut out = out();
     let blocks_count = ext4.superblock().blocks_count();
     let (blocks, outside): (Vec<u64>, Vec<u64>) =
@@ -68,6 +71,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             out.write_all(json_line(args, block, in_use, &owner).as_bytes())?;
             continue;
         }
+        let owner = owner.text(|path| match shown.is_complete() {
+            true => String::from_utf8_lossy(&shown.path(&volume.image, path)).into_owned(),
+            false => escaped(path),
+        });
         describe(ext4, block, in_use, &owner, &mut out)?;
         if args.hex {
             contents(ext4, block, args, app, |bytes| out.write_all(hex(bytes).as_bytes()))?;
@@ -92,7 +99,7 @@ fn contents(
     }
 }
 
-fn describe(ext4: &Ext4, block: u64, in_use: Option<bool>, owner: &Owner, out: &mut Out) -> io::Result<()> {
+fn describe(ext4: &Ext4, block: u64, in_use: Option<bool>, owner: &str, out: &mut Out) -> io::Result<()> {
     let group = match ext4.superblock().geometry().group_of_block(block) {
         Some(group) => format!("group {group}"),
         None => "no group".to_owned(),
@@ -102,7 +109,11 @@ fn describe(ext4: &Ext4, block: u64, in_use: Option<bool>, owner: &Owner, out: &
         Some(false) => ", free",
         None => "",
     };
-    writeln!(out, "block {block}: {group}{used}: {}", owner.text())
+    writeln!(out, "block {block}: {group}{used}: {owner}")
+}
+
+fn escaped(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes()).into_owned()
 }
 
 /// Returns the bytes in hexadecimal and as text, sixteen a line.
@@ -140,7 +151,7 @@ fn json_line(args: &Args, block: u64, in_use: Option<bool>, owner: &Owner) -> St
         if let Some(path) = owner.path() {
             object.bytes("path", path);
         }
-        object.text("description", &escape(owner.text().as_bytes()));
+        object.text("description", &owner.text(escaped));
     })
 }
 

@@ -17,7 +17,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::interruptible;
 use crate::json;
-use crate::output::{Out, flush, out};
+use crate::output::{Out, flush};
 use crate::text::{BlockSize, human, size};
 
 #[derive(clap::Args)]
@@ -125,8 +125,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         (_, true) => BlockSize::of(1 << 20),
         _ => args.block_size.clone().unwrap_or(BlockSize::of(1024)),
     };
-    let shown = Shown::new(&args.image_paths);
-    let mut du = Du { args, shown, unit, excluded, out: out(), total_bytes: 0 };
+    let shown = app.shown_for(&args.image_paths);
+    let out = app.out(shown.is_complete());
+    let mut du = Du { args, shown, unit, excluded, out, total_bytes: 0 };
     let mut counted = Vec::new();
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
@@ -144,7 +145,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         write!(du.out, "{size}\ttotal")?;
         du.out.write_all(&[du.end()])?;
     }
-    flush(&mut du.out)
+    app.end_output(&mut du.out)
 }
 
 /// Returns the patterns of names to leave out. Reports a file of patterns that cannot be read.

@@ -26,10 +26,9 @@ use std::rc::Rc;
 
 use extern4::{DirEntry, FileType};
 
-use crate::app::{App, Opened, Target, try_help};
+use crate::app::{App, Opened, Shown, Target, try_help};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::output::{flush, out};
 use crate::text::ListTime;
 
 use action::Outputs;
@@ -55,8 +54,11 @@ Expressions, as in GNU find (N means exactly N, +N more and -N less):
   ( EXPR )  ! EXPR  -not EXPR  EXPR -a EXPR  EXPR -o EXPR  EXPR , EXPR
   -L, -H or -P before the paths: follow all links, those named as paths, or none
 
-Paths are printed so that they can be given back to the command: IMAGE:/PATH. -path and -regex match the path in the
-volume, /PATH.
+Paths are printed as IMAGE:/PATH. -print0 and {} write a name that would be a pattern with escapes, so that another
+extern4 command takes each path for itself: extern4 find ... -print0 | xargs -0 extern4 chmod ... Into a pipe, a search
+without -exec prints at its end, when the volume is closed. --full-paths is for lines: $(extern4 find --full-paths ...).
+-path and -regex match the path in the volume, /PATH. Where they have a colon they also match the printed path,
+IMAGE:/PATH: ! -path is true if neither matches.
 
 In -exec, {} stands for IMAGE:/PATH. COMMAND is one of extern4's own, such as 'extern4 cat {}', or a program of the
 host. A program of the host cannot read IMAGE:/PATH: -exec-in gives it the contents on its standard input, and with
@@ -103,8 +105,9 @@ struct Search<'a> {
     volume: Rc<Opened>,
     /// The image path to start from.
     start: ImagePath,
+    /// The text before the path, where paths are printed as they are.
     prefix: Vec<u8>,
-    terminal: bool,
+    shown: Shown,
     json: bool,
     time: OnceCell<ListTime>,
 }
@@ -131,14 +134,27 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if query.writes() {
         query.image_paths.iter().for_each(|image_path| app.write_to(&image_path.image));
     }
-    let mut outputs = match Outputs::open(out(), &query.files) {
+    // Commands print themselves, among what the search prints.
+    let lists = !query.expr.runs_commands();
+    let holds = lists && app.can_hold_output();
+    let mut outputs = match Outputs::open(app.out(lists), &query.files, holds) {
         Ok(outputs) => outputs,
         Err((file, error)) => {
             app.fail_at(ExitStatus::Failed, file.display(), crate::app::host_reason(&error));
             return Ok(());
         }
     };
-    let shown = app.shown();
+    let searched = search(args, &query, &mut outputs, app);
+    if outputs.are_held() {
+        app.close_early();
+    }
+    let closed = outputs.close(app);
+    searched.and(closed)
+}
+
+/// Searches below all image paths.
+fn search(args: &Args, query: &Query, outputs: &mut Outputs, app: &mut App) -> io::Result<()> {
+    let shown = app.shown().completely(query.full_paths);
     for image_path in &query.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let query = match query.bind(&target, app) {
@@ -153,18 +169,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             query: &query,
             volume: Rc::clone(&target.volume),
             start: image_path.clone(),
-            prefix: shown.prefix(&image_path.image),
-            terminal: shown.terminal,
+            prefix: app.shown().prefix(&image_path.image),
+            shown,
             json: args.json || query.json,
             time: OnceCell::new(),
         };
-        if search.run(&target, &mut outputs, app)? == Flow::Quit {
+        if search.run(&target, outputs, app)? == Flow::Quit {
             break;
         }
     }
-    flush(&mut outputs.standard)?;
-    query.expr.finish(app)?;
-    outputs.close(app)
+    outputs.standard.flush()?;
+    query.expr.finish(app)
 }
 
 /// Reports wrong usage as clap does: nothing has been searched yet.
@@ -182,6 +197,11 @@ struct Start<'a> {
 }
 
 impl Search<'_> {
+    /// Returns a path as it is printed where nothing is escaped.
+    fn printed(&self, path: &Path) -> Vec<u8> {
+        [&self.prefix, path.as_os_str().as_bytes()].concat()
+    }
+
     fn run(&self, target: &Target, outputs: &mut Outputs, app: &mut App) -> io::Result<Flow> {
         self.walk(target, &Start { path: target.path(), depth: 0 }, outputs, app)
     }
@@ -315,7 +335,7 @@ impl Search<'_> {
             return Ok(Flow::Descend);
         }
         let path = if entry.depth() == 0 { start.path } else { entry.path() };
-        let candidate = Candidate::new(entry, path, depth, self.follows(depth), &self.volume);
+        let candidate = Candidate::new(entry, path, depth, self.follows(depth), self);
         let mut flow = Flow::Descend;
         let mut act = |action: &action::Action| action.run(self, &candidate, outputs, app);
         eval::eval(&self.query.expr, &candidate, &mut flow, &mut act)?;

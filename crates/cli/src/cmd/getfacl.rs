@@ -14,7 +14,7 @@ use extern4::{Acl, AclKind, AclTag, Metadata};
 use crate::app::{App, Opened, Shown, Target};
 use crate::image_path::ImagePath;
 use crate::json;
-use crate::output::{Out, flush, out};
+use crate::output::{Out, flush};
 use crate::text::{Backslash, push_octal};
 
 #[derive(clap::Args)]
@@ -73,8 +73,8 @@ struct File<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.image_paths);
-    let mut out = out();
+    let shown = app.shown_for(&args.image_paths);
+    let mut out = app.out(shown.is_complete());
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         if args.recursive {
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             one(args, &target.volume, target.path(), shown, &mut out, app)?;
         }
     }
-    flush(&mut out)
+    app.end_output(&mut out)
 }
 
 /// Shows everything below an image path except symbolic links, which have no ACLs.
@@ -160,11 +160,16 @@ impl File<'_> {
 
     fn header(&self, args: &Args, shown: Shown, text: &mut Vec<u8>) {
         text.extend_from_slice(b"# file: ");
-        text.extend_from_slice(&shown.prefix(&self.volume.image));
-        let path = self.path.as_os_str().as_bytes();
-        let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
-        let name = if args.absolute_names { path } else { relative };
-        push_octal(text, name, b"", Backslash::Doubled, shown.terminal);
+        if shown.is_complete() {
+            text.extend(shown.path(&self.volume.image, self.path));
+        } else {
+            text.extend_from_slice(&shown.prefix(&self.volume.image));
+            let path = self.path.as_os_str().as_bytes();
+            let relative =
+                path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
+            let name = if args.absolute_names { path } else { relative };
+            push_octal(text, name, b"", Backslash::Doubled, shown.terminal);
+        }
         if args.tabular {
             return text.push(b'\n');
         }

@@ -18,7 +18,7 @@ use crate::app::{App, Opened, Shown, Target};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::json;
-use crate::output::{Out, flush, out};
+use crate::output::{Out, flush};
 use crate::text::{Backslash, escape, push_octal};
 
 use encoding::Encoding;
@@ -82,8 +82,8 @@ fn pattern(text: &str) -> Result<Pattern, regex::Error> {
 type Attributes = Vec<(OsString, Option<Vec<u8>>)>;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.image_paths);
-    let mut out = out();
+    let shown = app.shown_for(&args.image_paths);
+    let mut out = app.out(shown.is_complete());
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let follow = !args.no_dereference && !args.recursive;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             one(args, &target.volume, target.path(), follow, shown, &mut out, app)?;
         }
     }
-    flush(&mut out)
+    app.end_output(&mut out)
 }
 
 /// Returns the paths of everything below an image path, sorted. Links are left out unless the
@@ -213,11 +213,15 @@ fn read(args: &Args, session: &Session, path: &Path, follow: bool) -> extern4::R
 
 fn text(args: &Args, volume: &Opened, path: &Path, shown: Shown, found: &Attributes) -> Vec<u8> {
     let mut text = b"# file: ".to_vec();
-    text.extend_from_slice(&shown.prefix(&volume.image));
-    let path = path.as_os_str().as_bytes();
-    let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
-    let file = if args.absolute_names { path } else { relative };
-    push_octal(&mut text, file, b"", Backslash::Octal, shown.terminal);
+    if shown.is_complete() {
+        text.extend(shown.path(&volume.image, path));
+    } else {
+        text.extend_from_slice(&shown.prefix(&volume.image));
+        let path = path.as_os_str().as_bytes();
+        let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
+        let file = if args.absolute_names { path } else { relative };
+        push_octal(&mut text, file, b"", Backslash::Octal, shown.terminal);
+    }
     text.push(b'\n');
     for (name, value) in found {
         push_octal(&mut text, name.as_bytes(), b"=", Backslash::Octal, shown.terminal);

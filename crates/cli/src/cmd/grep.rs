@@ -19,7 +19,7 @@ use crate::color::When;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::input::{Input, below, inputs};
-use crate::output::{flush, out};
+use crate::output::flush;
 
 use search::{Name, Search};
 
@@ -195,8 +195,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let many = files.len() > 1 || args.recursive;
-    let shown = app.shown();
-    let mut search = Search::new(args, regex, args.with_filename || many && !args.no_filename, out());
+    let shown = if args.null { app.shown().as_operands() } else { app.shown() };
+    let out = app.out(args.files_with_matches || args.files_without_match);
+    let mut search = Search::new(args, regex, args.with_filename || many && !args.no_filename, out);
     for input in inputs(files, app) {
         let done = match &input {
             Input::Volume(image_path) if args.recursive => tree(image_path, args, shown, &mut search, app)?,
@@ -206,11 +207,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             break;
         }
     }
-    flush(&mut search.out)?;
     if !search.selected_any {
         app.differs();
     }
-    Ok(())
+    app.end_output(&mut search.out)
 }
 
 /// Searches one file. Returns true if the search is over.

@@ -21,7 +21,7 @@ use crate::app::{App, Opened, Shown, Target};
 use crate::color::Colors;
 use crate::exit_status::ExitStatus;
 use crate::json;
-use crate::output::{Out, flush, out};
+use crate::output::{Out, flush};
 use crate::text::{columns, commas, human, rows, units};
 
 pub(crate) use args::Args;
@@ -47,7 +47,7 @@ struct Listing<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let mut listing = Listing::new(args);
+    let mut listing = Listing::new(args, app);
     let mut directories = Vec::new();
     let mut files: Vec<(Target, Entry)> = Vec::new();
     for image_path in &args.image_paths {
@@ -63,12 +63,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for target in directories {
         listing.tree(&target.volume, target.path(), headings, app)?;
     }
-    flush(&mut listing.out)
+    app.end_output(&mut listing.out)
 }
 
 impl<'a> Listing<'a> {
-    fn new(args: &'a Args) -> Self {
-        let shown = Shown::new(&args.image_paths);
+    fn new(args: &'a Args, app: &App) -> Self {
+        let shown = app.shown_for(&args.image_paths);
         let (form, (order, directories_first)) = (args.form(), args.order());
         let name = NameStyle {
             colors: Colors::new(args.color()),
@@ -76,6 +76,7 @@ impl<'a> Listing<'a> {
             hides_control: args.hides_control(shown.terminal),
             indicators: args.indicators(),
             with_targets: form == Format::Long,
+            complete: shown.is_complete().then_some(shown),
         };
         Self {
             args,
@@ -87,7 +88,7 @@ impl<'a> Listing<'a> {
             directories_first,
             name,
             long: long::Style::new(args),
-            out: out(),
+            out: app.out(shown.is_complete()),
             begun: false,
         }
     }
@@ -191,7 +192,10 @@ impl<'a> Listing<'a> {
         }
         let mut name = self.shown.prefix(&volume.image);
         name.extend_from_slice(path.as_os_str().as_bytes());
-        self.out.write_all(&self.name.quoting.quote(&name, self.name.hides_control))?;
+        match self.name.complete {
+            Some(shown) => self.out.write_all(&shown.path(&volume.image, path))?,
+            None => self.out.write_all(&self.name.quoting.quote(&name, self.name.hides_control))?,
+        }
         self.out.write_all(b":\n")
     }
 

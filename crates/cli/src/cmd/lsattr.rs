@@ -12,7 +12,7 @@ use crate::app::{App, Shown, Target};
 use crate::exit_status::ExitStatus;
 use crate::file_flags::{letters, names, set};
 use crate::json;
-use crate::output::{Out, flush, out};
+use crate::output::{Out, flush};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -53,8 +53,8 @@ struct Listing<'a> {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image_paths: Vec<_> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
-    let shown = Shown::new(&image_paths);
-    let mut out = out();
+    let shown = app.shown_for(&image_paths);
+    let mut out = app.out(shown.is_complete());
     for image_path in &image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let found = match target.session().symlink_metadata(target.path()) {
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
         }
     }
-    flush(&mut out)
+    app.end_output(&mut out)
 }
 
 impl Listing<'_> {

@@ -9,12 +9,11 @@ use std::path::PathBuf;
 
 use extern4::Errno;
 
-use crate::app::{App, Shown, Target};
+use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
 use crate::json;
-use crate::output::{flush, out};
+use crate::output::flush;
 use crate::real_path::{Missing, real_path};
-use crate::text::escape_bytes;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -61,8 +60,8 @@ impl Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let image_paths: Vec<_> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
-    let shown = Shown::new(&image_paths);
-    let mut out = out();
+    let shown = app.shown_for(&image_paths);
+    let mut out = app.out(shown.is_complete());
     let end: &[u8] = match (args.zero, args.no_newline && image_paths.len() == 1) {
         (_, true) => b"",
         (true, false) => b"\0",
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 continue;
             }
             Ok(path) if args.missing().is_some() => out.write_all(&shown.path(&image_path.image, &path))?,
-            Ok(path) => out.write_all(&escape_bytes(path.as_os_str().as_bytes(), shown.terminal))?,
+            Ok(path) => out.write_all(&shown.text(path.as_os_str().as_bytes()))?,
             Err(error) => {
                 flush(&mut out)?;
                 let status = if error == Errno::EUCLEAN { ExitStatus::Corrupt } else { ExitStatus::Failed };
@@ -93,7 +92,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         out.write_all(end)?;
     }
-    flush(&mut out)
+    app.end_output(&mut out)
 }
 
 fn read(target: &Target, missing: Option<Missing>) -> Result<PathBuf, Errno> {

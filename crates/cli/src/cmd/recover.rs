@@ -4,7 +4,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::app::{App, Opening, open};
+use crate::app::App;
 use crate::image_path::{Image, ImagePath};
 use crate::json;
 use crate::text::counted;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         done += 1;
         let image = &image_path.image;
-        match recover(image, app.opening()) {
+        match recover(image, app) {
             Ok(replayed) => io::stdout().write_all(report(args, image, replayed).as_bytes())?,
             Err(error) => app.refused(image, &error),
         }
@@ -43,13 +43,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 pub(crate) type Replayed = Option<(u32, u32, u64)>;
 
 /// Replays the journal of a volume, if there is anything to replay.
-pub(crate) fn recover(image: &Image, opening: &Opening) -> extern4::Result<Replayed> {
+pub(crate) fn recover(image: &Image, app: &App) -> extern4::Result<Replayed> {
     // Opening for reading finds whether there is anything to replay, and writes nothing.
-    let volume = open(image, false, opening)?;
+    let volume = app.open(image, false)?;
     let found = volume.ext4().replayed();
     drop(volume);
     if found.is_some() {
-        open(image, true, opening)?.close()?;
+        app.open(image, true)?.close()?;
     }
     Ok(found.map(|found| (found.transactions, found.fast_commits, found.blocks)))
 }

@@ -15,7 +15,7 @@ use crate::exit_status::ExitStatus;
 use crate::input::{CHUNK_BYTES, Input, Source, TransferError, inputs};
 use crate::json::{self, Object};
 use crate::output::{Out, flush, out};
-use crate::text::counted;
+use crate::text::{counted, unescaped};
 
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
@@ -71,7 +71,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(digest) if args.json => {
                 out.write_all(json_line(&input, |object| object.text("sha256", &digest)).as_bytes())?;
             }
-            Ok(digest) => out.write_all(&line(args, &digest, &input.name(shown, "-")))?,
+            Ok(digest) => {
+                let name = Name { text: input.name(shown, "-"), is_complete: shown.is_complete() };
+                out.write_all(&line(args, &digest, &name))?;
+            }
             Err(failure) => {
                 flush(&mut out)?;
                 input.settle(Err(failure), app)?;
@@ -106,11 +109,25 @@ fn json_line(input: &Input, rest: impl FnOnce(&mut Object<'_>)) -> String {
     })
 }
 
+/// The name of a file in the output.
+struct Name {
+    text: Vec<u8>,
+    /// Whether it is that of `--full-paths`, which needs no other escape.
+    is_complete: bool,
+}
+
+impl Name {
+    /// Returns whether GNU's tool writes the name with escapes.
+    fn is_odd(&self) -> bool {
+        !self.is_complete && self.text.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'))
+    }
+}
+
 /// Returns the line about a file. A name with a line end is escaped, and a backslash says so.
-fn line(args: &Args, digest: &str, name: &[u8]) -> Vec<u8> {
-    let escaped = !args.zero && name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
+fn line(args: &Args, digest: &str, name: &Name) -> Vec<u8> {
+    let escaped = !args.zero && name.is_odd();
     let mut line = if escaped { b"\\".to_vec() } else { Vec::new() };
-    let name = if escaped { escape_name(name) } else { name.to_vec() };
+    let name = if escaped { escape_name(&name.text) } else { name.text.clone() };
     if args.tag {
         line.extend_from_slice(&[b"SHA256 (", &name[..], b") = ", digest.as_bytes()].concat());
     } else {
@@ -209,7 +226,8 @@ fn parse(line: &[u8]) -> Option<(String, Vec<u8>)> {
     };
     let digest = std::str::from_utf8(digest).ok()?.to_ascii_lowercase();
     let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let name = if escaped { unescape_name(name)? } else { name.to_vec() };
+    // Without the mark of GNU's tool, a backslash comes from --full-paths.
+    let name = if escaped { unescape_name(name)? } else { unescaped(name) };
     (is_digest && !name.is_empty()).then_some((digest, name))
 }
 
@@ -248,9 +266,9 @@ impl Tally {
         if args.status || args.quiet && result == "OK" {
             return Ok(());
         }
-        let shown = input.name(app.shown(), "-");
-        let is_odd = shown.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
-        let shown = if is_odd { [b"\\", &escape_name(&shown)[..]].concat() } else { shown };
+        let name = Name { text: input.name(app.shown(), "-"), is_complete: app.shown().is_complete() };
+        let is_odd = name.is_odd();
+        let shown = if is_odd { [b"\\", &escape_name(&name.text)[..]].concat() } else { name.text };
         out.write_all(&shown)?;
         writeln!(out, ": {result}")
     }

@@ -13,7 +13,7 @@ use extern4::{FileType, Metadata, Timespec};
 use crate::app::{App, Opened, Shown, Target};
 use crate::image_path::ImagePath;
 use crate::json::{self, Object};
-use crate::output::{flush, out};
+use crate::output::flush;
 use crate::text::{ModeText, escape, full_time, octal_mode, type_name};
 
 use format::Format;
@@ -71,8 +71,8 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let shown = Shown::new(&args.image_paths);
-    let mut out = out();
+    let shown = app.shown_for(&args.image_paths);
+    let mut out = app.out(shown.is_complete());
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let session = target.session();
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
         }
     }
-    flush(&mut out)
+    app.end_output(&mut out)
 }
 
 /// Returns what there is to say about the volume of a file.

@@ -15,7 +15,7 @@ use crate::color::{Colors, Look, When};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::json;
-use crate::output::{Out, flush, out};
+use crate::output::{Out, flush};
 use crate::text::{counted, escape, escape_bytes};
 
 #[derive(clap::Args)]
@@ -59,11 +59,12 @@ struct Level {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
+    let shown = app.shown_for(&args.image_paths);
     let mut tree = Tree {
         args,
         colors: Colors::new(args.color),
-        shown: Shown::new(&args.image_paths),
-        out: out(),
+        shown,
+        out: app.out(shown.is_complete()),
         directories: 0,
         files: 0,
         seen: HashSet::new(),
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         tree.start(&target.volume, target.path(), app)?;
     }
     tree.summary()?;
-    flush(&mut tree.out)
+    app.end_output(&mut tree.out)
 }
 
 impl Tree<'_> {
@@ -170,6 +171,7 @@ impl Tree<'_> {
         line.extend_from_slice(if more { "├── " } else { "└── " }.as_bytes());
         let name = entry.file_name().as_bytes();
         match (&self.colors, entry.metadata()) {
+            _ if self.shown.is_complete() => line.extend_from_slice(&self.shown.path(&volume.image, path)),
             (Some(colors), Ok(metadata)) => {
                 let look = Look { kind, mode: metadata.mode(), orphan: false };
                 colors.paint(&mut line, &escape(name), name, look);
@@ -180,7 +182,7 @@ impl Tree<'_> {
             && let Ok(target) = volume.reach(path, |session, path| session.read_link(path))
         {
             line.extend_from_slice(b" -> ");
-            line.extend_from_slice(&escape_bytes(target.as_os_str().as_bytes(), self.shown.terminal));
+            line.extend_from_slice(&self.shown.text(target.as_os_str().as_bytes()));
         }
         line.push(b'\n');
         self.out.write_all(&line)

@@ -21,7 +21,7 @@ use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_ext4::unwritable;
 use extern4_mkfs::{random_uuid, time_uuid};
 
-use crate::app::{App, Opened, open, part};
+use crate::app::{App, Opened, part};
 use crate::cmd::mkfs::extended::{self, JournalOptions};
 use crate::exit_status::ExitStatus;
 use crate::id_names::NameOrId;
@@ -173,7 +173,7 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     if interrupted && !(rewrite(image, app) && matches!(args.uuid, Some(Uuid::Exactly(_)))) {
         return false;
     }
-    let opened = match open(image, false, app.opening()) {
+    let opened = match app.open(image, false) {
         Ok(opened) => opened,
         Err(error) => {
             app.refused(image, &error);
@@ -216,10 +216,10 @@ fn on_device(
     let mut options = Volume::options();
     options.write(true);
     part(&mut options, image);
-    let device = match options.device(&image.file) {
+    let device = match app.when_free(image, || options.device(&image.file)) {
         Ok((device, _)) => Arc::new(device) as Arc<dyn BlockDevice>,
         Err(error) => {
-            app.error(image, &error);
+            app.refused(image, &error);
             return false;
         }
     };

@@ -47,9 +47,7 @@ impl PatternLine {
         let (mut words, mut has_matches) = (Vec::new(), false);
         for word in &self.words {
             let pattern = word.pattern.as_ref().filter(|_| self.places.contains(&word.text));
-            // A name that exists as it is written wins.
-            let exists = || opened.session.symlink_metadata(&base.join(&word.text).path).is_ok();
-            let pattern = pattern.filter(|_| !exists()).map(|pattern| absolute(&base.path, pattern));
+            let pattern = pattern.map(|pattern| absolute(&base.path, pattern));
             let found = pattern.map(|pattern| globs::matches(&opened.session, &pattern, &mut failed));
             match found.filter(|found| !found.is_empty()) {
                 Some(found) => {

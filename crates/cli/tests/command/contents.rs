@@ -455,14 +455,21 @@ fn patterns_stand_for_the_files_that_match() {
     check(&["cat", "disk.img:/*/*.txt"], "cat\n");
     check(&["grep", "-c", "cat", "disk.img:/d/*.[ct]*"], "disk.img:/d/one.txt:1\ndisk.img:/d/two.c:1\n");
     check(&["ls", "-d", "disk.img:/*/"], "/d/\n/lost+found/\n");
-    // A name that exists as it is written wins, and a backslash hides the meaning.
+    // Where nothing matches it is a name, and a backslash takes the meaning away.
     for name in ["disk.img:/g*", "disk.img:/gx", "disk.img:/.gone", "disk.img:/[ab]"] {
         ok(extern4(&image, ["touch", name]));
     }
-    check(&["ls", "disk.img:/g*"], "/g*\n");
-    check(&["ls", "disk.img:/g?"], "/g*\n/gx\n");
-    check(&["ls", "disk.img:/?\\*"], "/g*\n");
     check(&["ls", "disk.img:/[ab]"], "/[ab]\n");
+    ok(extern4(&image, ["touch", "disk.img:/a", "disk.img:/x\\*", "disk.img:/x\\041", "disk.img:/x\\x21"]));
+    check(&["ls", "disk.img:/[ab]"], "/a\n");
+    check(&["ls", "disk.img:/\\[ab]"], "/[ab]\n");
+    check(&["ls", "disk.img:/g*"], "/g*\n/gx\n");
+    check(&["ls", "disk.img:/g?"], "/g*\n/gx\n");
+    for name in ["g\\*", "[fg]\\*", "g\\052", "g[*]"] {
+        check(&["ls", &format!("disk.img:/{name}")], "/g*\n");
+    }
+    check(&["ls", "disk.img:/x*"], "/x!\n/x*\n/x\\x21\n");
+    check(&["ls", "disk.img:/x\\x21"], "/x\\x21\n");
     check(&["ls", "disk.img:/.g*"], "/.gone\n");
     let errors = failed(&extern4(&image, ["cat", "disk.img:/no*"]), 1);
     assert_eq!(errors, "extern4: cat: 'disk.img:/no*': No such file or directory\n");

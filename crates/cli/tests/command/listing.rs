@@ -237,7 +237,8 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
         expressions.push(vec!["-iregex".to_owned(), regex.replace("files", "/files")]);
     }
     for expression in expressions {
-        let words = expression.iter().map(String::as_str).chain(["-print0"]);
+        // -print0 escapes names that are patterns.
+        let words = expression.iter().map(String::as_str).chain(["-printf", "%p\\0"]);
         let ours = ok(extern4(&image, ["find", "disk.img:/files"].into_iter().chain(words)));
         let words = expression.iter().map(|word| word.replace("/files", "files"));
         let theirs = tool(

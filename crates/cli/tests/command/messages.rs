@@ -279,7 +279,8 @@ fn the_process_that_holds_the_image_is_named() {
         (&["tune", "disk.img", "--label", "x"], "has it open"),
     ] {
         let said = failed(&extern4(&image, args), 1);
-        assert_eq!(said, format!("extern4: {}: 'disk.img': process {daemon} (extern4) {what}\n", args[0]));
+        let holder = format!("process {daemon} (extern4) {what}; --wait waits until it is free");
+        assert_eq!(said, format!("extern4: {}: 'disk.img': {holder}\n", args[0]));
     }
     served.umount();
 }

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use extern4_disk::group::GroupFlags;
 use extern4_disk::inode::{Inode, is_blank};
@@ -17,7 +17,6 @@ use extern4_ext4::inode_blocks::{Use, pieces};
 use extern4_ext4::{Error, Ext4};
 
 use crate::app::Opened;
-use crate::text::escape;
 
 /// The purpose of a block.
 #[derive(Clone, Debug)]
@@ -37,8 +36,8 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Returns the purpose in words, for people.
-    pub(super) fn text(&self) -> String {
+    /// Returns the purpose in words, for people. `name` is how a path is printed.
+    pub(super) fn text(&self, name: impl FnOnce(&Path) -> String) -> String {
         match self {
             Self::None => "no owner".to_owned(),
             Self::Descriptors => "superblock or group descriptors".to_owned(),
@@ -53,7 +52,7 @@ impl Owner {
                     Use::Xattr => "extended attributes".to_owned(),
                 };
                 match path {
-                    Some(path) => format!("{what} of inode {ino}, {}", escape(path.as_os_str().as_bytes())),
+                    Some(path) => format!("{what} of inode {ino}, {}", name(path)),
                     None => format!("{what} of inode {ino}"),
                 }
             }

@@ -15,8 +15,8 @@ use extern4::{FileType, Metadata};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::json;
-use crate::output::Out;
-use crate::text::{ListTime, ModeText, escape_bytes};
+use crate::output::{Held, Out, is_pipe};
+use crate::text::{ListTime, ModeText};
 
 use super::Search;
 use super::candidate::Candidate;
@@ -49,17 +49,30 @@ pub(super) enum Output {
 /// The outputs of a search.
 pub(super) struct Outputs {
     pub(super) standard: Out,
-    files: Vec<(PathBuf, BufWriter<File>)>,
+    files: Vec<(PathBuf, Held<BufWriter<File>>)>,
 }
 
 impl Outputs {
-    /// Makes the files that the search writes. The error names the one that could not be made.
-    pub(super) fn open<'a>(standard: Out, files: &'a [PathBuf]) -> Result<Self, (&'a Path, io::Error)> {
+    /// Makes the files that the search writes. With `holds`, what goes into pipes is held. The
+    /// error names the file that could not be made.
+    pub(super) fn open<'a>(
+        standard: Out,
+        files: &'a [PathBuf],
+        holds: bool,
+    ) -> Result<Self, (&'a Path, io::Error)> {
         let make = |path: &'a PathBuf| match File::create(path) {
-            Ok(file) => Ok((path.clone(), BufWriter::new(file))),
+            Ok(file) => {
+                let is_held = holds && is_pipe(&file);
+                Ok((path.clone(), Held::new(BufWriter::new(file), is_held)))
+            }
             Err(error) => Err((path.as_path(), error)),
         };
         Ok(Self { standard, files: files.iter().map(make).collect::<Result<_, _>>()? })
+    }
+
+    /// Returns whether output waits for the end of the search.
+    pub(super) fn are_held(&self) -> bool {
+        self.standard.is_held() || self.files.iter().any(|(_, file)| file.is_held())
     }
 
     fn get(&mut self, output: Output) -> &mut dyn Write {
@@ -69,14 +82,14 @@ impl Outputs {
         }
     }
 
-    /// Writes what is buffered. Reports a file that cannot be written.
+    /// Writes what is buffered or held. Reports a file that cannot be written.
     pub(super) fn close(mut self, app: &mut App) -> io::Result<()> {
         for (path, file) in &mut self.files {
-            if let Err(error) = file.flush() {
+            if let Err(error) = file.release() {
                 app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
             }
         }
-        self.standard.flush()
+        self.standard.release()
     }
 }
 
@@ -103,17 +116,20 @@ impl Action {
                 print_json(search, candidate, &mut outputs.standard)?;
             }
             Self::Print { end, to } => {
-                let path = candidate.path().as_os_str().as_bytes();
-                let shown = [&search.prefix, path].concat();
-                let escaped = search.terminal && *end == b'\n' && *to == Output::Standard;
+                let shown = match (end, to) {
+                    (b'\n', Output::Standard) => search.shown,
+                    (b'\n', Output::File(_)) => search.shown.off_terminal(),
+                    (_, Output::Standard) => search.shown.as_operands(),
+                    (_, Output::File(_)) => search.shown.off_terminal().as_operands(),
+                };
                 let out = outputs.get(*to);
-                out.write_all(&escape_bytes(&shown, escaped))?;
+                out.write_all(&shown.path(&search.volume.image, candidate.path()))?;
                 out.write_all(&[*end])?;
             }
             Self::Ls(to) => print_long(search, candidate, outputs.get(*to))?,
             Self::Printf(format, to) => {
-                let escaped = search.terminal && *to == Output::Standard;
-                if let Some(text) = format.text(search, candidate, escaped) {
+                let shown = if *to == Output::Standard { search.shown } else { search.shown.off_terminal() };
+                if let Some(text) = format.text(search, candidate, shown) {
                     outputs.get(*to).write_all(&text)?;
                 }
             }
@@ -139,7 +155,7 @@ fn delete(candidate: &Candidate<'_>) -> bool {
     candidate.kept(removed).is_some()
 }
 
-fn print_json(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut Out) -> io::Result<()> {
+fn print_json(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut dyn Write) -> io::Result<()> {
     let Some(metadata) = candidate.metadata() else { return Ok(()) };
     let line = json::line(|object| {
         super::super::stat::members(object, &search.volume, candidate.path(), metadata);
@@ -162,12 +178,20 @@ fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut dyn Writ
         size(metadata),
         search.time.get_or_init(ListTime::new).format(metadata.mtime()),
     )?;
-    let shown = [&search.prefix, candidate.path().as_os_str().as_bytes()].concat();
-    out.write_all(escape_ls(&shown).as_bytes())?;
+    let is_complete = search.shown.is_complete();
+    match is_complete {
+        true => out.write_all(&search.shown.path(&search.volume.image, candidate.path()))?,
+        false => out.write_all(escape_ls(&search.printed(candidate.path())).as_bytes())?,
+    }
     if metadata.is_symlink()
         && let Ok(link) = candidate.entry.parent().read_link(candidate.entry.file_name())
     {
-        write!(out, " -> {}", escape_ls(link.as_os_str().as_bytes()))?;
+        let link = link.as_os_str().as_bytes();
+        out.write_all(b" -> ")?;
+        match is_complete {
+            true => out.write_all(&search.shown.text(link))?,
+            false => out.write_all(escape_ls(link).as_bytes())?,
+        }
     }
     out.write_all(b"\n")
 }

@@ -4,11 +4,12 @@
 //! test false, and the error is reported once for the entry.
 
 use std::cell::{Cell, OnceCell};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 use extern4::{Access, DirEntry, Errno, FileType, Metadata};
 
+use super::Search;
 use crate::app::Opened;
 use crate::text::type_letter;
 
@@ -22,8 +23,27 @@ pub(super) struct Candidate<'a> {
     /// Whether a symbolic link stands for its target, if it has one.
     follow: bool,
     pub(super) volume: &'a Opened,
+    /// The text before the path where it is printed.
+    prefix: &'a [u8],
     metadata: OnceCell<Option<Metadata>>,
     error: Cell<Option<extern4::Error>>,
+}
+
+/// The form of a path that a pattern is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathForm {
+    /// The path in the volume.
+    InVolume,
+    /// That, or the path as it is printed, with the image.
+    Either,
+}
+
+impl PathForm {
+    /// Returns the form that a pattern is about. The name of the image ends in a colon, and
+    /// wildcards alone do not mean a part of it.
+    pub(super) fn of(pattern: &[u8]) -> Self {
+        if pattern.contains(&b':') { Self::Either } else { Self::InVolume }
+    }
 }
 
 impl<'a> Candidate<'a> {
@@ -32,9 +52,17 @@ impl<'a> Candidate<'a> {
         path: &'a Path,
         depth: usize,
         follow: bool,
-        volume: &'a Opened,
+        search: &'a Search<'_>,
     ) -> Self {
-        Self { entry, path, depth, follow, volume, metadata: OnceCell::new(), error: Cell::new(None) }
+        let (volume, prefix) = (&*search.volume, &search.prefix[..]);
+        let (metadata, error) = (OnceCell::new(), Cell::new(None));
+        Self { entry, path, depth, follow, volume, prefix, metadata, error }
+    }
+
+    /// Returns whether the path matches in one of its forms.
+    pub(super) fn path_matches(&self, form: PathForm, matches: impl Fn(&[u8]) -> bool) -> bool {
+        let path = self.path.as_os_str().as_bytes();
+        matches(path) || form == PathForm::Either && matches(&[self.prefix, path].concat())
     }
 
     /// Takes the error that a test met.

@@ -11,11 +11,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
-use crate::image_path::ImagePath;
+use crate::image_path::{ImagePath, same_file};
+use crate::text::{escape, quoted};
 
 use super::Search;
 use super::candidate::Candidate;
@@ -30,10 +32,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Exec {
     words: Vec<OsString>,
+    /// Whether the command is one of extern4's own.
+    is_own: bool,
     pub(super) how: How,
     /// The paths that wait for the next command of `-exec ... +`.
     batch: RefCell<Vec<OsString>>,
     batch_bytes: Cell<usize>,
+    /// Whether a message has told why a program of the host may have failed.
+    is_told: Cell<bool>,
 }
 
 /// How a command gets the files.
@@ -52,26 +58,30 @@ pub(super) enum How {
 impl Exec {
     /// Returns the command of these words. The error describes their fault.
     pub(super) fn new(words: &[OsString], how: How) -> Result<Self, String> {
-        let exec =
-            Self { words: words.to_vec(), how, batch: RefCell::default(), batch_bytes: Cell::default() };
+        let takes_paths = matches!(how, How::Each | How::Batch);
+        let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
+        // Another process could not change the volume while this one searches it.
+        let is_own = name == "extern4" || takes_paths && is_this_program(Path::new(name));
         match words {
             [] => Err("-exec needs a command".to_owned()),
-            [_] if exec.is_own() => Err("-exec extern4 needs a subcommand".to_owned()),
-            _ if exec.is_own() && matches!(how, How::Input | How::Copy) => {
+            [_] if is_own => Err("-exec extern4 needs a subcommand".to_owned()),
+            _ if is_own && !takes_paths => {
                 Err("extern4 reads volumes itself: use -exec without -extract".to_owned())
             }
-            _ => Ok(exec),
+            _ => Ok(Self {
+                words: words.to_vec(),
+                is_own,
+                how,
+                batch: RefCell::default(),
+                batch_bytes: Cell::default(),
+                is_told: Cell::default(),
+            }),
         }
     }
 
     /// Returns the name of the subcommand, if the command is one of extern4's own.
     pub(super) fn subcommand(&self) -> Option<&OsStr> {
-        self.words.get(1).filter(|_| self.is_own()).map(OsString::as_os_str)
-    }
-
-    /// Returns whether the command is one of extern4's own.
-    fn is_own(&self) -> bool {
-        self.words.first().is_some_and(|word| word == "extern4")
+        self.words.get(1).filter(|_| self.is_own).map(OsString::as_os_str)
     }
 
     /// Returns whether the command may change volumes.
@@ -99,7 +109,7 @@ impl Exec {
         let [_, name, .., last] = &self.words[..] else { return false };
         match name.to_str() {
             Some("cp") => ImagePath::is_one(last),
-            Some(name) => self.is_own() && !READERS.contains(&name),
+            Some(name) => self.is_own && !READERS.contains(&name),
             None => false,
         }
     }
@@ -112,7 +122,11 @@ impl Exec {
         candidate: &Candidate<'_>,
         app: &mut App,
     ) -> io::Result<bool> {
-        let path = [&search.prefix, candidate.path().as_os_str().as_bytes()].concat();
+        // No pattern in the words of an own command is expanded.
+        let path = match self.is_own {
+            true => search.printed(candidate.path()),
+            false => search.shown.off_terminal().as_operands().path(&search.volume.image, candidate.path()),
+        };
         let path = OsString::from_vec(path);
         match self.how {
             How::Each => self.command(&self.with(&path), Stdio::inherit(), app),
@@ -149,15 +163,37 @@ impl Exec {
     }
 
     fn command(&self, words: &[OsString], input: Stdio, app: &mut App) -> io::Result<bool> {
-        if self.is_own() {
+        if self.is_own {
             return app.run_line(words);
         }
         match Command::new(&words[0]).args(&words[1..]).stdin(input).status() {
-            Ok(status) => Ok(status.success()),
+            Ok(status) => {
+                if !status.success() {
+                    self.point_to_copies(app);
+                }
+                Ok(status.success())
+            }
             Err(error) => {
                 app.fail_at(ExitStatus::Failed, words[0].display(), host_reason(&error));
                 Ok(false)
             }
+        }
+    }
+
+    /// Tells once why a program of the host may have failed that got the path of a file in the
+    /// volume.
+    fn point_to_copies(&self, app: &App) {
+        let has = |text: &[u8]| {
+            self.words.iter().any(|word| word.as_bytes().windows(text.len()).any(|part| part == text))
+        };
+        let takes_path = self.how == How::Batch || self.how == How::Each && has(b"{}");
+        // A shell may run extern4, and that says itself why it fails.
+        if takes_path && !has(b"extern4") && !self.is_told.replace(true) {
+            let name = quoted(escape(self.words[0].as_bytes()));
+            app.note(format_args!(
+                "{name} failed: a program of the host cannot open IMAGE:/PATH; \
+                 with -extract, {{}} is a copy of the file, and -exec-in gives its contents"
+            ));
         }
     }
 
@@ -195,6 +231,11 @@ impl Exec {
         drop(output);
         self.command(&self.with(path.as_os_str()), Stdio::inherit(), app)
     }
+}
+
+/// Returns whether a path leads to the program of this process.
+fn is_this_program(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "extern4") && same_file(path, Path::new("/proc/self/exe"))
 }
 
 /// Copies contents until their end, or until the other side takes no more.

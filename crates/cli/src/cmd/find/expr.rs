@@ -13,6 +13,7 @@ use regex::bytes::Regex;
 use crate::app::App;
 
 use super::action::Action;
+use super::candidate::PathForm;
 use super::perm::Perm;
 
 /// An expression: tests, actions and the operators between them.
@@ -42,9 +43,9 @@ pub(super) enum Test {
     True,
     False,
     Name(Glob),
-    Path(Glob),
+    Path(Glob, PathForm),
     LinkName(Glob),
-    Regex(Regex),
+    Regex(Regex, PathForm),
     Type(Vec<FileType>),
     OtherType(Vec<FileType>),
     May(Access),
@@ -83,9 +84,9 @@ impl Test {
             Self::True
             | Self::False
             | Self::Name(_)
-            | Self::Path(_)
+            | Self::Path(..)
             | Self::LinkName(_)
-            | Self::Regex(_)
+            | Self::Regex(..)
             | Self::Type(_)
             | Self::OtherType(_)
             | Self::May(_)
@@ -198,6 +199,13 @@ impl Expr {
             };
         });
         writes
+    }
+
+    /// Returns whether the search runs commands.
+    pub(super) fn runs_commands(&self) -> bool {
+        let mut runs = false;
+        self.actions(&mut |action| runs |= matches!(action, Action::Exec(_)));
+        runs
     }
 
     /// Returns the subcommand of extern4's that a command names and that is not there.

@@ -24,6 +24,7 @@ use crate::image_path::ImagePath;
 use crate::posix_regex::{Syntax, translate};
 
 use super::action::{Action, Output};
+use super::candidate::PathForm;
 use super::exec::{Exec, How};
 use super::expr::{Count, Expr, Reference, Test, Time, Unit, Who};
 use super::links::Follow;
@@ -52,6 +53,8 @@ pub(super) struct Query {
     pub(super) files: Vec<PathBuf>,
     /// `--json` stood among the words.
     pub(super) json: bool,
+    /// `--full-paths` stood among the words.
+    pub(super) full_paths: bool,
 }
 
 /// Returns whether the expression starts with this word, behind the places to search.
@@ -113,6 +116,7 @@ impl Query {
             follow,
             files: Vec::new(),
             json: false,
+            full_paths: false,
         }
     }
 
@@ -280,6 +284,11 @@ impl<'a> Parser<'a> {
         Ok(Glob::new(self.operand(of)?.as_bytes(), fold))
     }
 
+    fn path(&mut self, of: &str, fold: bool) -> Result<Test, String> {
+        let pattern = self.operand(of)?.as_bytes();
+        Ok(Test::Path(Glob::new(pattern, fold), PathForm::of(pattern)))
+    }
+
     fn primary(&mut self) -> Result<Expr, String> {
         let Some((word, rest)) = self.words.split_first() else {
             return Err("the expression ends too early".to_owned());
@@ -372,7 +381,10 @@ impl<'a> Parser<'a> {
             | "-extract"
             | "--extract" => {}
             "--json" => self.query.json = true,
-            "--as" => return Err("--as has to stand before the paths".to_owned()),
+            "--full-paths" => self.query.full_paths = true,
+            "--as" | "--journal" | "--superblock" | "--wait" => {
+                return Err(format!("{name} has to stand before the paths"));
+            }
             _ => return Ok(Expr::Test(self.test(name)?)),
         }
         Ok(Expr::Test(Test::True))
@@ -384,8 +396,8 @@ impl<'a> Parser<'a> {
             "-false" => Test::False,
             "-name" => Test::Name(self.glob(name, false)?),
             "-iname" => Test::Name(self.glob(name, true)?),
-            "-path" | "-wholename" => Test::Path(self.glob(name, false)?),
-            "-ipath" | "-iwholename" => Test::Path(self.glob(name, true)?),
+            "-path" | "-wholename" => self.path(name, false)?,
+            "-ipath" | "-iwholename" => self.path(name, true)?,
             "-lname" => Test::LinkName(self.glob(name, false)?),
             "-ilname" => Test::LinkName(self.glob(name, true)?),
             "-regex" => self.regex(name, false)?,
@@ -423,7 +435,9 @@ impl<'a> Parser<'a> {
         let whole = whole.map_err(|error| format!("{of}: {error}"))?;
         let regex =
             RegexBuilder::new(&whole).case_insensitive(fold).dot_matches_new_line(dot_matches_all).build();
-        regex.map(Test::Regex).map_err(|_| format!("{of}: {text} is not a regular expression"))
+        regex
+            .map(|regex| Test::Regex(regex, PathForm::of(text.as_bytes())))
+            .map_err(|_| format!("{of}: {text} is not a regular expression"))
     }
 
     fn time(&mut self, name: &str) -> Result<Test, String> {

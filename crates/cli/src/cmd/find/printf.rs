@@ -2,12 +2,14 @@
 //!
 //! `action` prints with it. Names are escaped on a terminal. An unknown directive is a usage error.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use extern4::{Metadata, Timespec};
 
-use crate::text::{Chars, Field, ModeText, escape_bytes, escape_sequence, format_time};
+use crate::app::Shown;
+use crate::text::{Chars, Field, ModeText, escape_sequence, format_time};
 
 use super::Search;
 use super::candidate::{Candidate, letter_of};
@@ -65,17 +67,17 @@ impl Format {
         &self,
         search: &Search<'_>,
         candidate: &Candidate<'_>,
-        terminal: bool,
+        shown: Shown,
     ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
                 Piece::Directive { field, letter, argument } => {
-                    let value = value(*letter, *argument, search, candidate)?;
+                    let value = value(*letter, *argument, search, candidate, shown)?;
                     match std::str::from_utf8(&value) {
                         Ok(number) if NUMBERS.contains(*letter) => field.push_number(number, &mut out),
-                        _ => field.push_text(&escape_bytes(&value, terminal), &mut out),
+                        _ => field.push_text(&value, &mut out),
                     }
                 }
             }
@@ -105,29 +107,32 @@ fn value(
     argument: Option<char>,
     search: &Search<'_>,
     candidate: &Candidate<'_>,
+    shown: Shown,
 ) -> Option<Vec<u8>> {
     let path = candidate.path().as_os_str().as_bytes();
     let start = search.start.path.as_os_str().as_bytes();
-    let with_image = |path: &[u8]| [&search.prefix[..], path].concat();
+    let with_image = |path: &[u8]| Some(shown.path(&search.volume.image, Path::new(OsStr::from_bytes(path))));
+    let plain = |text: &[u8]| Some(shown.text(text).into_owned());
     let text = match letter {
-        'p' => return Some(with_image(path)),
+        'p' => return with_image(path),
         'P' => {
             let below = path.strip_prefix(start).unwrap_or(path);
-            return Some(below.strip_prefix(b"/").unwrap_or(below).to_vec());
+            return plain(below.strip_prefix(b"/").unwrap_or(below));
         }
-        'H' => return Some(with_image(start)),
-        'f' => return Some(base_name(candidate.path())),
+        'H' => return with_image(start),
+        'f' => return plain(&base_name(candidate.path())),
         'h' => {
             let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-            return Some(with_image(&path[..end]));
+            return with_image(&path[..end]);
         }
-        'l' => return Some(candidate.link_text().unwrap_or_default()),
+        'l' => return plain(&candidate.link_text().unwrap_or_default()),
         'd' => candidate.depth.to_string(),
         'y' => letter_of(candidate.kind()?),
         'F' => search.volume.type_name().to_owned(),
         'i' => candidate.ino()?.to_string(),
         'Y' => candidate.target_letter()?,
-        _ => return Some(of_metadata(letter, argument, search, candidate.metadata()?).into_bytes()),
+        'g' | 'u' => return plain(of_metadata(letter, argument, search, candidate.metadata()?).as_bytes()),
+        _ => of_metadata(letter, argument, search, candidate.metadata()?),
     };
     Some(text.into_bytes())
 }

@@ -3,13 +3,14 @@
 //! `ls` makes entries, `order` sorts them, and `long` prints their columns. Attributes are read
 //! only where an option needs them. Names are escaped on a terminal.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::{DirEntry, FileType, Metadata};
 
-use crate::app::Opened;
+use crate::app::{Opened, Shown};
 use crate::color::{Colors, Look};
 use crate::text::width;
 
@@ -50,6 +51,8 @@ pub(super) struct NameStyle {
     pub(super) quoting: Quoting,
     pub(super) hides_control: bool,
     pub(super) indicators: Indicators,
+    /// The form of `--full-paths`, which comes before the others.
+    pub(super) complete: Option<Shown>,
     /// The indicator of a link is that of its target, which is shown as well.
     pub(super) with_targets: bool,
 }
@@ -115,7 +118,10 @@ impl Entry {
         let look = style.colors.as_ref().and_then(|colors| Some((colors, self.look(volume, colors)?)));
         // Without a terminal, colours are for a later reader of the output.
         let quoting = if look.is_some() { Quoting::ShellEscape } else { style.quoting };
-        let quoted = quoting.quote(name, style.hides_control);
+        let quoted = match style.complete {
+            Some(shown) => Cow::Owned(shown.path(&volume.image, &self.path)),
+            None => quoting.quote(name, style.hides_control),
+        };
         match look {
             Some((colors, look)) => colors.paint(out, &String::from_utf8_lossy(&quoted), name, look),
             None => out.extend_from_slice(&quoted),
@@ -150,7 +156,11 @@ impl Entry {
     pub(super) fn write_target(&self, volume: &Opened, style: &NameStyle, out: &mut Vec<u8>) {
         let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) else { return };
         out.extend_from_slice(b" -> ");
-        out.extend_from_slice(&style.quoting.quote(target.as_os_str().as_bytes(), style.hides_control));
+        let text = target.as_os_str().as_bytes();
+        match style.complete {
+            Some(shown) => out.extend_from_slice(&shown.text(text)),
+            None => out.extend_from_slice(&style.quoting.quote(text, style.hides_control)),
+        }
         if !matches!(style.indicators, Indicators::None | Indicators::Slash)
             && let Ok(target) = self.target(volume)
         {

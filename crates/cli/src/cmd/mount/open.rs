@@ -19,6 +19,7 @@ use tracing::{error, warn};
 use super::options::{self, Options, Words};
 use crate::app::{App, host_reason, part};
 use crate::exit_status::ExitStatus;
+use crate::holder::{Waiting, pids};
 use crate::image_path::{Image, Part};
 use crate::mount_table::MountEntry;
 use crate::text::quoted;
@@ -111,8 +112,16 @@ pub(super) fn dead(mount: &MountEntry) -> String {
     format!("the process that served the mount on {dir} has ended; take it away first: extern4 umount {dir}")
 }
 
-/// Opens the volume; waits while a process whose mount is ending still has it open.
+/// Opens the volume; waits for it as the command line says.
 fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, OpenError> {
+    let say = |message: &str| app.note_at(image, message);
+    let waiting = Waiting { limit: app.opening().wait, stop: app.stop(), say: &say };
+    let is_busy = |error: &OpenError| error.is(Errno::EBUSY);
+    waiting.until_free(image, is_busy, || open_when_ended(image, options, app))
+}
+
+/// Opens the volume; waits while a process whose mount is ending still has it open.
+fn open_when_ended(image: &Image, options: &Options, app: &App) -> Result<Opened, OpenError> {
     let (start, mut is_said) = (Instant::now(), false);
     // A process that ends unlocks the volume a moment before it closes its device.
     let mut free_by = start;
@@ -138,7 +147,7 @@ fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened,
 /// Returns the process that has the image locked, if it is ours and its mount is ending or may be.
 /// With `certainly`, it must be ending for certain.
 fn ending(image: &Image, certainly: bool) -> Option<u32> {
-    let pid = holder(&image.file)?;
+    let pid = *pids(&image.file).first()?;
     let process = Path::new("/proc").join(pid.to_string());
     // Of other users' processes, only root's are believed.
     let user = fs::metadata(&process).ok()?.uid();
@@ -147,19 +156,6 @@ fn ending(image: &Image, certainly: bool) -> Option<u32> {
     let is_mounted = || MountEntry::of(image).is_ok_and(|mounts| !mounts.is_empty());
     let ends = name.trim_end() == ENDING || (!certainly && !is_mounted());
     (is_ours && ends).then_some(pid)
-}
-
-/// Returns the process that has locked a file, by proc_locks(5).
-fn holder(file: &Path) -> Option<u32> {
-    let found = fs::metadata(file).ok()?;
-    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-    let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
-    let table = fs::read_to_string("/proc/locks").ok()?;
-    table.lines().find_map(|line| {
-        let fields: Vec<_> = line.split_ascii_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, locked, ..] = fields[..] else { return None };
-        (locked == file).then(|| pid.parse().ok()).flatten()
-    })
 }
 
 /// Tells mounts that wait for the volume that this process closes it.

@@ -10,7 +10,7 @@ use extern4_ext4::Ext4;
 
 use super::owners::Owner;
 use super::{kept, whole};
-use crate::app::{App, open};
+use crate::app::App;
 use crate::cmd::check::{json_fault, text};
 use crate::cmd::recover::recover;
 use crate::exit_status::ExitStatus;
@@ -117,7 +117,7 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     // A replay frees orphans, whose usage the check would have counted.
-    let opened = recover(image, app.opening()).and_then(|_| open(image, false, app.opening()));
+    let opened = recover(image, app).and_then(|_| app.open(image, false));
     let volume = match opened {
         Ok(volume) => volume,
         Err(error) => {
