@@ -7,12 +7,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::app::{App, Opening};
 use crate::caller::Caller;
 use crate::cmd;
 use crate::progress::When;
+use crate::refused;
 
 /// The address of the guide.
 pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
@@ -36,6 +38,8 @@ const GLOBAL: &str = "Global options";
 /// Look into ext2, ext3 and ext4 images and devices, and change them, without mounting them.
 #[derive(Parser)]
 #[command(name = "extern4", version, disable_help_subcommand = true)]
+// As getopt_long does: an option may be shortened, and the last of several counts.
+#[command(infer_long_args = true, args_override_self = true)]
 #[command(after_long_help = format!("{IMAGE_PATHS}\n\n{EXIT_CODES}\n\nGuide: {GUIDE}"))]
 pub(crate) struct Args {
     /// See the volume as this user, group and further groups: UID:GID[,GID...], or a UID or a NAME
@@ -164,7 +168,13 @@ impl Args {
     /// Reads a command line. Returns with it the words that may be image paths.
     pub(crate) fn read(line: &[OsString]) -> clap::error::Result<(Self, Vec<OsString>)> {
         let mut command = command();
-        let matches = command.try_get_matches_from_mut(cmd::tar::with_dashes(line).as_ref())?;
+        let line = cmd::tar::with_dashes(line);
+        if let Some(option) = refused_start(&command, &line) {
+            let mut error = clap::Error::new(ErrorKind::UnknownArgument).with_cmd(&command);
+            error.insert(ContextKind::InvalidArg, ContextValue::String(option.to_owned()));
+            return Err(error);
+        }
+        let matches = command.try_get_matches_from_mut(line.as_ref())?;
         let args = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok((args, places(&command, &matches)))
     }
@@ -188,6 +198,20 @@ impl Args {
     pub(crate) fn progress(&self) -> When {
         self.progress.unwrap_or_default()
     }
+}
+
+/// Returns an option that is refused, but that clap would take for the start of a longer one:
+/// `--si` for `--size`.
+fn refused_start<'a>(command: &clap::Command, line: &'a [OsString]) -> Option<&'a str> {
+    let at = line.iter().skip(1).position(|word| Args::subcommand(word).is_some())? + 1;
+    let subcommand = command.find_subcommand(&line[at])?;
+    let options = line[at + 1..].iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    let mut options =
+        options.filter(|word| word.starts_with("--") && refused::find(subcommand.get_name(), word).is_some());
+    options.find(|word| {
+        let mut known = subcommand.get_arguments().filter_map(clap::Arg::get_long);
+        known.any(|long| word.strip_prefix("--").is_some_and(|name| long.starts_with(name)))
+    })
 }
 
 /// Returns the words of a command line that may be image paths.

@@ -17,6 +17,7 @@ const REFUSED: &[Refusal] = &[
     (&["cp", "mv", "mkdir", "mknod", "mkfifo"], "--context", CONTEXT),
     (&["rm"], "--no-preserve-root", ROOT),
     (&["cp"], "--copy-contents", "devices and pipes in a volume have no contents"),
+    (&["head", "tail"], "-NUM", "write -n NUM with other letters"),
     (&["ln"], "-d", "no volume has hard links to directories"),
     (&["ln"], "-F", "no volume has hard links to directories"),
     (&["ln"], "--directory", "no volume has hard links to directories"),
