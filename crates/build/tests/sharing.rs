@@ -25,7 +25,7 @@ fn host((fs_type, program, options): (&'static str, &'static str, &[&str])) -> O
         Ok(mount) => Some((mount, image)),
         // The kernel was built without it.
         Err(error) => {
-            eprintln!("{fs_type} skipped: {error}");
+            tools::skip(fs_type, &error);
             None
         }
     }

@@ -1,8 +1,8 @@
 //! Runs other programs, and says what a machine lacks.
 //!
 //! A test that needs a loop mount cannot run for an ordinary user. It then says so on standard
-//! error and passes. Continuous integration sets `EXTERN4_REQUIRE_ORACLES=1`, which makes a missing
-//! oracle a failure, never a silent success.
+//! error and passes, and `scripts/test` counts it. Continuous integration sets
+//! `EXTERN4_REQUIRE_ORACLES=1`, which makes a missing oracle a failure, never a silent success.
 //!
 //! The other modules and most tests run programs through it. A program that fails is a panic, or an
 //! error with its output from the functions that begin with `try`.
@@ -21,7 +21,10 @@ pub enum Need {
     Tool(&'static str),
     /// The right to attach loop devices and mount them.
     Mount,
-    /// The right to mount by FUSE, and a kernel that can.
+    /// The rights of root.
+    Root,
+    /// The right to mount by FUSE, and a kernel that can. A user that is not root needs a device
+    /// that is open to all.
     Fuse,
     /// The kernel's ext4 driver must know this feature (a file of `/sys/fs/ext4/features`).
     KernelFeature(&'static str),
@@ -35,8 +38,8 @@ impl Need {
         match self {
             Need::Tool(name) => find(name).is_none().then(|| format!("the program {name} is not installed")),
             Need::Mount => mount_lack().clone(),
-            Need::Fuse if !rustix::process::geteuid().is_root() => Some("needs root to mount".into()),
-            Need::Fuse => std::fs::File::open("/dev/fuse").err().map(|e| format!("/dev/fuse: {e}")),
+            Need::Root => (!rustix::process::geteuid().is_root()).then(|| "needs root".into()),
+            Need::Fuse => fuse_lack(),
             Need::KernelFeature(name) => (!Path::new("/sys/fs/ext4/features").join(name).exists())
                 .then(|| format!("the kernel's ext4 lacks the feature {name}")),
             Need::KernelQuota => quota_lack().clone(),
@@ -56,14 +59,34 @@ pub fn can_run(needs: &[Need]) -> bool {
         if repairable && std::env::var_os("EXTERN4_REQUIRE_ORACLES").is_some_and(|v| v == "1") {
             panic!("EXTERN4_REQUIRE_ORACLES=1, but {lack}");
         }
-        // The test harness swallows `eprintln!` of passing tests. A skip must be seen, so this
-        // writes to standard error directly.
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("a test");
-        let _ = writeln!(std::io::stderr(), "{test} skipped: {lack}");
+        skip("", &lack);
         return false;
     }
     true
+}
+
+/// Says that the calling test is skipped, or a part of it, which is then named. The file that
+/// `EXTERN4_SKIPS` names gets a line with the reason and the test.
+pub fn skip(part: &str, reason: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let comma = if part.is_empty() { "" } else { ", " };
+    // The test harness swallows `eprintln!` of passing tests. A skip must be seen, so this writes
+    // to standard error directly.
+    let _ = writeln!(std::io::stderr(), "{test}{comma}{part} skipped: {reason}");
+    let Some(list) = std::env::var_os("EXTERN4_SKIPS") else { return };
+    let list = std::fs::File::options().append(true).create(true).open(list);
+    let noted = list.and_then(|mut list| list.write_all(format!("{reason}\t{test}\n").as_bytes()));
+    noted.expect("the list of skipped tests");
+}
+
+/// Returns why this process cannot mount by FUSE.
+fn fuse_lack() -> Option<String> {
+    const DEVICE: &str = "/dev/fuse";
+    let opened = std::fs::File::options().read(true).write(true).open(DEVICE);
+    let is_root = rustix::process::geteuid().is_root();
+    let helper = (!is_root).then(|| Need::Tool("fusermount3").lack()).flatten();
+    opened.err().map(|e| format!("{DEVICE}: {e}")).or(helper)
 }
 
 /// Returns why this process cannot mount loop devices, tried once with a tiny image.

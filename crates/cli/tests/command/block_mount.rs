@@ -157,7 +157,7 @@ fn loop_devices_are_made_where_they_may_be() {
         assert_eq!(fs::write(dir.join("file"), "").unwrap_err().raw_os_error(), Some(30));
         served.umount();
     }
-    if users_can_mount("loop_devices_are_made_where_they_may_be") {
+    if users_can_mount() {
         copy_command(image.scratch());
         tools::run("chmod", ["-R".as_ref(), "777".as_ref(), image.scratch().as_os_str()]);
         let run = as_user(1000, image.scratch(), "./extern4 mount -o fuseblk disk.img mnt").output();

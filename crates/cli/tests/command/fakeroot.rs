@@ -1,15 +1,16 @@
 //! `-o fakeroot`, `-o allow_root` and user namespaces: mounts of ordinary users.
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
 use extern4_testkit::image::Image;
-use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::tools::{Need, can_run, skip};
 
-use crate::mounting::{EMPTY, Served, as_user, can_mount, copy_command, sound, transports, users_can_mount};
+use crate::mounting::{
+    EMPTY, Served, as_user, can_mount_as_root, copy_command, sound, transports, users_can_mount,
+};
 use crate::run::{extern4, ok};
 
 const USER: u32 = 1000;
@@ -74,7 +75,7 @@ const ACL_S: &[(&str, &str)] = &[
 
 #[test]
 fn a_user_acts_as_root_on_the_volume_where_that_is_asked_for() {
-    if !users_can_mount("a_user_acts_as_root_on_the_volume_where_that_is_asked_for") {
+    if !users_can_mount() {
         return;
     }
     for transport in transports() {
@@ -114,7 +115,7 @@ fn a_user_acts_as_root_on_the_volume_where_that_is_asked_for() {
 /// Root's mount with the option serves only root, and set-id bits have no effect there.
 #[test]
 fn root_s_mount_with_fakeroot_serves_root_only() {
-    if !can_mount() || !can_run(&[Need::Tool("setpriv")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("setpriv")]) {
         return;
     }
     for option in ["fakeroot", "fakeroot,allow_other", "allow_root"] {
@@ -133,7 +134,7 @@ fn root_s_mount_with_fakeroot_serves_root_only() {
 /// As in the manual: in namespaces of its own, an ordinary user is root, and needs no fusermount3.
 #[test]
 fn a_user_mounts_in_namespaces_of_its_own() {
-    if !users_can_mount("a_user_mounts_in_namespaces_of_its_own") {
+    if !users_can_mount() {
         return;
     }
     let image = users_image();
@@ -141,7 +142,7 @@ fn a_user_mounts_in_namespaces_of_its_own() {
     let mut tried = Command::new("setpriv");
     tried.args(["--reuid=1000", "--regid=1000", "--clear-groups", "unshare", "-Urm", "true"]);
     if !tried.status().expect("setpriv").success() {
-        let _ = writeln!(std::io::stderr(), "user namespaces skipped: this machine has none for users");
+        skip("user namespaces", "this machine has no namespaces of users");
         return;
     }
     let script = "mkdir mnt; unshare -Urm sh -ec './extern4 mount disk.img mnt; ls mnt/lost+found; echo text > mnt/file; \

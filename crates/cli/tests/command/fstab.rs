@@ -9,7 +9,7 @@ use std::path::Path;
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{LoopDevice, Need, can_run};
 
-use crate::mounting::{EMPTY, Served, can_mount, sound};
+use crate::mounting::{EMPTY, Served, can_mount, can_mount_as_root, sound};
 use crate::run::{extern4, failed, ok, tool};
 
 /// Returns the line of the mount table for a directory: source, directory, type and options.
@@ -28,7 +28,7 @@ fn said(dir: &Path, script: &str) -> String {
 
 #[test]
 fn lines_that_linux_takes_are_taken() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for line in [
@@ -140,7 +140,7 @@ fn without_acls_only_permission_bits_count() {
 
 #[test]
 fn without_user_attributes_there_are_none() {
-    if !can_mount() || !can_run(&[Need::Tool("setfattr")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("setfattr")]) {
         return;
     }
     let image = EMPTY.build();
@@ -306,7 +306,7 @@ fn a_volume_that_needs_recovery_is_not_written_without_its_journal() {
 
 #[test]
 fn journaled_quotas_are_the_quotas_that_the_volume_has() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     const WITH: ImageSpec = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "quota"]);

@@ -2,12 +2,11 @@
 //! kernel's caches.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Command;
 
-use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::tools::{Need, can_run, skip};
 
 use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
 
@@ -45,7 +44,7 @@ fn forget_files() -> bool {
     match fs::write("/proc/sys/vm/drop_caches", "2") {
         Ok(()) => true,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "handles of forgotten files skipped: {error}");
+            skip("handles of forgotten files", &format!("/proc/sys/vm/drop_caches: {error}"));
             false
         }
     }

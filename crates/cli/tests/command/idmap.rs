@@ -1,15 +1,14 @@
 //! Mounts for which the kernel maps users, and the rights of users there.
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use extern4_testkit::tools::{self, Need, can_run};
+use extern4_testkit::tools::{self, Need, can_run, skip};
 
-use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports};
+use crate::mounting::{EMPTY, Served, as_user, can_mount_as_root, sound, transports};
 use crate::run::tool;
 
 /// Shows directory `$ARGV[1]` at `$ARGV[2]` with the users of the process `$ARGV[0]`'s namespace.
@@ -67,12 +66,12 @@ fn is_too_old(refused: &str) -> bool {
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let version = (numbers.next(), numbers.next());
     assert!(version < (Some(6), Some(12)), "{release}: {refused}");
-    let _ = writeln!(std::io::stderr(), "idmap skipped: Linux {release} does not map users through FUSE");
+    skip("idmap", &format!("Linux {} does not map users through FUSE", release.trim_end()));
     true
 }
 
 fn can_map() -> bool {
-    can_mount() && can_run(&[Need::Tool("perl"), Need::Tool("unshare")])
+    can_mount_as_root() && can_run(&[Need::Tool("perl"), Need::Tool("unshare")])
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn links_of_others_stay() {
 
 #[test]
 fn the_debian_package_installs_and_is_removed() {
-    if !rustix::process::geteuid().is_root() || !can_run(&[Need::Tool("dpkg-deb"), Need::Tool("dpkg")]) {
+    if !can_run(&[Need::Root, Need::Tool("dpkg-deb"), Need::Tool("dpkg")]) {
         return;
     }
     let image = FOUR.build();

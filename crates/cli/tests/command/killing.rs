@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
 
-use crate::mounting::{can_mount, in_foreground, patiently, sound, transports};
+use crate::mounting::{can_mount_as_root, in_foreground, patiently, sound, transports};
 
 const SPEC: ImageSpec = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
 /// Threads that work in the mount.
@@ -146,7 +146,7 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
 
 #[test]
 fn synced_data_survives_a_kill() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let rounds =

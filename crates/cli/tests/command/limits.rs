@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 use extern4_testkit::image::Image;
 
 use crate::mounting::{
-    EMPTY, as_user, can_mount, copy_command, is_mounted, patiently, sound, transports, users_can_mount,
+    EMPTY, as_user, can_mount_as_root, copy_command, is_mounted, patiently, sound, transports,
+    users_can_mount,
 };
 use crate::run::{extern4, failed, ok};
 
@@ -40,7 +41,7 @@ fn serves_or_says_why_not(image: &Image, said: &Output, what: &str) -> bool {
 
 #[test]
 fn few_file_descriptors_are_an_error() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -59,7 +60,7 @@ fn few_file_descriptors_are_an_error() {
 
 #[test]
 fn little_memory_is_an_error() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -86,7 +87,7 @@ fn few_threads_are_an_error() {
     // A user that every system has, and no other test uses: the limit counts all processes of a
     // user.
     const USER: u32 = 3;
-    if !users_can_mount("few_threads_are_an_error") {
+    if !users_can_mount() {
         return;
     }
     let image = image_of(USER);
@@ -110,7 +111,7 @@ fn few_threads_are_an_error() {
 /// `RLIMIT_FSIZE` applies to the daemon, whose image is larger.
 #[test]
 fn a_write_beyond_the_size_limit_fails() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -141,7 +142,7 @@ fn a_write_beyond_the_size_limit_fails() {
 #[test]
 fn a_mount_can_be_looked_into_without_a_runtime_directory() {
     const USER: u32 = 2;
-    if !users_can_mount("a_mount_can_be_looked_into_without_a_runtime_directory") {
+    if !users_can_mount() {
         return;
     }
     let image = image_of(USER);

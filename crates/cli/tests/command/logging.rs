@@ -8,7 +8,7 @@ use std::time::Duration;
 use extern4_testkit::image::Image;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, Served, can_mount, in_foreground, sound, transports};
+use crate::mounting::{EMPTY, Served, can_mount, can_mount_as_root, in_foreground, sound, transports};
 use crate::run::{command, extern4, failed, ok, tool};
 
 /// Counts the lines of the log next to an image that have all of these words.
@@ -99,7 +99,7 @@ fn a_mount_in_the_foreground_tells_what_it_ends_on() {
 
 #[test]
 fn a_mount_in_the_background_tells_the_system() {
-    if !can_mount() || !can_run(&[Need::Tool("unshare")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("unshare")]) {
         return;
     }
     let image = EMPTY.build();
@@ -127,7 +127,7 @@ fn a_mount_in_the_background_tells_the_system() {
 /// mount tells so once.
 #[test]
 fn that_immutable_files_can_be_opened_is_in_the_log() {
-    if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
     let image = EMPTY.build();

@@ -8,7 +8,7 @@ use std::process::Output;
 use extern4_testkit::image::Image;
 use extern4_testkit::tools;
 
-use crate::mounting::{EMPTY, can_mount, transports};
+use crate::mounting::{EMPTY, can_mount_as_root, transports};
 use crate::run::{command, extern4, failed, ok, tool};
 
 /// A small disk of the host with a sparse image in it, called `host/sparse.img`.
@@ -57,7 +57,7 @@ const KINDS: [&[&str]; 2] = [&["-t", "ext4"], &["-t", "ext2"]];
 
 #[test]
 fn umount_fails_when_the_disk_of_the_image_is_full() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for mke2fs in KINDS {
@@ -78,7 +78,7 @@ fn umount_fails_when_the_disk_of_the_image_is_full() {
 
 #[test]
 fn commands_fail_when_the_disk_of_the_image_is_full() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let sources = tools::temporary("extern4-");
@@ -112,7 +112,7 @@ fn commands_fail_when_the_disk_of_the_image_is_full() {
 /// The kernel caches the writes of programs, and finds out later that there is no room.
 #[test]
 fn umount_fails_when_what_the_kernel_kept_is_lost() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for transport in transports() {

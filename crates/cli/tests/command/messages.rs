@@ -313,7 +313,7 @@ fn a_volume_that_can_only_be_read_is_mounted_for_reading() {
 
 #[test]
 fn a_user_without_rights_gets_the_reason() {
-    if !can_run(&[Need::Tool("setpriv")]) || !rustix::process::geteuid().is_root() {
+    if !can_run(&[Need::Root, Need::Tool("setpriv")]) {
         return;
     }
     let image = ground();

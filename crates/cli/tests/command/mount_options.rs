@@ -6,14 +6,16 @@ use std::os::unix::fs::MetadataExt as _;
 
 use extern4_ext4::quota::{Kind, Limits};
 use extern4_testkit::image::{Image, ImageSpec, Step};
-use extern4_testkit::tools::{self, Need, can_run};
+use extern4_testkit::tools::{self, Need, can_run, skip};
 
-use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports, users_can_mount};
+use crate::mounting::{
+    EMPTY, Served, as_user, can_mount, can_mount_as_root, sound, transports, users_can_mount,
+};
 use crate::run::{extern4, failed, ok, partitioned, tool, wipe_superblock};
 
 #[test]
 fn files_are_shown_as_one_user_s() {
-    if !users_can_mount("files_are_shown_as_one_user_s") {
+    if !users_can_mount() {
         return;
     }
     for transport in transports() {
@@ -114,10 +116,7 @@ fn can_ask_to_forget() -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < (6, 18) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "bounding memory skipped: kernels before 6.18 forget only by themselves"
-        );
+        skip("bounding memory", "kernels before 6.18 forget only by themselves");
     }
     version >= (6, 18)
 }
@@ -179,7 +178,7 @@ fn remount(image: &Image, words: &str) -> Option<String> {
 
 #[test]
 fn a_remount_does_not_pretend_to_change_the_data_mode() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     // The volume's options, the mount's options, and the resulting values.
@@ -229,7 +228,7 @@ fn a_remount_does_not_pretend_to_change_the_data_mode() {
 
 #[test]
 fn a_remount_does_not_pretend_to_change_fixed_options() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -264,7 +263,7 @@ fn a_remount_does_not_pretend_to_change_fixed_options() {
 
 #[test]
 fn nodiratime_leaves_access_times_of_directories_alone() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for (words, noted) in [("relatime", true), ("relatime,nodiratime", false)] {
@@ -291,7 +290,7 @@ fn nodiratime_leaves_access_times_of_directories_alone() {
 /// The table has to tell them, because mount(8) passes its words on with a remount.
 #[test]
 fn the_mount_table_shows_when_access_times_change() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for (word, told) in [("noatime", "noatime"), ("relatime", "relatime"), ("norelatime", "relatime")] {
@@ -412,7 +411,7 @@ fn a_volume_is_mounted_by_a_copy_of_its_superblock() {
 /// Where only reserved blocks are left, the named user may use them.
 #[test]
 fn reserved_blocks_are_for_the_ids_in_the_options() {
-    if !users_can_mount("reserved_blocks_are_for_the_ids_in_the_options") {
+    if !users_can_mount() {
         return;
     }
     let image = EMPTY.build();

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use extern4_testkit::image::{Image, ImageSpec, Plan};
-use extern4_testkit::tools::{Need, can_run};
+use extern4_testkit::tools::{Need, can_run, skip};
 use extern4_testkit::{plan, tools, tree};
 use rustix::mount::OpenTreeFlags;
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,14 +26,24 @@ pub(crate) fn can_mount() -> bool {
     can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Fuse])
 }
 
+/// Returns whether this machine can run tests that also work in mounts as other users, or do in
+/// them what only root may; prints a note if not.
+pub(crate) fn can_mount_as_root() -> bool {
+    can_run(&[Need::Root]) && can_mount()
+}
+
+/// Returns the options with which a user that is not root acts as root in a mount.
+fn as_root_on_the_volume() -> &'static [&'static str] {
+    if rustix::process::geteuid().is_root() { &[] } else { &["-o", "fakeroot"] }
+}
+
 /// Returns the transports of requests on this machine, as options.
 pub(crate) fn transports() -> Vec<&'static str> {
     const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
     if fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y") {
         return vec!["transport=device", "transport=ring"];
     }
-    // Written past the harness's capture, so that it shows.
-    let _ = writeln!(std::io::stderr(), "mounting through rings skipped: {SWITCH} does not say Y");
+    skip("mounting through rings", &format!("{SWITCH} does not say Y"));
     vec!["transport=device"]
 }
 
@@ -65,7 +75,8 @@ impl Served {
     fn mount(image: &Image, options: &[&str]) -> (Self, Output) {
         let dir = image.scratch().join("mnt");
         fs::create_dir_all(&dir).expect("a directory");
-        let output = extern4(image, [&["mount"], options, &["disk.img", "mnt"]].concat());
+        let options = [options, as_root_on_the_volume()].concat();
+        let output = extern4(image, [&["mount"], &options[..], &["disk.img", "mnt"]].concat());
         (Self { dir, mounted: true }, output)
     }
 
@@ -372,7 +383,7 @@ fn names_that_are_too_long_are_refused() {
 
 #[test]
 fn users_have_the_rights_that_the_volume_gives_them() {
-    if !can_mount() || !can_run(&[Need::Tool("setpriv"), Need::Tool("setfacl")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("setpriv"), Need::Tool("setfacl")]) {
         return;
     }
     let image = EMPTY.build();
@@ -407,7 +418,7 @@ fn users_have_the_rights_that_the_volume_gives_them() {
 
 #[test]
 fn mount_finds_its_helper() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -432,13 +443,13 @@ fn mount_finds_its_helper() {
 }
 
 /// Returns whether this machine lets users mount; prints a note if not.
-pub(crate) fn users_can_mount(test: &str) -> bool {
+pub(crate) fn users_can_mount() -> bool {
     let tools = [Need::Tool("setpriv"), Need::Tool("fusermount3")];
-    if !can_mount() || !can_run(&tools) {
+    if !can_mount_as_root() || !can_run(&tools) {
         return false;
     }
     if fs::metadata("/dev/fuse").expect("a device").mode() & 0o006 != 0o006 {
-        let _ = writeln!(std::io::stderr(), "{test} skipped: /dev/fuse is for root only");
+        skip("", "/dev/fuse is for root only");
         return false;
     }
     true
@@ -462,7 +473,7 @@ pub(crate) fn as_user(uid: u32, scratch: &Path, script: &str) -> std::process::C
 #[test]
 fn users_mount_their_own_images() {
     const USER: u32 = 1000;
-    if !users_can_mount("users_mount_their_own_images") {
+    if !users_can_mount() {
         return;
     }
     let image = EMPTY.build();
@@ -497,7 +508,7 @@ fn users_mount_their_own_images() {
 
 #[test]
 fn changes_that_cannot_be_made_are_refused() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -545,7 +556,7 @@ pub(crate) fn in_foreground(image: &Image, dir: &Path, transport: &str) -> Child
 
 #[test]
 fn a_signal_ends_it_cleanly_also_while_it_is_used() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let ends = [("-TERM", false), ("-INT", false), ("-TERM", true)];
@@ -592,7 +603,7 @@ fn a_signal_ends_it_as_soon_as_it_is_mounted() {
 /// It also ends if that process has ended before the command could ask to be told of its end.
 #[test]
 fn it_ends_with_the_process_that_it_is_to_end_with() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -628,7 +639,7 @@ fn lines_of(pipe: ChildStderr) -> Receiver<String> {
 /// The parent of the daemon may be gone, and the pipe of its messages closed.
 #[test]
 fn a_signal_ends_a_mount_whose_messages_have_no_reader() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -649,7 +660,7 @@ fn a_signal_ends_a_mount_whose_messages_have_no_reader() {
 /// The directory then holds another user's mount.
 #[test]
 fn a_signal_ends_no_other_mount() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for (transport, detached) in transports().into_iter().flat_map(|way| [(way, false), (way, true)]) {
@@ -695,7 +706,7 @@ fn without_rings_a_mount_does_without() {
         syscall(157, 38, 1, 0, 0, 0) == 0 && syscall(157, 22, 2, $program) == 0 or die "no filter: $!";
         exec @ARGV or die;
     "#;
-    if !can_mount() || !can_run(&[Need::Tool("perl")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("perl")]) {
         return;
     }
     let image = EMPTY.build();
@@ -719,7 +730,7 @@ fn without_rings_a_mount_does_without() {
 
 #[test]
 fn a_killed_mount_keeps_what_was_synced() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for transport in transports() {
@@ -764,7 +775,7 @@ fn a_failed_mount_has_a_reason() {
 
 #[test]
 fn umount_reports_that_it_waits_for_other_mounts() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -802,7 +813,7 @@ fn umount_ends_its_wait_when_it_is_told() {
     assert!(!is_mounted(&image));
     served.forget();
     drop(file);
-    if !rustix::process::geteuid().is_root() || !can_run(&[Need::Tool("unshare")]) {
+    if !can_run(&[Need::Root, Need::Tool("unshare")]) {
         return;
     }
     let image = EMPTY.build();

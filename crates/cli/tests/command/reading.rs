@@ -12,8 +12,8 @@ use extern4_testkit::image::ImageSpec;
 use extern4_testkit::plan::pattern;
 
 use crate::mounting::{
-    EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, transports,
-    users_can_mount,
+    EMPTY, Served, as_user, can_mount, can_mount_as_root, copy_command, in_foreground, patiently, sound,
+    transports, users_can_mount,
 };
 use crate::run::{partitioned, tool};
 
@@ -212,7 +212,7 @@ fn large_answers_do_not_pass_through_the_daemon() {
 #[test]
 fn users_mounts_give_large_answers() {
     const USER: u32 = 1000;
-    if !users_can_mount("users_mounts_give_large_answers") {
+    if !users_can_mount() {
         return;
     }
     let spec = EMPTY.from_directory(&[|root| fs::write(root.join("file"), pattern(3, 0, 3_000_001))]);
@@ -324,7 +324,7 @@ fn a_volume_that_ends_early_is_an_error_of_that_read() {
 
 #[test]
 fn files_are_read_far_ahead() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     for (transport, kind) in transports().into_iter().flat_map(|by| [(by, "rw"), (by, "nofuseblk")]) {

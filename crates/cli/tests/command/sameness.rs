@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, Served, as_user, can_mount, sound, transports};
+use crate::mounting::{EMPTY, Served, as_user, can_mount, can_mount_as_root, sound, transports};
 use crate::run::tool;
 
 #[test]
@@ -49,7 +49,7 @@ const COPY: &str = r#"
 
 #[test]
 fn each_change_of_contents_takes_set_id_bits_off() {
-    if !can_mount() || !can_run(&["setpriv", "fallocate", "perl"].map(Need::Tool)) {
+    if !can_mount_as_root() || !can_run(&["setpriv", "fallocate", "perl"].map(Need::Tool)) {
         return;
     }
     let ways = [
@@ -140,7 +140,7 @@ fn spellings_of_a_name_are_one_name() {
 
 #[test]
 fn changed_flags_show_in_the_time_of_change() {
-    if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
     for transport in transports() {
@@ -164,7 +164,7 @@ fn changed_flags_show_in_the_time_of_change() {
 
 #[test]
 fn room_is_set_aside_for_what_is_only_appended_to() {
-    if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
     for transport in transports() {

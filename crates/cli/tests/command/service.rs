@@ -55,7 +55,7 @@ fn the_service_manager_gets_the_state() {
 
 #[test]
 fn only_the_server_speaks_to_the_service_manager() {
-    if !users_can_mount("only_the_server_speaks_to_the_service_manager") {
+    if !users_can_mount() {
         return;
     }
     let image = EMPTY.build();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use extern4_testkit::image::Image;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, can_mount, in_foreground, is_mounted, patiently, sound};
+use crate::mounting::{EMPTY, can_mount_as_root, in_foreground, is_mounted, patiently, sound};
 use crate::run::{extern4, ok, tool};
 
 /// The outcome of a signal.
@@ -87,7 +87,7 @@ fn start(image: &Image, dir: &Path) -> Child {
 
 #[test]
 fn no_signal_ends_a_mount_without_closing_the_volume() {
-    if !can_mount() || !can_run(&[Need::Tool("perl")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("perl")]) {
         return;
     }
     let image = EMPTY.build();
@@ -137,7 +137,7 @@ fn no_signal_ends_a_mount_without_closing_the_volume() {
 /// The terminal's process group and session get a signal when it goes; the daemon is in neither.
 #[test]
 fn a_daemon_survives_its_terminal() {
-    if !can_mount() || !can_run(&[Need::Tool("script")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("script")]) {
         return;
     }
     let image = EMPTY.build();

@@ -15,7 +15,7 @@ use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{Need, can_run};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use crate::mounting::{EMPTY, Served, can_mount};
+use crate::mounting::{EMPTY, Served, can_mount_as_root};
 use crate::run::{command, extern4, failed, ok};
 use crate::terminal::on_terminal;
 use crate::watching::socket;
@@ -152,7 +152,7 @@ fn answered(path: &Path, form: &Form, asks: impl FnOnce()) {
 
 #[test]
 fn whatever_a_socket_answers_harms_no_one_that_asks() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -387,7 +387,7 @@ impl Drop for Mute {
 
 #[test]
 fn root_waits_for_no_process_of_a_user() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();

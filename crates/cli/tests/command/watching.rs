@@ -14,8 +14,8 @@ use extern4_testkit::tools::{Need, can_run};
 use serde_json::Value;
 
 use crate::mounting::{
-    EMPTY, Served, as_user, can_mount, copy_command, in_foreground, patiently, sound, transports,
-    users_can_mount,
+    EMPTY, Served, as_user, can_mount, can_mount_as_root, copy_command, in_foreground, patiently, sound,
+    transports, users_can_mount,
 };
 use crate::run::{command, extern4, failed, ok};
 
@@ -66,7 +66,7 @@ fn tell(path: &Path, question: &[u8]) -> String {
 /// meanwhile. It has a thousand ticks a second at most.
 #[test]
 fn without_a_lifetime_each_look_is_asked_for() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     const LOOKS: u64 = 1000;
@@ -123,7 +123,7 @@ fn forgets_come_in_batches_next_to_rings() {
 
 #[test]
 fn a_mount_tells_what_it_has_done() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -279,7 +279,7 @@ fn metrics_are_served_on_this_machine_only() {
 
 #[test]
 fn whatever_is_said_to_the_socket_does_no_harm() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();
@@ -320,7 +320,7 @@ fn a_user_that_may_not_look_gets_the_reason() {
     failed(&extern4(&image, ["top", "."]), 3);
     failed(&extern4(&image, ["top", "missing"]), 1);
     failed(&extern4(&image, ["top", "--interval", "0", "."]), 2);
-    if !can_mount() || !can_run(&[Need::Tool("setpriv")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("setpriv")]) {
         return;
     }
     // Other users reach the program only if they may search the directories above and read it.
@@ -344,7 +344,7 @@ fn a_user_that_may_not_look_gets_the_reason() {
 
 #[test]
 fn users_look_into_their_own_mounts() {
-    if !users_can_mount("users_look_into_their_own_mounts") {
+    if !users_can_mount() {
         return;
     }
     let image = EMPTY.build();
@@ -383,7 +383,7 @@ fn users_look_into_their_own_mounts() {
 /// Both are user 0 in their user namespaces, and no directory but /tmp is theirs.
 #[test]
 fn two_roots_of_namespaces_look_into_their_own_mounts() {
-    if !users_can_mount("two_roots_of_namespaces_look_into_their_own_mounts") {
+    if !users_can_mount() {
         return;
     }
     let image = EMPTY.build();
@@ -407,7 +407,7 @@ fn two_roots_of_namespaces_look_into_their_own_mounts() {
 
 #[test]
 fn a_socket_that_was_left_behind_is_replaced() {
-    if !can_mount() {
+    if !can_mount_as_root() {
         return;
     }
     let image = EMPTY.build();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use extern4_testkit::image::Image;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
+use crate::mounting::{EMPTY, Served, can_mount, can_mount_as_root, sound, transports};
 use crate::run::{extern4, ok, tool};
 
 /// Mounts, runs `work` in the mount, unmounts, and checks everything.
@@ -107,7 +107,7 @@ fn data_that_the_kernel_keeps_is_no_hole() {
 
 #[test]
 fn an_append_only_file_grows() {
-    if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
     in_mounts(|_, served| {
