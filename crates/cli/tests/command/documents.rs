@@ -1,20 +1,21 @@
 //! The commands that the documents show, run as they are shown; completions and manual pages.
 //!
 //! A block of a document that is fenced as `console` is a session. A shell runs each line that
-//! starts with `$ `, in a directory with the images of [`run`](crate::run). It must print the lines
-//! that follow. [`MASKS`] hide the parts that differ from run to run. `[..]` in a line stands for
-//! any text, and a line of three dots for any lines. A page that mounts is skipped where root or
-//! FUSE is missing. In blocks of other kinds, each subcommand must exist.
+//! starts with `$ `, in a directory with the images that the guide's first page makes. It must
+//! print the lines that follow. [`MASKS`] hide the parts that differ from run to run. `[..]` in a
+//! line stands for any text, and a line of three dots for any lines. A page that mounts is skipped
+//! where root or FUSE is missing. In blocks of other kinds, each subcommand must exist.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use extern4_testkit::image::Image;
+use extern4_testkit::tools::{Need, can_run, temporary};
 use regex_lite::Regex;
 
-use crate::mounting::can_mount;
-use crate::run::{extern4, failed, machine, ok, partitioned};
+use crate::mounting::can_mount_as_root;
+use crate::run::{extern4, failed, machine, ok, tool};
 
 /// Patterns of the parts that differ from run to run, and the text that stands for each.
 const MASKS: &[(&str, &str)] = &[
@@ -98,7 +99,7 @@ fn fits(expected: &str, line: &str) -> bool {
 /// busy: a process that another test starts has its files for a moment.
 fn run(command: &str, image: &Image) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_extern4")).parent().expect("a directory");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let path = format!("{}:{}:/usr/sbin:/sbin", bin.display(), std::env::var("PATH").unwrap_or_default());
     let start = Instant::now();
     loop {
         let output = Command::new("sh")
@@ -130,18 +131,43 @@ impl Drop for Unmounted<'_> {
 /// The end of a warning that an ordinary user gets where the document shows the output of root.
 const NOT_ROOT: &str = "are not kept: only root can do that";
 
-fn check(document: &Path) {
+/// The page that makes the images of all pages.
+const FIRST_PAGE: &str = "docs/guide/index.md";
+
+/// Returns the images that the guide's first page makes; `None` on a machine that cannot run it.
+fn images() -> Option<Image> {
+    if !can_run(&[Need::Tool("sfdisk")]) {
+        return None;
+    }
+    let image = Image::in_directory(temporary("extern4-guide-"), "disk.img");
+    follow(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(FIRST_PAGE), &image);
+    Some(image)
+}
+
+fn check(document: &Path, images: &Image) {
     let text = std::fs::read_to_string(document).expect("a document");
-    let examples = examples(&text);
-    let mounts = examples.iter().any(|example| example.command.contains("extern4 mount"));
-    if mounts && !(rustix::process::geteuid().is_root() && can_mount()) {
+    let mounts = examples(&text).iter().any(|example| example.command.contains("extern4 mount"));
+    if document.ends_with(FIRST_PAGE) || mounts && !can_mount_as_root() {
         return;
     }
-    let image = machine();
-    partitioned(&image);
+    let image = images.copy();
+    tool(
+        images.scratch(),
+        "cp",
+        ["--sparse=always".as_ref(), "sdcard.img".as_ref(), image.scratch().as_os_str()],
+    );
     let _unmounted = Unmounted(&image);
-    for example in &examples {
-        let said = run(&example.command, &image);
+    follow(document, &image);
+    for command in named_commands(&text) {
+        ok(extern4(&image, [command.as_str(), "--help"]));
+    }
+}
+
+/// Runs the sessions of a document next to an image.
+fn follow(document: &Path, image: &Image) {
+    let text = std::fs::read_to_string(document).expect("a document");
+    for example in &examples(&text) {
+        let said = run(&example.command, image);
         let is_root = rustix::process::geteuid().is_root();
         let lines: Vec<_> =
             said.lines().filter(|line| is_root || !line.ends_with(NOT_ROOT)).map(masked).collect();
@@ -149,9 +175,6 @@ fn check(document: &Path) {
         let expected: Vec<_> = example.expected.iter().map(|line| masked(line)).collect();
         let place = format!("{}:{}", document.display(), example.line);
         assert!(matches(&expected, &lines), "{place}: $ {}\n{said}", example.command);
-    }
-    for command in named_commands(&text) {
-        ok(extern4(&image, [command.as_str(), "--help"]));
     }
 }
 
@@ -164,12 +187,14 @@ fn pages(dir: &str) -> Vec<PathBuf> {
 
 #[test]
 fn examples_of_the_documents_are_true() {
-    pages("").iter().chain(&pages("crates/cli")).for_each(|page| check(page));
+    let Some(images) = images() else { return };
+    pages("").iter().chain(&pages("crates/cli")).for_each(|page| check(page, &images));
 }
 
 #[test]
 fn examples_of_the_guide_are_true() {
-    pages("docs/guide").iter().for_each(|page| check(page));
+    let Some(images) = images() else { return };
+    pages("docs/guide").iter().for_each(|page| check(page, &images));
 }
 
 #[test]
