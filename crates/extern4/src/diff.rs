@@ -1,4 +1,5 @@
-//! Compares trees: volumes, directories of the host, archives, images of containers.
+//! Compares trees: volumes, directories of the host, archives, images of containers. Compares texts,
+//! too.
 //!
 //! [`compare`] lists two trees whole, at the same time. A walk over both lists in the order of the
 //! paths compares types and attributes. Then several threads read the files that have the same size
@@ -8,6 +9,9 @@
 //! Where one volume may have begun as a copy of the other, the bytes of both images are compared
 //! first (`blocks`). They tell which inodes are the same (`inodes`), and so which directories need
 //! no look (`directories`). The lists then have only what may differ (`joint`).
+//!
+//! [`Tree::view`] shows a tree by its names for comparisons of other kinds, [`same_contents`]
+//! compares two files, and [`TextDiff`] two texts line by line.
 //!
 //! ```
 //! use extern4::Volume;
@@ -56,13 +60,18 @@ mod inodes;
 mod joint;
 mod listing;
 mod shared_extents;
+mod text;
 mod threads;
 mod tree;
+mod view;
 
 pub use change::{Change, file_type};
 pub use compare::{Comparison, Difference, Finding, compare};
+pub use contents::{OneError, OpenFile, same_contents};
 pub use fault::{Error, Fault};
+pub use text::{Hunk, Sign, TextDiff, TextOptions};
 pub use tree::Tree;
+pub use view::{Node, View};
 
 /// The attributes that a comparison of trees looks at, and its threads. The default is everything,
 /// with as many threads as there are cores.

@@ -293,7 +293,7 @@ fn is_own(file: &Listed, trees: Both<&Tree>) -> bool {
     file.is_lost_found && volumes(trees).is_none()
 }
 
-fn contents_of(entry: &Entry) -> Option<&Contents> {
+pub(super) fn contents_of(entry: &Entry) -> Option<&Contents> {
     match &entry.kind {
         Kind::File(contents) => Some(contents),
         _ => None,
@@ -311,15 +311,24 @@ fn compare_contents(
 ) -> Vec<Outcome> {
     let start = || (Comparer::default(), Vec::new());
     let Ok(states) = each_item(threads, files.len(), start, |(comparer, outcomes), index| {
-        let entries = files[index].as_ref().map(|entry| &**entry);
-        if let (Some(old), Some(new)) = (contents_of(entries.old), contents_of(entries.new)) {
-            outcomes.push((index, comparer.is_same(trees, entries, Both { old, new }, changed)));
-        }
+        let Both { old, new } = &files[index];
+        outcomes.push((index, compare_pair(comparer, trees, Both { old, new }, changed)));
         Ok::<_, Infallible>(())
     });
     let mut outcomes: Vec<_> = states.into_iter().flat_map(|(_, outcomes)| outcomes).collect();
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+fn compare_pair(
+    comparer: &mut Comparer,
+    trees: Both<&Tree>,
+    entries: Both<&Entry>,
+    changed: Option<&ChangedBlocks>,
+) -> Outcome {
+    let old = trees.old.open(entries.old).map_err(|error| Both { old: Some(error), new: None })?;
+    let new = trees.new.open(entries.new).map_err(|error| Both { old: None, new: Some(error) })?;
+    comparer.is_same(Both { old: &old, new: &new }, changed)
 }
 
 impl Candidate {

@@ -3,7 +3,11 @@
 //! The threads of `compare` call it. It ends at the first byte that differs, and skips holes that
 //! both have.
 
-use extern4_tree::{Contents, Data, Entry, Error as SourceError, Opened};
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use extern4_tree::{Contents, Data, Error as SourceError, Identity, Opened};
 use extern4_vfs::SpanKind;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -11,19 +15,24 @@ use rustix::io::Errno;
 use super::Both;
 use super::blocks::ChangedBlocks;
 use super::fault::Error;
-use super::tree::Tree;
 use crate::file::File;
 
 /// Bytes that are compared at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// An error that one of two files has, and nothing about the other.
-pub(super) type OneError = Both<Option<Error>>;
+pub type OneError = Both<Option<Error>>;
 
-/// An open file of a tree.
-pub(super) enum OpenFile<'e> {
+/// An open regular file, in a volume, of the host or of another source.
+pub struct OpenFile<'e> {
+    stored: Stored<'e>,
+    len: u64,
+}
+
+/// Where an open file is.
+enum Stored<'e> {
     Volume(File),
-    Source { opened: Opened, path: &'e [u8], data: &'e Data },
+    Source { opened: Opened, path: &'e [u8], data: Cow<'e, Data> },
 }
 
 /// A part of a file that is all data or all hole.
@@ -50,23 +59,21 @@ pub(super) struct Comparer {
 }
 
 impl Comparer {
-    /// Returns whether two regular files of the same size have the same contents. `changed` are the
-    /// blocks in which the volumes differ, if both files are in volumes.
+    /// Returns whether two files have the same contents. `changed` are the blocks in which the
+    /// volumes differ, if both files are in volumes.
     pub(super) fn is_same(
         &mut self,
-        trees: Both<&Tree>,
-        entries: Both<&Entry>,
-        contents: Both<&Contents>,
+        files: Both<&OpenFile<'_>>,
         changed: Option<&ChangedBlocks>,
     ) -> Result<bool, OneError> {
-        let size = contents.old.size;
-        let old = trees.old.open(entries.old, contents.old).map_err(of_old)?;
-        let new = trees.new.open(entries.new, contents.new).map_err(of_new)?;
-        let files = Both { old: &old, new: &new };
+        let size = files.old.len;
+        if files.new.len != size {
+            return Ok(false);
+        }
         let mut at = 0;
         while at < size {
-            let old = old.segment(at, size).map_err(of_old)?;
-            let new = new.segment(at, size).map_err(of_new)?;
+            let old = files.old.segment(at).map_err(of_old)?;
+            let new = files.new.segment(at).map_err(of_new)?;
             let end = old.end.min(new.end);
             let bytes = Both { old: old.bytes, new: new.bytes };
             if !self.is_same_segment(files, bytes, end - at, changed)? {
@@ -74,8 +81,8 @@ impl Comparer {
             }
             at = end;
         }
-        old.check_unchanged().map_err(of_old)?;
-        new.check_unchanged().map_err(of_new)?;
+        files.old.check_unchanged().map_err(of_old)?;
+        files.new.check_unchanged().map_err(of_new)?;
         Ok(true)
     }
 
@@ -102,8 +109,8 @@ impl Comparer {
             };
             if !is_known {
                 let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
-                files.old.read(bytes.old, done, old).map_err(of_old)?;
-                files.new.read(bytes.new, done, new).map_err(of_new)?;
+                files.old.read_segment(bytes.old, done, old).map_err(of_old)?;
+                files.new.read_segment(bytes.new, done, new).map_err(of_new)?;
                 if old != new {
                     return Ok(false);
                 }
@@ -114,12 +121,80 @@ impl Comparer {
     }
 }
 
-impl OpenFile<'_> {
-    /// Returns the segment of a file at `at`, which is before its end.
-    fn segment(&self, at: u64, size: u64) -> Result<Segment, Error> {
-        let segment = match self {
-            Self::Volume(file) => volume_segment(file, at)?,
-            Self::Source { opened, path, data } => match data {
+/// Returns whether two files have the same contents. It ends at the first difference, and passes
+/// over holes that both have.
+///
+/// # Errors
+/// One of the files cannot be read, or changed meanwhile.
+pub fn same_contents(files: Both<&OpenFile<'_>>) -> Result<bool, OneError> {
+    Comparer::default().is_same(files, None)
+}
+
+impl OpenFile<'static> {
+    /// Takes an open file of a volume.
+    pub fn of_volume(file: File) -> Self {
+        let len = file.metadata().len();
+        Self { stored: Stored::Volume(file), len }
+    }
+
+    /// Takes an open regular file of the host.
+    ///
+    /// # Errors
+    /// It is another kind of file, or the system does not tell its size.
+    pub fn of_host(file: std::fs::File) -> io::Result<Self> {
+        if !file.metadata()?.is_file() {
+            return Err(Errno::INVAL.into());
+        }
+        let identity = Identity::of(&file)?;
+        let (opened, len) = (Opened::own(file, identity), identity.size);
+        let data = Cow::Owned(Data::HostFile { sparse: true, identity });
+        Ok(Self { stored: Stored::Source { opened, path: b"", data }, len })
+    }
+
+    /// Takes bytes, such as those of a pipe.
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        let len = bytes.len() as u64;
+        let (opened, data) = (Opened::other(Arc::new(bytes)), Cow::Owned(Data::Stored { position: 0 }));
+        Self { stored: Stored::Source { opened, path: b"", data }, len }
+    }
+}
+
+impl<'e> OpenFile<'e> {
+    /// Takes a file of a source.
+    pub(super) fn of_source(opened: Opened, path: &'e [u8], contents: &'e Contents) -> Self {
+        let stored = Stored::Source { opened, path, data: Cow::Borrowed(&contents.data) };
+        Self { stored, len: contents.size }
+    }
+
+    /// Returns the size in bytes.
+    pub fn size(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads the first `len` bytes; fewer if the file ends before.
+    ///
+    /// # Errors
+    /// The file cannot be read, or changed meanwhile.
+    pub fn read(&self, len: usize) -> Result<Vec<u8>, Error> {
+        let len = usize::try_from(self.len).map_or(len, |size| size.min(len));
+        let mut bytes = vec![0; len];
+        let mut at = 0;
+        while at < len {
+            let Segment { end, bytes: from } = self.segment(at as u64)?;
+            let end = usize::try_from(end).map_or(len, |end| end.min(len));
+            self.read_segment(from, 0, &mut bytes[at..end])?;
+            at = end;
+        }
+        self.check_unchanged()?;
+        Ok(bytes)
+    }
+
+    /// Returns the segment at `at`, which is before the end.
+    fn segment(&self, at: u64) -> Result<Segment, Error> {
+        let size = self.len;
+        let segment = match &self.stored {
+            Stored::Volume(file) => volume_segment(file, at)?,
+            Stored::Source { opened, path, data } => match &**data {
                 Data::HostFile { sparse: true, .. } => {
                     host_segment(opened, at).map_err(|error| source_error(path, error))?
                 }
@@ -144,7 +219,7 @@ impl OpenFile<'_> {
     }
 
     /// Fills a buffer from the byte `done` of a segment on.
-    fn read(&self, bytes: Bytes, done: u64, buf: &mut [u8]) -> Result<(), Error> {
+    fn read_segment(&self, bytes: Bytes, done: u64, buf: &mut [u8]) -> Result<(), Error> {
         let position = match bytes {
             Bytes::Hole => {
                 buf.fill(0);
@@ -152,8 +227,8 @@ impl OpenFile<'_> {
             }
             Bytes::At(position) | Bytes::OnDevice(position, _) => position.wrapping_add(done),
         };
-        match self {
-            Self::Volume(file) => {
+        match &self.stored {
+            Stored::Volume(file) => {
                 let mut read = 0;
                 while read < buf.len() {
                     match file.read_at(&mut buf[read..], position + read as u64)? {
@@ -166,7 +241,7 @@ impl OpenFile<'_> {
                 }
                 Ok(())
             }
-            Self::Source { opened, path, .. } => match opened.read_exact_at(buf, position) {
+            Stored::Source { opened, path, .. } => match opened.read_exact_at(buf, position) {
                 Ok(()) => Ok(()),
                 Err(error) => {
                     // A file that became shorter has changed.
@@ -179,9 +254,9 @@ impl OpenFile<'_> {
 
     /// Fails if a file of the host changed while it was compared.
     fn check_unchanged(&self) -> Result<(), Error> {
-        match self {
-            Self::Volume(_) => Ok(()),
-            Self::Source { opened, path, .. } => Ok(opened.check_unchanged(path)?),
+        match &self.stored {
+            Stored::Volume(_) => Ok(()),
+            Stored::Source { opened, path, .. } => Ok(opened.check_unchanged(path)?),
         }
     }
 }

@@ -124,6 +124,18 @@ impl Listing {
         Ok(())
     }
 
+    /// Returns the names in a directory.
+    pub(super) fn names(&self, directory: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let mut above = key(directory);
+        if !above.is_empty() {
+            above.push(0);
+        }
+        let len = above.len();
+        let below = self.files.range(above.clone()..).map(|(key, _)| &key[..]);
+        let below = below.take_while(move |key| key.starts_with(&above));
+        below.map(move |key| &key[len..]).filter(|name| !name.is_empty() && !name.contains(&0))
+    }
+
     /// Returns whether the list may lack a file, because it or a directory above it cannot be read.
     pub(super) fn may_lack(&self, key: &[u8]) -> bool {
         self.unreadable.iter().any(|file| {

@@ -5,13 +5,15 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use extern4_tree::{Contents, Entry, Source};
+use extern4_tree::{DirectorySource, Entry, Error as SourceError, Kind, Source};
+use extern4_vfs::Errno;
 
 use super::contents::OpenFile;
 use super::fault::Error;
 use super::listing::Listing;
+use crate::error::ErrorKind;
 use crate::session::Session;
 use crate::volume::Volume;
 
@@ -27,6 +29,7 @@ pub struct Tree {
 /// Where a tree is.
 pub(super) enum Root {
     Volume { volume: Volume, top: Session },
+    Directory { path: PathBuf, source: DirectorySource },
     Source(Box<dyn Source>),
 }
 
@@ -41,7 +44,17 @@ impl Tree {
         Self { root: Root::Volume { volume: volume.clone(), top }, has_whole_seconds }
     }
 
-    /// Takes any source: a directory of the host, an archive, an image of a container.
+    /// Takes a directory of the host.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn directory(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        let path = path.into();
+        let source = DirectorySource::new(&path)?;
+        Ok(Self { root: Root::Directory { path, source }, has_whole_seconds: false })
+    }
+
+    /// Takes any source, such as an archive or an image of a container.
     pub fn source(source: impl Source + 'static) -> Self {
         Self { root: Root::Source(Box::new(source)), has_whole_seconds: false }
     }
@@ -57,29 +70,46 @@ impl Tree {
     pub(super) fn list(&self) -> Listing {
         match &self.root {
             Root::Volume { top, .. } => Listing::of_volume(top),
+            Root::Directory { source, .. } => Listing::of_source(source),
             Root::Source(source) => Listing::of_source(&**source),
         }
     }
 
     /// Opens a regular file.
-    pub(super) fn open<'e>(&self, entry: &'e Entry, contents: &'e Contents) -> Result<OpenFile<'e>, Error> {
-        match &self.root {
-            Root::Volume { top, .. } => {
-                let (session, rest) = top.approach(Path::new(OsStr::from_bytes(&entry.path)))?;
-                Ok(OpenFile::Volume(session.open(rest)?))
-            }
-            Root::Source(source) => {
-                let opened = source.open(&entry.path, contents)?;
-                Ok(OpenFile::Source { opened, path: &entry.path, data: &contents.data })
-            }
-        }
+    pub(super) fn open<'e>(&self, entry: &'e Entry) -> Result<OpenFile<'e>, Error> {
+        let source: &dyn Source = match &self.root {
+            Root::Volume { top, .. } => return open_in_volume(top, &entry.path),
+            Root::Directory { source, .. } => source,
+            Root::Source(source) => &**source,
+        };
+        open_in_source(source, entry)
     }
+}
+
+/// Opens a file below the directory in which a session stands.
+pub(super) fn open_in_volume(top: &Session, path: &[u8]) -> Result<OpenFile<'static>, Error> {
+    let (session, rest) = top.approach(Path::new(OsStr::from_bytes(path)))?;
+    let file = session.open(rest)?;
+    if !file.metadata().is_file() {
+        return Err(crate::Error::new(ErrorKind::Os(Errno::EINVAL), "open").at(rest).into());
+    }
+    Ok(OpenFile::of_volume(file))
+}
+
+/// Opens a regular file of a source.
+pub(super) fn open_in_source<'e>(source: &dyn Source, entry: &'e Entry) -> Result<OpenFile<'e>, Error> {
+    let Kind::File(contents) = &entry.kind else {
+        let name = String::from_utf8_lossy(&entry.path).into_owned();
+        return Err(SourceError::Io { name, source: std::io::ErrorKind::InvalidInput.into() }.into());
+    };
+    Ok(OpenFile::of_source(source.open(&entry.path, contents)?, &entry.path, contents))
 }
 
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match &self.root {
             Root::Volume { .. } => "volume",
+            Root::Directory { .. } => "directory",
             Root::Source(_) => "source",
         };
         f.debug_struct("Tree").field("root", &what).finish_non_exhaustive()

@@ -4,6 +4,8 @@
 mod building;
 #[cfg(feature = "build")]
 mod built_crash;
+#[cfg(feature = "diff")]
+mod comparing;
 mod copying;
 mod dropping;
 mod hostile;
