@@ -71,7 +71,8 @@ pub(crate) struct Args {
     /// Say why a volume is not checked
     #[arg(short = 'v')]
     verbose: bool,
-    /// As fsck(8) gives it; no progress is written to it
+    /// Write the progress to this open file, in the form of e2fsck; 0 shows a bar, and a negative
+    /// number nothing until SIGUSR1
     #[arg(short = 'C', value_name = "FD", allow_negative_numbers = true)]
     progress: Option<i32>,
     /// The volume: a block device or an image
@@ -126,6 +127,7 @@ fn explain(says: &clap::Error) -> u8 {
 
 fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
     app.stop_on_signals();
+    let Some(completion) = check::completion(args.progress, app) else { return Ok(()) };
     if !args.dry {
         match recover::recover(image, app) {
             Ok(None) => {}
@@ -143,7 +145,7 @@ fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
     }
     let notes_errors = notes_errors(&opened.volume);
     drop(opened);
-    if app.is_stopped() || !check::volume(image, check::Form::Text, 0, app)? {
+    if app.is_stopped() || !check::volume(image, check::Form::Text, 0, completion.as_ref(), app)? {
         app.report_stop(format_args!("{image} is not checked"));
         return Ok(());
     }

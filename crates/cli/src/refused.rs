@@ -11,6 +11,9 @@ const CONTEXT: &str = "a context is an attribute of the file: setfattr -n securi
 const CHANGES: &str = "a volume does not change while it is read; follow files in a mount";
 const ROOT: &str = "the root of a volume is never removed or renamed";
 
+const NO_REPAIR: &str = "it changes nothing: recover replays the journal, and e2fsck -p or -y repairs";
+const BAD_BLOCKS: &str = "the list of bad blocks is never changed; e2fsck does";
+
 /// The options that are refused.
 const REFUSED: &[Refusal] = &[
     (&["cp", "mv", "mkdir", "mknod", "mkfifo"], "-Z", CONTEXT),
@@ -23,6 +26,23 @@ const REFUSED: &[Refusal] = &[
     (&["ln"], "--directory", "no volume has hard links to directories"),
     (&["mkfs"], "-C", "clusters need the feature bigalloc, which extern4 does not write"),
     (&["mkfs"], "-z", "a copy of the image, or of what is on the device, undoes everything"),
+    (&["check"], "-p", NO_REPAIR),
+    (&["check"], "-a", NO_REPAIR),
+    (&["check"], "-y", NO_REPAIR),
+    (&["check"], "-r", "it has no meaning for e2fsck either"),
+    (&["check"], "-c", "no medium is searched for bad blocks; badblocks(8) does"),
+    (&["check"], "-k", BAD_BLOCKS),
+    (&["check"], "-l", BAD_BLOCKS),
+    (&["check"], "-L", BAD_BLOCKS),
+    (&["check"], "-d", "--json prints what is found in full"),
+    (&["check"], "-D", "no directory is rewritten; e2fsck -fD does"),
+    (&["check"], "-F", "the device is read as it is when the check begins"),
+    (&["check"], "-V", "extern4 --version shows the version"),
+    (&["check"], "-b", "--superblock BLOCK checks by a copy"),
+    (&["check"], "-B", "the size of blocks follows from the superblock"),
+    (&["check"], "-j", "--journal PATH reads a journal elsewhere"),
+    (&["check"], "-E", "no extended option changes a check that repairs nothing"),
+    (&["check"], "-z", "nothing is changed that could be undone"),
     (&["tune"], "-f", "nothing is refused that force could make safe"),
     (&["tune"], "-l", "extern4 info shows the superblock"),
     (&["tune"], "-E", "these settings are made by mkfs -E, or extern4 does not use them"),
@@ -57,6 +77,7 @@ const REFUSED: &[Refusal] = &[
     (&["df"], "--sync", "the command has written everything before"),
     (&["df"], "-v", "it has no meaning for GNU df either"),
     (&["grep"], "-NUM", "write -C NUM"),
+    (&["diff"], "-NUM", "write -U NUM"),
     (
         &["cat", "head", "tail", "grep", "cmp", "sha256sum", "ls", "stat", "du", "df"],
         "--version",
@@ -97,6 +118,32 @@ const OPERANDS: &[(&str, &str)] = &[
     ("get", "the contents go to standard output: extern4 get IMAGE:/PATH > {}"),
     ("put", "the contents come from standard input: extern4 put IMAGE:/PATH < {}"),
     ("tune", "each setting has an option: extern4 tune IMAGE -L LABEL"),
+];
+
+/// Options of GNU diff that are refused, in groups with one reason.
+const DIFF: &[(&str, &str)] = &[
+    (
+        "-c -C --context",
+        "pipes do it: diff -c <(extern4 cat IMG:/a) <(extern4 cat IMG:/b); patch(1) reads -u as well",
+    ),
+    (
+        "-y --side-by-side -W --width --left-column --suppress-common-lines",
+        "pipes do it: diff -y <(extern4 cat IMG:/a) <(extern4 cat IMG:/b)",
+    ),
+    (
+        "-e --ed -n --rcs -D --ifdef --GTYPE-group-format --old-group-format --new-group-format --unchanged-group-format --changed-group-format --line-format --LTYPE-line-format --old-line-format --new-line-format --unchanged-line-format",
+        "pipes do it: diff -e <(extern4 cat IMG:/a) <(extern4 cat IMG:/b)",
+    ),
+    (
+        "-t --expand-tabs -T --initial-tab --tabsize",
+        "a patch has the lines as they are; pipe it to expand(1) to look at it",
+    ),
+    ("--suppress-blank-empty", "a patch has the lines as they are; pipe it to sed 's/^ $//'"),
+    ("-l --paginate", "pipe the output to pr(1)"),
+    ("--ignore-file-name-case", "names in a volume that differ in case are two files"),
+    ("--horizon-lines --speed-large-files", "one way to compare serves all texts; -d finds fewer changes"),
+    ("--palette", "the colours are those of GNU diff"),
+    ("-v --version", "extern4 --version shows the version"),
 ];
 
 /// Options of GNU tar that are refused, in groups with one reason.
@@ -157,12 +204,17 @@ pub(crate) fn find(command: &str, option: &str) -> Option<(&'static str, &'stati
     let option = option.split('=').next().unwrap_or(option);
     let is_number = option.len() > 1 && option[1..].bytes().all(|byte| byte.is_ascii_digit());
     let option = if is_number { "-NUM" } else { option };
-    let of_tar = TAR.iter().flat_map(|(names, reason)| names.split(' ').map(move |name| (name, *reason)));
+    let groups = match command {
+        "tar" => TAR,
+        "diff" => DIFF,
+        _ => &[],
+    };
+    let grouped = groups.iter().flat_map(|(names, reason)| names.split(' ').map(move |name| (name, *reason)));
     REFUSED
         .iter()
         .filter(|(commands, ..)| commands.contains(&command))
         .map(|(_, name, reason)| (*name, *reason))
-        .chain(of_tar.filter(|_| command == "tar"))
+        .chain(grouped)
         .find(|(name, _)| *name == option)
 }
 

@@ -5,20 +5,24 @@
 //!
 //! `args` calls [`run`], and `fsck_helper` calls [`volume`]. The volume is never written.
 
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::sync::{Mutex, PoisonError};
 
 use extern4_check::{Fault, Interrupted, NotedErrors, Options, Pass, Progress, Summary, check};
 
-use crate::app::App;
+use crate::app::{App, host_reason};
 use crate::cmd::info::{error_text, json_errors};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
 use crate::json;
 use crate::output::{flush, out};
-use crate::progress::{Counts, Unit};
+use crate::progress::{Counts, Unit, When};
 use crate::text::{counted, escape};
 
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub(crate) struct Args {
     /// Volumes to check; nothing is ever changed in them
     #[arg(value_name = "IMAGE", required = true, value_parser = ImagePath::parser())]
@@ -26,6 +30,19 @@ pub(crate) struct Args {
     /// Use this many threads (default: as many as there are cores)
     #[arg(short, long, default_value_t = 0, hide_default_value = true)]
     threads: usize,
+    /// Check a volume that its superblock calls clean, too, as is always done
+    #[arg(short)]
+    force: bool,
+    /// Change nothing, as is always done
+    #[arg(short = 'n')]
+    dry: bool,
+    /// Write how much of the volume is in use, too
+    #[arg(short, conflicts_with_all = ["quiet", "json"])]
+    verbose: bool,
+    /// Write the progress to this open file, in the form of e2fsck; 0 shows a bar,
+    /// and a negative number nothing until SIGUSR1
+    #[arg(short = 'C', value_name = "FD", allow_negative_numbers = true)]
+    completion: Option<i32>,
     /// Write nothing but the exit code
     #[arg(short, long)]
     quiet: bool,
@@ -41,6 +58,8 @@ pub(crate) enum Form {
     Quiet,
     /// For people.
     Text,
+    /// For people, with how much is in use.
+    Verbose,
     /// As JSON.
     Json,
 }
@@ -48,13 +67,15 @@ pub(crate) enum Form {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let form = match (args.quiet, args.json) {
         (true, _) => Form::Quiet,
+        (false, false) if args.verbose => Form::Verbose,
         (false, false) => Form::Text,
         (false, true) => Form::Json,
     };
+    let Some(completion) = completion(args.completion, app) else { return Ok(()) };
     // Before a volume is opened: a signal from now on ends the check with its volume closed.
     app.stop_on_signals();
     for (done, image_path) in args.image_paths.iter().enumerate() {
-        if app.is_stopped() || !volume(&image_path.image, form, args.threads, app)? {
+        if app.is_stopped() || !volume(&image_path.image, form, args.threads, completion.as_ref(), app)? {
             let all = counted(args.image_paths.len(), "volume", "volumes");
             app.report_stop(format_args!("{done} of {all} checked"));
             break;
@@ -65,12 +86,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Checks a volume with this many threads, or with as many as there are cores for 0. Returns
 /// whether it came to its end.
-pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -> io::Result<bool> {
+pub(crate) fn volume(
+    image: &Image,
+    form: Form,
+    threads: usize,
+    completion: Option<&Completion>,
+    app: &mut App,
+) -> io::Result<bool> {
     let Some(volume) = app.volume(image) else { return Ok(true) };
     let (stop, task) = (app.stop_on_signals(), app.begin_task(GROUPS, form == Form::Quiet));
     let (counts, progress) = (task.counts(), app.progress().clone());
     let watch = |progress: Progress| {
         show(&counts, progress);
+        completion.iter().for_each(|completion| completion.write(image, progress));
         stop.check()
     };
     let mut out = out();
@@ -92,6 +120,7 @@ pub(crate) fn volume(image: &Image, form: Form, threads: usize, app: &mut App) -
             let line = match form {
                 Form::Quiet => String::new(),
                 Form::Text => notices(image, &summary) + &people(image, &summary),
+                Form::Verbose => notices(image, &summary) + &people(image, &summary) + &in_use(&summary),
                 Form::Json => json_summary(image, &summary),
             };
             out.write_all(line.as_bytes())?;
@@ -124,6 +153,61 @@ fn show(counts: &Counts, progress: Progress) {
         _ => return,
     };
     counts.set(unit, progress.done, progress.total);
+}
+
+/// An open file that gets the progress, a line each: the pass of e2fsck, the parts of it that are
+/// done, all parts, and the volume.
+pub(crate) struct Completion {
+    file: File,
+    /// The last line's pass and part. The threads of a check write in turn.
+    last: Mutex<(u32, u64)>,
+}
+
+impl Completion {
+    /// Takes an open file of this process. The error is the reason why there is none.
+    fn open(descriptor: i32) -> Result<Self, String> {
+        let opened = match descriptor {
+            1 => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+            other => File::options().append(true).open(format!("/dev/fd/{other}")),
+        };
+        let file = opened.map_err(|error| host_reason(&error))?;
+        Ok(Self { file, last: Mutex::default() })
+    }
+
+    /// Writes a line, if the progress is further than the last one. Its reader may have gone.
+    fn write(&self, image: &Image, progress: Progress) {
+        let pass = match progress.pass {
+            Pass::Inodes => 1,
+            Pass::Directories => 2,
+            Pass::Bitmaps => 5,
+            _ => return,
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_next_volume = (pass, progress.done) <= (1, 1) && last.0 > 1;
+        if (pass, progress.done) > *last || is_next_volume {
+            *last = (pass, progress.done);
+            let line = format!("{pass} {} {} {image}\n", progress.done, progress.total);
+            let _ = (&self.file).write_all(line.as_bytes());
+        }
+    }
+}
+
+/// Opens what `-C` asks for: a bar for 0, and nothing for a negative number, after which SIGUSR1
+/// asks how far the check is. Reports a number that belongs to no open file.
+pub(crate) fn completion(descriptor: Option<i32>, app: &mut App) -> Option<Option<Completion>> {
+    match descriptor {
+        Some(0) => app.show_progress(When::Always),
+        Some(descriptor @ 1..) => match Completion::open(descriptor) {
+            Ok(completion) => return Some(Some(completion)),
+            Err(reason) => {
+                app.fail(ExitStatus::Usage, format_args!("-C {descriptor}: {reason}"));
+                return None;
+            }
+        },
+        _ => {}
+    }
+    Some(None)
 }
 
 /// Returns the text of a fault, escaped for a terminal.
@@ -167,6 +251,19 @@ fn people(image: &Image, summary: &Summary) -> String {
         counted(summary.directories, "directory", "directories"),
         summary.blocks_used,
         summary.blocks
+    )
+}
+
+/// Returns how much of a volume is in use, in the form of e2fsck -v.
+fn in_use(summary: &Summary) -> String {
+    let share =
+        |used: u64, all: u64| format!("{:.2}%, out of {all}", used as f64 * 100.0 / all.max(1) as f64);
+    let (inodes, blocks) = (summary.inodes_used.into(), summary.blocks_used);
+    format!(
+        "\n{inodes:12} inodes used ({})\n{blocks:12} blocks used ({})\n{:12} directories\n",
+        share(inodes, summary.inodes.into()),
+        share(blocks, summary.blocks),
+        summary.directories,
     )
 }
 

@@ -398,13 +398,18 @@ fn trouble_ends_with_2() {
     tool(at, "tar", ["-cf", "whole.tar", "tree"]);
     let whole = fs::read(at.join("whole.tar")).expect("an archive");
     fs::write(at.join("cut.tar"), &whole[..2000]).expect("an archive");
+    ok(extern4(&image, ["export", "disk.img:/home", "-o", "oci:layout"]));
     for (args, expected) in [
         (["missing", "disk.img"], "extern4: diff: 'missing': No such file or directory\n"),
         (
             ["disk.img:/missing", "disk.img"],
             "extern4: diff: 'disk.img:/missing': No such file or directory\n",
         ),
-        (["disk.img:/etc", "disk.img:/etc/passwd"], "this is a tree, and the other operand is a file"),
+        (["oci:layout", "disk.img:/etc/passwd"], "this is a tree, and the other operand is a file"),
+        (
+            ["disk.img:/home", "disk.img:/etc/passwd"],
+            "extern4: diff: 'disk.img:/home/passwd': No such file or directory\n",
+        ),
         (["disk.img", "text"], "not an ext2, ext3 or ext4"),
         (["disk.img", "cut.tar"], "cut.tar: "),
         (["disk.img", "oci:nowhere"], "nowhere"),

@@ -1,140 +1,139 @@
-//! The comparison of the text of two files.
-//!
-//! `diff` calls it for two files. The output is that of diff(1) in the form that is asked for;
-//! files that are no text are only said to differ.
+//! The comparison of two files: in volumes, of the host, or from standard input.
 
-use std::io::{self, Write};
-use std::time::Duration;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
 
 use extern4::Timespec;
-use extern4::diff::Both;
-use similar::{Algorithm, ChangeTag, TextDiff};
+use extern4::diff::{Both, Error, OneError, OpenFile, same_contents};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Args;
 use super::operand::TextFile;
+use super::texts::{Side, Trouble, Writer, max_text_bytes};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
+use crate::interruptible::Interruptible;
 use crate::json;
-use crate::output::{flush, out};
-use crate::text::{escape, full_time};
+use crate::text::escape;
 
-/// A file with a NUL byte among these first ones is no text, as in GNU diff.
-const BINARY_BYTES: usize = 4096;
-
-/// After this time, the comparison takes the shortest difference that it has found.
-const LONGEST: Duration = Duration::from_secs(10);
-
-/// A file that was read.
-struct Read {
-    bytes: Vec<u8>,
+/// An open file, and the time that its header shows.
+struct Opened {
+    file: OpenFile<'static>,
     modified: Timespec,
 }
 
-/// Compares two files, and writes the difference of their texts.
-pub(super) fn compare(args: &Args, pair: &Both<TextFile>, app: &mut App) -> io::Result<()> {
-    let (Some(old), Some(new)) = (read(&pair.old, app), read(&pair.new, app)) else { return Ok(()) };
-    let names = pair.as_ref().map(|file| escape(&file.name()).into_owned());
-    if old.bytes == new.bytes {
-        return Ok(());
+/// Compares two files, and writes how they differ.
+pub(super) fn compare(
+    args: &Args,
+    pair: &Both<TextFile>,
+    mut writer: Writer<'_>,
+    app: &mut App,
+) -> io::Result<()> {
+    let (Some(old), Some(new)) = (open(&pair.old, app), open(&pair.new, app)) else { return Ok(()) };
+    let compared = if args.json {
+        json(pair, Both { old: &old, new: &new }, &mut writer)
+    } else {
+        let label = &args.gnu.label;
+        let side = |opened, file: &TextFile, label: Option<&std::ffi::OsString>| {
+            let Opened { file: contents, modified }: &Opened = opened;
+            let name = label.map(|label| label.as_encoded_bytes().to_vec());
+            let modified = name.is_none().then_some(*modified);
+            Side { name: name.unwrap_or_else(|| file.name()), modified, file: contents }
+        };
+        let sides =
+            Both { old: side(&old, &pair.old, label.first()), new: side(&new, &pair.new, label.get(1)) };
+        writer.compare(sides.as_ref(), "")
+    };
+    match compared {
+        Ok(true) => {}
+        Ok(false) => app.differs(),
+        Err(Trouble::Output(error)) => return Err(error),
+        Err(Trouble::TooLarge(is_new)) => {
+            let name = if is_new { &pair.new } else { &pair.old }.name();
+            app.fail_at(ExitStatus::Failed, escape(&name), Trouble::too_large());
+        }
+        Err(Trouble::Unreadable(OneError { old, new })) => {
+            old.iter().for_each(|error| report(&pair.old, error, app));
+            new.iter().for_each(|error| report(&pair.new, error, app));
+        }
     }
-    app.differs();
-    let mut out = out();
-    let is_binary = |file: &Read| file.bytes.iter().take(BINARY_BYTES).any(|byte| *byte == 0);
-    if args.json {
+    writer.flush()
+}
+
+/// Writes an object if two files differ.
+fn json(pair: &Both<TextFile>, opened: Both<&Opened>, writer: &mut Writer<'_>) -> Result<bool, Trouble> {
+    let is_same = same_contents(opened.map(|opened| &opened.file))?;
+    if !is_same {
+        let names = pair.as_ref().map(|file| escape(&file.name()).into_owned());
         let line = json::line(|object| {
             object.text("old", &names.old);
             object.text("new", &names.new);
             object.texts("differs", ["contents"]);
         });
-        out.write_all(line.as_bytes())?;
-    } else if args.brief {
-        writeln!(out, "Files {} and {} differ", names.old, names.new)?;
-    } else if is_binary(&old) || is_binary(&new) {
-        writeln!(out, "Binary files {} and {} differ", names.old, names.new)?;
-    } else {
-        let is_colored = args.color.is_wanted();
-        for (sign, name, file) in [("---", names.old, &old), ("+++", names.new, &new)] {
-            let head = format!("{sign} {name}\t{}", full_time(file.modified));
-            paint(is_colored, "1", head.as_bytes(), &mut out)?;
-            out.write_all(b"\n")?;
-        }
-        write_hunks(&old.bytes, &new.bytes, is_colored, &mut out)?;
+        writer.out.write_all(line.as_bytes())?;
     }
-    flush(&mut out)
+    Ok(is_same)
 }
 
-/// Reads a file. Reports a failure.
-fn read(file: &TextFile, app: &mut App) -> Option<Read> {
-    match file {
+/// Opens a file. Reports a failure.
+fn open(file: &TextFile, app: &mut App) -> Option<Opened> {
+    let opened = match file {
         TextFile::Volume(target) => {
-            let read = target.volume.reach(target.path(), |session, path| {
-                Ok(Read { bytes: session.read(path)?, modified: session.metadata(path)?.mtime() })
-            });
-            read.map_err(|error| app.error(&target.image_path, &error)).ok()
-        }
-        TextFile::Host(path) => {
-            let read = std::fs::read(path).and_then(|bytes| {
-                let found = rustix::fs::stat(path)?;
-                let modified = Timespec { sec: found.st_mtime, nsec: found.st_mtime_nsec as u32 };
-                Ok(Read { bytes, modified })
-            });
-            let reason = |error| app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
-            read.map_err(reason).ok()
-        }
-    }
-}
-
-/// Writes text in the colour of a code, if it is to have one.
-fn paint(is_colored: bool, code: &str, text: &[u8], out: &mut impl Write) -> io::Result<()> {
-    match is_colored && !code.is_empty() {
-        true => out.write_all(&[b"\x1b[", code.as_bytes(), b"m", text, b"\x1b[0m"].concat()),
-        false => out.write_all(text),
-    }
-}
-
-/// Writes the differing lines with three lines around them, in the form and the colours of
-/// `diff -u`.
-fn write_hunks(old: &[u8], new: &[u8], is_colored: bool, out: &mut impl Write) -> io::Result<()> {
-    let lines = |text| -> Vec<&[u8]> { <[u8]>::split_inclusive(text, |byte| *byte == b'\n').collect() };
-    let (old, new) = (lines(old), lines(new));
-    let mut config = TextDiff::configure();
-    config.algorithm(Algorithm::Myers).timeout(LONGEST);
-    let diff = config.diff_slices(&old, &new);
-    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        paint(is_colored, "36", hunk.header().to_string().as_bytes(), out)?;
-        out.write_all(b"\n")?;
-        for change in hunk.ops().iter().flat_map(|op| diff.iter_changes(op)) {
-            let (sign, code) = match change.tag() {
-                ChangeTag::Equal => (b' ', ""),
-                ChangeTag::Delete => (b'-', "31"),
-                ChangeTag::Insert => (b'+', "32"),
+            let opened = target.volume.reach(target.path(), |session, path| session.open(path));
+            return match opened {
+                Ok(file) => {
+                    let modified = file.metadata().mtime();
+                    Some(Opened { file: OpenFile::of_volume(file), modified })
+                }
+                Err(error) => {
+                    app.error(&target.image_path, &error);
+                    None
+                }
             };
-            let line: &[u8] = change.value();
-            let text = line.strip_suffix(b"\n");
-            paint(is_colored, code, &[&[sign], text.unwrap_or(line)].concat(), out)?;
-            out.write_all(if text.is_some() { b"\n" } else { b"\n\\ No newline at end of file\n" })?;
         }
-    }
-    Ok(())
+        TextFile::Host(path) => open_host(path, app),
+        TextFile::Input => Interruptible::standard_input(app.stop()).and_then(|input| {
+            let now = clock_gettime(ClockId::Realtime);
+            let modified = Timespec { sec: now.tv_sec, nsec: now.tv_nsec as u32 };
+            Ok(Opened { file: spool(input)?, modified })
+        }),
+        TextFile::Absent(_) => {
+            Ok(Opened { file: OpenFile::of_bytes(Vec::new()), modified: Timespec::default() })
+        }
+    };
+    opened.map_err(|error| fail(file, &error, app)).ok()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::write_hunks;
+fn open_host(path: &Path, app: &App) -> io::Result<Opened> {
+    let found = rustix::fs::stat(path)?;
+    let modified = Timespec { sec: found.st_mtime, nsec: found.st_mtime_nsec as u32 };
+    let is_stored = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0;
+    let file = match is_stored {
+        true => OpenFile::of_host(std::fs::File::open(path)?)?,
+        // A pipe, or a file of the kernel that does not tell its size.
+        false => spool(Interruptible::open(path, app.stop())?)?,
+    };
+    Ok(Opened { file, modified })
+}
 
-    #[test]
-    fn hunks_are_those_of_gnu_diff() {
-        let check = |old: &str, new: &str, expected: &str| {
-            let mut out = Vec::new();
-            write_hunks(old.as_bytes(), new.as_bytes(), false, &mut out).expect("a vector takes everything");
-            assert_eq!(String::from_utf8_lossy(&out), expected);
-        };
-        check("a\nb\nc\n", "a\nB\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
-        check("", "a\n", "@@ -0,0 +1 @@\n+a\n");
-        check(
-            "a\r",
-            "a\rb",
-            "@@ -1 +1 @@\n-a\r\n\\ No newline at end of file\n+a\rb\n\\ No newline at end of file\n",
-        );
+/// Reads a file whose size is not known.
+fn spool(input: Interruptible) -> io::Result<OpenFile<'static>> {
+    let mut bytes = Vec::new();
+    input.take(max_text_bytes() as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > max_text_bytes() {
+        return Err(io::Error::other(Trouble::too_large()));
     }
+    Ok(OpenFile::of_bytes(bytes))
+}
+
+fn report(file: &TextFile, error: &Error, app: &mut App) {
+    match (error, file) {
+        (Error::Volume(error), TextFile::Volume(target)) => app.error(&target.image_path, error),
+        (Error::Source(extern4_tree::Error::Io { source, .. }), _) => fail(file, source, app),
+        (error, _) => app.fail_at(ExitStatus::Failed, escape(&file.name()), error),
+    }
+}
+
+fn fail(file: &TextFile, error: &io::Error, app: &mut App) {
+    app.fail_at(ExitStatus::Failed, escape(&file.name()), host_reason(error));
 }

@@ -1,17 +1,20 @@
 //! The operands of a comparison: which kind of tree or file each one is.
 //!
 //! `diff` calls it first. It opens what it recognises, and reports a failure at the operand. A path
-//! that could mean several things is taken as the other operand suggests.
+//! that could mean several things is taken as the other operand suggests. Of a directory and a
+//! file, the file of the same name in the directory is compared.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt as _;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::diff::{Both, Error, Tree};
-use extern4_tree::{DirectorySource, Platform, TarSource};
+use extern4_tree::TarSource;
 
+use super::Args;
 use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
@@ -30,94 +33,132 @@ pub(super) enum Operands {
 /// A tree to compare.
 pub(super) struct NamedTree {
     pub(super) tree: Tree,
-    name: TreeName,
+    /// The operand.
+    pub(super) operand: OsString,
+    place: Place,
 }
 
-/// The name of a tree in the output.
-enum TreeName {
+/// Where a tree is.
+enum Place {
     Volume(Target),
-    /// A directory of the host, as the operand names it.
-    Directory(Vec<u8>),
-    /// An archive or an image of a container.
-    Archive(Vec<u8>),
+    Directory,
+    /// In an archive or an image of a container.
+    Archive,
 }
 
 /// A file to compare.
 pub(super) enum TextFile {
     Volume(Target),
     Host(PathBuf),
+    /// Standard input.
+    Input,
+    /// A file that is not there, which counts as empty.
+    Absent(OsString),
 }
 
 /// An operand. The kind of a file of the host may depend on the other operand.
 enum Operand {
     Tree(NamedTree),
-    FileInVolume(Target),
+    File(TextFile),
     HostFile(PathBuf),
 }
 
 impl Operands {
     /// Finds out what two operands are. Reports a failure.
-    pub(super) fn find(old: &OsStr, new: &OsStr, platform: Option<&Platform>, app: &mut App) -> Option<Self> {
-        let names = Both { old, new };
-        let operands = Both { old: operand(old, platform, app)?, new: operand(new, platform, app)? };
-        let is_file = |operand: &Operand| matches!(operand, Operand::FileInVolume(_));
-        let is_text = |operand: &Operand| match operand {
-            Operand::HostFile(path) => !is_image(path, app) && !is_archive(path),
-            _ => false,
+    pub(super) fn find(old: &OsStr, new: &OsStr, args: &Args, app: &mut App) -> Option<Self> {
+        let operands = Both { old: operand(old, args, app)?, new: operand(new, args, app)? };
+        let is_certain = |operand: &Operand| matches!(operand, Operand::File(_));
+        let Both { old: one, new: other } = operands.as_ref();
+        let below = match (one, other) {
+            (Operand::Tree(tree), file) if tree.has_paths() && is_file(file, app) => {
+                Some((tree.named_as(file, app)?, new.to_owned()))
+            }
+            (file, Operand::Tree(tree)) if tree.has_paths() && is_file(file, app) => {
+                Some((old.to_owned(), tree.named_as(file, app)?))
+            }
+            _ => None,
         };
-        let Both { old, new } = operands.as_ref();
-        if is_file(old) || is_file(new) || is_text(old) && is_text(new) {
-            let file = |operand, name: &OsStr, app: &mut App| match operand {
-                Operand::FileInVolume(target) => Some(TextFile::Volume(target)),
-                Operand::HostFile(path) => Some(TextFile::Host(path)),
-                Operand::Tree(_) => {
-                    let reason = "this is a tree, and the other operand is a file";
-                    app.fail_at(ExitStatus::Failed, name.display(), reason);
-                    None
-                }
-            };
-            let (old, new) = (file(operands.old, names.old, app)?, file(operands.new, names.new, app)?);
+        if let Some((old, new)) = below {
+            return Self::find(&old, &new, args, app);
+        }
+        if is_certain(one) || is_certain(other) || is_file(one, app) && is_file(other, app) {
+            let (old, new) = (file(operands.old, old, app)?, file(operands.new, new, app)?);
+            if let (TextFile::Absent(old), TextFile::Absent(new)) = (&old, &new) {
+                [old, new].iter().for_each(|name| report_absent(name, app));
+                return None;
+            }
             return Some(Self::Files(Both { old, new }));
         }
-        let (old, new) = (tree(operands.old, names.old, app)?, tree(operands.new, names.new, app)?);
+        let (old, new) = (tree(operands.old, old, app)?, tree(operands.new, new, app)?);
         Some(Self::Trees(Both { old, new }))
     }
 }
 
+/// Returns whether an operand is a file that is compared line by line, and no tree.
+fn is_file(operand: &Operand, app: &App) -> bool {
+    match operand {
+        Operand::File(_) => true,
+        Operand::HostFile(path) => !is_image(path, app) && !is_archive(path),
+        Operand::Tree(_) => false,
+    }
+}
+
+fn report_absent(name: &OsStr, app: &mut App) {
+    app.fail_at(ExitStatus::Failed, name.display(), "No such file or directory");
+}
+
 /// Returns what an operand is as far as it says alone. Reports a failure.
-fn operand(text: &OsStr, platform: Option<&Platform>, app: &mut App) -> Option<Operand> {
+fn operand(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
     let path = Path::new(text);
-    let failed = |error: extern4_tree::Error, app: &mut App| app.fail(ExitStatus::Failed, error);
-    let name = || text.as_bytes().to_vec();
-    let source = match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => {
-            let tree = DirectorySource::new(path).map(Tree::source);
-            tree.map(|tree| NamedTree { tree, name: TreeName::Directory(name()) })
-        }
+    if text == "-" {
+        return Some(Operand::File(TextFile::Input));
+    }
+    let absent = || Some(Operand::File(TextFile::Absent(text.to_owned())));
+    let tree = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Tree::directory(path).map(|tree| (tree, Place::Directory)),
         Ok(_) => return Some(Operand::HostFile(path.to_owned())),
         Err(error) => match text.as_bytes().strip_prefix(b"oci:") {
             Some(image) => {
-                let image =
-                    oci_image::open(OsStr::from_bytes(image), platform, &std::env::temp_dir(), app.stop());
-                image.map(|image| NamedTree::archive(Tree::source(image), name()))
+                let (image, spool) = (OsStr::from_bytes(image), std::env::temp_dir());
+                let image = oci_image::open(image, args.platform.as_ref(), &spool, app.stop());
+                let tree = image.map(|image| (Tree::source(image).whole_seconds(true), Place::Archive));
+                tree.map_err(Error::from)
             }
-            None if ImagePath::is_one(text) => return in_volume(text, app),
+            None if ImagePath::is_one(text) => return in_volume(text, args, app),
+            None if args.gnu.new_file && error.kind() == io::ErrorKind::NotFound => return absent(),
             None => {
                 app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
                 return None;
             }
         },
     };
-    source.map(Operand::Tree).map_err(|error| failed(error, app)).ok()
+    let (tree, place) = tree.map_err(|error| app.fail(ExitStatus::Failed, error)).ok()?;
+    Some(Operand::Tree(NamedTree { tree, operand: text.to_owned(), place }))
 }
 
-fn in_volume(text: &OsStr, app: &mut App) -> Option<Operand> {
+fn in_volume(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
     let target = app.target(&ImagePath::parse(text))?;
     match target.volume.reach(target.path(), |session, path| session.metadata(path)) {
-        Ok(found) if found.is_dir() => NamedTree::in_volume(target, app).map(Operand::Tree),
-        Ok(_) => Some(Operand::FileInVolume(target)),
+        Ok(found) if found.is_dir() => NamedTree::in_volume(text, target, app).map(Operand::Tree),
+        Ok(_) => Some(Operand::File(TextFile::Volume(target))),
+        Err(error) if args.gnu.new_file && error.errno() == extern4::Errno::ENOENT => {
+            Some(Operand::File(TextFile::Absent(text.to_owned())))
+        }
         Err(error) => {
             app.error(&target.image_path, &error);
+            None
+        }
+    }
+}
+
+/// Takes an operand as a file. Reports a tree.
+fn file(operand: Operand, name: &OsStr, app: &mut App) -> Option<TextFile> {
+    match operand {
+        Operand::File(file) => Some(file),
+        Operand::HostFile(path) => Some(TextFile::Host(path)),
+        Operand::Tree(_) => {
+            let reason = "this is a tree, and the other operand is a file";
+            app.fail_at(ExitStatus::Failed, name.display(), reason);
             None
         }
     }
@@ -127,20 +168,16 @@ fn in_volume(text: &OsStr, app: &mut App) -> Option<Operand> {
 fn tree(operand: Operand, name: &OsStr, app: &mut App) -> Option<NamedTree> {
     match operand {
         Operand::Tree(tree) => Some(tree),
-        Operand::FileInVolume(target) => NamedTree::in_volume(target, app),
         Operand::HostFile(path) if !is_image(&path, app) && is_archive(&path) => {
-            match TarSource::open(&path, std::env::temp_dir()) {
-                Ok(source) => Some(NamedTree::archive(Tree::source(source), name.as_bytes().to_vec())),
-                Err(error) => {
-                    app.fail(ExitStatus::Failed, error);
-                    None
-                }
-            }
+            let source = TarSource::open(&path, std::env::temp_dir());
+            let source = source.map_err(|error| app.fail(ExitStatus::Failed, error)).ok()?;
+            let tree = Tree::source(source).whole_seconds(true);
+            Some(NamedTree { tree, operand: name.to_owned(), place: Place::Archive })
         }
         // If it is no volume, its opening says why.
-        Operand::HostFile(_) => {
+        Operand::File(_) | Operand::HostFile(_) => {
             let target = app.target(&ImagePath::parse(name))?;
-            NamedTree::in_volume(target, app)
+            NamedTree::in_volume(name, target, app)
         }
     }
 }
@@ -159,36 +196,64 @@ fn is_archive(path: &Path) -> bool {
 
 impl NamedTree {
     /// Takes a directory in a volume. Reports a failure.
-    fn in_volume(target: Target, app: &mut App) -> Option<Self> {
+    fn in_volume(operand: &OsStr, target: Target, app: &mut App) -> Option<Self> {
         let top = at(target.session(), target.path().as_os_str().as_bytes());
         let top = top.map_err(|error| app.error(&target.image_path, &error)).ok()?;
         let tree = Tree::volume(&target.volume.volume, top);
-        Some(Self { tree, name: TreeName::Volume(target) })
+        Some(Self { tree, operand: operand.to_owned(), place: Place::Volume(target) })
     }
 
-    /// Takes an archive, whose times may lack their fraction of a second.
-    fn archive(tree: Tree, name: Vec<u8>) -> Self {
-        Self { tree: tree.whole_seconds(true), name: TreeName::Archive(name) }
+    /// Returns whether an operand can name a file in the tree.
+    fn has_paths(&self) -> bool {
+        !matches!(self.place, Place::Archive)
+    }
+
+    /// Returns the operand for the file in the tree that has the name of another file. Reports
+    /// standard input, which has none.
+    fn named_as(&self, file: &Operand, app: &mut App) -> Option<OsString> {
+        let path = match file {
+            Operand::File(TextFile::Volume(target)) => target.path(),
+            Operand::File(TextFile::Absent(path)) => Path::new(path),
+            Operand::HostFile(path) | Operand::File(TextFile::Host(path)) => path,
+            Operand::File(TextFile::Input) | Operand::Tree(_) => Path::new(""),
+        };
+        let Some(name) = path.file_name() else {
+            app.fail_at(
+                ExitStatus::Failed,
+                self.operand.display(),
+                "standard input has no name in a directory",
+            );
+            return None;
+        };
+        Some(OsString::from_vec(self.shown(name.as_bytes())))
     }
 
     /// Returns the path of a file of the tree as the output shows it.
     pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
-        match &self.name {
-            TreeName::Volume(target) => {
+        let operand = self.operand.as_bytes();
+        match &self.place {
+            Place::Volume(target) => {
                 let path = path_below(target.path(), path);
                 [target.image_path.image.to_string().as_bytes(), b":", path.as_os_str().as_bytes()].concat()
             }
-            TreeName::Directory(name) | TreeName::Archive(name) if path.is_empty() => name.clone(),
-            TreeName::Directory(name) if name.ends_with(b"/") => [name, path].concat(),
-            TreeName::Directory(name) => [name, &b"/"[..], path].concat(),
-            TreeName::Archive(name) => [name, &b":"[..], path].concat(),
+            _ if path.is_empty() => operand.to_vec(),
+            Place::Directory if operand.ends_with(b"/") => [operand, path].concat(),
+            Place::Directory => [operand, b"/", path].concat(),
+            Place::Archive => [operand, b":/", path].concat(),
         }
+    }
+
+    /// Returns the line about a file that only this tree has.
+    pub(super) fn only(&self, path: &[u8]) -> Vec<u8> {
+        let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let directory = self.shown(&path[..name.saturating_sub(1)]);
+        [b"Only in ", &directory[..], b": ", &path[name..]].concat()
     }
 
     /// Reports a file of the tree that cannot be compared.
     pub(super) fn report(&self, path: &[u8], error: &Error, app: &mut App) {
-        match (error, &self.name) {
-            (Error::Volume(error), TreeName::Volume(target)) => {
+        match (error, &self.place) {
+            (Error::Volume(error), Place::Volume(target)) => {
                 app.error(target.volume.image_path(&path_below(target.path(), path)), error);
             }
             (error, _) => app.fail(ExitStatus::Failed, error),
@@ -202,6 +267,8 @@ impl TextFile {
         match self {
             Self::Volume(target) => target.image_path.to_string().into_bytes(),
             Self::Host(path) => path.as_os_str().as_bytes().to_vec(),
+            Self::Input => b"-".to_vec(),
+            Self::Absent(name) => name.as_bytes().to_vec(),
         }
     }
 }

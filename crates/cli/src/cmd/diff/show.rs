@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use extern4::FileFlags;
 use extern4::diff::{Both, Change, Difference, Finding, file_type};
-use extern4::{FileFlags, Timespec};
 use extern4_disk::inode::InodeFlags;
-use extern4_tree::{Entry, Time};
+use extern4_tree::Entry;
 
-use super::Args;
 use super::operand::NamedTree;
+use super::{Args, timespec};
 use crate::app::App;
 use crate::cmd::stat::{seconds, type_word};
 use crate::file_flags;
@@ -37,23 +37,14 @@ pub(super) fn differences(
             continue;
         }
         let line = match finding {
-            Finding::OnlyInOld(_) => only(&trees.old, path),
-            Finding::OnlyInNew(_) => only(&trees.new, path),
+            Finding::OnlyInOld(_) => trees.old.only(path),
+            Finding::OnlyInNew(_) => trees.new.only(path),
             Finding::Changed(changes) => changed(trees, path, changes),
         };
         out.write_all(&escape_bytes(&line, terminal))?;
         out.write_all(b"\n")?;
     }
     flush(&mut out)
-}
-
-/// Returns the line about a file that only one tree has, in the form of GNU diff.
-fn only(tree: &NamedTree, path: &[u8]) -> Vec<u8> {
-    let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
-        Some(cut) => (&path[..cut], &path[cut + 1..]),
-        None => (&path[..0], path),
-    };
-    [b"Only in ", &tree.shown(directory)[..], b": ", name].concat()
 }
 
 fn changed(trees: &Both<NamedTree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
@@ -96,10 +87,6 @@ fn letters(flags: InodeFlags) -> String {
     let mut letters = file_flags::letters(FileFlags::from_bits_retain(flags.bits()));
     letters.retain(|letter| letter != '-');
     if letters.is_empty() { "-".to_owned() } else { letters }
-}
-
-fn timespec(time: Time) -> Timespec {
-    Timespec { sec: time.secs, nsec: time.nanos }
 }
 
 fn json_line(path: &[u8], finding: &Finding) -> String {
