@@ -10,7 +10,7 @@ use std::path::Path;
 use extern4::{ErrorKind, Partition, Volume};
 
 use crate::container_format;
-use crate::image_path::{Image, Part, may_hold_volumes};
+use crate::image_path::{Image, ImagePath, Part, may_hold_volumes};
 use crate::text::{escape, quoted};
 
 /// Names of file systems and partitions, as mount(8) takes them, and the directories that udev
@@ -99,8 +99,20 @@ pub(crate) fn below_an_image(file: &Path) -> Option<String> {
     Some(format!("a path in an image stands behind a colon: {meant}"))
 }
 
+/// Returns the hint at the root of the image that stands where a copy is to go, with sources that
+/// are no images.
+pub(crate) fn root_of(destination: &Path, sources: &[ImagePath]) -> Option<String> {
+    let is_plain = |source: &ImagePath| source.path == Path::new("/") && !is_image(&source.image.file);
+    let is_meant = sources.iter().all(is_plain) && is_image(destination);
+    let root = format_args!("{}:/", escape(destination.as_os_str().as_bytes()));
+    is_meant.then(|| format!("this is an image; its root is {}", quoted(root)))
+}
+
 /// Returns whether a file holds an ext volume or partitions. A volume that is in use does, too.
 fn is_image(file: &Path) -> bool {
+    if !may_hold_volumes(file) {
+        return false;
+    }
     let is_volume = !matches!(Volume::open(file), Err(error) if error.kind() == ErrorKind::NotExt);
     is_volume || partitions(file).is_some()
 }

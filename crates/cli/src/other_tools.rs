@@ -29,7 +29,7 @@ const TOOLS: &[Tool] = &[
     ),
     ("e2label", &["extern4 info IMG   # shows the label", "extern4 tune IMG -L NAME   # sets it"]),
     (
-        "e2fsck fsck fsck.ext2 fsck.ext3 fsck.ext4 e2scrub repair",
+        "e2fsck fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.extern4 e2scrub repair",
         &[
             "extern4 check IMG   # finds all faults and changes nothing",
             "extern4 recover IMG   # replays the journal",
@@ -51,7 +51,7 @@ const TOOLS: &[Tool] = &[
         &["cp --sparse=always IMG COPY   # a copy of the image undoes everything"],
     ),
     ("badblocks", &["badblocks DEVICE   # it reads the device, and needs no volume"]),
-    ("mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 format", &["extern4 mkfs IMG 1G"]),
+    ("mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.extern4 format", &["extern4 mkfs IMG 1G"]),
     ("genext2fs make_ext4fs mkuserimg virt-make-fs mksquashfs genimage", &["extern4 build OUT.img DIR"]),
     // Mounts and devices.
     (

@@ -285,6 +285,9 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
             ),
         );
     }
+    if let Some(hint) = image_hint::root_of(destination, image_paths) {
+        return app.fail_at(ExitStatus::Failed, destination.display(), hint);
+    }
     if misses_a_colon(destination, app) {
         return;
     }

@@ -477,6 +477,8 @@ fn hints_tell_what_was_meant() {
             1,
             "'disk.img/etc': a path in an image stands behind a colon: 'disk.img:/etc'\n",
         ),
+        (&["cp", "text", "disk.img"], 1, "'disk.img': this is an image; its root is 'disk.img:/'\n"),
+        (&["cp", "-r", "src", "disk.img"], 1, "'disk.img': this is an image; its root is 'disk.img:/'\n"),
         (&["ls", "text/x"], 1, "'text/x': Not a directory\n"),
         (
             &["ls", "LABEL=root:/x"],
