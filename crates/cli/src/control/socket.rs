@@ -265,7 +265,7 @@ mod tests {
         make("extern4-test", 0o700);
         make("extern4-1x", 0o700);
         std::os::unix::fs::symlink("extern4-test", tmp.path().join("extern4-1")).expect("a link");
-        assert_eq!(private_directories(tmp.path(), user), [PathBuf::new(); 0]);
+        assert_eq!(private_directories(tmp.path(), user), Vec::<PathBuf>::new());
         let open = || Socket::open_in_tmp(tmp.path(), user, DEVICE).expect("a socket");
         let opened = open();
         let dirs = private_directories(tmp.path(), user);
@@ -278,7 +278,7 @@ mod tests {
         // The number in its name says nothing: it is the directory of its owner.
         make("extern4-4000000000", 0o700);
         assert_eq!(private_directories(tmp.path(), user).len(), 2);
-        assert_eq!(private_directories(tmp.path(), user + 1), [PathBuf::new(); 0]);
+        assert_eq!(private_directories(tmp.path(), user + 1), Vec::<PathBuf>::new());
     }
 
     #[test]
