@@ -548,7 +548,8 @@ impl App {
         attempt: impl FnMut() -> extern4::Result<T>,
     ) -> extern4::Result<T> {
         let say = |message: &str| self.note_at(image, message);
-        let waiting = Waiting { limit: self.opening.wait, stop: self.stop(), say: &say };
+        let command = self.command;
+        let waiting = Waiting { limit: self.opening.wait, command, stop: self.stop(), say: &say };
         waiting.until_free(image, holder::is_busy, attempt)
     }
 

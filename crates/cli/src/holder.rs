@@ -5,6 +5,7 @@
 //! of a wait depends on it in one case: a process that waits for this one never frees the volume.
 
 use std::error::Error as _;
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -38,6 +39,8 @@ struct Holder {
 pub(crate) struct Waiting<'a> {
     /// The longest time.
     pub(crate) limit: Limit,
+    /// The subcommand that waits.
+    pub(crate) command: &'a str,
     /// The request of a signal that the command ends.
     pub(crate) stop: Stop,
     /// Prints a message about the volume.
@@ -69,7 +72,7 @@ impl Waiting<'_> {
             }
             if !is_said {
                 is_said = true;
-                (self.say)(&wait_text(image));
+                (self.say)(&wait_text(image, self.command));
             }
             sleep(PAUSE);
         }
@@ -131,14 +134,11 @@ fn by_xargs(command: &str) -> String {
 pub(crate) fn advice(image: &Image, command: &str, limit: Limit) -> String {
     let holders = holders(&image.file);
     if let Some(holder) = holders.iter().find(|holder| holder.runs_us()) {
-        let pid = holder.pid;
-        return match holder.is_find() {
-            true => format!(
-                "; extern4 find (process {pid}) runs this command and has it open meanwhile: use {}",
-                by_xargs(command)
-            ),
-            false => format!("; process {pid} waits for this command and has it open meanwhile"),
+        let advice = match holder.is_find() {
+            true => format!(": use {}", by_xargs(command)),
+            false => String::new(),
         };
+        return format!("; {holder} runs this command and has it open meanwhile{advice}");
     }
     let find = match holders.iter().any(Holder::is_find) {
         true => format!("; if extern4 find waits for this command, use {}", by_xargs(command)),
@@ -151,18 +151,29 @@ pub(crate) fn advice(image: &Image, command: &str, limit: Limit) -> String {
 }
 
 /// Returns the message of a command that waits.
-fn wait_text(image: &Image) -> String {
+fn wait_text(image: &Image, command: &str) -> String {
     let holders = holders(&image.file);
-    let name = |holder: &Holder| {
-        let name = fs::read(format!("/proc/{}/comm", holder.pid)).unwrap_or_default();
-        format!("process {} ({})", holder.pid, String::from_utf8_lossy(name.trim_ascii_end()))
+    let find = holders.iter().find(|holder| holder.is_find());
+    let by = match find.or(holders.first()) {
+        Some(holder) => holder.to_string(),
+        None => "another program".to_owned(),
     };
-    let by = holders.first().map_or("another program".to_owned(), name);
-    let find = match holders.iter().any(Holder::is_find) {
-        true => "; if that is a find which waits for this command, end both and use find -print0 | xargs -0",
-        false => "",
+    let advice = match find {
+        Some(_) => format!("; if it waits for this command, use {}", by_xargs(command)),
+        None => String::new(),
     };
-    format!("waits for {by}, which has it open{find}")
+    format!("waits for {by}, which has it open{advice}")
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pid = self.pid;
+        if self.is_find() {
+            return write!(f, "process {pid} (extern4 find)");
+        }
+        let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        write!(f, "process {pid} ({})", String::from_utf8_lossy(name.trim_ascii_end()))
+    }
 }
 
 #[cfg(test)]

@@ -255,9 +255,9 @@ pub(crate) fn may_hold_volumes(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
 }
 
-/// Returns whether the volume in a partition has this label or UUID.
+/// Returns whether the volume in a partition has this label or UUID, even while it is in use.
 fn has_name(disk: &Path, partition: u32, name: &str) -> bool {
-    let Ok(volume) = Volume::options().partition(partition).open(disk) else { return false };
+    let Ok(volume) = Volume::options().partition(partition).shared(true).open(disk) else { return false };
     volume.label() == name || crate::text::uuid(volume.uuid()).eq_ignore_ascii_case(name)
 }
 

@@ -208,13 +208,16 @@ impl FileDevice {
             };
             return Err(refused(format!("it is {what}")));
         }
+        let holder = || {
+            // Of two locks this process may have one, and would be found as the holder.
+            lock::release(&file);
+            holder::of(&file)
+        };
         match lock::take(&file, options) {
             Ok(()) => {}
-            Err(Refused::Taken) if options.write => {
-                return Err(busy(&format!("{} has it open", holder::of(&file))));
-            }
+            Err(Refused::Taken) if options.write => return Err(busy(&format!("{} has it open", holder()))),
             Err(Refused::Taken) if !options.shared => {
-                return Err(busy(&format!("{} has it open for writing", holder::of(&file))));
+                return Err(busy(&format!("{} has it open for writing", holder())));
             }
             Err(Refused::Failed(source)) if options.write => return Err(failed(source)),
             Err(_) => {}

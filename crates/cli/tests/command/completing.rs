@@ -15,6 +15,7 @@ fn volumes() -> Image {
     let image = machine();
     partitioned(&image);
     quietly(&image, &["mkdir", "disk.img:/my dir", "disk.img:/my dir/inner"]);
+    quietly(&image, &["mkdir", "disk.img:/a*", "disk.img:/a*/x2", "disk.img:/a\\*b"]);
     image
 }
 
@@ -43,6 +44,8 @@ fn words_are_completed() {
     check("extern4 mv disk.img:/home/ann/", &["disk.img:/home/ann/notes.txt", "disk.img:/home/ann/todo"]);
     check("extern4 cat disk.img:/home/ann/.", &["disk.img:/home/ann/.profile"]);
     check("extern4 cat disk.img:/gone/", &[]);
+    check("extern4 ls disk.img:/a", &["disk.img:/a\\052/", "disk.img:/a\\052b/"]);
+    check("extern4 ls disk.img:/a\\052/", &["disk.img:/a\\052/x2/"]);
     check("extern4 ls dis", &["disk.img:/"]);
     check("extern4 check dis", &["disk.img"]);
     check("extern4 ls sdcard.img", &["sdcard.img#2:/"]);

@@ -87,14 +87,16 @@ fn check(image: &Image, what: &str, paths: Vec<Vec<u8>>) {
     assert_eq!(found, expected, "{what}");
 }
 
+/// The words of a command, whether the files are its operands, and the path in a line of its output.
+type Case<'a> = (&'a str, bool, &'a dyn Fn(&[u8]) -> Vec<u8>);
+
 #[test]
 fn full_paths_are_read_back() {
     let image = volume();
     let full = ok(extern4(&image, ["find", "--full-paths", "disk.img:/d", "-type", "f"]));
     let operands: Vec<OsString> = parts(&full, b'\n').into_iter().map(OsString::from_vec).collect();
     check(&image, "find", parts(&full, b'\n'));
-    // In the order of the command: its words before the operands, and where the path is in a line.
-    let cases: &[(&str, bool, &dyn Fn(&[u8]) -> Vec<u8>)] = &[
+    let cases: &[Case<'_>] = &[
         ("find disk.img:/d -type f --full-paths", false, &<[u8]>::to_vec),
         ("find --full-paths disk.img:/d -type f -printf %p\\n", false, &<[u8]>::to_vec),
         ("find --full-paths disk.img:/d -type f -ls", false, &|line| between(line, " disk.img", "").to_vec()),

@@ -30,15 +30,15 @@ fn many(root: &Path) -> std::io::Result<()> {
 }
 
 /// A shell that has a volume open for writing.
-struct Shell {
+pub(crate) struct Shell {
     child: Child,
     input: ChildStdin,
 }
 
 impl Shell {
-    fn new(image: &Image) -> Self {
+    pub(crate) fn new(image: &Image, place: &str) -> Self {
         let mut shell = command();
-        shell.current_dir(image.scratch()).args(["shell", "disk.img"]);
+        shell.current_dir(image.scratch()).args(["shell", place]);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut input = child.stdin.take().expect("its input");
         input.write_all(b"touch /held\nls -d /held\n").expect("a line");
@@ -48,7 +48,7 @@ impl Shell {
         Self { child, input }
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.input);
         assert!(self.child.wait().expect("it ends").success());
     }
@@ -77,7 +77,7 @@ fn line(image: &Image, text: &str) -> Output {
 fn a_volume_in_use_is_told_once() {
     let image = VOLUME.build();
     std::fs::copy(&image.path, image.scratch().join("other.img")).expect("a copy");
-    let shell = Shell::new(&image);
+    let shell = Shell::new(&image, "disk.img");
     for args in [
         &["touch", "disk.img:/a", "other.img:/a", "disk.img:/b", "other.img:/b"][..],
         &["chmod", "700", "disk.img:/*", "other.img:/a", "disk.img:/[ab]", "disk.img:/a"],
@@ -102,7 +102,7 @@ fn a_volume_in_use_is_told_once() {
 #[test]
 fn a_command_waits_for_a_volume() {
     let image = VOLUME.build();
-    let shell = Shell::new(&image);
+    let shell = Shell::new(&image, "disk.img");
     let said = failed(&extern4(&image, ["touch", "--wait=0.3", "disk.img:/a", "disk.img:/b"]), 1);
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(said.contains("waits for") && said.ends_with("has it open\n"), "{said}");
@@ -180,9 +180,23 @@ fn a_command_that_find_runs_does_not_wait_for_find() {
         let output = line(&image, &format!("$X find disk.img:/a1 -exec sh -c '{script}' _ {{}} \\;"));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((said.lines().count(), &output.stdout[..]), (1, &b"1\n"[..]), "{said}");
-        assert!(said.contains(" has it open; extern4 find (process "), "{said}");
+        assert!(
+            said.contains(" has it open; process ") && said.contains(" (extern4 find) runs this command"),
+            "{said}"
+        );
         assert!(said.contains(": use extern4 find ... -print0 | xargs -0 extern4 chmod ..."), "{said}");
     }
+    // A command behind a pipe may wait for find as well.
+    let output = line(
+        &image,
+        "$X find disk.img:/ -name 'a?' -exec echo {} \\; -exec sleep 1 \\; | xargs -n 1 $X chmod --wait=0.3 600",
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("waits for process ") && said.contains(" (extern4 find), which has it open"),
+        "{said}"
+    );
+    assert!(said.contains("; if it waits for this command, use extern4 find ... -print0 | xargs"), "{said}");
     // It can be read meanwhile.
     let output = line(&image, "$X find disk.img:/a1 -exec sh -c '\"$X\" stat -c %a \"$1\"' _ {} \\;");
     assert_eq!(ok(output), b"640\n");

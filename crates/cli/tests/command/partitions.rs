@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use extern4_testkit::image::Image;
 use extern4_testkit::tools::{Need, can_run, run_with_input};
 
+use crate::in_use::Shell;
 use crate::run::{extern4, failed, machine, ok, partitioned, wipe_superblock};
 
 const MIB: u64 = 1 << 20;
@@ -166,6 +167,11 @@ fn a_name_of_two_partitions_names_neither() {
         assert_eq!(ok(extern4(&image, ["cat", &format!("d.img#{name}:/etc/hostname")])), b"tiny\n");
     }
     is_refused(uuid);
+    // One that is in use has its name as well.
+    let shell = Shell::new(&image, "d.img#2");
+    let errors = failed(&extern4(&image, ["ls", "d.img#second:/"]), 1);
+    assert!(errors.starts_with("extern4: ls: 'd.img#2': process ") && errors.contains("--wait"), "{errors}");
+    shell.end();
     if !can_run(&[Need::Tool("sfdisk")]) {
         return;
     }

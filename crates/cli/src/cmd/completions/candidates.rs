@@ -17,6 +17,7 @@ use crate::cmd::tune::feature_names;
 use crate::cmd::{find, mount};
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part, may_hold_volumes};
+use crate::text::{operand, unescaped};
 
 /// The kinds of words that are completed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,11 +201,12 @@ fn paths(word: &OsStr) -> Vec<OsString> {
 fn inside(session: &Session, word: &OsStr, start: usize) -> Vec<OsString> {
     let path = &word.as_bytes()[start..];
     let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let directory = Path::new("/").join(OsStr::from_bytes(&path[..end]));
+    let directory = Path::new("/").join(OsString::from_vec(unescaped(&path[..end])));
     let Ok(entries) = session.read_dir(&directory) else { return Vec::new() };
     let names = entries.flatten().map(|entry| {
         let is_directory = entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
-        (entry.file_name().to_owned(), is_directory)
+        // The command reads the word as this name, and not as a pattern.
+        (OsString::from_vec(operand(entry.file_name().as_bytes()).into_owned()), is_directory)
     });
     completed(names, word, start + end)
 }

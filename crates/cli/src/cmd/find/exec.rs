@@ -86,7 +86,7 @@ impl Exec {
 
     /// Returns whether the command may change volumes.
     pub(super) fn writes(&self) -> bool {
-        const READERS: [&str; 18] = [
+        const READERS: [&str; 20] = [
             "info",
             "check",
             "ls",
@@ -105,6 +105,8 @@ impl Exec {
             "getfattr",
             "inode",
             "diff",
+            "lsattr",
+            "readlink",
         ];
         let [_, name, .., last] = &self.words[..] else { return false };
         match name.to_str() {

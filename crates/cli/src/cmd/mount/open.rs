@@ -115,7 +115,7 @@ pub(super) fn dead(mount: &MountEntry) -> String {
 /// Opens the volume; waits for it as the command line says.
 fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, OpenError> {
     let say = |message: &str| app.note_at(image, message);
-    let waiting = Waiting { limit: app.opening().wait, stop: app.stop(), say: &say };
+    let waiting = Waiting { limit: app.opening().wait, command: "mount", stop: app.stop(), say: &say };
     let is_busy = |error: &OpenError| error.is(Errno::EBUSY);
     waiting.until_free(image, is_busy, || open_when_ended(image, options, app))
 }
