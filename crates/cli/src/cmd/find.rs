@@ -60,8 +60,8 @@ without -exec prints at its end, when the volume is closed. --full-paths is for 
 -path and -regex match the path in the volume, /PATH. Where they have a colon they also match the printed path,
 IMAGE:/PATH: ! -path is true if neither matches.
 
-In -exec, {} stands for IMAGE:/PATH. COMMAND is one of extern4's own, such as 'extern4 cat {}', or a program of the
-host. A program of the host cannot read IMAGE:/PATH: -exec-in gives it the contents on its standard input, and with
+In -exec, {} stands for IMAGE:/PATH. COMMAND is one of extern4's own, such as 'extern4 cat {}' or just 'cat {}', or
+another program of the host. That cannot read IMAGE:/PATH: -exec-in gives it the contents on its standard input, and with
 -extract, {} stands for a temporary copy of the file.
 
 REGEX is for the whole path, by default in the syntax of Emacs: \\( \\| \\) and * + ? are operators, and ( | ) { } are

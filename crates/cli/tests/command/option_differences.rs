@@ -522,6 +522,11 @@ fn find_runs_commands() {
         &["-name", "?.c", "-exec", "extern4", "cat", "{}", "+"],
         "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c",
     );
+    // The names of its own commands are enough, where they get paths.
+    check(&["-name", "*.c", "-exec", "cat", "{}", ";"], "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c");
+    check(&["-name", "a.c", "-exec", "stat", "-c", "%s", "{}", "+"], "12");
+    std::fs::write(image.scratch().join("of-the-host"), "of the host\n").expect("a file");
+    check(&["-name", "a.c", "-exec", "cat", "of-the-host", ";"], "of the host");
     check(&["-name", "a.c", "-exec", "echo", "x{}y", ";"], "xdisk.img:/d/a.cy");
     check(&["-name", "[ab].*", "-exec", "echo", "{}", "+"], &{
         let output = ok(extern4(&image, ["find", "disk.img:/d", "-name", "[ab].*"]));
@@ -561,6 +566,9 @@ fn find_changes_volumes() {
     ));
     let modes = ok(extern4(&image, ["find", "disk.img:/d", "-name", "?.*", "-printf", "%f %m\n"]));
     assert_eq!(sorted(&modes), ["a.c 600", "b.txt 644", "c.c 600", "e.c 600"]);
+    ok(extern4(&image, ["find", "disk.img:/d", "-name", "e.c", "-exec", "rm", "-f", "{}", ";"]));
+    let modes = ok(extern4(&image, ["find", "disk.img:/d", "-name", "?.*", "-printf", "%f %m\n"]));
+    assert_eq!(sorted(&modes), ["a.c 600", "b.txt 644", "c.c 600"]);
     ok(extern4(&image, ["find", "disk.img:/d", "-name", "*.c", "-delete"]));
     let left = ok(extern4(&image, ["find", "disk.img:/d", "-type", "f"]));
     assert_eq!(left, b"disk.img:/d/b.txt\n");

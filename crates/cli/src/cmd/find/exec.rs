@@ -1,7 +1,8 @@
 //! `-exec`: runs commands about the files that match.
 //!
-//! A command that starts with `extern4` runs in this process: it sees the volume as the search
-//! does, and may change it meanwhile.
+//! A command of extern4's own runs in this process: it sees the volume as the search does, and may
+//! change it meanwhile. It may lack `extern4` before its name, as a search of GNU's does: `rm -f {}`
+//! of the host would find no file, and say nothing.
 //!
 //! `action` calls it. A command that fails makes the action false, and sets the exit code where
 //! `find` does.
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::app::{App, host_reason};
+use crate::args::Args;
 use crate::exit_status::ExitStatus;
 use crate::image_path::{ImagePath, same_file};
 use crate::text::{escape, quoted};
@@ -59,17 +61,22 @@ impl Exec {
     /// Returns the command of these words. The error describes their fault.
     pub(super) fn new(words: &[OsString], how: How) -> Result<Self, String> {
         let takes_paths = matches!(how, How::Each | How::Batch);
+        let mut words = words.to_vec();
+        let gets_path = how == How::Batch || how == How::Each && words.iter().any(|word| has(word, b"{}"));
+        if gets_path && words.first().is_some_and(|name| Args::subcommand(name).is_some()) {
+            words.insert(0, "extern4".into());
+        }
         let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
         // Another process could not change the volume while this one searches it.
         let is_own = name == "extern4" || takes_paths && is_this_program(Path::new(name));
-        match words {
+        match &words[..] {
             [] => Err("-exec needs a command".to_owned()),
             [_] if is_own => Err("-exec extern4 needs a subcommand".to_owned()),
             _ if is_own && !takes_paths => {
                 Err("extern4 reads volumes itself: use -exec without -extract".to_owned())
             }
             _ => Ok(Self {
-                words: words.to_vec(),
+                words,
                 is_own,
                 how,
                 batch: RefCell::default(),
@@ -103,6 +110,8 @@ impl Exec {
             "df",
             "getfacl",
             "getfattr",
+            "lsattr",
+            "readlink",
             "inode",
             "diff",
             "lsattr",
@@ -185,12 +194,10 @@ impl Exec {
     /// Tells once why a program of the host may have failed that got the path of a file in the
     /// volume.
     fn point_to_copies(&self, app: &App) {
-        let has = |text: &[u8]| {
-            self.words.iter().any(|word| word.as_bytes().windows(text.len()).any(|part| part == text))
-        };
-        let takes_path = self.how == How::Batch || self.how == How::Each && has(b"{}");
+        let any_has = |text| self.words.iter().any(|word| has(word, text));
+        let takes_path = self.how == How::Batch || self.how == How::Each && any_has(b"{}");
         // A shell may run extern4, and that says itself why it fails.
-        if takes_path && !has(b"extern4") && !self.is_told.replace(true) {
+        if takes_path && !any_has(b"extern4") && !self.is_told.replace(true) {
             let name = quoted(escape(self.words[0].as_bytes()));
             app.note(format_args!(
                 "{name} failed: a program of the host cannot open IMAGE:/PATH; \
@@ -233,6 +240,10 @@ impl Exec {
         drop(output);
         self.command(&self.with(path.as_os_str()), Stdio::inherit(), app)
     }
+}
+
+fn has(word: &OsStr, text: &[u8]) -> bool {
+    word.as_bytes().windows(text.len()).any(|part| part == text)
 }
 
 /// Returns whether a path leads to the program of this process.
