@@ -114,8 +114,6 @@ impl Exec {
             "readlink",
             "inode",
             "diff",
-            "lsattr",
-            "readlink",
         ];
         let [_, name, .., last] = &self.words[..] else { return false };
         match name.to_str() {
