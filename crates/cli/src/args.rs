@@ -91,7 +91,8 @@ const CHANGES: [&str; 16] = [
 ];
 
 /// The subcommands that show their progress, or that of the commands in them.
-const SHOWS_PROGRESS: [&str; 9] = ["check", "cp", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
+const SHOWS_PROGRESS: [&str; 10] =
+    ["check", "cp", "mv", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
 
 /// The subcommands that print paths, or run those.
 const PRINTS_PATHS: [&str; 17] = [
@@ -291,7 +292,7 @@ commands! {
     Rm = "rm" => rm;
     /// Remove empty directories
     Rmdir = "rmdir" => rmdir;
-    /// Rename files within a volume
+    /// Rename files, or move them to the host, from it and between volumes
     Mv = "mv" => mv;
     /// Give files more names, or make symbolic links
     Ln = "ln" => ln;

@@ -124,12 +124,14 @@ pub(crate) enum NameOrId {
 }
 
 impl NameOrId {
-    /// Reads a number or a name.
+    /// Reads a number or a name. A `+` before digits says that they are no name, as with GNU's
+    /// tools.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let digits = text.strip_prefix('+').unwrap_or(text);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(Self::Name(text.to_owned()));
         }
-        match text.parse() {
+        match digits.parse() {
             // The system calls use the last number for "no user or group".
             Ok(u32::MAX) | Err(_) => Err(format!("{text} is no number of a user or group")),
             Ok(number) => Ok(Self::Number(number)),

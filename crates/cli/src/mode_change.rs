@@ -1,4 +1,4 @@
-//! Modes as `chmod` takes them: an octal number, or clauses such as `u+rwX,go=r`.
+//! Modes as `chmod` takes them: an octal number, or clauses such as `u+rwX,go=r` and `-4000`.
 //!
 //! `chmod`, `mkdir`, `mknod`, `build` and `find -perm` parse modes with it. A mode that GNU `chmod`
 //! refuses is a usage error.
@@ -23,15 +23,23 @@ pub(crate) struct Clause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Action {
     operator: u8,
-    letters: Box<str>,
+    operand: Operand,
+}
+
+/// The bits that an action is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operand {
+    /// Letters, which stand for bits of the classes of users.
+    Letters(Box<str>),
+    /// An octal number, which names every bit itself.
+    Bits(u32),
 }
 
 impl ModeChange {
     /// Reads an octal or a symbolic mode.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        if !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
-            let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777)?;
-            return Some(Self::Octal { mode, whole: text.len() > 4 });
+        if is_octal(text) {
+            return Some(Self::Octal { mode: octal(text)?, whole: text.len() > 4 });
         }
         text.split(',').map(Clause::parse).collect::<Option<_>>().map(Self::Clauses)
     }
@@ -61,6 +69,10 @@ impl Clause {
     fn parse(text: &str) -> Option<Self> {
         let operator_at = text.find(['+', '-', '='])?;
         let (who, mut rest) = text.split_at(operator_at);
+        if who.is_empty() && is_octal(&rest[1..]) {
+            let action = Action { operator: rest.as_bytes()[0], operand: Operand::Bits(octal(&rest[1..])?) };
+            return Some(Self { whose: None, actions: vec![action] });
+        }
         let mut whose = None;
         for letter in who.bytes() {
             *whose.get_or_insert(0) |= match letter {
@@ -78,48 +90,58 @@ impl Clause {
             if !letters.bytes().all(|letter| b"rwxXstugo".contains(&letter)) {
                 return None;
             }
-            actions.push(Action { operator, letters: letters.into() });
+            actions.push(Action { operator, operand: Operand::Letters(letters.into()) });
             rest = &rest[end..];
         }
         Some(Self { whose, actions })
     }
 
     fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
-        let whose = self.whose.unwrap_or(0o7777 & !umask);
         self.actions.iter().fold(mode, |mode, action| {
-            let bits = action.bits(mode, is_directory) & whose;
-            match action.operator {
-                b'+' => mode | bits,
-                b'-' => mode & !bits,
-                _ => {
+            let (bits, cleared) = match &action.operand {
+                Operand::Bits(bits) => (*bits, 0o7777),
+                Operand::Letters(letters) => {
+                    let whose = self.whose.unwrap_or(0o7777 & !umask);
                     // The umask keeps bits from being set, not from being cleared; a directory
                     // keeps its set-id bits.
                     let cleared = self.whose.unwrap_or(0o7777) & if is_directory { !0o6000 } else { !0 };
-                    mode & !cleared | bits
+                    (bits(letters, mode, is_directory) & whose, cleared)
                 }
+            };
+            match action.operator {
+                b'+' => mode | bits,
+                b'-' => mode & !bits,
+                _ => mode & !cleared | bits,
             }
         })
     }
 }
 
-impl Action {
-    fn bits(&self, mode: u32, is_directory: bool) -> u32 {
-        let copied = |shift: u32| 0o111 * (mode >> shift & 7);
-        self.letters.bytes().fold(0, |bits, letter| {
-            bits | match letter {
-                b'r' => 0o444,
-                b'w' => 0o222,
-                b'x' => 0o111,
-                b'X' if is_directory || mode & 0o111 != 0 => 0o111,
-                b's' => 0o6000,
-                b't' => 0o1000,
-                b'u' => copied(6),
-                b'g' => copied(3),
-                b'o' => copied(0),
-                _ => 0,
-            }
-        })
-    }
+/// Returns the bits that letters stand for, where a file has this mode.
+fn bits(letters: &str, mode: u32, is_directory: bool) -> u32 {
+    let copied = |shift: u32| 0o111 * (mode >> shift & 7);
+    letters.bytes().fold(0, |bits, letter| {
+        bits | match letter {
+            b'r' => 0o444,
+            b'w' => 0o222,
+            b'x' => 0o111,
+            b'X' if is_directory || mode & 0o111 != 0 => 0o111,
+            b's' => 0o6000,
+            b't' => 0o1000,
+            b'u' => copied(6),
+            b'g' => copied(3),
+            b'o' => copied(0),
+            _ => 0,
+        }
+    })
+}
+
+fn is_octal(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte))
+}
+
+fn octal(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777)
 }
 
 #[cfg(test)]
@@ -157,11 +179,20 @@ mod tests {
         check(false, 0o777, "-w", 0o577);
         check(false, 0o644, "u+rw-x,g=u", 0o664);
         check(false, 0o7777, "a-s", 0o1777);
+        check(false, 0, "+6000", 0o6000);
+        check(false, 0o7777, "-600", 0o7177);
+        check(false, 0, "+6,-2", 0o4);
+        check(false, 0o640, "+00100,u-r", 0o340);
+        check(true, 0o6755, "=755", 0o755);
+        check(true, 0o6755, "-2000,g+w", 0o4775);
     }
 
     #[test]
     fn a_text_that_is_no_mode_is_refused() {
-        for text in ["", "888", "77777", "u", "q+r", "u+q", "u+r,", "+r+q", "-1"] {
+        for text in [
+            "", "888", "77777", "u", "q+r", "u+q", "u+r,", "+r+q", "-8", "+17777", "u=7", "+1+2", "-2x",
+            "+2,x",
+        ] {
             assert_eq!(ModeChange::parse(text), None, "{text}");
         }
     }

@@ -132,10 +132,12 @@ mod tests {
         check("0", Some(NameOrId::Number(0)), None, false);
         check("1000:50", Some(NameOrId::Number(1000)), Some(NameOrId::Number(50)), false);
         check(":50", None, Some(NameOrId::Number(50)), false);
+        check("+1001:+50", Some(NameOrId::Number(1001)), Some(NameOrId::Number(50)), false);
+        check("+ann", name("+ann"), None, false);
         check("ann:staff", name("ann"), name("staff"), false);
         check("ann:", name("ann"), None, true);
         check(":", None, None, false);
-        for text in ["", "1000:", "4294967295", "0:4294967296"] {
+        for text in ["", "1000:", "+1000:", "4294967295", "+4294967295", "0:4294967296"] {
             assert!(Owner::argument(text).is_err(), "{text}");
         }
     }

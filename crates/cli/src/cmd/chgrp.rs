@@ -23,6 +23,9 @@ pub(crate) struct Line {
     /// Files to change
     #[arg(value_name = "IMAGE:/PATH", required_unless_present = "reference")]
     image_paths: Vec<OsString>,
+    /// Change only files with this owner and this group
+    #[arg(long, value_name = "OWNER[:GROUP]", value_parser = Owner::argument)]
+    from: Option<Owner>,
     #[command(flatten)]
     options: Options,
     /// Print help
@@ -41,6 +44,7 @@ pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
     let Ok(group) = args.options.first(&args.group, Owner::group_argument) else { return Ok(()) };
     let first = group.is_none().then_some(&args.group);
     let paths: Vec<_> = first.into_iter().chain(&args.image_paths).cloned().collect();
-    OwnerChange { options: &args.options, wanted: Wanted::Group, from: None }.run(group, &paths, app);
+    OwnerChange { options: &args.options, wanted: Wanted::Group, from: args.from.as_ref() }
+        .run(group, &paths, app);
     Ok(())
 }

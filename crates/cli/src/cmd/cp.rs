@@ -7,6 +7,7 @@
 
 mod follower;
 mod losses;
+pub(super) mod moving;
 mod options;
 mod umask;
 
@@ -145,9 +146,19 @@ impl Args {
 }
 
 /// An operand: a file of the host, or one in a volume.
-enum Operand {
+pub(super) enum Operand {
     Host(PathBuf),
     Volume(ImagePath),
+}
+
+impl Operand {
+    /// Returns the name of a file of the host for messages.
+    fn host_name(&self) -> String {
+        match self {
+            Self::Host(path) => path.display().to_string(),
+            Self::Volume(image_path) => image_path.to_string(),
+        }
+    }
 }
 
 /// The prefix of a path of the host in a script; the other paths of a script are in its volume.
@@ -155,10 +166,7 @@ const HOST: &[u8] = b"host:";
 
 /// Returns the operands that the sources and the destination name. At least one side is in a
 /// volume. So where a name may be an image or a file to be copied, the other side decides.
-fn sides(args: &Args, app: &App) -> (Vec<Operand>, Operand) {
-    let Checked(operands) = &args.operands;
-    let (sources, destination) = (operands.sources(), operands.destination());
-    let sources: Vec<_> = sources.iter().map(|text| options::source(args, text)).collect();
+pub(super) fn sides(sources: &[OsString], destination: &OsString, app: &App) -> (Vec<Operand>, Operand) {
     if app.in_script() {
         let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
             Some(path) => Operand::Host(PathBuf::from(OsStr::from_bytes(path))),
@@ -187,7 +195,9 @@ fn sides(args: &Args, app: &App) -> (Vec<Operand>, Operand) {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Before a volume is opened: a signal from now on leaves it closed.
     app.stop_on_signals();
-    match sides(args, app) {
+    let Checked(operands) = &args.operands;
+    let sources: Vec<_> = operands.sources().iter().map(|text| options::source(args, text)).collect();
+    match sides(&sources, operands.destination(), app) {
         (sources, Operand::Volume(destination)) => into(args, &sources, &destination, app),
         (sources, Operand::Host(destination)) => {
             let mut image_paths = Vec::new();

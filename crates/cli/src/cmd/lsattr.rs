@@ -2,9 +2,11 @@
 //!
 //! `args` calls [`run`]. Letters and names are those of lsattr(1) (`file_flags`).
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use extern4::{FileType, Metadata};
 
@@ -22,7 +24,7 @@ pub(crate) struct Args {
     /// List everything below directories
     #[arg(short = 'R')]
     recursive: bool,
-    /// List files whose names start with a dot too
+    /// List files whose names start with a dot, '.' and '..' too
     #[arg(short = 'a')]
     all: bool,
     /// List directories themselves
@@ -79,40 +81,51 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 impl Listing<'_> {
-    /// Lists the files in a directory, and with `-R` everything below it.
+    /// Lists the files in a directory, and with `-R` below each directory what is in it.
     fn directory(&mut self, top: &Path) -> io::Result<()> {
-        let mut left = vec![top.to_owned()];
-        let mut is_first = true;
-        while let Some(path) = left.pop() {
-            if !is_first && !self.args.json {
-                let name = self.shown.path(&self.target.image_path.image, &path);
-                self.out.write_all(b"\n")?;
-                self.out.write_all(&name)?;
-                self.out.write_all(b":\n")?;
-            }
-            let mut below = Vec::new();
-            for (path, found) in self.entries(&path)? {
-                self.line(&path, &found)?;
-                if found.is_dir() && self.args.recursive {
-                    below.push(path);
+        let mut levels = vec![self.entries(top)?.into_iter()];
+        // A directory has one parent: one that occurs twice is a loop of a corrupt volume.
+        let mut seen = HashSet::new();
+        while let Some(level) = levels.last_mut() {
+            let Some((path, found)) = level.next() else {
+                levels.pop();
+                if !levels.is_empty() && !self.args.json {
+                    self.out.write_all(b"\n")?;
                 }
+                continue;
+            };
+            self.line(&path, &found)?;
+            let is_dots = matches!(path.as_os_str().as_bytes(), [.., b'/', b'.'] | [.., b'/', b'.', b'.']);
+            if !self.args.recursive || !found.is_dir() || is_dots {
+                continue;
             }
-            left.extend(below.into_iter().rev());
-            if !std::mem::take(&mut is_first) && !self.args.json {
-                self.out.write_all(b"\n")?;
+            if !seen.insert(found.ino()) {
+                let path = self.target.volume.image_path(&path);
+                flush(self.out)?;
+                self.app.fail_at(ExitStatus::Corrupt, path, "directory is in another place too");
+                continue;
             }
+            if !self.args.json {
+                let name = self.shown.path(&self.target.image_path.image, &path);
+                self.out.write_all(&[b"\n", &name[..], b":\n"].concat())?;
+            }
+            levels.push(self.entries(&path)?.into_iter());
         }
         Ok(())
     }
 
     /// Returns the files and directories in a directory. Reports a failure.
-    fn entries(&mut self, path: &Path) -> io::Result<Vec<(std::path::PathBuf, Metadata)>> {
+    fn entries(&mut self, path: &Path) -> io::Result<Vec<(PathBuf, Metadata)>> {
         let read = || {
             let mut entries = Vec::new();
-            for entry in self.target.session().read_dir(path)? {
+            for dots in [".", ".."].into_iter().filter(|_| self.args.all) {
+                let path = path.join(dots);
+                let found = self.target.volume.reach(&path, |session, path| session.metadata(path))?;
+                entries.push((path, found));
+            }
+            for entry in self.target.volume.reach(path, |session, path| session.read_dir(path))? {
                 let entry = entry?;
-                let name = std::os::unix::ffi::OsStrExt::as_bytes(entry.file_name());
-                let is_shown = self.args.all || !name.starts_with(b".");
+                let is_shown = self.args.all || !entry.file_name().as_bytes().starts_with(b".");
                 if is_shown && matches!(entry.file_type()?, FileType::Regular | FileType::Directory) {
                     entries.push((path.join(entry.file_name()), entry.metadata()?));
                 }

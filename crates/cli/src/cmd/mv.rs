@@ -1,7 +1,8 @@
-//! `extern4 mv`: renames files within a volume.
+//! `extern4 mv`: renames files within a volume, and moves them to the host, from it and between
+//! volumes.
 //!
-//! `args` calls [`run`]. A rename is one step. Files do not move between volumes; the message says
-//! how to copy them.
+//! `args` calls [`run`]. A rename is one step. Any other move is a copy, and then a removal
+//! (`cp::moving`).
 
 use std::ffi::OsString;
 use std::io;
@@ -18,6 +19,9 @@ use crate::operands::{Operands, without_slashes};
 use crate::overwrite::{Overwrite, backup_note};
 use crate::targets::{Destination, NameRelation, name_relation, report_naming, written_paths};
 use crate::text::quoted;
+
+use super::cp::moving::{self, Move};
+use super::cp::{self, Operand};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -38,24 +42,21 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Checked(operands) = &args.operands;
-    let sources = operands.sources();
-    let image_paths = if args.strip_trailing_slashes {
-        written_paths(&sources.iter().map(without_slashes).collect::<Vec<OsString>>(), app)
-    } else {
-        written_paths(sources, app)
+    let strip =
+        |text: &OsString| if args.strip_trailing_slashes { without_slashes(text) } else { text.clone() };
+    let sources: Vec<OsString> = operands.sources().iter().map(strip).collect();
+    let (from, to) = cp::sides(&sources, operands.destination(), app);
+    let in_volume = |to: &ImagePath| {
+        let is_there = |from: &Operand| matches!(from, Operand::Volume(from) if from.image.is(&to.image));
+        from.iter().all(is_there)
     };
-    let to = app.written_path(operands.destination());
-    if let Some(image_path) = image_paths.iter().find(|image_path| !image_path.image.is(&to.image)) {
-        app.fail_at(
-            ExitStatus::Failed,
-            image_path,
-            format_args!(
-                "is in another volume than {}: copy it with cp -a, then remove it with rm",
-                quoted(&to)
-            ),
-        );
+    if !matches!(&to, Operand::Volume(to) if in_volume(to)) {
+        let (overwrite, kind, verbose) = (&args.overwrite, operands.kind(), args.verbose);
+        moving::run(&Move { overwrite, kind, verbose }, from, &to, app);
         return Ok(());
     }
+    let image_paths = written_paths(&sources, app);
+    let to = app.written_path(operands.destination());
     let Some(target) = app.target(&to) else { return Ok(()) };
     let destination = Destination::new(&target, operands.kind(), image_paths.len(), app);
     let Some(destination) = destination else { return Ok(()) };

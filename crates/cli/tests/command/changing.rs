@@ -151,7 +151,11 @@ fn ours(pattern: &Image, line: Words<'_>, input: &str) -> (Outcome, String) {
     sound(&image);
     let mut printed = String::from_utf8_lossy(&printed).replace("disk.img:/", "");
     if line[0] == "lsattr" {
-        printed = printed.replace(" /", " ");
+        let lines = printed.lines().map(|line| line.strip_prefix('/').unwrap_or(line));
+        // A long line begins with the name, which the slash made one column longer.
+        let is_long = line.iter().any(|word| word.starts_with('-') && word.contains('l'));
+        let lines = lines.map(|line| if is_long { line.replacen("  ", "   ", 1) } else { line.to_owned() });
+        printed = lines.map(|line| line.replace(" /", " ") + "\n").collect();
     }
     let mount = image.mount("ro,noatime");
     (Outcome { success, printed: sorted(printed.as_bytes()), tree: listed(&mount.path) }, errors)
@@ -310,6 +314,18 @@ fn times_are_those_of_gnu() {
         &["touch", "-h", "-d", "@1", "@/link", "@/dangling"],
         &["touch", "-d", "@1", "@/link"],
         &["touch", "-d", "yesterday", "@/f"],
+        &["touch", "-d", "Thu, 1 Mar 2001 12:00:00 +0100", "@/f"],
+        &["touch", "-d", "2001/03/01", "@/f"],
+        &["touch", "-d", "20010301 1200", "@/f"],
+        &["touch", "-d", "2001-01-31 +1 month", "@/f"],
+        &["touch", "-d", "2001-03-01 noon", "@/f"],
+        &["touch", "-d", "next monday", "@/f"],
+        &["touch", "-d", "last friday 10:00", "@/f"],
+        &["touch", "-d", "", "@/f"],
+        &["touch", "-d", "2001-02-30", "@/f"],
+        &["touch", "-d", "2001-02-03 25:00", "@/f"],
+        &["touch", "-d", "nonsense", "@/f"],
+        &["touch", "-t", "200102301200", "@/f"],
         &["touch", "-d", "2 days ago", "-a", "@/new"],
     ]));
 }
@@ -326,7 +342,51 @@ fn modes_are_those_of_gnu() {
         &["chmod", "-v", "600", "@/link"],
         &["chmod", "-f", "600", "@/nothing"],
         &["chmod", "--preserve-root", "-R", "700", "@/d"],
+        &["chmod", "-v", "+600", "@/f", "@/g", "@/d"],
+        &["chmod", "-v", "-600", "@/f", "@/g"],
+        &["chmod", "-v", "=4755", "@/f", "@/g", "@/d"],
+        &["chmod", "+6000,u-x", "@/f"],
+        &["chmod", "u+600", "@/f"],
+        &["chmod", "+9", "@/f"],
     ]));
+}
+
+#[test]
+fn lengths_are_those_of_gnu() {
+    same(&silent(&[
+        &["truncate", "-s", "3", "@/f", "@/new"],
+        &["truncate", "-c", "-s", "3", "@/f", "@/new"],
+        &["truncate", "-s", "+3", "@/f"],
+        &["truncate", "-s", "-3", "@/f"],
+        &["truncate", "-s", "<4", "@/f", "@/none"],
+        &["truncate", "-s", ">6", "@/f", "@/none", "@/g"],
+        &["truncate", "-s", "/4", "@/f"],
+        &["truncate", "--size=%4", "@/f"],
+        &["truncate", "-s", "%0", "@/f"],
+        &["truncate", "-s", "1K", "@/f"],
+        &["truncate", "-s", "1KB", "@/f"],
+        &["truncate", "-s", "1mB", "@/f"],
+        &["truncate", "-s", "2KiB", "@/f"],
+        &["truncate", "-s", "K", "@/f"],
+        &["truncate", "-s", "1R", "@/f"],
+        &["truncate", "-s", "1E", "@/f"],
+        &["truncate", "-s", "", "@/f"],
+        &["truncate", "-s", "5", "-s", "+2", "@/f"],
+        &["truncate", "-o", "-s", "2", "@/f"],
+        &["truncate", "-o", "@/f"],
+        &["truncate", "-r", "@/g", "@/f", "@/new"],
+        &["truncate", "-r", "@/link", "-s", "+3", "@/none"],
+        &["truncate", "-r", "@/g", "-s", "%4", "@/none"],
+        &["truncate", "-r", "@/g", "-s", "4", "@/none"],
+        &["truncate", "-r", "@/g", "-o", "-s", "+1", "@/none"],
+        &["truncate", "-r", "@/nothing", "@/f"],
+        &["truncate", "@/f"],
+        &["truncate", "-s", "1", "@/d", "@/f"],
+    ]));
+    let image = machine();
+    std::fs::write(image.scratch().join("six"), "123456").expect("a file");
+    ok(extern4(&image, ["truncate", "-r", "six", "disk.img:/etc/hostname"]));
+    assert_eq!(ok(extern4(&image, ["stat", "-c", "%s", "disk.img:/etc/hostname"])), b"6\n");
 }
 
 #[test]
@@ -357,6 +417,12 @@ fn owners_are_those_of_gnu() {
         &["chgrp", "-v", "--reference=@/g", "@/f", "@/g"],
         &["chgrp", "-Rv", "bin", "@/d"],
         &["chgrp", "-hv", "bin", "@/dangling"],
+        &["chown", "-v", "+1001:+50", "@/f", "@/g"],
+        &["chown", "-v", "--from=+1:+3", "+7", "@/f", "@/g"],
+        &["chown", "+bin", "@/f"],
+        &["chown", "+7:", "@/f"],
+        &["chgrp", "+7", "@/f"],
+        &["chgrp", "++7", "@/f"],
     ]));
 }
 
@@ -412,6 +478,11 @@ fn attributes_are_those_of_e2fsprogs() {
         &["lsattr", "-p", "@/f"],
         &["lsattr", "-v", "@/f"],
         &["lsattr", "-R", "@/other"],
+        &["lsattr", "-a", "@/d/sub"],
+        &["lsattr", "-Ra", "@/d"],
+        &["lsattr", "-Rl", "@/d"],
+        &["lsattr", "-dpv", "@/d", "@/f"],
+        &["lsattr", "-al", "@/empty"],
         &["lsattr", "@/nothing"],
     ]));
     if !can_compare() {
@@ -618,6 +689,135 @@ fn copies_from_the_host_are_those_of_gnu() {
         }
     }
     assert!(differing.is_empty(), "ours and theirs:\n{differing}");
+}
+
+/// Options of moves to the host and from it, each with its sources.
+const MOVED: &[(Words<'_>, Words<'_>)] = &[
+    (&[], &["f"]),
+    (&[], &["f", "g", "odd\nname"]),
+    (&[], &["d"]),
+    (&[], &["link", "dangling", "dlink"]),
+    (&[], &["d", "f"]),
+    (&["-n"], &["f", "other/x"]),
+    (&["-u"], &["f", "other/x"]),
+    (&["-f"], &["f"]),
+    (&["-b"], &["f", "other/x"]),
+    (&["--backup=numbered"], &["f"]),
+    (&["-S", ".old"], &["f"]),
+    (&["-T"], &["f"]),
+    (&["-T"], &["empty"]),
+    (&["--strip-trailing-slashes"], &["other/"]),
+    (&[], &["nothing", "g"]),
+    (&[], &["empty", "full"]),
+];
+
+#[test]
+fn moves_to_the_host_are_those_of_gnu() {
+    if !can_compare() {
+        return;
+    }
+    let pattern = SPEC.build();
+    let mut differing = String::new();
+    for (options, sources) in MOVED {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
+        let (image, other) = (pattern.copy(), pattern.copy());
+        for root in [&ours, &theirs] {
+            destination(root);
+            fs::create_dir_all(root.join("full/inside")).expect("a directory");
+            fs::create_dir(root.join("empty")).expect("a directory");
+        }
+        let mount = other.mount("rw,relatime");
+        let mut gnu = Command::new("mv");
+        gnu.current_dir(&mount.path).args(*options).args(*sources).arg(&theirs);
+        let (success, ..) = fed(gnu, "");
+        let mut command = command();
+        command.current_dir(image.scratch()).arg("mv").args(*options);
+        command.args(sources.iter().map(|source| format!("disk.img:/{source}"))).arg(&ours);
+        let (ours_success, _, errors) = fed(command, "");
+        sound(&image);
+        let left = image.mount("ro,noatime");
+        let ours = (ours_success, listed(&ours), listed(&left.path));
+        let theirs = (success, listed(&theirs), listed(&mount.path));
+        if ours != theirs {
+            differing += &format!("{options:?} {sources:?}: {errors}\n{ours:#?}\n{theirs:#?}\n");
+        }
+    }
+    assert!(differing.is_empty(), "ours and theirs:\n{differing}");
+}
+
+#[test]
+fn moves_from_the_host_are_those_of_gnu() {
+    if !can_compare() {
+        return;
+    }
+    let empty = ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024", "-N", "256"]);
+    let pattern = empty.mounted(&[|root| {
+        destination(&root.join("to"));
+        fs::create_dir_all(root.join("to/full/inside"))?;
+        fs::create_dir(root.join("to/empty"))
+    }]);
+    let pattern = pattern.build();
+    let mut differing = String::new();
+    for (options, sources) in MOVED {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
+        let (image, other) = (pattern.copy(), pattern.copy());
+        for root in [&ours, &theirs] {
+            fs::create_dir(root).and_then(|()| fill(root)).expect("files");
+        }
+        let mount = other.mount("rw,relatime");
+        let mut gnu = Command::new("mv");
+        gnu.current_dir(&theirs).args(*options).args(*sources).arg(mount.path.join("to"));
+        let (success, ..) = fed(gnu, "");
+        let mut command = command();
+        command.current_dir(&ours).arg("mv").args(*options).args(*sources);
+        command.arg(format!("{}:/to", image.path.display()));
+        let (ours_success, _, errors) = fed(command, "");
+        sound(&image);
+        let to = image.mount("ro,noatime");
+        let ours = (ours_success, listed(&ours), listed(&to.path));
+        let theirs = (success, listed(&theirs), listed(&mount.path));
+        if ours != theirs {
+            differing += &format!("{options:?} {sources:?}: {errors}\n{ours:#?}\n{theirs:#?}\n");
+        }
+    }
+    assert!(differing.is_empty(), "ours and theirs:\n{differing}");
+}
+
+#[test]
+fn a_source_stays_unless_all_of_it_is_moved() {
+    let image = machine();
+    let at = |name: &str| image.scratch().join(name);
+    fs::create_dir_all(at("tree/sub")).expect("directories");
+    fs::write(at("tree/sub/file"), [1; 4096]).expect("a file");
+    fs::write(at("big"), vec![1; 9 << 20]).expect("a file");
+    // The volume has no room for all of it.
+    fs::rename(at("big"), at("tree/sub/big")).expect("a rename");
+    let errors = failed(&extern4(&image, ["mv", "tree", "disk.img:/srv"]), 1);
+    assert!(errors.contains("No space left"), "{errors}");
+    assert!(at("tree/sub/big").exists() && at("tree/sub/file").exists());
+    sound(&image);
+    ok(extern4(&image, ["rm", "-r", "disk.img:/srv"]));
+    // Roots, and a file that is to stay.
+    for (args, says) in [
+        (&["mv", "disk.img:/", "out"][..], "a root or '.' or '..' is not moved"),
+        (&["mv", ".", "disk.img:/"], "a root or '.' or '..' is not moved"),
+        (&["mv", "disk.img:/etc/hostname", "disk.img:/bin/true", "none"], "'none': not a directory"),
+        (&["mv", "disk.img:/etc", "disk.img"], "this is the image itself"),
+    ] {
+        let errors = failed(&extern4(&image, args), 1);
+        assert!(errors.contains(says), "{args:?}: {errors}");
+    }
+    let said = ok(extern4(&image, ["mv", "-v", "disk.img:/home", "moved"]));
+    assert_eq!(String::from_utf8_lossy(&said), "renamed 'disk.img:/home' -> 'moved'\n");
+    assert_eq!(fs::read_to_string(at("moved/ann/notes.txt")).expect("a file"), "buy milk\n");
+    // From one volume to another.
+    fs::copy(&image.path, at("other.img")).expect("a copy");
+    ok(extern4(&image, ["mv", "disk.img:/etc", "other.img:/var"]));
+    assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"bin\nlost+found\nroot\nvar\n");
+    assert_eq!(ok(extern4(&image, ["cat", "other.img:/var/etc/hostname"])), b"tiny\n");
+    sound(&image);
 }
 
 #[test]

@@ -34,8 +34,12 @@ impl Perm {
     }
 }
 
-/// Reads an octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set.
+/// Reads an octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set. `+600`
+/// once meant any of the bits, so it means nothing now.
 fn mode(text: &str) -> Option<u32> {
+    if text.strip_prefix('+').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return None;
+    }
     Some(ModeChange::parse(text)?.apply(0, false, 0))
 }
 
@@ -58,6 +62,7 @@ mod tests {
         check("u=rw,g=u", Some(0o660));
         check("u=rwx-w", Some(0o500));
         check("888", None);
+        check("+600", None);
         check("77777", None);
         check("u", None);
         check("q+r", None);

@@ -23,6 +23,8 @@ pub(super) fn parse(text: &str, base: Timespec) -> Result<Timespec, String> {
     if let Some(time) = calendar(text) {
         return Ok(time);
     }
+    // As with GNU's tools, no words are the day's beginning.
+    let text = if text.trim().is_empty() { "00:00" } else { text };
     let nanosecond = i32::try_from(base.nsec).unwrap_or(0);
     let base = Timestamp::new(base.sec, nanosecond).map_err(|_| refused())?;
     let base = Zoned::new(base, TimeZone::system());
@@ -113,6 +115,7 @@ mod tests {
         check("1969-12-31T23:59:59.5Z", -1, 500_000_000);
         check("2 hours ago", 1_709_208_000 - 7200, 500_000_000);
         check("29 Feb 2024 12:00:00 UTC", 1_709_208_000, 0);
+        assert_eq!(parse("", base), parse("00:00", base));
         for text in ["@", "@x", "@1.", "@1.1234567890", "2024-02-30T00:00:00Z", "someday", "2 moons ago"] {
             assert!(parse(text, base).is_err(), "{text}");
         }
