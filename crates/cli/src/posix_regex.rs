@@ -7,8 +7,9 @@
 //! anchor where an alternative begins, `$` where one ends; in the extended syntax they always are.
 //! In brackets a backslash stands for itself, and Emacs knows no classes such as `[:alpha:]`.
 //!
-//! `grep` and `find -regex` compile the result. A pattern that the library cannot express, such as
-//! a reference back, is an error and never matches something else.
+//! `grep` and `find -regex` compile the result. A pattern that the library cannot express is an error
+//! and never matches something else. The result says whether the pattern refers back to a group,
+//! which only some libraries can match.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -21,14 +22,28 @@ pub(crate) enum Syntax {
     Extended,
 }
 
-/// Returns the expression in the syntax of the crate `regex`.
-pub(crate) fn translate(text: &str, syntax: Syntax) -> Result<String, String> {
+/// An expression in the syntax of the crate `regex`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Translated {
+    pub(crate) text: String,
+    /// The number of its groups.
+    pub(crate) groups: usize,
+    /// Whether it has references back to groups, which that crate does not know.
+    pub(crate) looks_back: bool,
+}
+
+/// Translates an expression that stands behind `before` groups of others.
+pub(crate) fn translate(text: &str, syntax: Syntax, before: usize) -> Result<Translated, String> {
     let mut translation = Translation {
         text,
         syntax,
         rest: text.char_indices().peekable(),
         out: String::new(),
         groups: Vec::new(),
+        before,
+        opened: 0,
+        closed: Vec::new(),
+        looks_back: false,
         atom: None,
         begins: true,
     };
@@ -36,7 +51,11 @@ pub(crate) fn translate(text: &str, syntax: Syntax) -> Result<String, String> {
         translation.one(at, c)?;
     }
     match translation.groups.is_empty() {
-        true => Ok(translation.out),
+        true => Ok(Translated {
+            text: translation.out,
+            groups: translation.opened,
+            looks_back: translation.looks_back,
+        }),
         false => Err(format!("{text} lacks a {}", translation.spelled(')'))),
     }
 }
@@ -46,8 +65,15 @@ struct Translation<'a> {
     syntax: Syntax,
     rest: Peekable<CharIndices<'a>>,
     out: String,
-    /// The starts of the open groups.
-    groups: Vec<usize>,
+    /// The open groups: where each starts, and its number.
+    groups: Vec<(usize, usize)>,
+    /// The groups of expressions before this one.
+    before: usize,
+    /// How many groups have begun.
+    opened: usize,
+    /// The numbers of the groups that have ended.
+    closed: Vec<usize>,
+    looks_back: bool,
     /// The start of the atom that an operator would repeat; `None` where there is none.
     atom: Option<usize>,
     /// Whether an alternative begins here.
@@ -111,15 +137,17 @@ impl Translation<'_> {
     fn operator(&mut self, c: char) -> Result<(), String> {
         match c {
             '(' => {
-                self.groups.push(self.out.len());
-                self.anchor("(?:");
+                self.opened += 1;
+                self.groups.push((self.out.len(), self.opened));
+                self.anchor("(");
                 self.begins = true;
             }
             ')' => {
-                let Some(start) = self.groups.pop() else {
+                let Some((start, number)) = self.groups.pop() else {
                     return Err(format!("{} has a {} too many", self.text, self.spelled(')')));
                 };
                 self.out.push(')');
+                self.closed.push(number);
                 self.atom = Some(start);
             }
             '|' => {
@@ -166,7 +194,14 @@ impl Translation<'_> {
             Some('>') => self.anchor("\\b{end}"),
             Some(c @ ('b' | 'B')) => self.anchor(&format!("\\{c}")),
             Some(c @ ('w' | 'W' | 's' | 'S')) => self.push(&format!("\\{c}")),
-            Some(c @ '1'..='9') => return Err(format!("{text}: \\{c}, which looks back, is not there")),
+            Some(c @ '1'..='9') => {
+                let number = usize::from(c as u8 - b'0');
+                if !self.closed.contains(&number) {
+                    return Err(format!("{text}: no group ends before \\{c}"));
+                }
+                self.looks_back = true;
+                self.push(&format!("(?:\\{})", self.before + number));
+            }
             Some(c) => self.literal(c),
         }
         Ok(())
@@ -247,11 +282,13 @@ fn quoted(c: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Syntax, translate};
+    use super::{Syntax, Translated, translate};
     use regex::bytes::Regex;
 
     fn compiled(regex: &str, syntax: Syntax) -> Result<Regex, String> {
-        let whole = format!("^(?:{})$", translate(regex, syntax)?);
+        let Translated { text, looks_back, .. } = translate(regex, syntax, 0)?;
+        assert!(!looks_back, "{regex}");
+        let whole = format!("^(?:{text})$");
         Regex::new(&whole).map_err(|_| format!("{regex} is not a regular expression"))
     }
 
@@ -310,9 +347,20 @@ mod tests {
     }
 
     #[test]
+    fn references_back_are_told() {
+        let check = |regex: &str, before, expected: &str, groups| {
+            let expected = Translated { text: expected.to_owned(), groups, looks_back: true };
+            assert_eq!(translate(regex, Syntax::Basic, before), Ok(expected), "{regex}");
+        };
+        check("\\(a\\)\\1", 0, "(a)(?:\\1)", 1);
+        check("\\(a\\)\\(b\\)\\2*", 3, "(a)(b)(?:(?:\\5))*", 2);
+    }
+
+    #[test]
     fn an_invalid_expression_has_a_reason() {
         for (regex, why) in [
-            ("\\(a\\)\\1", "\\1, which looks back"),
+            ("\\(a\\)\\2", "no group ends before \\2"),
+            ("\\(a\\1\\)", "no group ends before \\1"),
             ("\\(a", "lacks a \\)"),
             ("a\\)", "too many"),
             ("[a", "lacks a ]"),

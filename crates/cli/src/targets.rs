@@ -171,7 +171,7 @@ impl<C: FnMut(&FoundFile<'_>) -> extern4::Result<Option<String>>> Changes<'_, C>
 }
 
 /// Returns the name of `path`, which is below `real`, for a user that calls that `shown`.
-fn renamed(path: &Path, real: &Path, shown: &Path) -> PathBuf {
+pub(crate) fn renamed(path: &Path, real: &Path, shown: &Path) -> PathBuf {
     match path.strip_prefix(real) {
         Ok(rest) if rest.as_os_str().is_empty() => shown.to_owned(),
         Ok(rest) => shown.join(rest),

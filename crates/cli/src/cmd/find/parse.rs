@@ -431,8 +431,11 @@ impl<'a> Parser<'a> {
     fn regex(&mut self, of: &str, fold: bool) -> Result<Test, String> {
         let text = self.text(of)?;
         let dot_matches_all = self.syntax != Syntax::Emacs;
-        let whole = translate(text, self.syntax).map(|inner| format!("^(?:{inner})$"));
-        let whole = whole.map_err(|error| format!("{of}: {error}"))?;
+        let inner = translate(text, self.syntax, 0).map_err(|error| format!("{of}: {error}"))?;
+        if inner.looks_back {
+            return Err(format!("{of}: {text} refers back to a group, which only grep can"));
+        }
+        let whole = format!("^(?:{})$", inner.text);
         let regex =
             RegexBuilder::new(&whole).case_insensitive(fold).dot_matches_new_line(dot_matches_all).build();
         regex

@@ -5,8 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
-
-use regex::bytes::Regex;
+use std::rc::Rc;
 
 use crate::input::{Input, Source, TransferError};
 use crate::json::{self, Object};
@@ -14,6 +13,7 @@ use crate::output::Out;
 
 use super::Args;
 use super::colors::{Colored, Colors};
+use super::matcher::{GaveUp, Matcher};
 
 /// The part of a file in which a NUL tells that it is not text.
 const HEAD_BYTES: usize = 32 << 10;
@@ -21,11 +21,13 @@ const HEAD_BYTES: usize = 32 << 10;
 /// A search of files, one after the other.
 pub(super) struct Search<'a> {
     args: &'a Args,
-    regex: Regex,
+    matcher: Rc<Matcher>,
     with_name: bool,
     colors: Colors,
     before: usize,
     after: usize,
+    /// The least width of numbers before lines.
+    number_width: usize,
     pub(super) out: Out,
     /// Whether any line of any file was selected.
     pub(super) selected_any: bool,
@@ -63,12 +65,19 @@ fn is_printable(line: &[u8]) -> bool {
     !line.contains(&0) && std::str::from_utf8(line).is_ok()
 }
 
+/// Returns the error of a line that took too many steps.
+fn gave_up() -> io::Error {
+    io::Error::other("the pattern takes too many steps on a line")
+}
+
 impl<'a> Search<'a> {
-    pub(super) fn new(args: &'a Args, regex: Regex, with_name: bool, out: Out) -> Self {
-        let both = args.context.unwrap_or(0);
-        let (before, after) = (args.before_context.unwrap_or(both), args.after_context.unwrap_or(both));
+    pub(super) fn new(args: &'a Args, matcher: Matcher, with_name: bool, out: Out) -> Self {
+        let context = &args.context;
+        let (before, after) = (context.before().unwrap_or(0), context.after().unwrap_or(0));
         let (colors, selected_any, printed) = (Colors::new(args.color), false, false);
-        Self { args, regex, with_name, colors, before, after, out, selected_any, printed }
+        let matcher = Rc::new(matcher);
+        let number_width = 0;
+        Self { args, matcher, with_name, colors, before, after, number_width, out, selected_any, printed }
     }
 
     /// Returns whether lines are printed, and not only names or numbers.
@@ -80,11 +89,16 @@ impl<'a> Search<'a> {
     /// Searches a file with this name.
     pub(super) fn file(&mut self, source: Source, name: &Name<'_>) -> Result<Found, TransferError> {
         let args = self.args;
+        if args.initial_tab {
+            // As in GNU `grep`, the numbers of a file are as wide as any in it could be.
+            let most = source.len().map_or(i64::MAX as u64, |len| len.saturating_add(1));
+            self.number_width = most.to_string().len();
+        }
         let mut lines = source.lines();
         let head = lines.peek()?;
         let is_text =
-            args.text || args.json || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
-        if !is_text && args.no_binary {
+            args.treats_all_as_text() || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
+        if !is_text && args.skips_binary() {
             return self.summary(name, 0);
         }
         // A file that is not text is searched from NUL to NUL: its lines may be of any length.
@@ -92,21 +106,21 @@ impl<'a> Search<'a> {
         let most = args.max_count.unwrap_or(u64::MAX);
         let (mut line, mut selected, mut left_after) = (Line::default(), 0, 0);
         let mut before: VecDeque<Line> = VecDeque::new();
-        let mut last_printed = 0;
+        let mut last_printed = None;
         while (selected < most || left_after > 0) && lines.next(end, &mut line.text)? {
             line.number += 1;
             let len = line.text.len() as u64;
             if line.text.last() == Some(&end) {
                 line.text.pop();
             }
-            if selected < most && self.selects(&line.text, is_text) {
+            if selected < most && self.selects(&line.text, is_text)? {
                 selected += 1;
                 self.selected_any = true;
                 if args.quiet || args.files_with_matches || args.files_without_match {
                     break;
                 }
                 if self.prints_lines() {
-                    if !is_text || !(args.text || args.json || is_printable(&line.text)) {
+                    if !is_text || !(args.treats_all_as_text() || is_printable(&line.text)) {
                         return Ok(Found::Binary);
                     }
                     let first = before.front().map_or(line.number, |line| line.number);
@@ -115,12 +129,12 @@ impl<'a> Search<'a> {
                         self.context_line(name, &line, end)?;
                     }
                     self.selected_line(name, &line, end)?;
-                    (last_printed, left_after) = (line.number, self.after);
+                    (last_printed, left_after) = (Some(line.number), self.after);
                 }
             } else if self.prints_lines() && left_after > 0 {
                 left_after -= 1;
                 self.context_line(name, &line, end)?;
-                last_printed = line.number;
+                last_printed = Some(line.number);
             } else if self.prints_lines() && self.before > 0 && is_text {
                 if before.len() == self.before {
                     before.pop_front();
@@ -134,9 +148,20 @@ impl<'a> Search<'a> {
 
     /// Returns whether a piece of the input is selected. A piece of a file that is not text may
     /// hold several lines.
-    fn selects(&self, text: &[u8], is_text: bool) -> bool {
-        let matches = |line: &[u8]| self.regex.is_match(line) != self.args.invert_match;
-        if is_text { matches(text) } else { text.split(|byte| *byte == b'\n').any(matches) }
+    fn selects(&self, text: &[u8], is_text: bool) -> Result<bool, TransferError> {
+        let selects = |line: &[u8]| {
+            let is_match = self.matcher.is_match(line).map_err(|GaveUp| gave_up());
+            is_match.map(|is_match| is_match != self.args.invert_match).map_err(TransferError::Input)
+        };
+        if is_text {
+            return selects(text);
+        }
+        for line in text.split(|byte| *byte == b'\n') {
+            if selects(line)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Prints the line about a whole file, if the options ask for one.
@@ -173,11 +198,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Prints a separator if lines before number `first` were left out.
-    fn separate(&mut self, first: u64, last_printed: u64) -> io::Result<()> {
-        let has_context = self.before > 0 || self.after > 0;
-        if has_context && self.printed && !self.args.json && first != last_printed + 1 {
-            self.paint(Colored::Separator, b"--")?;
+    /// Prints a separator if lines before number `first` were left out, or another file was before.
+    fn separate(&mut self, first: u64, last_printed: Option<u64>) -> io::Result<()> {
+        let context = &self.args.context;
+        let has_context = context.before().or(context.after()).is_some();
+        let is_next = last_printed.is_some_and(|last| first == last + 1);
+        if has_context
+            && self.printed
+            && !self.args.json
+            && !is_next
+            && let Some(separator) = context.separator()
+        {
+            self.paint(Colored::Separator, separator.as_bytes())?;
             self.out.write_all(b"\n")?;
         }
         self.printed = true;
@@ -209,30 +241,43 @@ impl<'a> Search<'a> {
         text: &[u8],
         end: u8,
         selected: bool,
-    ) -> io::Result<()> {
+    ) -> Result<(), TransferError> {
         if self.args.json {
-            return self.json(name, |object| {
+            self.json(name, |object| {
                 object.raw("line", line.number);
                 object.raw("byte", offset);
                 object.raw("selected", selected);
                 object.bytes("text", text);
-            });
+            })?;
+            return Ok(());
         }
         self.prefix(name, line, offset, if selected { b':' } else { b'-' })?;
         // With -v, the context matches and the selected lines do not.
         let part = if selected { Colored::Selected } else { Colored::Context };
         if self.colors.has(part) && selected != self.args.invert_match {
-            let (regex, mut at) = (self.regex.clone(), 0);
-            for found in regex.find_iter(text).filter(|found| !found.is_empty()) {
-                self.out.write_all(&text[at..found.start()])?;
-                self.paint(part, found.as_bytes())?;
-                at = found.end();
+            let mut at = 0;
+            // A part that matches is a match as a whole, whatever stands around it.
+            let is_part = self.args.only_matching;
+            let found = if is_part { vec![0..text.len()] } else { self.matches(text)? };
+            for found in found {
+                self.out.write_all(&text[at..found.start])?;
+                at = found.end;
+                self.paint(part, &text[found])?;
             }
             self.out.write_all(&text[at..])?;
         } else {
             self.out.write_all(text)?;
         }
-        self.out.write_all(&[end])
+        self.out.write_all(&[end])?;
+        if self.args.line_buffered {
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Returns the parts of a line that match.
+    fn matches(&self, text: &[u8]) -> Result<Vec<std::ops::Range<usize>>, TransferError> {
+        self.matcher.matches(text).map_err(|GaveUp| TransferError::Input(gave_up()))
     }
 
     fn prefix(&mut self, name: &Name<'_>, line: &Line, offset: u64, mark: u8) -> io::Result<()> {
@@ -242,29 +287,32 @@ impl<'a> Search<'a> {
             (self.args.byte_offset, Colored::Byte, offset),
         ];
         for (_, part, number) in numbers.into_iter().filter(|(is_shown, ..)| *is_shown) {
-            self.paint(part, number.to_string().as_bytes())?;
+            self.paint(part, format!("{number:>width$}", width = self.number_width).as_bytes())?;
             self.paint(Colored::Separator, &[mark])?;
+        }
+        let has_prefix = self.with_name || self.args.line_number || self.args.byte_offset;
+        if self.args.initial_tab && has_prefix {
+            self.out.write_all(b"\t")?;
         }
         Ok(())
     }
 
-    fn context_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> io::Result<()> {
+    fn context_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> Result<(), TransferError> {
         if self.args.only_matching {
             return Ok(());
         }
         self.text(name, line, line.offset, &line.text, end, false)
     }
 
-    fn selected_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> io::Result<()> {
+    fn selected_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> Result<(), TransferError> {
         if !self.args.only_matching {
             return self.text(name, line, line.offset, &line.text, end, true);
         }
         if self.args.invert_match {
             return Ok(());
         }
-        let regex = self.regex.clone();
-        for found in regex.find_iter(&line.text).filter(|found| !found.is_empty()) {
-            self.text(name, line, line.offset + found.start() as u64, found.as_bytes(), end, true)?;
+        for found in self.matches(&line.text)? {
+            self.text(name, line, line.offset + found.start as u64, &line.text[found], end, true)?;
         }
         Ok(())
     }
