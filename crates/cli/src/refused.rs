@@ -8,7 +8,10 @@
 type Refusal = (&'static [&'static str], &'static str, &'static str);
 
 const CONTEXT: &str = "a context is an attribute of the file: setfattr -n security.selinux sets it";
-const CHANGES: &str = "a volume does not change while it is read; follow files in a mount";
+const CHANGES: &str = "an open volume has no other writer, so no file grows; follow files in a mount";
+const HTML: &str =
+    "a page has links that a browser follows, and a path in a volume has no URL; -X writes XML";
+const RULES: &str = "no file of a volume says what is shown; -P and -I do";
 const ROOT: &str = "the root of a volume is never removed or renamed";
 
 const NO_REPAIR: &str = "it changes nothing: recover replays the journal, and e2fsck -p or -y repairs";
@@ -52,19 +55,10 @@ const REFUSED: &[Refusal] = &[
     (&["getfacl"], "--logical", "a walk does not follow links, which may lead in a circle"),
     (&["getfacl", "setfacl"], "-v", "extern4 --version shows the version"),
     (&["getfacl", "setfacl"], "--version", "extern4 --version shows the version"),
-    (&["ls"], "--author", "the author of a file is its owner"),
-    (&["ls"], "--block-size", "sizes are in bytes, or with -h in units that fit"),
     (&["ls"], "-D", "output is for people and programs, not for Emacs; use --json"),
     (&["ls"], "--dired", "output is for people and programs, not for Emacs; use --json"),
     (&["ls"], "--hyperlink", "a path in a volume has no URL"),
     (&["ls"], "--show-control-chars", "control bytes are never sent to a terminal"),
-    (&["ls", "du"], "--si", "units are powers of 1024"),
-    (&["df"], "-H", "units are powers of 1024"),
-    (&["df"], "--si", "units are powers of 1024"),
-    (&["ls"], "-T", "columns are padded with spaces"),
-    (&["ls"], "--tabsize", "columns are padded with spaces"),
-    (&["ls"], "-v", "names are sorted by bytes; sort -V sorts versions"),
-    (&["stat"], "--cached", "attributes of a volume are always those on it"),
     (&["du"], "-D", "symbolic links are counted themselves"),
     (&["du"], "--dereference-args", "symbolic links are counted themselves"),
     (&["du"], "-H", "symbolic links are counted themselves"),
@@ -73,13 +67,25 @@ const REFUSED: &[Refusal] = &[
     (&["du"], "--files0-from", "use xargs -0"),
     (&["du"], "--time", "find -printf shows times"),
     (&["du"], "--time-style", "find -printf shows times"),
-    (&["df"], "--output", "--json has every figure"),
-    (&["df"], "--sync", "the command has written everything before"),
-    (&["df"], "-v", "it has no meaning for GNU df either"),
-    (&["grep"], "-NUM", "write -C NUM"),
     (&["diff"], "-NUM", "write -U NUM"),
+    (&["tree"], "--device", "a volume has no device number"),
+    (&["tree"], "-A", "lines are drawn with the characters of UTF-8, or with --charset=ASCII"),
+    (&["tree"], "-S", "lines are drawn with the characters of UTF-8, or with --charset=ASCII"),
+    (&["tree"], "-o", "redirect the output with >"),
+    (&["tree"], "-H", HTML),
+    (&["tree"], "-T", HTML),
+    (&["tree"], "-R", HTML),
+    (&["tree"], "--nolinks", HTML),
+    (&["tree"], "--hintro", HTML),
+    (&["tree"], "--houtro", HTML),
+    (&["tree"], "--gitignore", RULES),
+    (&["tree"], "--gitfile", RULES),
+    (&["tree"], "--info", RULES),
+    (&["tree"], "--infofile", RULES),
+    (&["tree"], "--fromfile", "tree(1) draws the paths that extern4 find prints"),
+    (&["tree"], "--fflinks", "tree(1) draws the paths that extern4 find prints"),
     (
-        &["cat", "head", "tail", "grep", "cmp", "sha256sum", "ls", "stat", "du", "df"],
+        &["cat", "head", "tail", "grep", "cmp", "sha256sum", "ls", "stat", "du", "df", "tree"],
         "--version",
         "extern4 --version shows the version",
     ),
@@ -93,23 +99,6 @@ const REFUSED: &[Refusal] = &[
     (&["tail"], "-s", CHANGES),
     (&["tail"], "--sleep-interval", CHANGES),
     (&["tail"], "--max-unchanged-stats", CHANGES),
-    (&["grep"], "-P", "patterns are matched in linear time, without back-references"),
-    (&["grep"], "--perl-regexp", "patterns are matched in linear time, without back-references"),
-    (&["grep"], "-R", "a search does not follow links, which may lead in a circle"),
-    (&["grep"], "--dereference-recursive", "a search does not follow links, which may lead in a circle"),
-    (&["grep"], "-T", "output is for programs; pipe it to column"),
-    (&["grep"], "--initial-tab", "output is for programs; pipe it to column"),
-    (&["grep"], "-d", "-r searches directories; without it they are an error"),
-    (&["grep"], "--directories", "-r searches directories; without it they are an error"),
-    (&["grep"], "-D", "devices in a volume have no contents"),
-    (&["grep"], "--devices", "devices in a volume have no contents"),
-    (&["grep"], "--line-buffered", "lines appear at once on a terminal, and in pieces elsewhere"),
-    (&["grep"], "--exclude-from", "give each pattern with --exclude"),
-    (&["grep"], "--binary-files", "-a treats all files as text, and -I passes over others"),
-    (&["grep"], "--no-group-separator", "groups of lines are separated by '--'"),
-    (&["grep"], "--group-separator", "groups of lines are separated by '--'"),
-    (&["grep"], "-U", "files are never converted"),
-    (&["grep"], "--binary", "files are never converted"),
 ];
 
 /// Commands, and the reason why they take no further operand; `{}` stands for it.

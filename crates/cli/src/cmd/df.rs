@@ -3,6 +3,8 @@
 //! `args` calls [`run`]. The figures are those of `statfs(2)` on the kernel's mount of the same
 //! volume.
 
+mod field;
+
 use std::io::{self, Write as _};
 
 use extern4::StatFs;
@@ -11,8 +13,10 @@ use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::json::{self, Object};
-use crate::output::{flush, out};
-use crate::text::{BlockSize, human};
+use crate::output::{Out, flush, out};
+use crate::text::{BlockSize, width};
+
+use self::field::{Field, Fields};
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, args_override_self = true)]
@@ -21,8 +25,11 @@ pub(crate) struct Args {
     #[arg(value_name = "IMAGE", required = true, value_parser = ImagePath::parser())]
     image_paths: Vec<ImagePath>,
     /// Show sizes with a unit, such as 1.5G
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = UNITS)]
     human_readable: bool,
+    /// Show sizes with a unit of powers of 1000
+    #[arg(short = 'H', long, overrides_with_all = UNITS)]
+    si: bool,
     /// Show inodes instead of space
     #[arg(short, long)]
     inodes: bool,
@@ -41,11 +48,16 @@ pub(crate) struct Args {
     /// Use the headings of POSIX
     #[arg(short = 'P', long)]
     portability: bool,
+    /// Show these columns (default: all): source, fstype, itotal, iused, iavail, ipcent, size,
+    /// used, avail, pcent, file, target
+    #[arg(long, value_name = "LIST", value_parser = Fields::argument, num_args = 0..=1, require_equals = true,
+        default_missing_value = "", conflicts_with_all = ["inodes", "print_type", "portability"])]
+    output: Option<Fields>,
     /// Show sizes in units of this many bytes: 1M, or M to show the unit too
-    #[arg(short = 'B', long, value_name = "SIZE", value_parser = BlockSize::parse)]
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = BlockSize::parse, overrides_with_all = UNITS)]
     block_size: Option<BlockSize>,
     /// Show sizes in units of 1024 bytes, as without this option
-    #[arg(short, conflicts_with = "block_size")]
+    #[arg(short, overrides_with_all = UNITS)]
     kibibytes: bool,
     /// Show all volumes, as without this option
     #[arg(short, long)]
@@ -54,8 +66,14 @@ pub(crate) struct Args {
     #[arg(short, long)]
     local: bool,
     /// Do not write anything first, as without this option
-    #[arg(long)]
+    #[arg(long, overrides_with = "sync")]
     no_sync: bool,
+    /// Write everything first, as the command always does
+    #[arg(long)]
+    sync: bool,
+    /// No effect
+    #[arg(short)]
+    v: bool,
     /// Write one JSON object a line for each volume
     #[arg(long)]
     json: bool,
@@ -64,11 +82,20 @@ pub(crate) struct Args {
     help: (),
 }
 
-/// A volume with its figures.
+/// The options of which the last one says how sizes are shown.
+const UNITS: [&str; 4] = ["human_readable", "si", "block_size", "kibibytes"];
+
+/// A volume with its figures, or the sum of several.
 struct Row {
+    /// The volume, as the table shows it.
     name: String,
-    kind: &'static str,
-    found: StatFs,
+    kind: String,
+    /// The operand.
+    file: String,
+    /// The place where it is mounted.
+    target: String,
+    space: Usage,
+    inodes: Usage,
 }
 
 /// The figures of a volume, in bytes or inodes.
@@ -92,8 +119,8 @@ impl Usage {
     }
 
     /// Returns the sum of several.
-    fn sum(all: &[Self]) -> Self {
-        let sum = |of: fn(&Self) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    fn sum<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
+        let sum = |of: fn(&Self) -> u64| all.clone().map(of).fold(0, u64::saturating_add);
         let (total, used, available) = (sum(|one| one.total), sum(|one| one.used), sum(|one| one.available));
         Self { total, used, available, percent: percent(used, available) }
     }
@@ -123,20 +150,34 @@ impl Args {
         (self.types.is_empty() || names(&self.types)) && !names(&self.exclude_type)
     }
 
-    fn usage(&self, found: &StatFs) -> Usage {
-        if self.inodes { Usage::inodes(found) } else { Usage::space(found) }
+    /// Returns how sizes are shown.
+    fn unit(&self) -> BlockSize {
+        let chosen = [(self.human_readable, BlockSize::Human), (self.si, BlockSize::Decimal)];
+        let chosen = chosen.into_iter().find_map(|(given, unit)| given.then_some(unit));
+        chosen.or_else(|| self.block_size.clone()).unwrap_or(BlockSize::of(1024))
     }
 
-    fn headings(&self, unit: &BlockSize) -> [String; 6] {
-        let blocks = match (self.portability, &self.block_size) {
-            (true, None) => "1024-blocks".to_owned(),
-            _ => format!("{}-blocks", unit.name()),
-        };
-        let percent = if self.portability { "Capacity" } else { "Use%" };
-        match (self.inodes, self.human_readable) {
-            (true, _) => ["Volume", "Type", "Inodes", "IUsed", "IFree", "IUse%"].map(str::to_owned),
-            (false, true) => ["Volume", "Type", "Size", "Used", "Avail", percent].map(str::to_owned),
-            (false, false) => ["Volume", "Type", &blocks, "Used", "Available", percent].map(str::to_owned),
+    /// Returns the columns of the table.
+    fn fields(&self) -> Vec<Field> {
+        use Field::{Avail, Fstype, Iavail, Ipcent, Itotal, Iused, Pcent, Size, Source, Target, Used};
+        if let Some(Fields(fields)) = &self.output {
+            return fields.clone();
+        }
+        let figures = if self.inodes { [Itotal, Iused, Iavail, Ipcent] } else { [Size, Used, Avail, Pcent] };
+        let kind = self.print_type.then_some(Fstype);
+        std::iter::once(Source).chain(kind).chain(figures).chain([Target]).collect()
+    }
+
+    fn heading(&self, field: Field, unit: &BlockSize) -> String {
+        match (field, unit.name()) {
+            (Field::Size, None) => "Size".to_owned(),
+            (Field::Size, Some(_)) if self.portability => {
+                format!("{}-blocks", unit.bytes().unwrap_or_default())
+            }
+            (Field::Size, Some(name)) => format!("{name}-blocks"),
+            (Field::Avail, Some(_)) if self.output.is_none() => "Available".to_owned(),
+            (Field::Pcent, Some(_)) if self.portability => "Capacity".to_owned(),
+            _ => field.heading().to_owned(),
         }
     }
 }
@@ -154,45 +195,84 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(found) if args.json => {
                 out.write_all(json_line(&image_path.image.to_string(), kind, &found).as_bytes())?
             }
-            Ok(found) => rows.push(Row { name: image_path.image.to_string(), kind, found }),
+            Ok(found) => rows.push(Row {
+                name: image_path.image.to_string(),
+                kind: kind.to_owned(),
+                file: image_path.to_string(),
+                target: "-".to_owned(),
+                space: Usage::space(&found),
+                inodes: Usage::inodes(&found),
+            }),
             Err(error) => app.error(image_path, &error),
         }
     }
     if !rows.is_empty() {
-        table(args, &rows, &mut out)?;
+        table(args, rows, &mut out)?;
     } else if app.status() == ExitStatus::Success && !args.json {
         app.fail(ExitStatus::Failed, "no volume is of such a type");
     }
     flush(&mut out)
 }
 
-fn table(args: &Args, rows: &[Row], out: &mut impl io::Write) -> io::Result<()> {
-    let unit = args.block_size.clone().unwrap_or(BlockSize::of(1024));
-    let number = |value: u64| match (args.inodes, args.human_readable) {
-        (_, true) => human(value),
-        (true, false) => value.to_string(),
-        (false, false) => unit.show(value),
-    };
-    let line = |name: &str, kind: &str, usage: &Usage| {
-        let percent = usage.percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"));
-        let [total, used, available] = [usage.total, usage.used, usage.available].map(number);
-        [name.to_owned(), kind.to_owned(), total, used, available, percent]
-    };
-    let mut cells = vec![args.headings(&unit)];
-    cells.extend(rows.iter().map(|row| line(&row.name, row.kind, &args.usage(&row.found))));
-    if args.total {
-        let usages: Vec<_> = rows.iter().map(|row| args.usage(&row.found)).collect();
-        cells.push(line("total", "-", &Usage::sum(&usages)));
-    }
-    let width = |column: usize| cells.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2), width(3), width(4), width(5)];
-    for [volume, kind, total, used, available, percent] in &cells {
-        let [a, b, c, d, e, f] = widths;
-        write!(out, "{volume:a$} ")?;
-        if args.print_type {
-            write!(out, "{kind:b$} ")?;
+impl Row {
+    /// Returns the sum of several. Its name stands in the column of names, or where there is none,
+    /// in that of mounts.
+    fn total(rows: &[Self], has_names: bool) -> Self {
+        let none = || "-".to_owned();
+        let total = "total".to_owned();
+        Self {
+            target: if has_names { none() } else { total.clone() },
+            name: total,
+            kind: none(),
+            file: none(),
+            space: Usage::sum(rows.iter().map(|row| &row.space)),
+            inodes: Usage::sum(rows.iter().map(|row| &row.inodes)),
         }
-        writeln!(out, "{total:>c$} {used:>d$} {available:>e$} {percent:>f$}")?;
+    }
+
+    /// Returns what stands in a column. Numbers of inodes have a unit only if one is to fit.
+    fn cell(&self, field: Field, unit: &BlockSize) -> String {
+        let count = if unit.bytes().is_some() { &BlockSize::of(1) } else { unit };
+        let percent = |of: &Usage| of.percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"));
+        match field {
+            Field::Source => self.name.clone(),
+            Field::Fstype => self.kind.clone(),
+            Field::File => self.file.clone(),
+            Field::Target => self.target.clone(),
+            Field::Size => unit.show(self.space.total),
+            Field::Used => unit.show(self.space.used),
+            Field::Avail => unit.show(self.space.available),
+            Field::Pcent => percent(&self.space),
+            Field::Itotal => count.show(self.inodes.total),
+            Field::Iused => count.show(self.inodes.used),
+            Field::Iavail => count.show(self.inodes.available),
+            Field::Ipcent => percent(&self.inodes),
+        }
+    }
+}
+
+fn table(args: &Args, mut rows: Vec<Row>, out: &mut Out) -> io::Result<()> {
+    let (unit, fields) = (args.unit(), args.fields());
+    if args.total {
+        rows.push(Row::total(&rows, fields.contains(&Field::Source)));
+    }
+    let headings = fields.iter().map(|field| args.heading(*field, &unit)).collect();
+    let cells = |row: &Row| fields.iter().map(|field| row.cell(*field, &unit)).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(headings).chain(rows.iter().map(cells)).collect();
+    let widest = |at: usize| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0);
+    let widths: Vec<_> =
+        fields.iter().enumerate().map(|(at, field)| widest(at).max(field.least_width())).collect();
+    for line in &lines {
+        for (at, (cell, field)) in line.iter().zip(&fields).enumerate() {
+            let padding = " ".repeat(widths[at] - width(cell));
+            let text = match (field.is_text(), at + 1 == fields.len()) {
+                (true, true) => cell.clone(),
+                (true, false) => format!("{cell}{padding} "),
+                (false, is_last) => format!("{padding}{cell}{}", if is_last { "" } else { " " }),
+            };
+            out.write_all(text.as_bytes())?;
+        }
+        out.write_all(b"\n")?;
     }
     Ok(())
 }

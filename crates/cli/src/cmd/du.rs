@@ -18,7 +18,7 @@ use crate::image_path::ImagePath;
 use crate::interruptible;
 use crate::json;
 use crate::output::{Out, flush};
-use crate::text::{BlockSize, human, size};
+use crate::text::{BlockSize, size};
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, args_override_self = true)]
@@ -37,8 +37,11 @@ pub(crate) struct Args {
     #[arg(short = 'X', long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
     /// Show sizes with a unit, such as 1.5M, instead of in units of 1024 bytes
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = UNITS)]
     human_readable: bool,
+    /// Show sizes with a unit of powers of 1000
+    #[arg(long, overrides_with_all = UNITS)]
+    si: bool,
     /// Show files too, not only directories
     #[arg(short, long)]
     all: bool,
@@ -55,13 +58,13 @@ pub(crate) struct Args {
     #[arg(short, long)]
     bytes: bool,
     /// Show sizes in units of this many bytes: 1M, or M to show the unit too
-    #[arg(short = 'B', long, value_name = "SIZE", value_parser = BlockSize::parse)]
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = BlockSize::parse, overrides_with_all = UNITS)]
     block_size: Option<BlockSize>,
     /// Show sizes in units of 1024 bytes, as without this option
-    #[arg(short, conflicts_with = "block_size")]
+    #[arg(short, overrides_with_all = UNITS)]
     kibibytes: bool,
     /// Show sizes in units of 1 MiB
-    #[arg(short, conflicts_with = "block_size")]
+    #[arg(short, overrides_with_all = UNITS)]
     mebibytes: bool,
     /// Count inodes, not space
     #[arg(long)]
@@ -92,6 +95,23 @@ pub(crate) struct Args {
     help: (),
 }
 
+/// The options of which the last one says how sizes are shown.
+const UNITS: [&str; 5] = ["human_readable", "si", "block_size", "kibibytes", "mebibytes"];
+
+impl Args {
+    /// Returns how sizes are shown.
+    fn unit(&self) -> BlockSize {
+        let chosen = [
+            (self.human_readable, BlockSize::Human),
+            (self.si, BlockSize::Decimal),
+            (self.bytes || self.inodes, BlockSize::of(1)),
+            (self.mebibytes, BlockSize::of(1 << 20)),
+        ];
+        let chosen = chosen.into_iter().find_map(|(given, unit)| given.then_some(unit));
+        chosen.or_else(|| self.block_size.clone()).unwrap_or(BlockSize::of(1024))
+    }
+}
+
 /// Reads a size with an optional sign.
 fn threshold(text: &str) -> Result<i64, String> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
@@ -120,14 +140,9 @@ struct Du<'a> {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(excluded) = excluded(args, app) else { return Ok(()) };
-    let unit = match (args.bytes || args.inodes, args.mebibytes) {
-        (true, _) => BlockSize::of(1),
-        (_, true) => BlockSize::of(1 << 20),
-        _ => args.block_size.clone().unwrap_or(BlockSize::of(1024)),
-    };
     let shown = app.shown_for(&args.image_paths);
     let out = app.out(shown.is_complete());
-    let mut du = Du { args, shown, unit, excluded, out, total_bytes: 0 };
+    let mut du = Du { args, shown, unit: args.unit(), excluded, out, total_bytes: 0 };
     let mut counted = Vec::new();
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
@@ -141,7 +156,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         du.image_path(&target, &mut counted[at].1, app)?;
     }
     if args.total && !args.json {
-        let size = du.size(du.total_bytes);
+        let size = du.unit.show(du.total_bytes);
         write!(du.out, "{size}\ttotal")?;
         du.out.write_all(&[du.end()])?;
     }
@@ -248,10 +263,6 @@ impl Du<'_> {
         }
     }
 
-    fn size(&self, bytes: u64) -> String {
-        if self.args.human_readable { human(bytes) } else { self.unit.show(bytes) }
-    }
-
     fn line(&mut self, volume: &Opened, path: PathBuf, bytes: u64, depth: usize) -> io::Result<()> {
         let deepest = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
         let is_passed_over = self.args.threshold.is_some_and(|threshold| match threshold < 0 {
@@ -268,7 +279,7 @@ impl Du<'_> {
             });
             return self.out.write_all(line.as_bytes());
         }
-        write!(self.out, "{}\t", self.size(bytes))?;
+        write!(self.out, "{}\t", self.unit.show(bytes))?;
         self.out.write_all(&self.shown.path(&volume.image, &path))?;
         self.out.write_all(&[self.end()])
     }

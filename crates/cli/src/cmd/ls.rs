@@ -15,20 +15,20 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::FileType;
+use extern4::{FileType, Metadata};
 
 use crate::app::{App, Opened, Shown, Target};
 use crate::color::Colors;
 use crate::exit_status::ExitStatus;
 use crate::json;
 use crate::output::{Out, flush};
-use crate::text::{columns, commas, human, rows, units};
+use crate::text::{columns, commas, rows};
 
 pub(crate) use args::Args;
 use args::{Format, Hidden};
 use entry::{Entry, NameStyle, Needs};
 use name::Indicators;
-use order::{Order, Stamp, sort};
+use order::{Order, Sorting};
 
 /// The form of the listing, from the arguments and the terminal.
 struct Listing<'a> {
@@ -36,9 +36,7 @@ struct Listing<'a> {
     shown: Shown,
     hidden: Hidden,
     form: Format,
-    order: Order,
-    stamp: Stamp,
-    directories_first: bool,
+    sorting: Sorting,
     name: NameStyle,
     long: long::Style,
     out: Out,
@@ -48,19 +46,24 @@ struct Listing<'a> {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut listing = Listing::new(args, app);
-    let mut directories = Vec::new();
+    let mut directories: Vec<(Target, Entry)> = Vec::new();
     let mut files: Vec<(Target, Entry)> = Vec::new();
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         match listing.argument(&target) {
-            Ok(entry) if entry.kind == FileType::Directory && !args.directory => directories.push(target),
+            Ok(entry) if entry.kind == FileType::Directory && !args.directory => {
+                directories.push((target, entry));
+            }
             Ok(entry) => files.push((target, entry)),
             Err(error) => app.error(image_path, &error),
         }
     }
+    // As GNU `ls` does it: files first, and each kind in the order of the listing.
+    listing.sorting.sort(&mut files, |(_, entry)| entry);
+    listing.sorting.sort(&mut directories, |(_, entry)| entry);
     listing.files(files, app)?;
     let headings = args.image_paths.len() > 1 || args.recursive;
-    for target in directories {
+    for (target, _) in directories {
         listing.tree(&target.volume, target.path(), headings, app)?;
     }
     app.end_output(&mut listing.out)
@@ -69,7 +72,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 impl<'a> Listing<'a> {
     fn new(args: &'a Args, app: &App) -> Self {
         let shown = app.shown_for(&args.image_paths);
-        let (form, (order, directories_first)) = (args.form(), args.order());
+        let form = args.form();
         let name = NameStyle {
             colors: Colors::new(args.color()),
             quoting: args.quoting(shown.terminal),
@@ -83,9 +86,7 @@ impl<'a> Listing<'a> {
             shown,
             hidden: args.hidden(),
             form,
-            order,
-            stamp: args.stamp(),
-            directories_first,
+            sorting: args.sorting(),
             name,
             long: long::Style::new(args),
             out: app.out(shown.is_complete()),
@@ -98,13 +99,13 @@ impl<'a> Listing<'a> {
         let args = self.args;
         Needs {
             metadata: self.form == Format::Long
-                || matches!(self.order, Order::Time | Order::Size)
+                || matches!(self.sorting.order, Order::Time | Order::Size)
                 || args.json
                 || args.blocks
                 || self.name.colors.is_some()
                 || self.name.indicators == Indicators::Classify,
             dereference: args.dereference,
-            link_targets: self.directories_first,
+            link_targets: self.sorting.directories_first,
         }
     }
 
@@ -116,15 +117,21 @@ impl<'a> Listing<'a> {
         let follows_all = args.dereference || args.dereference_command_line;
         let follows_directories = args.dereference_command_line_symlink_to_dir
             || self.form != Format::Long && !args.directory && self.name.indicators != Indicators::Classify;
-        let followed = if follows_all || follows_directories { session.metadata(path).ok() } else { None };
-        let metadata = match followed.filter(|found| follows_all || found.is_dir()) {
-            Some(metadata) => metadata,
-            None => session.symlink_metadata(path)?,
+        // A link that leads nowhere is an error only if it has to be followed.
+        let followed = match (follows_all, follows_directories) {
+            (true, _) => Some(session.metadata(path)?),
+            (false, true) => session.metadata(path).ok().filter(Metadata::is_dir),
+            (false, false) => None,
         };
+        let metadata = followed.map_or_else(|| session.symlink_metadata(path), Ok)?;
         // The name is escaped later, as all names are.
         let mut name = self.shown.prefix(&target.image_path.image);
         name.extend_from_slice(path.as_os_str().as_bytes());
-        Ok(Entry::new(OsStr::from_bytes(&name).to_owned(), path.to_owned(), metadata))
+        let mut entry = Entry::new(OsStr::from_bytes(&name).to_owned(), path.to_owned(), metadata);
+        if self.needs().link_targets && entry.kind == FileType::Symlink {
+            entry.leads_to_directory = session.metadata(path).is_ok_and(|found| found.is_dir());
+        }
+        Ok(entry)
     }
 
     /// Lists the arguments that are not listed as directories.
@@ -136,7 +143,6 @@ impl<'a> Listing<'a> {
             while let Some((_, entry)) = rest.next_if(same) {
                 entries.push(entry);
             }
-            self.sort(&mut entries);
             self.print(&target.volume, &entries, app)?;
             self.begun = true;
         }
@@ -201,9 +207,7 @@ impl<'a> Listing<'a> {
 
     fn total(&mut self, entries: &[Entry]) -> io::Result<()> {
         let blocks: u64 = entries.iter().filter_map(|entry| entry.metadata).map(|found| found.blocks()).sum();
-        let bytes = blocks.saturating_mul(512);
-        let total = if self.args.human_readable { human(bytes) } else { units(bytes, 1024).to_string() };
-        writeln!(self.out, "total {total}")
+        writeln!(self.out, "total {}", self.args.space_unit().show(blocks.saturating_mul(512)))
     }
 
     /// Returns the entries of a directory that are to be shown, in order. The error of an entry
@@ -228,12 +232,8 @@ impl<'a> Listing<'a> {
                 entries.push(Entry::found(volume, &found, path, needs));
             }
         }
-        self.sort(&mut entries);
+        self.sorting.sort(&mut entries, |entry| entry);
         Ok(entries)
-    }
-
-    fn sort(&self, entries: &mut [Entry]) {
-        sort(entries, self.order, self.stamp, self.directories_first, self.args.reverse);
     }
 
     fn print(&mut self, volume: &Opened, entries: &[Entry], app: &mut App) -> io::Result<()> {
@@ -259,8 +259,8 @@ impl<'a> Listing<'a> {
             })
             .collect();
         match self.form {
-            Format::Columns => self.out.write_all(&columns(&cells, self.args.line_width())),
-            Format::Across => self.out.write_all(&rows(&cells, self.args.line_width())),
+            Format::Columns => self.out.write_all(&columns(&cells, self.args.line_width(), self.args.tab())),
+            Format::Across => self.out.write_all(&rows(&cells, self.args.line_width(), self.args.tab())),
             Format::Commas => self.out.write_all(&commas(&cells, self.args.line_width())),
             Format::Long | Format::SingleColumn => {
                 for (text, _) in cells {
@@ -276,11 +276,11 @@ impl<'a> Listing<'a> {
     fn details(&self, volume: &Opened, entries: &[Entry]) -> Vec<Vec<u8>> {
         let args = self.args;
         let contexts = args.context && self.form != Format::Long;
+        let unit = args.space_unit();
         let columns = entries.iter().map(|entry| {
             let ino = args.inode.then(|| entry.ino.to_string());
             let blocks = args.blocks.then(|| match &entry.metadata {
-                Some(found) if args.human_readable => human(found.blocks().saturating_mul(512)),
-                Some(found) => units(found.blocks().saturating_mul(512), 1024).to_string(),
+                Some(found) => unit.show(found.blocks().saturating_mul(512)),
                 None => "?".to_owned(),
             });
             let context = contexts.then(|| entry.context(volume));

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Like --format, with escapes such as \n, and without a line feed at the end
     #[arg(long, value_name = "FORMAT", conflicts_with = "format")]
     printf: Option<String>,
+    /// No effect: attributes of a volume are always those on it
+    #[arg(long, value_name = "MODE")]
+    cached: Option<String>,
     /// Show everything in one line
     #[arg(short, long, conflicts_with_all = ["format", "printf"])]
     terse: bool,
@@ -105,7 +108,7 @@ fn file_system(args: &Args, target: &Target, shown: Shown) -> extern4::Result<Ve
             super::df::members(object, &found);
             object.raw("name_max", found.name_max);
             object.raw("magic", found.magic);
-            object.text("fsid", &format!("{:x}", found.fsid));
+            object.text("fsid", &format::id(&found));
         });
         return Ok(line.into_bytes());
     }

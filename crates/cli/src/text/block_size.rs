@@ -1,49 +1,73 @@
-//! The unit in which space is shown: `-B 1M`, `-BM`.
+//! The unit in which space is shown: `-B 1M`, `-BM`, `-h`, `--si`.
 //!
-//! `df` and `du` show space with it. Sizes are rounded up, as GNU's tools do.
+//! `df`, `du` and `ls` show space with it. Sizes are rounded up, as GNU's tools do.
 
+use super::human::human_decimal;
 use super::size::size;
-use super::units;
+use super::{human, units};
 
-/// A unit, and what stands behind numbers in it.
+/// How a number of bytes is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BlockSize {
-    bytes: u64,
-    suffix: String,
+pub(crate) enum BlockSize {
+    /// In a unit, and what stands behind numbers in it.
+    Unit { bytes: u64, suffix: String },
+    /// With the binary unit that fits.
+    Human,
+    /// With the decimal unit that fits.
+    Decimal,
 }
 
 impl BlockSize {
     /// The unit of this many bytes.
     pub(crate) fn of(bytes: u64) -> Self {
-        Self { bytes, suffix: String::new() }
+        Self::Unit { bytes, suffix: String::new() }
     }
 
     /// Reads a number of bytes with a unit. A unit alone is shown behind numbers.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "human-readable" => return Ok(Self::Human),
+            "si" => return Ok(Self::Decimal),
+            _ => {}
+        }
         let is_unit = !text.starts_with(|c: char| c.is_ascii_digit());
         let bytes = if is_unit { size(&format!("1{text}")) } else { size(text) };
         let bytes = bytes.filter(|bytes| *bytes > 0 && !text.is_empty());
         let suffix = if is_unit { text.to_owned() } else { String::new() };
-        bytes.map(|bytes| Self { bytes, suffix }).ok_or_else(|| "write it as 1024, 1M or M".to_owned())
+        bytes.map(|bytes| Self::Unit { bytes, suffix }).ok_or_else(|| "write it as 1024, 1M or M".to_owned())
     }
 
     /// Returns a number of bytes in this unit, rounded up.
-    pub(crate) fn show(&self, bytes: u64) -> String {
-        format!("{}{}", units(bytes, self.bytes), self.suffix)
+    pub(crate) fn show(&self, number: u64) -> String {
+        match self {
+            Self::Unit { bytes, suffix } => format!("{}{suffix}", units(number, *bytes)),
+            Self::Human => human(number),
+            Self::Decimal => human_decimal(number),
+        }
     }
 
-    /// Returns the name of the unit at the head of a column: `1K`, `512B`.
-    pub(crate) fn name(&self) -> String {
+    /// Returns the bytes of the unit, if all numbers have the same.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Unit { bytes, .. } => Some(*bytes),
+            Self::Human | Self::Decimal => None,
+        }
+    }
+
+    /// Returns the name of the unit at the head of a column: `1K`, `512B`; none where numbers have
+    /// units of their own.
+    pub(crate) fn name(&self) -> Option<String> {
+        let bytes = self.bytes()?;
         for (power, unit) in [(6, "E"), (5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K")] {
             for (base, mark) in [(1024_u64, ""), (1000, "B")] {
                 let factor = base.pow(power);
-                if self.bytes.is_multiple_of(factor) {
+                if bytes.is_multiple_of(factor) {
                     let unit = if base == 1000 { unit.replace('K', "k") } else { unit.to_owned() };
-                    return format!("{}{unit}{mark}", self.bytes / factor);
+                    return Some(format!("{}{unit}{mark}", bytes / factor));
                 }
             }
         }
-        format!("{}B", self.bytes)
+        Some(format!("{bytes}B"))
     }
 }
 
@@ -55,7 +79,7 @@ mod tests {
     fn units_are_shown_as_gnu_does() {
         let check = |text: &str, bytes, shown: &str, name: &str| {
             let unit = BlockSize::parse(text).expect(text);
-            assert_eq!((unit.show(bytes).as_str(), unit.name().as_str()), (shown, name), "{text}");
+            assert_eq!((&*unit.show(bytes), unit.name().as_deref()), (shown, Some(name)), "{text}");
         };
         check("1M", 5 << 20, "5", "1M");
         check("M", (5 << 20) + 1, "6M", "1M");

@@ -31,17 +31,31 @@ fn layout(widths: &[usize], line: usize, direction: Direction) -> (usize, Vec<us
     (widths.len(), vec![widths.iter().copied().max().unwrap_or(0)])
 }
 
-/// Returns the cells, each with its width, in columns of a line `line` wide, read across.
-pub(crate) fn rows(cells: &[(Vec<u8>, usize)], line: usize) -> Vec<u8> {
+/// Appends what leads from column `from` to column `to` of a line: a tab where a tab stop lies on
+/// the way behind the next column, with stops that many columns apart; only spaces for 0.
+fn pad(mut from: usize, to: usize, tab: usize, out: &mut Vec<u8>) {
+    while from < to {
+        let by_tab = tab > 0 && to / tab > (from + 1) / tab;
+        out.push(if by_tab { b'\t' } else { b' ' });
+        from = if by_tab { (from / tab + 1) * tab } else { from + 1 };
+    }
+}
+
+/// Returns the cells, each with its width, in columns of a line `line` wide, read across, with tabs
+/// as [`pad`] makes them.
+pub(crate) fn rows(cells: &[(Vec<u8>, usize)], line: usize, tab: usize) -> Vec<u8> {
     let widths: Vec<_> = cells.iter().map(|(_, width)| *width).collect();
     let (_, column_widths) = layout(&widths, line, Direction::Across);
     let mut out = Vec::new();
     for row in cells.chunks(column_widths.len()) {
+        let mut start = 0;
         for (at, ((text, width), column_width)) in row.iter().zip(&column_widths).enumerate() {
             out.extend_from_slice(text);
+            let next = start + column_width + 2;
             if at + 1 < row.len() {
-                out.resize(out.len() + column_width - width + 2, b' ');
+                pad(start + width, next, tab, &mut out);
             }
+            start = next;
         }
         out.push(b'\n');
     }
@@ -67,18 +81,22 @@ pub(crate) fn commas(cells: &[(Vec<u8>, usize)], line: usize) -> Vec<u8> {
     out
 }
 
-/// Returns the cells, each with its width, in columns of a line `line` wide.
-pub(crate) fn columns(cells: &[(Vec<u8>, usize)], line: usize) -> Vec<u8> {
+/// Returns the cells, each with its width, in columns of a line `line` wide, with tabs as [`pad`]
+/// makes them.
+pub(crate) fn columns(cells: &[(Vec<u8>, usize)], line: usize, tab: usize) -> Vec<u8> {
     let widths: Vec<_> = cells.iter().map(|(_, width)| *width).collect();
     let (rows, column_widths) = layout(&widths, line, Direction::Down);
     let mut out = Vec::new();
     for row in 0..rows {
+        let mut start = 0;
         for (column, column_width) in column_widths.iter().enumerate() {
             let Some((text, width)) = cells.get(column * rows + row) else { break };
             out.extend_from_slice(text);
+            let next = start + column_width + 2;
             if (column + 1) * rows + row < cells.len() {
-                out.resize(out.len() + column_width - width + 2, b' ');
+                pad(start + width, next, tab, &mut out);
             }
+            start = next;
         }
         out.push(b'\n');
     }
@@ -87,11 +105,25 @@ pub(crate) fn columns(cells: &[(Vec<u8>, usize)], line: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::columns;
+    use super::{columns, pad};
 
     fn check(names: &[&str], line: usize, shown: &str) {
         let cells: Vec<_> = names.iter().map(|name| (name.as_bytes().to_vec(), name.len())).collect();
-        assert_eq!(String::from_utf8(columns(&cells, line)).expect("text"), shown);
+        assert_eq!(String::from_utf8(columns(&cells, line, 0)).expect("text"), shown);
+    }
+
+    #[test]
+    fn tabs_save_spaces() {
+        let check = |from, to, tab, shown: &str| {
+            let mut out = Vec::new();
+            pad(from, to, tab, &mut out);
+            assert_eq!(String::from_utf8(out).expect("text"), shown, "{from} {to} {tab}");
+        };
+        check(5, 8, 8, "\t");
+        check(7, 9, 8, "  ");
+        check(7, 16, 8, "\t\t");
+        check(3, 18, 8, "\t\t  ");
+        check(3, 6, 0, "   ");
     }
 
     #[test]

@@ -5,26 +5,32 @@
 
 /// Returns `bytes` with a binary unit as `ls -h` writes it: rounded up, one decimal below ten.
 pub(crate) fn human(bytes: u64) -> String {
-    human_wide(u128::from(bytes))
+    human_in(bytes, 1024, "KMGTPE")
 }
 
-fn human_wide(bytes: u128) -> String {
-    if bytes < 1024 {
+/// Returns `bytes` with a decimal unit as `ls --si` writes it.
+pub(super) fn human_decimal(bytes: u64) -> String {
+    human_in(bytes, 1000, "kMGTPE")
+}
+
+fn human_in(bytes: u64, base: u128, units: &str) -> String {
+    let bytes = u128::from(bytes);
+    if bytes < base {
         return bytes.to_string();
     }
-    let units = ["K", "M", "G", "T", "P", "E"];
-    for (index, unit) in units.iter().enumerate() {
-        let size = 1_u128 << (10 * (index + 1));
+    let mut size = 1;
+    for unit in units.chars() {
+        size *= base;
         let tenths = (bytes * 10).div_ceil(size);
         if tenths < 100 {
             return format!("{}.{}{unit}", tenths / 10, tenths % 10);
         }
         let whole = bytes.div_ceil(size);
-        if whole < 1024 {
+        if whole < base {
             return format!("{whole}{unit}");
         }
     }
-    format!("{}E", bytes.div_ceil(1 << 60))
+    format!("{}E", bytes.div_ceil(size))
 }
 
 /// Returns `bytes` in units of `unit`, rounded up as `du` and `df` do.
@@ -34,7 +40,7 @@ pub(crate) fn units(bytes: u64, unit: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::{human, human_decimal};
 
     #[test]
     fn human_sizes_are_as_ls_writes_them() {
@@ -49,5 +55,16 @@ mod tests {
         check(1024 * 1024 - 1, "1.0M");
         check(1 << 40, "1.0T");
         check(u64::MAX, "16E");
+    }
+
+    #[test]
+    fn decimal_sizes_are_as_ls_writes_them() {
+        let check = |bytes: u64, shown: &str| assert_eq!(human_decimal(bytes), shown, "{bytes}");
+        check(999, "999");
+        check(1000, "1.0k");
+        check(4096, "4.1k");
+        check(9951, "10k");
+        check(999_001, "1.0M");
+        check(u64::MAX, "19E");
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn always_quoted(name: &[u8]) -> String {
 /// `'a'$'\n''b'`. `ls` uses this form on a terminal.
 pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
     let plain = is_plain(name);
-    if plain && !name.is_empty() && !needs_quotes(name) {
+    if plain && !needs_quotes(name) {
         return String::from_utf8_lossy(name);
     }
     if plain && name.contains(&b'\'') && !name.iter().any(|byte| matches!(byte, b'"' | b'$' | b'`' | b'\\')) {
@@ -100,12 +100,15 @@ pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
 
 /// Returns whether the name has characters that mean something to a shell, anywhere or at the start
 /// of a word.
-fn needs_quotes(name: &[u8]) -> bool {
-    matches!(name[0], b'#' | b'~')
+pub(crate) fn needs_quotes(name: &[u8]) -> bool {
+    matches!(name.first(), None | Some(b'#' | b'~'))
         || name.iter().any(|byte| {
             matches!(
                 byte,
-                b' ' | b'!'
+                b'\t'
+                    | b'\n'
+                    | b' '
+                    | b'!'
                     | b'"'
                     | b'$'
                     | b'&'

@@ -62,6 +62,10 @@ pub(crate) fn format_time(time: Timespec, pattern: &str) -> String {
 /// Formats a time. A time outside the calendar is written in seconds.
 fn format(zone: &TimeZone, time: Timespec, pattern: &str) -> String {
     match zoned(zone, time) {
+        // The library would round seconds before 1970 up.
+        Some(zoned) if time.sec < 0 && pattern.contains("%s") && !pattern.contains("%%") => {
+            zoned.strftime(&pattern.replace("%s", &time.sec.to_string())).to_string()
+        }
         Some(zoned) => zoned.strftime(pattern).to_string(),
         None => format!("@{}.{:09}", time.sec, time.nsec),
     }
@@ -91,6 +95,7 @@ mod tests {
         check(15_032_385_535, 999_999_999, "2446-05-10 22:38:55.999999999 +0000");
         check(-2_147_483_648, 0, "1901-12-13 20:45:52.000000000 +0000");
         check(i64::MAX, 1, "@9223372036854775807.000000001");
+        assert_eq!(format(&TimeZone::UTC, Timespec { sec: -2, nsec: 5 }, "%s %F"), "-2 1969-12-31");
     }
 
     #[test]

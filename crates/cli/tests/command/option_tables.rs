@@ -67,7 +67,9 @@ fn options_of_help(help: &str) -> BTreeSet<String> {
             continue;
         }
         let names = text.split("  ").next().unwrap_or_default();
-        for name in names.split([',', ' ']).filter(|name| name.starts_with('-')) {
+        for name in
+            names.split([',', ' ']).filter(|name| name.starts_with('-') && name.contains(|c| c != '-'))
+        {
             let end = name.find(['=', '[', ')']).unwrap_or(name.len());
             options.insert(name[..end].to_owned());
         }
@@ -88,6 +90,7 @@ fn subcommand(namesake: &str) -> &str {
 fn said(name: &str, option: &str) -> String {
     let mut command = command();
     let name = subcommand(name);
+    let option = if (name, option) == ("grep", "-NUM") { "-2" } else { option };
     match (name, option) {
         ("e2fsck", _) => {
             command = Command::new(env!("CARGO_BIN_EXE_extern4"));

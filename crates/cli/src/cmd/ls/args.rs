@@ -12,10 +12,11 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::color::When;
 use crate::image_path::ImagePath;
+use crate::text::BlockSize;
 
 use super::long::TimeStyle;
 use super::name::{Indicators, Quoting};
-use super::order::{Order, Stamp};
+use super::order::{Order, Sorting, Stamp};
 
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, args_override_self = true)]
@@ -42,8 +43,14 @@ pub(crate) struct Args {
     #[arg(short = 's', long = "size")]
     pub(super) blocks: bool,
     /// Show sizes with a unit, such as 1.5K
-    #[arg(short, long)]
-    pub(super) human_readable: bool,
+    #[arg(short, long, overrides_with_all = ["si", "block_size"])]
+    human_readable: bool,
+    /// Show sizes with a unit of powers of 1000
+    #[arg(long, overrides_with = "block_size")]
+    si: bool,
+    /// Show sizes in units of this many bytes: 1M, or M to show the unit too
+    #[arg(long, value_name = "SIZE", value_parser = BlockSize::parse)]
+    block_size: Option<BlockSize>,
     /// Show space in units of 1024 bytes, as without this option
     #[arg(short, long)]
     kibibytes: bool,
@@ -60,6 +67,9 @@ pub(crate) struct Args {
     /// With -l, leave out the group
     #[arg(short = 'G', long)]
     no_group: bool,
+    /// With -l, show the author, who is the owner
+    #[arg(long)]
+    author: bool,
     /// Show security contexts (SELinux)
     #[arg(short = 'Z', long)]
     pub(super) context: bool,
@@ -81,6 +91,9 @@ pub(crate) struct Args {
     /// The width of lines; 0 for no limit
     #[arg(short, long, value_name = "COLUMNS")]
     width: Option<usize>,
+    /// The distance of tab stops in columns; 0 for spaces only
+    #[arg(short = 'T', long, value_name = "COLUMNS")]
+    tabsize: Option<usize>,
     /// List directories themselves, not what is in them
     #[arg(short, long)]
     pub(super) directory: bool,
@@ -111,6 +124,9 @@ pub(crate) struct Args {
     /// Sort by what stands behind the last dot
     #[arg(short = 'X', overrides_with_all = ORDERS)]
     by_extension: bool,
+    /// Sort by the numbers in names: file-9 before file-10
+    #[arg(short = 'v', overrides_with_all = ORDERS)]
+    by_version: bool,
     /// Do not sort
     #[arg(short = 'U', overrides_with_all = ORDERS)]
     unsorted: bool,
@@ -187,7 +203,7 @@ pub(crate) struct Args {
 const FORMATS: [&str; 6] = ["long", "numeric", "columns", "across", "commas", "format"];
 
 /// The options of which the last one decides the order.
-const ORDERS: [&str; 5] = ["by_time", "by_size", "by_extension", "unsorted", "sort"];
+const ORDERS: [&str; 6] = ["by_time", "by_size", "by_extension", "by_version", "unsorted", "sort"];
 
 /// The form of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -252,19 +268,38 @@ impl Args {
         chosen.unwrap_or(if terminal { Format::Columns } else { Format::SingleColumn })
     }
 
-    /// Returns the order, and whether directories come first.
-    pub(super) fn order(&self) -> (Order, bool) {
+    /// Returns how sizes are shown that the options speak of.
+    fn unit(&self) -> Option<BlockSize> {
+        let chosen = [(self.human_readable, BlockSize::Human), (self.si, BlockSize::Decimal)];
+        let chosen = chosen.into_iter().find_map(|(given, unit)| given.then_some(unit));
+        chosen.or_else(|| self.block_size.clone())
+    }
+
+    /// Returns how sizes of files are shown.
+    pub(super) fn size_unit(&self) -> BlockSize {
+        self.unit().unwrap_or(BlockSize::of(1))
+    }
+
+    /// Returns how the space that files take is shown.
+    pub(super) fn space_unit(&self) -> BlockSize {
+        self.unit().unwrap_or(BlockSize::of(1024))
+    }
+
+    /// Returns how the listing is sorted.
+    pub(super) fn sorting(&self) -> Sorting {
         let orders = [
             (self.by_time, Order::Time),
             (self.by_size, Order::Size),
             (self.by_extension, Order::Extension),
+            (self.by_version, Order::Version),
             (self.unsorted || self.raw, Order::None),
         ];
         let chosen = orders.into_iter().find_map(|(given, order)| given.then_some(order)).or(self.sort);
         let has_stamp = self.change_time || self.access_time || self.time.is_some();
         let implied = if has_stamp && self.form() != Format::Long { Order::Time } else { Order::Name };
         let order = chosen.unwrap_or(implied);
-        (order, self.group_directories_first && order != Order::None)
+        let directories_first = self.group_directories_first && order != Order::None;
+        Sorting { order, stamp: self.stamp(), directories_first, reverse: self.reverse }
     }
 
     pub(super) fn stamp(&self) -> Stamp {
@@ -277,11 +312,16 @@ impl Args {
 
     pub(super) fn time_style(&self) -> TimeStyle {
         let full = self.full_time.then_some(TimeStyle::FullIso);
-        full.or_else(|| self.time_style.clone()).unwrap_or(TimeStyle::Locale)
+        let usual = || std::env::var("TIME_STYLE").ok().and_then(|text| TimeStyle::parse(&text).ok());
+        full.or_else(|| self.time_style.clone()).or_else(usual).unwrap_or(TimeStyle::Locale)
     }
 
     pub(super) fn is_numeric(&self) -> bool {
         self.numeric
+    }
+
+    pub(super) fn shows_author(&self) -> bool {
+        self.author
     }
 
     pub(super) fn shows_owner(&self) -> bool {
@@ -312,7 +352,12 @@ impl Args {
             (true, ..) => Quoting::Literal,
             (_, true, _) => Quoting::Escape,
             (.., true) => Quoting::C,
-            _ => self.quoting_style.unwrap_or(if terminal { Quoting::ShellEscape } else { Quoting::Literal }),
+            _ => {
+                let usual = if terminal { Quoting::ShellEscape } else { Quoting::Literal };
+                let set = || std::env::var("QUOTING_STYLE").ok();
+                let set = || set().and_then(|text| Quoting::from_str(&text, false).ok());
+                self.quoting_style.or_else(set).unwrap_or(usual)
+            }
         }
     }
 
@@ -324,6 +369,12 @@ impl Args {
     /// Returns the byte that ends a line.
     pub(super) fn end(&self) -> u8 {
         if self.zero { 0 } else { b'\n' }
+    }
+
+    /// Returns the distance of tab stops.
+    pub(super) fn tab(&self) -> usize {
+        let set = || std::env::var("TABSIZE").ok().and_then(|text| text.parse().ok());
+        self.tabsize.or_else(set).unwrap_or(8)
     }
 
     pub(super) fn color(&self) -> When {

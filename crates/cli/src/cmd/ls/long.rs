@@ -6,7 +6,7 @@
 use extern4::{AclKind, FileType};
 
 use crate::app::Opened;
-use crate::text::{ListTime, ModeText, human};
+use crate::text::{BlockSize, ListTime, ModeText};
 
 use super::args::Args;
 use super::entry::Entry;
@@ -59,9 +59,10 @@ impl TimeStyle {
 /// The style of the columns.
 pub(super) struct Style {
     numeric: bool,
-    human: bool,
+    unit: BlockSize,
     owner: bool,
     group: bool,
+    author: bool,
     context: bool,
     stamp: Stamp,
     time: ListTime,
@@ -73,6 +74,7 @@ pub(super) struct Row {
     links: String,
     user: Option<String>,
     group: Option<String>,
+    author: Option<String>,
     context: Option<String>,
     size: Size,
     time: String,
@@ -93,6 +95,7 @@ pub(super) struct Widths {
     links: usize,
     user: usize,
     group: usize,
+    author: usize,
     context: usize,
     size: usize,
     major: usize,
@@ -104,9 +107,10 @@ impl Style {
     pub(super) fn new(args: &Args) -> Self {
         Self {
             numeric: args.is_numeric(),
-            human: args.human_readable,
+            unit: args.size_unit(),
             owner: args.shows_owner(),
             group: args.shows_group(),
+            author: args.shows_author(),
             context: args.context,
             stamp: args.stamp(),
             time: args.time_style().list_time(),
@@ -123,6 +127,7 @@ impl Style {
                 links: unknown(),
                 user: self.owner.then(unknown),
                 group: self.group.then(unknown),
+                author: self.author.then(unknown),
                 context,
                 size: Size::Bytes(unknown()),
                 time: unknown(),
@@ -146,12 +151,12 @@ impl Style {
                 let device = metadata.rdev();
                 Size::Device { major: device.major.to_string(), minor: device.minor.to_string() }
             }
-            _ if self.human => Size::Bytes(human(metadata.len())),
-            _ => Size::Bytes(metadata.len().to_string()),
+            _ => Size::Bytes(self.unit.show(metadata.len())),
         };
         let time = self.stamp.of(metadata).map_or_else(|| "-".to_owned(), |time| self.time.format(time));
+        let author = self.author.then(|| user.clone());
         let (user, group) = (self.owner.then_some(user), self.group.then_some(group));
-        Row { mode, links: metadata.nlink().to_string(), user, group, context, size, time }
+        Row { mode, links: metadata.nlink().to_string(), user, group, author, context, size, time }
     }
 }
 
@@ -188,6 +193,7 @@ impl Widths {
                 links: widest.links.max(row.links.len()),
                 user: widest.user.max(len(&row.user)),
                 group: widest.group.max(len(&row.group)),
+                author: widest.author.max(len(&row.author)),
                 context: widest.context.max(len(&row.context)),
                 size: widest.size.max(size),
                 major: widest.major.max(major),
@@ -216,11 +222,12 @@ impl Row {
             Some(text) => format!("{text:width$} "),
         };
         let line = format!(
-            "{:mode$} {:>links$} {}{}{}{size:>size_width$} {:>time$} ",
+            "{:mode$} {:>links$} {}{}{}{}{size:>size_width$} {:>time$} ",
             self.mode,
             self.links,
             column(&self.user, widths.user),
             column(&self.group, widths.group),
+            column(&self.author, widths.author),
             column(&self.context, widths.context),
             self.time,
             mode = widths.mode,

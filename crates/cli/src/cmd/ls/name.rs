@@ -8,19 +8,28 @@ use std::borrow::Cow;
 use clap::ValueEnum;
 use extern4::FileType;
 
-use crate::text::{is_printable, shell_quote};
+use crate::text::{is_printable, needs_quotes, shell_quote};
 
 /// How names are written that hold odd characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Quoting {
     /// As they are
     Literal,
+    /// As a shell reads them
+    Shell,
+    /// As a shell reads them, always in quotes
+    ShellAlways,
     /// As a shell reads them, with escapes
     ShellEscape,
+    /// As a shell reads them, with escapes and always in quotes
+    ShellEscapeAlways,
     /// In double quotes, with the escapes of C
     C,
     /// With the escapes of C
     Escape,
+    /// In quotes for people, with the escapes of C
+    #[value(alias = "clocale")]
+    Locale,
 }
 
 /// The marks that are appended to names.
@@ -43,14 +52,34 @@ impl Quoting {
         match self {
             Self::Literal if hides_control => Cow::Owned(with_question_marks(name)),
             Self::Literal => Cow::Borrowed(name),
-            Self::ShellEscape => match shell_quote(name) {
+            Self::Shell | Self::ShellAlways => {
+                let shown = if hides_control { with_question_marks(name) } else { name.to_vec() };
+                let is_quoted = self == Self::ShellAlways || needs_quotes(name);
+                Cow::Owned(if is_quoted { in_quotes(&shown) } else { shown })
+            }
+            Self::ShellEscape | Self::ShellEscapeAlways => match shell_quote(name) {
+                text if self == Self::ShellEscapeAlways && !text.starts_with(['\'', '"']) => {
+                    Cow::Owned(format!("'{text}'").into_bytes())
+                }
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
             },
             Self::C => Cow::Owned([b"\"", &escape(name, b'"')[..], b"\""].concat()),
             Self::Escape => Cow::Owned(escape(name, b' ')),
+            // No name has a NUL, so nothing else is escaped.
+            Self::Locale => Cow::Owned(["‘".as_bytes(), &escape(name, 0), "’".as_bytes()].concat()),
         }
     }
+}
+
+/// Returns a name in the quotes of a shell.
+fn in_quotes(name: &[u8]) -> Vec<u8> {
+    let has = |byte: &u8| name.contains(byte);
+    if has(&b'\'') && !b"\"$`\\".iter().any(has) {
+        return [b"\"", name, b"\""].concat();
+    }
+    let inner = name.split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
+    [b"'", &inner[..], b"'"].concat()
 }
 
 fn with_question_marks(name: &[u8]) -> Vec<u8> {

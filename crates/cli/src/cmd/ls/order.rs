@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use extern4::{Metadata, Timespec};
 
 use super::entry::Entry;
+use crate::text::{compare_versions, width};
 
 /// The order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -21,6 +22,10 @@ pub(super) enum Order {
     Size,
     /// By what stands behind the last dot
     Extension,
+    /// By the numbers in names
+    Version,
+    /// By how wide names are
+    Width,
     /// As they stand in the directory
     None,
 }
@@ -54,40 +59,55 @@ impl Stamp {
     }
 }
 
-/// Sorts entries. Directories come first if that is wanted, also in reverse order.
-pub(super) fn sort(
-    entries: &mut [Entry],
-    order: Order,
-    stamp: Stamp,
-    directories_first: bool,
-    reverse: bool,
-) {
-    if order == Order::None {
-        return;
-    }
-    entries.sort_by(|a, b| {
-        let ordering = compare(a, b, order, stamp);
-        let ordering = if reverse { ordering.reverse() } else { ordering };
-        let files_last = |entry: &Entry| directories_first && !entry.leads_to_directory;
-        files_last(a).cmp(&files_last(b)).then(ordering)
-    });
+/// How a listing is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sorting {
+    pub(super) order: Order,
+    /// The time that counts.
+    pub(super) stamp: Stamp,
+    /// Directories come first, also in reverse order.
+    pub(super) directories_first: bool,
+    pub(super) reverse: bool,
 }
 
-fn compare(a: &Entry, b: &Entry, order: Order, stamp: Stamp) -> Ordering {
-    let name = |entry: &Entry| entry.name.as_bytes().to_vec();
-    let first = match order {
-        Order::Time => {
-            let time = |entry: &Entry| Reverse(entry.metadata.as_ref().and_then(|found| stamp.of(found)));
-            time(a).cmp(&time(b))
+impl Sorting {
+    /// Sorts items by their entries.
+    pub(super) fn sort<T>(self, items: &mut [T], entry: impl Fn(&T) -> &Entry) {
+        if self.order == Order::None {
+            return;
         }
-        Order::Size => {
-            let size = |entry: &Entry| Reverse(entry.metadata.as_ref().map(Metadata::len));
-            size(a).cmp(&size(b))
-        }
-        Order::Extension => extension(&name(a)).cmp(extension(&name(b))),
-        Order::Name | Order::None => Ordering::Equal,
-    };
-    first.then_with(|| a.name.as_bytes().cmp(b.name.as_bytes()))
+        items.sort_by(|a, b| {
+            let ordering = self.compare(entry(a), entry(b));
+            let ordering = if self.reverse { ordering.reverse() } else { ordering };
+            let files_last = |item| self.directories_first && !entry(item).leads_to_directory;
+            files_last(a).cmp(&files_last(b)).then(ordering)
+        });
+    }
+
+    fn compare(self, a: &Entry, b: &Entry) -> Ordering {
+        let name = |entry: &Entry| entry.name.as_bytes().to_vec();
+        let first = match self.order {
+            Order::Time => {
+                let time =
+                    |entry: &Entry| Reverse(entry.metadata.as_ref().and_then(|found| self.stamp.of(found)));
+                time(a).cmp(&time(b))
+            }
+            Order::Size => {
+                let size = |entry: &Entry| Reverse(entry.metadata.as_ref().map(Metadata::len));
+                size(a).cmp(&size(b))
+            }
+            Order::Extension => extension(&name(a)).cmp(extension(&name(b))),
+            Order::Version => compare_versions(&name(a), &name(b)),
+            Order::Width => columns(&name(a)).cmp(&columns(&name(b))),
+            Order::Name | Order::None => Ordering::Equal,
+        };
+        first.then_with(|| a.name.as_bytes().cmp(b.name.as_bytes()))
+    }
+}
+
+/// Returns how many columns a name takes.
+fn columns(name: &[u8]) -> usize {
+    name.utf8_chunks().map(|chunk| width(chunk.valid()) + chunk.invalid().len()).sum()
 }
 
 /// Returns the last dot of a name and everything behind it.

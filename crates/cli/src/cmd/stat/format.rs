@@ -177,6 +177,12 @@ fn name_or_unknown(id: u32, known: bool, name: impl FnOnce(u32) -> String) -> St
     if known { name(id) } else { "UNKNOWN".to_owned() }
 }
 
+/// Returns the number of a file system as GNU `stat` writes that of the kernel's mount, with the
+/// halves the other way round.
+pub(super) fn id(found: &StatFs) -> String {
+    format!("{:x}", found.fsid.rotate_left(32))
+}
+
 /// Returns the value of a directive about a file system.
 pub(super) fn of_file_system(name: &[u8], found: &StatFs, letter: char) -> Option<Value> {
     match letter {
@@ -186,7 +192,7 @@ pub(super) fn of_file_system(name: &[u8], found: &StatFs, letter: char) -> Optio
         'c' => Value::number(found.files),
         'd' => Value::number(found.files_free),
         'f' => Value::number(found.blocks_free),
-        'i' => Value::number(format!("{:x}", found.fsid)),
+        'i' => Value::number(id(found)),
         'l' => Value::number(found.name_max),
         's' | 'S' => Value::number(found.block_size),
         't' => Value::number(format!("{:x}", found.magic)),
