@@ -32,6 +32,16 @@ pub(crate) struct Translated {
     pub(crate) looks_back: bool,
 }
 
+/// Returns an expression in the syntax of the crate `regex`. One that refers back to a group is an
+/// error.
+pub(crate) fn without_references(text: &str, syntax: Syntax) -> Result<String, String> {
+    let translated = translate(text, syntax, 0)?;
+    match translated.looks_back {
+        true => Err(format!("{text} refers back to a group, which only grep can")),
+        false => Ok(translated.text),
+    }
+}
+
 /// Translates an expression that stands behind `before` groups of others.
 pub(crate) fn translate(text: &str, syntax: Syntax, before: usize) -> Result<Translated, String> {
     let mut translation = Translation {

@@ -11,7 +11,7 @@ use regex::bytes::Regex;
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::interruptible;
-use crate::posix_regex::{Syntax, translate};
+use crate::posix_regex::{Syntax, without_references};
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
@@ -169,7 +169,7 @@ fn any_of(mut all: Vec<String>, texts: &[OsString], app: &mut App) -> Option<Opt
         match text
             .to_str()
             .ok_or("it is not UTF-8".to_owned())
-            .and_then(|text| translate(text, Syntax::Basic))
+            .and_then(|text| without_references(text, Syntax::Basic))
         {
             Ok(translated) => all.push(translated),
             Err(reason) => {

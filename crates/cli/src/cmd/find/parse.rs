@@ -21,7 +21,7 @@ use regex::bytes::RegexBuilder;
 
 use crate::app::{App, Target};
 use crate::image_path::ImagePath;
-use crate::posix_regex::{Syntax, translate};
+use crate::posix_regex::{Syntax, without_references};
 
 use super::action::{Action, Output};
 use super::candidate::PathForm;
@@ -431,11 +431,8 @@ impl<'a> Parser<'a> {
     fn regex(&mut self, of: &str, fold: bool) -> Result<Test, String> {
         let text = self.text(of)?;
         let dot_matches_all = self.syntax != Syntax::Emacs;
-        let inner = translate(text, self.syntax, 0).map_err(|error| format!("{of}: {error}"))?;
-        if inner.looks_back {
-            return Err(format!("{of}: {text} refers back to a group, which only grep can"));
-        }
-        let whole = format!("^(?:{})$", inner.text);
+        let inner = without_references(text, self.syntax).map_err(|error| format!("{of}: {error}"))?;
+        let whole = format!("^(?:{inner})$");
         let regex =
             RegexBuilder::new(&whole).case_insensitive(fold).dot_matches_new_line(dot_matches_all).build();
         regex
