@@ -95,7 +95,7 @@ const SHOWS_PROGRESS: [&str; 10] =
     ["check", "cp", "mv", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
 
 /// The subcommands that print paths, or run those.
-const PRINTS_PATHS: [&str; 17] = [
+const PRINTS_PATHS: [&str; 18] = [
     "ls",
     "tree",
     "stat",
@@ -111,6 +111,7 @@ const PRINTS_PATHS: [&str; 17] = [
     "getfacl",
     "getfattr",
     "block",
+    "diff",
     "script",
     "shell",
 ];

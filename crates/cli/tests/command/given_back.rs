@@ -87,7 +87,7 @@ fn check(image: &Image, what: &str, paths: Vec<Vec<u8>>) {
     assert_eq!(found, expected, "{what}");
 }
 
-/// The words of a command, whether the files are its operands, and the path in a line of its output.
+/// The words of a command, whether the files are its operands, and the path in a line of output.
 type Case<'a> = (&'a str, bool, &'a dyn Fn(&[u8]) -> Vec<u8>);
 
 #[test]
@@ -185,6 +185,32 @@ fn full_paths_are_one_word_each_for_a_shell() {
     line("$X find disk.img:/d -name '\\*' -print0 | xargs -0 $X rm");
     let left = ok(extern4(&image, ["find", "disk.img:/d", "-type", "f", "-printf", "%i\\n"]));
     assert_eq!(parts(&left, b'\n').len(), NAMES.len() - 1);
+}
+
+#[test]
+fn files_that_differ_are_read_back() {
+    let image = volume();
+    for (other, mark) in [("empty.img", "Only in disk.img:/d: "), ("other.img", "Files ")] {
+        std::fs::copy(&image.path, image.scratch().join(other)).expect("a copy");
+        let line = match other {
+            "empty.img" => "echo 'rm -r /d; mkdir /d' | $X shell empty.img",
+            _ => "$X chmod -R 600 other.img:/d",
+        };
+        let line = line.replace("$X", env!("CARGO_BIN_EXE_extern4"));
+        tool(image.scratch(), "sh", ["-c", &line]);
+        let output = extern4(&image, ["diff", "--full-paths", "disk.img:/d", &format!("{other}:/d")]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.iter().all(|byte| *byte >= b' ' || *byte == b'\n'));
+        let lines = parts(&output.stdout, b'\n').into_iter().filter(|line| {
+            let line = String::from_utf8_lossy(line);
+            line.starts_with(mark) && line.contains("disk.img:/d/")
+        });
+        let paths = lines.map(|line| {
+            let path = between(&line, mark, "");
+            path.split(|byte| *byte == b' ').next().expect("a word").to_vec()
+        });
+        check(&image, other, paths.collect());
+    }
 }
 
 #[test]

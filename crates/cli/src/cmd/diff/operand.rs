@@ -15,7 +15,7 @@ use extern4::diff::{Both, Error, Tree};
 use extern4_tree::TarSource;
 
 use super::Args;
-use crate::app::{App, Target, host_reason};
+use crate::app::{App, Shown, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::oci_image;
@@ -36,6 +36,7 @@ pub(super) struct NamedTree {
     /// The operand.
     pub(super) operand: OsString,
     place: Place,
+    form: Shown,
 }
 
 /// Where a tree is.
@@ -133,7 +134,7 @@ fn operand(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
         },
     };
     let (tree, place) = tree.map_err(|error| app.fail(ExitStatus::Failed, error)).ok()?;
-    Some(Operand::Tree(NamedTree { tree, operand: text.to_owned(), place }))
+    Some(Operand::Tree(NamedTree { tree, operand: text.to_owned(), place, form: app.shown() }))
 }
 
 fn in_volume(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
@@ -172,7 +173,7 @@ fn tree(operand: Operand, name: &OsStr, app: &mut App) -> Option<NamedTree> {
             let source = TarSource::open(&path, std::env::temp_dir());
             let source = source.map_err(|error| app.fail(ExitStatus::Failed, error)).ok()?;
             let tree = Tree::source(source).whole_seconds(true);
-            Some(NamedTree { tree, operand: name.to_owned(), place: Place::Archive })
+            Some(NamedTree { tree, operand: name.to_owned(), place: Place::Archive, form: app.shown() })
         }
         // If it is no volume, its opening says why.
         Operand::File(_) | Operand::HostFile(_) => {
@@ -200,7 +201,8 @@ impl NamedTree {
         let top = at(target.session(), target.path().as_os_str().as_bytes());
         let top = top.map_err(|error| app.error(&target.image_path, &error)).ok()?;
         let tree = Tree::volume(&target.volume.volume, top);
-        Some(Self { tree, operand: operand.to_owned(), place: Place::Volume(target) })
+        let place = Place::Volume(target);
+        Some(Self { tree, operand: operand.to_owned(), place, form: app.shown() })
     }
 
     /// Returns whether an operand can name a file in the tree.
@@ -225,11 +227,22 @@ impl NamedTree {
             );
             return None;
         };
-        Some(OsString::from_vec(self.shown(name.as_bytes())))
+        Some(OsString::from_vec(self.path(name.as_bytes())))
     }
 
     /// Returns the path of a file of the tree as the output shows it.
     pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
+        match &self.place {
+            _ if !self.form.is_complete() => self.path(path),
+            Place::Volume(target) => {
+                self.form.path(&target.image_path.image, &path_below(target.path(), path))
+            }
+            Place::Directory | Place::Archive => self.form.text(&self.path(path)).into_owned(),
+        }
+    }
+
+    /// Returns the path of a file of the tree behind the operand.
+    fn path(&self, path: &[u8]) -> Vec<u8> {
         let operand = self.operand.as_bytes();
         match &self.place {
             Place::Volume(target) => {
@@ -247,7 +260,8 @@ impl NamedTree {
     pub(super) fn only(&self, path: &[u8]) -> Vec<u8> {
         let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let directory = self.shown(&path[..name.saturating_sub(1)]);
-        [b"Only in ", &directory[..], b": ", &path[name..]].concat()
+        let name = if self.form.is_complete() { self.shown(path) } else { path[name..].to_vec() };
+        [b"Only in ", &directory[..], b": ", &name].concat()
     }
 
     /// Reports a file of the tree that cannot be compared.
