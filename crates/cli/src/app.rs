@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use extern4::{Cred, ErrorKind, Session, Volume};
 use extern4_disk::{CorruptKind, Structure};
+use signal_hook::consts::SIGINT;
 
 use crate::caller::Caller;
 use crate::exit_status::ExitStatus;
@@ -97,6 +98,8 @@ pub(crate) struct Opening {
 struct Script {
     /// The volume that the paths of the script are in, and the directory that they start in.
     base: ImagePath,
+    /// The directory that they started in before the last change of it.
+    before: Option<ImagePath>,
     /// The text before messages about the current line.
     line: String,
     /// Whether the volume is not to be changed.
@@ -210,9 +213,13 @@ impl App {
     }
 
     /// Begins a script: command lines from now on are its lines, with paths that start in `base`.
-    /// With `read_only`, its volume is only opened for reading.
+    /// With `read_only`, its volume is only opened for reading. Its files are found from any
+    /// directory of the host.
     pub(crate) fn begin_script(&mut self, base: ImagePath, read_only: bool) {
-        self.script = Some(Script { base, line: String::new(), read_only });
+        let base = ImagePath { image: base.image.anywhere(), path: base.path };
+        let journal = self.opening.journal.take();
+        self.opening.journal = journal.map(|journal| std::path::absolute(&journal).unwrap_or(journal));
+        self.script = Some(Script { base, before: None, line: String::new(), read_only });
     }
 
     /// Returns the volume and the directory that the paths of the script start in.
@@ -220,21 +227,15 @@ impl App {
         self.script.as_ref().map(|script| &script.base)
     }
 
+    /// Returns the directory that the paths of the script started in before the last change.
+    pub(crate) fn directory_before(&self) -> Option<ImagePath> {
+        self.script.as_ref()?.before.clone()
+    }
+
     /// Sets the directory that the paths of the script start in.
     pub(crate) fn stand_at(&mut self, base: ImagePath) {
         if let Some(script) = &mut self.script {
-            script.base = base;
-        }
-    }
-
-    /// Closes the script's volume, and names it so that it is found from any directory of the host.
-    pub(crate) fn fix_image(&mut self) {
-        if let Some(script) = &mut self.script
-            && script.base.image.file.is_relative()
-            && let Ok(absolute) = std::path::absolute(&script.base.image.file)
-        {
-            script.base.image.file = absolute;
-            self.close();
+            script.before = Some(std::mem::replace(&mut script.base, base));
         }
     }
 
@@ -242,7 +243,7 @@ impl App {
     /// become durable. If they do not, nothing of them has happened, and a message says so.
     pub(crate) fn in_transaction(&mut self, change: impl FnOnce(&mut Self) -> bool) {
         let Some(image) = self.base().map(|base| base.image.clone()) else { return };
-        let base = self.base().cloned();
+        let places = self.script.as_ref().map(|script| (script.base.clone(), script.before.clone()));
         self.write_to(&image);
         let Some(volume) = self.volume(&image).map(|opened| opened.volume.clone()) else { return };
         let transaction = match volume.transaction() {
@@ -259,7 +260,9 @@ impl App {
         if !is_committed {
             // The caches hold changes that have not happened.
             self.let_go(&image);
-            base.into_iter().for_each(|base| self.stand_at(base));
+            if let (Some(script), Some((base, before))) = (&mut self.script, places) {
+                (script.base, script.before) = (base, before);
+            }
             self.note_at(&image, "nothing between begin and commit was done");
         }
     }
@@ -279,6 +282,12 @@ impl App {
     /// Returns whether a signal has asked the command to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.signal().is_some())
+    }
+
+    /// Returns whether a signal has asked the process to end, and not only a command of a shell as
+    /// Ctrl-C does.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.stop.as_ref().and_then(Stop::signal).is_some_and(|signal| signal != SIGINT)
     }
 
     /// Returns whether a signal ended the command before its end.

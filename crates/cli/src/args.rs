@@ -85,9 +85,9 @@ const SAME_FOR_ALL: [&str; 15] = [
 ];
 
 /// The subcommands that change files of a volume.
-const CHANGES: [&str; 16] = [
-    "cp", "mkdir", "rm", "rmdir", "mv", "ln", "mknod", "mkfifo", "touch", "truncate", "chmod", "chown",
-    "chgrp", "chattr", "setfacl", "setfattr",
+const CHANGES: [&str; 17] = [
+    "cp", "put", "mkdir", "rm", "rmdir", "mv", "ln", "mknod", "mkfifo", "touch", "truncate", "chmod",
+    "chown", "chgrp", "chattr", "setfacl", "setfattr",
 ];
 
 /// The subcommands that show their progress, or that of the commands in them.

@@ -153,7 +153,7 @@ impl Control {
 /// Returns the name by which a reader of the report finds the image.
 fn full_name(image: &Image) -> String {
     let file = image.file.canonicalize().unwrap_or_else(|_| image.file.clone());
-    Image { file, part: image.part }.to_string()
+    Image::of(file, image.part).to_string()
 }
 
 /// Returns the line that answers a line.

@@ -55,7 +55,7 @@ pub(crate) fn other_contents(image: &Image) -> Option<String> {
 pub(crate) fn partitions(disk: &Path) -> Option<String> {
     let table = may_hold_volumes(disk).then(|| Volume::partitions(disk).ok()).flatten().flatten()?;
     let name = |partition: &Partition| {
-        let image = Image { file: disk.to_owned(), part: Part::Partition(partition.number) };
+        let image = Image::of(disk.to_owned(), Part::Partition(partition.number));
         match partition.name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => format!("{image} ({})", escape(name.as_bytes())),
             None => image.to_string(),

@@ -42,6 +42,8 @@ pub(crate) struct Image {
     pub(crate) file: PathBuf,
     /// The part of the file that the volume fills.
     pub(crate) part: Part,
+    /// The name that messages have for the file; `None` if that is its path.
+    name: Option<PathBuf>,
 }
 
 /// Which part of an image a volume fills.
@@ -134,7 +136,7 @@ impl ImagePath {
         if parsed.image.part != Part::Whole || is_in_image || is_nowhere {
             return parsed;
         }
-        Self::new(Image { file: PathBuf::from(text), part: Part::Whole }, b"")
+        Self::new(Image::of(PathBuf::from(text), Part::Whole), b"")
     }
 
     /// Returns the path in quotes, in a form that a shell and this command read back.
@@ -151,6 +153,27 @@ impl ImagePath {
 }
 
 impl Image {
+    /// Returns the image that is this part of a file.
+    pub(crate) fn of(file: PathBuf, part: Part) -> Self {
+        Self { file, part, name: None }
+    }
+
+    /// Returns the image so that it is found from any directory of the host. Messages name it as
+    /// before.
+    pub(crate) fn anywhere(self) -> Self {
+        match std::path::absolute(&self.file) {
+            Ok(file) if file != self.file => {
+                Self { name: Some(self.name.unwrap_or(self.file)), file, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the file as the user named it.
+    pub(crate) fn name(&self) -> &Path {
+        self.name.as_deref().unwrap_or(&self.file)
+    }
+
     /// Returns whether both are the same volume, by any names of their file.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.part == other.part && (self.file == other.file || same_file(&self.file, &other.file))
@@ -163,14 +186,14 @@ impl Image {
             Part::Partition(number) => format!("#{number}"),
             Part::Offset(bytes) => format!("@{bytes}"),
         };
-        [self.file.as_os_str().as_bytes(), part.as_bytes(), b":"].concat()
+        [self.name().as_os_str().as_bytes(), part.as_bytes(), b":"].concat()
     }
 
     /// Returns the image that `text` names if its file exists: a whole file first, then a part of
     /// one. Where there is none as it is written, escapes are read as in a path.
     fn existing(text: &[u8], exists: &impl Fn(&Path) -> bool) -> Option<Self> {
         let read = |text: &[u8]| {
-            let whole = Self { file: path(text), part: Part::Whole };
+            let whole = Self::of(path(text), Part::Whole);
             if exists(&whole.file) {
                 return Some(whole);
             }
@@ -188,7 +211,7 @@ impl Image {
     }
 
     fn guess(text: &[u8]) -> Self {
-        Self::split(text).unwrap_or_else(|| Self { file: path(text), part: Part::Whole })
+        Self::split(text).unwrap_or_else(|| Self::of(path(text), Part::Whole))
     }
 
     /// Returns the partitions that a name behind a `#` stands for, if there is no such file and
@@ -198,7 +221,7 @@ impl Image {
         let mark = text.iter().rposition(|byte| *byte == b'#').filter(|_| !self.file.exists())?;
         let (disk, name) = (path(&text[..mark]), std::str::from_utf8(&text[mark + 1..]).ok()?);
         let numbers = Some(partitions_named(&disk, name)).filter(|numbers| numbers.len() > 1)?;
-        let image = |number| Self { file: disk.clone(), part: Part::Partition(number) };
+        let image = |number| Self::of(disk.clone(), Part::Partition(number));
         Some(numbers.into_iter().map(image).collect())
     }
 
@@ -211,7 +234,7 @@ impl Image {
             b'#' => Part::Partition(partition_named(&path(&text[..mark]), number)?),
             _ => Part::Offset(offset(number)?),
         };
-        Some(Self { file: path(&text[..mark]), part })
+        Some(Self::of(path(&text[..mark]), part))
     }
 }
 
@@ -283,7 +306,7 @@ pub(crate) fn offset(text: &str) -> Option<u64> {
 
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escape(self.file.as_os_str().as_bytes()))?;
+        f.write_str(&escape(self.name().as_os_str().as_bytes()))?;
         match self.part {
             Part::Whole => Ok(()),
             Part::Partition(number) => write!(f, "#{number}"),

@@ -45,6 +45,11 @@ impl Interruptible {
         if path.as_os_str() == "-" { Self::standard_input(stop) } else { Self::open(path, stop) }
     }
 
+    /// Returns the open file, whose reads no signal ends.
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
+
     /// Returns the open file.
     pub(crate) fn file(&self) -> &File {
         &self.file

@@ -1,12 +1,14 @@
 //! The language of scripts and of the shell: subcommands with paths of one volume, directories to
-//! start them in, and transactions.
+//! start them in, redirections, and transactions.
 //!
 //! `script` and `shell` use it. Its commands are the subcommands themselves, with the same options,
 //! output and exit codes.
 
+pub(crate) mod command_line;
+mod draft;
 pub(crate) mod expert;
 pub(crate) mod interpreter;
-pub(crate) mod pattern;
+pub(crate) mod redirection;
 pub(crate) mod statement;
 pub(crate) mod words;
 

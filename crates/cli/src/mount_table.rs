@@ -52,7 +52,7 @@ impl MountEntry {
     pub(crate) fn of(image: &Image) -> io::Result<Vec<Self>> {
         let file = image.file.canonicalize()?;
         let mut entries = Self::all()?;
-        entries.retain(|entry| entry.is_of(&Image { file: file.clone(), part: image.part }));
+        entries.retain(|entry| entry.is_of(&Image::of(file.clone(), image.part)));
         Ok(entries)
     }
 

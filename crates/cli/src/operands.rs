@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use crate::checked::Check;
 use crate::text::quoted;
@@ -71,6 +72,11 @@ impl Operands {
             (None, false) => DestinationKind::Either,
         }
     }
+}
+
+/// Returns the path of the host that an operand of a script names by the prefix `host:`.
+pub(crate) fn host_path(text: &OsStr) -> Option<&Path> {
+    text.as_bytes().strip_prefix(b"host:").map(|path| Path::new(OsStr::from_bytes(path)))
 }
 
 /// Returns a path without the slashes at its end.

@@ -14,13 +14,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::io::{Errno, dup, fcntl_getfd};
-use rustix::stdio::stdin;
+use rustix::io::{Errno, dup, fcntl_dupfd_cloexec, fcntl_getfd};
+use rustix::stdio::{dup2_stdin, stdin};
 
-/// Whether the program was started with a closed standard input. Relaxed: stored before there are
-/// threads.
+/// Whether the program was started with a closed standard input. Relaxed: only the thread that
+/// runs the commands stores and loads it.
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Looks at the descriptor. The runtime is not set up yet, and this function needs nothing of it.
@@ -38,4 +39,27 @@ static LOOK: extern "C" fn() = look;
 /// Opens standard input for reading.
 pub(crate) fn open() -> io::Result<File> {
     if WAS_CLOSED.load(Relaxed) { Err(Errno::BADF.into()) } else { Ok(File::from(dup(stdin())?)) }
+}
+
+/// Standard input while another file has taken its place. Dropping it puts it back.
+pub(crate) struct Replaced {
+    own: OwnedFd,
+    was_closed: bool,
+}
+
+impl Replaced {
+    /// Puts a file in the place of standard input.
+    pub(crate) fn with(file: File) -> io::Result<Self> {
+        let own = fcntl_dupfd_cloexec(stdin(), 3)?;
+        dup2_stdin(&file)?;
+        Ok(Self { own, was_closed: WAS_CLOSED.swap(false, Relaxed) })
+    }
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        // The number of the descriptor is in use, so it can be given another file.
+        let _ = dup2_stdin(&self.own);
+        WAS_CLOSED.store(self.was_closed, Relaxed);
+    }
 }

@@ -11,7 +11,7 @@ pub(super) mod moving;
 mod options;
 mod umask;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::exit_status::ExitStatus;
 use crate::id_names::IdNames;
 use crate::image_hint;
 use crate::image_path::{ImagePath, same_file};
-use crate::operands::{DestinationKind, Operands};
+use crate::operands::{DestinationKind, Operands, host_path};
 use crate::overwrite::Overwrite;
 use crate::owner::{Owner, OwnerIds};
 use crate::progress::{Task, Unit};
@@ -96,6 +96,9 @@ pub(crate) struct Args {
     /// Stay on the file system of each source of the host; a volume is one
     #[arg(short = 'x', long)]
     one_file_system: bool,
+    /// With -r and -a, refuse devices, pipes and sockets instead of making them
+    #[arg(long)]
+    no_specials: bool,
     #[command(flatten)]
     rules: Rules,
     /// Use the whole path of each source below the destination
@@ -161,15 +164,12 @@ impl Operand {
     }
 }
 
-/// The prefix of a path of the host in a script; the other paths of a script are in its volume.
-const HOST: &[u8] = b"host:";
-
 /// Returns the operands that the sources and the destination name. At least one side is in a
 /// volume. So where a name may be an image or a file to be copied, the other side decides.
 pub(super) fn sides(sources: &[OsString], destination: &OsString, app: &App) -> (Vec<Operand>, Operand) {
     if app.in_script() {
-        let side = |text: &OsString| match text.as_bytes().strip_prefix(HOST) {
-            Some(path) => Operand::Host(PathBuf::from(OsStr::from_bytes(path))),
+        let side = |text: &OsString| match host_path(text) {
+            Some(path) => Operand::Host(path.to_owned()),
             None => Operand::Volume(app.image_path(text)),
         };
         return (sources.iter().map(side).collect(), side(destination));

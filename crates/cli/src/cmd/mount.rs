@@ -282,7 +282,7 @@ fn mount(
     let wants_blk = options.fuseblk.unwrap_or(!options.is_read_only() && options.fsname().is_none());
     let blk = volume.bytes().filter(|_| wants_blk).map(|bytes| (file.clone(), bytes));
     // The image is named so that readers of the mount table find it.
-    let name = || Image { file, part: image.part }.to_string().into();
+    let name = || Image::of(file, image.part).to_string().into();
     let source = options.fsname().map_or_else(name, OsStr::to_owned);
     let (device, mounted) = extern4_fuse::mount(dir, &MountOptions { source, blk, ..options.mount.clone() })?;
     let Some(reason) = mounted.not_blk() else { return Ok((device, mounted)) };

@@ -17,15 +17,17 @@ use crate::interruptible;
 use crate::language::interpreter::{Interpreter, Step};
 use crate::language::statement::{Parser, Statement};
 use crate::language::variable;
-use crate::language::words::{Words, statements};
+use crate::language::words::statements;
 use crate::progress::Unit;
 
 const LINES: &str = "\
-Lines are commands, as extern4 takes them, with their options. Paths are those of the volume; for cp, host:PATH is a \
+Lines are commands, as extern4 takes them, with their options. Paths are those of the volume; for cp and mv, host:PATH is a \
 file of the host. Words are quoted as in a shell, and $NAME is a variable of the environment. In a path of the volume *, \
 ? and [...] match names, unless they are quoted or come from a variable. A word that starts with # \
 begins a comment; a ';' ends a command, as a line does, unless it ends in a '\\'. cd DIRECTORY and lcd DIRECTORY set \
-where relative paths of the volume and of the host start, and !COMMAND runs a command of the host. The commands between \
+where relative paths of the volume and of the host start, and !COMMAND runs a command of the host. > FILE and >> FILE take \
+the output of a command, < FILE is its standard input, and | COMMAND pipes the output to a command of the host, which \
+takes the rest of the line. <12> is the file with that inode number. The commands between \
 begin and commit are one transaction. The first line that fails ends the script; what came before it stays.";
 
 #[derive(clap::Args)]
@@ -97,20 +99,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Parses a script. Reports each statement that makes no sense.
 fn parse(text: &[u8], shown: &str, app: &mut App) -> Vec<Step> {
     let found = statements(text, &variable);
-    let is_lcd = |words: &Words| matches!(words, Words::Command(words) if words[0].text == "lcd");
-    if found.iter().any(|(_, words)| words.as_ref().is_ok_and(is_lcd)) {
-        app.fix_image();
-    }
     let Some(base) = app.base().cloned() else { return Vec::new() };
     let mut parser = Parser::new(base);
     let (mut steps, mut last) = (Vec::new(), 0);
     for (line, words) in found {
         last = line;
         let parsed = words.map_err(|fault| fault.reason().to_owned()).and_then(|words| parser.parse(words));
-        let parsed = parsed.and_then(|statement| match statement {
+        let parsed = parsed.and_then(|statement| match statement.plain() {
             Statement::Help(_) => Err("help is not for scripts".to_owned()),
+            Statement::History(_) => Err("history is not for scripts".to_owned()),
             Statement::Exit => Err("exit is not for scripts".to_owned()),
-            statement => Ok(statement),
+            _ => Ok(statement),
         });
         match parsed {
             Ok(statement) => steps.push(Step { place: format!("{shown}:{line}: "), statement }),

@@ -10,14 +10,16 @@
 mod complete;
 mod editor;
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, IsTerminal as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::interruptible::Interruptible;
 use crate::language::interpreter::{Interpreter, Step};
-use crate::language::statement::{Parser, Statement};
+use crate::language::statement::Parser;
 use crate::language::variable;
 use crate::language::words::{Fault, statements};
 use crate::text::escape;
@@ -29,7 +31,7 @@ Commands are those of extern4, with paths of the volume, and the language is tha
 'help' lists the commands, among them words of debugfs. Changes are durable when the shell ends; begin and commit make \
 some durable together. The history is kept in $XDG_STATE_HOME/extern4/history, or below ~/.local/state.
 
-Without a terminal, the exit code is that of the worst command, and a failure does not end the shell.";
+Without a terminal and with -c, the exit code is that of the worst command, and a failure does not end the shell.";
 
 #[derive(clap::Args)]
 #[command(after_help = COMMANDS)]
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// Change nothing
     #[arg(short, long)]
     read_only: bool,
+    /// Run these commands, and take none from a terminal or standard input
+    #[arg(short = 'c', long = "command", value_name = "COMMANDS")]
+    commands: Option<OsString>,
 }
 
 /// A shell at work.
@@ -47,26 +52,37 @@ struct Shell<'a> {
     app: &'a mut App,
     parser: Parser,
     interpreter: Interpreter,
+    /// Where the lines come from, for messages; `None` for a terminal.
+    source: Option<&'static str>,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(target) = app.target(&args.image_path) else { return Ok(()) };
+    app.begin_script(args.image_path.clone(), args.read_only);
+    let Some(base) = app.base().cloned() else { return Ok(()) };
+    let Some(target) = app.target(&base) else { return Ok(()) };
     if let Err(error) = target.session().at(target.path()) {
-        app.error(&args.image_path, &error);
+        app.error(&base, &error);
         return Ok(());
     }
     drop(target);
-    let base = args.image_path.clone();
-    app.begin_script(base.clone(), args.read_only);
-    app.stop_on_signals();
-    let mut shell = Shell { app, parser: Parser::new(base), interpreter: Interpreter::default() };
-    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+    let stop = app.stop_on_signals();
+    let (parser, interpreter) = (Parser::new(base), Interpreter::default());
+    let mut shell = Shell { app, parser, interpreter, source: None };
+    if let Some(commands) = &args.commands {
+        shell.source = Some("-c");
+        shell.read(commands.as_bytes())?;
+    } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
         shell.interact()?;
     } else {
-        shell.read()?;
+        shell.source = Some("standard input");
+        match Interruptible::standard_input(stop) {
+            Ok(input) => shell.read(BufReader::new(input))?,
+            Err(error) => shell.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error)),
+        }
     }
     if shell.parser.has_begun() {
-        shell.app.note("a transaction was begun and not committed: nothing of it was done");
+        let reason = "a transaction was begun and not committed: nothing between begin and the end was done";
+        shell.app.fail(ExitStatus::Failed, reason);
     }
     Ok(())
 }
@@ -81,10 +97,13 @@ impl Shell<'_> {
                 return Ok(());
             }
         };
-        while !self.interpreter.has_exited() {
+        while !self.interpreter.has_exited() && !self.app.is_terminated() {
             let prompt = self.prompt();
             match editor.line(&prompt, self.app) {
-                Ok(Input::Line(line)) => self.run(line.as_bytes(), None)?,
+                Ok(Input::Line(line)) => {
+                    self.parser.remember(editor.history());
+                    self.run(line.as_bytes(), 1)?;
+                }
                 Ok(Input::Interrupted) => self.abort(),
                 Ok(Input::End) => break,
                 Err(error) => {
@@ -92,23 +111,18 @@ impl Shell<'_> {
                     return Ok(());
                 }
             }
-            // Ctrl-C ends a command, and not the shell.
-            self.app.forget_signal();
+            if !self.app.is_terminated() {
+                // Ctrl-C ends a command, and not the shell.
+                self.app.forget_signal();
+            }
             self.app.take_status();
         }
-        editor.save_history(self.app);
+        self.app.report_stop("the shell has ended");
         Ok(())
     }
 
-    /// Takes commands from standard input.
-    fn read(&mut self) -> io::Result<()> {
-        let mut input = match Interruptible::standard_input(self.app.stop()) {
-            Ok(input) => io::BufReader::new(input),
-            Err(error) => {
-                self.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error));
-                return Ok(());
-            }
-        };
+    /// Takes commands from an input without a terminal.
+    fn read(&mut self, mut input: impl BufRead) -> io::Result<()> {
         let (mut text, mut line, mut first) = (Vec::new(), 0, 1);
         while !self.interpreter.has_exited() && !self.app.is_stopped() {
             let read = match input.read_until(b'\n', &mut text) {
@@ -123,7 +137,7 @@ impl Shell<'_> {
             if read > 0 && is_unfinished(&text) {
                 continue;
             }
-            self.run(&text, Some(first))?;
+            self.run(&text, first)?;
             if read == 0 {
                 break;
             }
@@ -140,17 +154,23 @@ impl Shell<'_> {
         format!("extern4:{path}{} ", if self.parser.has_begun() { "*" } else { ">" })
     }
 
-    /// Runs the statements of a text, up to the first that fails. `first` is the number of the
-    /// text's first line, for messages.
-    fn run(&mut self, text: &[u8], first: Option<usize>) -> io::Result<()> {
-        for (line, words) in statements(text, &variable) {
-            let place =
-                first.map_or_else(String::new, |first| format!("standard input:{}: ", first + line - 1));
+    /// Runs the statements of a text, up to the first that fails; none if one of them is no
+    /// statement. `first` is the number of the text's first line, for messages.
+    fn run(&mut self, text: &[u8], first: usize) -> io::Result<()> {
+        let found = statements(text, &variable);
+        let has_fault = found.iter().any(|(_, words)| words.is_err());
+        for (line, words) in found.into_iter().filter(|(_, words)| !has_fault || words.is_err()) {
+            let place = self.source.map(|source| format!("{source}:{}: ", first + line - 1));
+            let place = place.unwrap_or_default();
             self.app.script_line(place.clone());
+            // Within a transaction, the parser goes ahead of what happens.
+            if let Some(base) = self.app.base().filter(|_| !self.parser.has_begun()) {
+                self.parser.stand_at(base.clone());
+            }
             let parsed = words.map_err(|fault| fault.reason().to_owned());
             let before = self.app.take_status();
             match parsed.and_then(|words| self.parser.parse(words)) {
-                Ok(statement) => self.step(Step { place, statement })?,
+                Ok(statement) => self.interpreter.run(Step { place, statement }, self.app)?,
                 Err(message) => self.app.fail(ExitStatus::Usage, message),
             }
             let has_failed = self.app.status() != ExitStatus::Success;
@@ -163,26 +183,11 @@ impl Shell<'_> {
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> io::Result<()> {
-        let ends_transaction = matches!(step.statement, Statement::Commit | Statement::Abort);
-        self.interpreter.run(step, self.app)?;
-        // The parser goes ahead of what happens: a directory may not exist.
-        if (ends_transaction || !self.parser.has_begun())
-            && let Some(base) = self.app.base()
-        {
-            self.parser.stand_at(base.clone());
-        }
-        Ok(())
-    }
-
     /// Forgets the transaction that was begun, as Ctrl-C asks.
     fn abort(&mut self) {
         if self.parser.has_begun() {
             self.parser.forget_begun();
             self.interpreter.abort();
-            if let Some(base) = self.app.base() {
-                self.parser.stand_at(base.clone());
-            }
             self.app.note("the transaction was aborted: nothing of it was done");
         }
     }

@@ -8,7 +8,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::words::Word;
+use super::words::{Meaning, Word};
 
 /// The words that have no equivalent, and why.
 const NONE: &[(&[&str], &str)] = &[
@@ -72,6 +72,15 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     USAGES.iter().flat_map(|(names, _)| names.iter().copied()).chain(["show_super_stats"])
 }
 
+/// Returns the help of a translated word, or the reason why there is no translation.
+pub(super) fn help(name: &str) -> Option<Result<String, String>> {
+    if let Some((_, reason)) = NONE.iter().find(|(names, _)| names.contains(&name)) {
+        return Some(Err(format!("{name}: {reason}")));
+    }
+    let (_, usage) = USAGES.iter().find(|(names, _)| names.contains(&name))?;
+    Some(Ok(format!("{name}, as debugfs has it\n\nUsage: {name} {usage}\n")))
+}
+
 /// Returns a command of debugfs as a command of the language; other commands as they are.
 pub(super) fn translated(words: Vec<Word>) -> Result<Vec<Word>, String> {
     let Some(name) = words[0].text.to_str().map(ToOwned::to_owned) else { return Ok(words) };
@@ -82,17 +91,10 @@ pub(super) fn translated(words: Vec<Word>) -> Result<Vec<Word>, String> {
         let line = line(&name, &words[1..]);
         return line.ok_or_else(|| format!("{name}: write it as: {name} {usage}"));
     }
-    let args = &words[1..];
-    let numbered = args.iter().find_map(|word| Some((&word.text, inode_number(&word.text)?)));
-    Ok(match (&*name, numbered) {
+    Ok(match (&*name, &words[1..]) {
         ("show_super_stats", _) => vec!["info".into()],
-        ("stat" | "inode", Some((_, number))) if args.len() == 1 => inode(&number),
-        // A host's file or a pattern may have such a name, but hardly a volume's.
-        (_, Some((word, number))) => {
-            let word = word.display();
-            return Err(format!("{word}: a file is named by its path; 'ncheck {number}' finds it"));
-        }
-        (_, None) => words,
+        ("stat" | "inode", [Word { meaning: Meaning::Inode(number), .. }]) => inode(*number),
+        _ => words,
     })
 }
 
@@ -104,9 +106,9 @@ fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
     let all: Vec<&Word> = args.iter().collect();
     let is_numbers = !args.is_empty() && args.iter().all(|word| is_number(&word.text));
     Some(match (name, args) {
-        ("imap" | "ex" | "extents" | "dump_extents" | "blocks", [file]) => match inode_number(&file.text) {
-            Some(number) => inode(&number),
-            None => words(&["inode"], &all),
+        ("imap" | "ex" | "extents" | "dump_extents" | "blocks", [file]) => match file.meaning {
+            Meaning::Inode(number) => inode(number),
+            _ => words(&["inode"], &all),
         },
         ("icheck" | "testb", _) if is_numbers => words(&["block"], &all),
         ("block_dump" | "bd", _) if is_numbers => words(&["block", "-x"], &all),
@@ -121,7 +123,8 @@ fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
         ("dump", [file, to]) => words(&["cp"], &[file, &host(to)]),
         ("rdump", [files @ .., to]) if !files.is_empty() => {
             let (files, to) = (files.iter(), host(to));
-            words(&["cp", "-rp"], &files.chain([&to]).collect::<Vec<_>>())
+            // As in debugfs, no device is made.
+            words(&["cp", "-rp", "--no-specials"], &files.chain([&to]).collect::<Vec<_>>())
         }
         ("write", [file, to]) => words(&["cp"], &[&host(file), to]),
         ("symlink", [name, target]) => words(&["ln", "-s"], &[target, name]),
@@ -133,20 +136,15 @@ fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
     })
 }
 
-fn inode(number: &str) -> Vec<Word> {
-    ["inode", "-n", number].map(Word::from).into()
+fn inode(number: u64) -> Vec<Word> {
+    vec!["inode".into(), "-n".into(), number.to_string().into()]
 }
 
+/// Returns the operand that names a file of the host.
 fn host(path: &Word) -> Word {
     let mut word = OsString::from("host:");
     word.push(&path.text);
     word.into()
-}
-
-/// Returns the number in `<12>`.
-fn inode_number(word: &OsStr) -> Option<String> {
-    let number = word.to_str()?.strip_prefix('<')?.strip_suffix('>')?;
-    is_number(OsStr::new(number)).then(|| number.to_owned())
 }
 
 fn is_number(word: &OsStr) -> bool {
@@ -155,10 +153,11 @@ fn is_number(word: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Word;
+    use crate::language::words::{Words, statements};
 
     fn translated(line: &str) -> Result<String, String> {
-        let words: Vec<Word> = line.split(' ').map(Word::from).collect();
+        let (_, words) = statements(line.as_bytes(), &|_| None).remove(0);
+        let Ok(Words::Command(words, _)) = words else { panic!("{line}: {words:?}") };
         super::translated(words).map(|words| {
             words.iter().map(|word| word.text.to_str().expect("plain text")).collect::<Vec<_>>().join(" ")
         })
@@ -169,14 +168,17 @@ mod tests {
         for (line, expected) in [
             ("stat <12>", "inode -n 12"),
             ("stat /a", "stat /a"),
+            ("stat '<12>'", "stat <12>"),
             ("imap <12>", "inode -n 12"),
+            ("cat <12>", "cat <12>"),
+            ("dump <12> b", "cp <12> host:b"),
             ("imap /a", "inode /a"),
             ("icheck 5 6", "block 5 6"),
             ("bd 5", "block -x 5"),
             ("ncheck 12 13", "find / -inum 12 -o -inum 13"),
             ("dump -p /a b", "cp -p /a host:b"),
             ("dump /a b", "cp /a host:b"),
-            ("rdump /a /b c", "cp -rp /a /b host:c"),
+            ("rdump /a /b c", "cp -rp --no-specials /a /b host:c"),
             ("write a /b", "cp host:a /b"),
             ("symlink a b", "ln -s b a"),
             ("ea_set /a user.x 1", "setfattr -n user.x -v 1 /a"),
@@ -193,7 +195,6 @@ mod tests {
             ("clri <12>", "whole operations"),
             ("icheck", "icheck BLOCK..."),
             ("icheck a", "icheck BLOCK..."),
-            ("cat <12>", "ncheck 12"),
         ] {
             let Err(reason) = translated(line) else { panic!("{line} is refused") };
             assert!(reason.contains(says), "{line}: {reason}");

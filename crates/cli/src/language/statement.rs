@@ -13,21 +13,23 @@ use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
+use super::command_line::CommandLine;
 use super::expert;
-use super::pattern::PatternLine;
-use super::words::{Word, Words};
+use super::words::{Meaning, Output, Redirections, Word, Words};
 use crate::args::{self, Command};
 use crate::cmd::quota;
 use crate::image_path::ImagePath;
+use crate::operands::host_path;
+use crate::text::escape;
 
 /// A statement.
 pub(crate) enum Statement {
     /// A subcommand.
-    Command(Box<Command>),
-    /// A subcommand with patterns in its paths.
-    Pattern(Box<PatternLine>),
-    /// `cd`: relative paths of the volume start here from now on.
-    Cd(ImagePath),
+    Command(Box<CommandLine>),
+    /// A statement with another input or output.
+    Redirected(Box<Self>, Redirections),
+    /// `cd`: relative paths of the volume start in this directory from now on, or in the root.
+    Cd(Option<Word>),
     /// `lcd`: relative paths of the host start here from now on.
     Lcd(PathBuf),
     /// `pwd`.
@@ -44,18 +46,31 @@ pub(crate) enum Statement {
     Abort,
     /// A text that was asked for.
     Help(String),
+    /// `history`: the lines that were typed.
+    History(String),
     /// `exit`.
     Exit,
 }
 
 impl Statement {
-    /// Returns whether the statement is a subcommand that changes the volume.
+    /// Returns whether the statement changes the volume.
     pub(crate) fn changes(&self) -> bool {
         match self {
-            Self::Command(command) => command.changes(),
-            Self::Pattern(line) => line.command.changes(),
+            Self::Command(line) => line.command.changes(),
+            Self::Redirected(inner, redirections) => {
+                let to_volume = matches!(
+                    &redirections.output,
+                    Some(Output::File(to) | Output::End(to)) if host_path(&to.text).is_none()
+                );
+                to_volume || inner.changes()
+            }
             _ => false,
         }
+    }
+
+    /// Returns the statement without its redirections.
+    pub(crate) fn plain(&self) -> &Self {
+        if let Self::Redirected(inner, _) = self { inner } else { self }
     }
 }
 
@@ -69,7 +84,7 @@ struct Line {
 
 /// The statements that are no subcommands, with their arguments and meanings.
 const OWN: &[(&str, &str, &str)] = &[
-    ("cd", "[DIRECTORY]", "Go to a directory of the volume"),
+    ("cd", "[DIRECTORY]", "Go to a directory of the volume; cd - goes back"),
     ("pwd", "", "Show the directory of the volume"),
     ("lcd", "[DIRECTORY]", "Go to a directory of the host"),
     ("lpwd", "", "Show the directory of the host"),
@@ -78,15 +93,25 @@ const OWN: &[(&str, &str, &str)] = &[
     ("commit", "", "Do all that was held back in one transaction"),
     ("abort", "", "Forget what was held back"),
     ("help", "[COMMAND]", "Show this list, or the help of a command"),
+    ("history", "", "Show the lines that were typed"),
     ("exit", "", "End the shell"),
 ];
+
+/// The redirections behind a command, and their meanings.
+const BEHIND: &[(&str, &str)] = &[
+    ("> FILE, >> FILE", "Write the output to a file of the volume, or to host:FILE"),
+    ("< FILE", "Read a file of the volume, or host:FILE, as standard input"),
+    ("| COMMAND", "Pipe the output to a command of the host, up to the end of the line"),
+];
+
+/// The statements that only change where later ones stand. They read and write nothing.
+const SILENT: [&str; 8] = ["cd", "lcd", "begin", "commit", "abort", "exit", "quit", "q"];
 
 /// The subcommands that do not work on the open volume, and why each is refused.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["script", "shell"], "one script does not run another"),
     (&["mount", "umount", "recover", "tune", "bench"], "the volume is open here; end this first"),
     (&["mkfs", "build", "top", "completions", "man", "help"], "it is not about this volume; use !extern4"),
-    (&["put"], "standard input is not its own here; use cp host:FILE"),
     (&["diff"], "it compares with other trees; use !extern4"),
 ];
 
@@ -100,6 +125,8 @@ pub(crate) struct Parser {
     base: Arc<Mutex<ImagePath>>,
     /// `begin` was parsed, and neither `commit` nor `abort` after it.
     has_begun: bool,
+    /// The lines that `history` shows.
+    history: Vec<String>,
 }
 
 impl Parser {
@@ -109,7 +136,7 @@ impl Parser {
         let base = Arc::new(Mutex::new(base));
         let mut grammar = Line::command().mut_subcommands(|command| with_base(command, &base));
         grammar.build();
-        Self { grammar, base, has_begun: false }
+        Self { grammar, base, has_begun: false, history: Vec::new() }
     }
 
     fn base(&self) -> MutexGuard<'_, ImagePath> {
@@ -131,25 +158,47 @@ impl Parser {
         self.has_begun = false;
     }
 
+    /// Sets the lines that `history` shows.
+    pub(crate) fn remember(&mut self, history: Vec<String>) {
+        self.history = history;
+    }
+
     /// Returns the statement that the words are. Later statements are parsed as if it had been run
     /// without a failure.
     pub(crate) fn parse(&mut self, words: Words) -> Result<Statement, String> {
-        let words = match words {
-            Words::Host(line) => {
-                let is_empty = line.as_bytes().trim_ascii().is_empty();
-                return if is_empty {
-                    Err("no command behind '!'".to_owned())
-                } else {
-                    Ok(Statement::Host(line))
-                };
+        let (words, redirections) = match words {
+            Words::Host(line) if line.as_bytes().trim_ascii().is_empty() => {
+                return Err("no command behind '!'".to_owned());
             }
-            Words::Command(words) => words,
+            Words::Host(line) => return Ok(Statement::Host(line)),
+            Words::Command(words, redirections) => (words, redirections),
         };
         let name = words[0].text.to_string_lossy().into_owned();
-        match (&*name, &words[1..]) {
+        let asks_help = words.get(1).is_some_and(|word| word.text == "--help");
+        if name == "put" && redirections.input.is_none() && !asks_help {
+            return Err("put: standard input is not its own here; write put FILE < host:FILE".to_owned());
+        }
+        let is_plain = redirections == Redirections::default();
+        if SILENT.contains(&&*name) && !is_plain {
+            return Err(format!("{name}: it reads and writes nothing"));
+        }
+        let statement = self.plain(&name, words)?;
+        Ok(if is_plain { statement } else { Statement::Redirected(Box::new(statement), redirections) })
+    }
+
+    /// Returns the statement of words without redirections.
+    fn plain(&mut self, name: &str, words: Vec<Word>) -> Result<Statement, String> {
+        match (name, &words[1..]) {
             ("cd", [] | [_]) => {
-                let to = self.base().directory(words.get(1).map_or(OsStr::new("/"), |word| &word.text));
-                self.stand_at(to.clone());
+                let to = words.get(1).cloned();
+                // Where the others lead is known when they run.
+                let text = to.as_ref().map_or(Some(OsStr::new("/")), |to| {
+                    (to.meaning == Meaning::Name && to.text != "-").then_some(&*to.text)
+                });
+                if let Some(text) = text {
+                    let base = self.base().directory(text);
+                    self.stand_at(base);
+                }
                 Ok(Statement::Cd(to))
             }
             ("quota", [what, ..]) if self.has_begun && what.text == "check" => {
@@ -167,20 +216,46 @@ impl Parser {
             ("commit" | "abort", []) if !self.has_begun => Err(format!("{name}: no transaction has begun")),
             ("begin" | "commit" | "abort", []) => {
                 self.has_begun = name == "begin";
-                Ok(match &*name {
+                Ok(match name {
                     "begin" => Statement::Begin,
                     "commit" => Statement::Commit,
                     _ => Statement::Abort,
                 })
             }
+            ("history", []) => Ok(Statement::History(self.past())),
             ("help" | "?", []) => Ok(Statement::Help(self.help())),
-            ("help" | "?", [about]) => self.command(vec![about.clone(), "--help".into()]),
+            ("help" | "?", [about]) => self.help_about(about),
             ("exit" | "quit" | "q", []) => Ok(Statement::Exit),
             (
-                "cd" | "lcd" | "pwd" | "lpwd" | "begin" | "commit" | "abort" | "help" | "?" | "exit" | "quit",
+                "cd" | "lcd" | "pwd" | "lpwd" | "begin" | "commit" | "abort" | "history" | "help" | "?"
+                | "exit" | "quit" | "q",
                 _,
             ) => Err(format!("{name}: too many arguments")),
             _ => self.command(words),
+        }
+    }
+
+    /// Returns the lines of the history, with their numbers.
+    fn past(&self) -> String {
+        let lines = self.history.iter().zip(1..);
+        lines.map(|(line, number)| format!("{number:>5}  {}\n", escape(line.as_bytes()))).collect()
+    }
+
+    /// Returns the help of one statement.
+    fn help_about(&mut self, about: &Word) -> Result<Statement, String> {
+        let name = about.text.to_string_lossy();
+        let name = match &*name {
+            "?" => "help",
+            "quit" | "q" => "exit",
+            name => name,
+        };
+        if let Some((name, args, meaning)) = OWN.iter().find(|(own, ..)| *own == name) {
+            let usage = format!("{name} {args}");
+            return Ok(Statement::Help(format!("{meaning}\n\nUsage: {}\n", usage.trim_end())));
+        }
+        match expert::help(name) {
+            Some(help) => help.map(Statement::Help),
+            None => self.command(vec![about.text.clone().into(), "--help".into()]),
         }
     }
 
@@ -201,8 +276,8 @@ impl Parser {
                 words.insert(1 + usize::from(is_subcommand), ".".into());
             }
             ("find", _) if words.get(1).is_none_or(|word| is_expression(&word.text)) => {
-                let directory = self.base().path.clone().into_os_string();
-                words.insert(1, directory.into());
+                let text = self.base().path.clone().into_os_string();
+                words.insert(1, Word { text, meaning: Meaning::Directory });
             }
             _ => {}
         }
@@ -223,12 +298,12 @@ impl Parser {
                 if let Command::Find(args) = &command {
                     args.check()?;
                 }
-                let is_pattern = |word: &Word| word.pattern.is_some() && places.contains(&word.text);
-                Ok(if words.iter().any(is_pattern) {
-                    Statement::Pattern(Box::new(PatternLine { command, words, places }))
-                } else {
-                    Statement::Command(Box::new(command))
-                })
+                let is_inode = |word: &&Word| matches!(word.meaning, Meaning::Inode(_));
+                if let Some(word) = words.iter().filter(is_inode).find(|word| !places.contains(&word.text)) {
+                    return Err(format!("{}: an inode cannot stand here", word.text.display()));
+                }
+                let base = self.base().clone();
+                Ok(Statement::Command(Box::new(CommandLine { command, words, places, base })))
             }
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
                 Ok(Statement::Help(error.render().to_string()))
@@ -257,10 +332,12 @@ impl Parser {
             line(command.get_name(), &command.get_about().map(ToString::to_string).unwrap_or_default())
         });
         let own = OWN.iter().map(|(name, args, about)| line(&format!("{name} {args}"), about));
+        let behind = BEHIND.iter().map(|(text, about)| line(text, about));
         let words = expert::names().collect::<Vec<_>>().join(" ");
         format!(
-            "{}\nCommands of extern4, with paths of the volume:\n{}\nWords of debugfs: {words}\n",
+            "{}\nBehind a command:\n{}\nCommands of extern4, with paths of the volume:\n{}\nWords of debugfs: {words}\n",
             own.collect::<String>(),
+            behind.collect::<String>(),
             commands.collect::<String>(),
         )
     }
@@ -334,12 +411,22 @@ mod tests {
             "quota set --help",
             "icheck 12",
             "stat <2>",
+            "cat <12> x > /y",
+            "put /x < host:y",
+            "put --help",
+            "ls | wc -l",
             "cd",
             "cd /x",
+            "cd -",
+            "cd <12>",
             "pwd",
             "!ls",
             "help",
             "help ls",
+            "help cd",
+            "? ncheck",
+            "help > host:x",
+            "history",
             "du",
             "df",
             "info",
@@ -356,6 +443,13 @@ mod tests {
             "chmod 888 /",
             "mount x",
             "put x",
+            "put x > /y",
+            "begin > x",
+            "cd / | wc",
+            "chmod <12> /x",
+            "help mkfs",
+            "help clri",
+            "help nonsense",
             "script",
             "find -nonsense",
             "commit",
@@ -383,8 +477,8 @@ mod tests {
             ("cd /x//y/./z/", "/x/y/z"),
             ("cd", "/"),
         ] {
-            let Ok(Statement::Cd(to)) = parse(&mut parser, line) else { panic!("{line}") };
-            assert_eq!(to.path.to_str(), Some(expected), "{line}");
+            assert!(matches!(parse(&mut parser, line), Ok(Statement::Cd(_))), "{line}");
+            assert_eq!(parser.base().path.to_str(), Some(expected), "{line}");
         }
         assert_eq!(parser.base().join(OsStr::new("a/../b")).path.to_str(), Some("/a/../b"));
         parse(&mut parser, "cd x").map(drop).expect("a directory");

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use crate::globs;
+use super::draft::{CommandDraft, Draft, Operator, joins, no_file};
 
 /// Looks up a variable.
 pub(crate) type Lookup<'l> = &'l dyn Fn(&OsStr) -> Option<OsString>;
@@ -16,25 +16,58 @@ pub(crate) type Lookup<'l> = &'l dyn Fn(&OsStr) -> Option<OsString>;
 pub(crate) struct Word {
     /// The text, without its quotes.
     pub(crate) text: OsString,
-    /// The text as a pattern, with a backslash before each quoted character that has a meaning
-    /// there. `None` if no character has one.
-    pub(crate) pattern: Option<OsString>,
+    /// The meaning of a word that is the path of a file.
+    pub(crate) meaning: Meaning,
+}
+
+/// The files that a word stands for where a command takes a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The file of that name.
+    Name,
+    /// The files that match a pattern. Each quoted character that has a meaning there has a
+    /// backslash before it.
+    Pattern(OsString),
+    /// The file with this inode number, written `<12>`.
+    Inode(u64),
+    /// The directory that relative paths start in, which no user writes.
+    Directory,
 }
 
 impl<T: Into<OsString>> From<T> for Word {
-    /// Returns a word that is no pattern.
+    /// Returns a word that is a name.
     fn from(text: T) -> Self {
-        Self { text: text.into(), pattern: None }
+        Self { text: text.into(), meaning: Meaning::Name }
     }
 }
 
 /// A statement as words, before its command is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Words {
-    /// A command and its arguments; never empty.
-    Command(Vec<Word>),
+    /// A command and its arguments, never empty, and where it reads and writes.
+    Command(Vec<Word>, Redirections),
     /// The command line that stands behind a `!`, for a shell of the host.
     Host(OsString),
+}
+
+/// Where a command reads and writes instead of at standard input and output.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Redirections {
+    /// The file behind a `<`.
+    pub(crate) input: Option<Word>,
+    /// The file behind a `>` or `>>`, or the program behind a `|`.
+    pub(crate) output: Option<Output>,
+}
+
+/// Where the output of a command goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Into a file, in the place of what it holds.
+    File(Word),
+    /// To the end of a file.
+    End(Word),
+    /// To a command line of the host, as it was typed.
+    Program(OsString),
 }
 
 /// The reason why a text is no statement.
@@ -64,7 +97,7 @@ const QUOTE: Fault = Fault::Unfinished("a quote is not closed");
 /// Splits a text into statements. A statement ends at a newline or a `;`. In `'` everything stands
 /// for itself. In `"` that holds for all but `\`, `$` and `"`. A `\` keeps the byte after it, and
 /// joins two lines at the end of one. `$NAME` and `${NAME}` stand for a variable, which stays one
-/// word. Text that is quoted or comes from a variable is no pattern.
+/// word. Text that is quoted or comes from a variable is no pattern and no operator.
 pub(crate) fn statements(text: &[u8], lookup: Lookup<'_>) -> Vec<Numbered> {
     let mut lexer = Lexer { rest: text, line: 1, lookup };
     let mut found = Vec::new();
@@ -80,34 +113,6 @@ pub(crate) fn statements(text: &[u8], lookup: Lookup<'_>) -> Vec<Numbered> {
         }
     }
     found
-}
-
-/// A word that is being read.
-#[derive(Default)]
-struct Draft {
-    text: Vec<u8>,
-    pattern: Vec<u8>,
-    is_pattern: bool,
-}
-
-impl Draft {
-    /// Adds a byte that stands for itself or has a meaning in a pattern.
-    fn push(&mut self, byte: u8) {
-        self.is_pattern |= matches!(byte, b'*' | b'?' | b'[');
-        self.text.push(byte);
-        self.pattern.push(byte);
-    }
-
-    /// Adds bytes that stand for themselves.
-    fn push_quoted(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
-        self.pattern.extend_from_slice(&globs::escaped(bytes));
-    }
-
-    fn end(self) -> Word {
-        let pattern = self.is_pattern.then(|| OsString::from_vec(self.pattern));
-        Word { text: OsString::from_vec(self.text), pattern }
-    }
 }
 
 struct Lexer<'t> {
@@ -135,28 +140,91 @@ impl<'t> Lexer<'t> {
 
     /// Takes the next statement; `None` for an empty one. Sets `line` to that of the first word.
     fn statement(&mut self, line: &mut Option<usize>) -> Result<Option<Words>, Fault> {
-        let mut words: Vec<Word> = Vec::new();
-        let mut word: Option<Draft> = None;
+        let mut draft = CommandDraft::default();
         loop {
             let here = self.line;
             let Some(byte) = self.next() else { break };
             match byte {
                 b'\n' | b';' => break,
-                b' ' | b'\t' | b'\r' => words.extend(word.take().map(Draft::end)),
-                b'#' if word.is_none() => drop(self.line_rest()),
+                b' ' | b'\t' | b'\r' => draft.end_word()?,
+                b'#' if draft.word.is_none() => drop(self.line_rest()),
                 b'\\' if self.rest.first() == Some(&b'\n') => drop(self.next()),
-                b'!' if word.is_none() && words.is_empty() => {
+                b'!' if draft.is_empty() && draft.operator.is_none() => {
                     line.get_or_insert(here);
                     return Ok(Some(Words::Host(OsString::from_vec(self.line_rest().to_vec()))));
                 }
+                b'|' => {
+                    line.get_or_insert(here);
+                    self.program(&mut draft)?;
+                    break;
+                }
+                b'<' | b'>' | b'&' => {
+                    line.get_or_insert(here);
+                    self.operator(byte, &mut draft)?;
+                }
                 _ => {
                     line.get_or_insert(here);
-                    self.part(byte, &mut word)?;
+                    self.part(byte, &mut draft.word)?;
                 }
             }
         }
-        words.extend(word.map(Draft::end));
-        Ok((!words.is_empty()).then_some(Words::Command(words)))
+        draft.end()
+    }
+
+    /// Takes what a `|` begins, up to the end of the line: a command line of the host.
+    fn program(&mut self, draft: &mut CommandDraft) -> Result<(), Fault> {
+        if self.rest.first() == Some(&b'|') {
+            return Err(joins("||"));
+        }
+        draft.end_word()?;
+        if let Some(operator) = draft.operator {
+            return Err(no_file(operator));
+        }
+        if draft.words.is_empty() {
+            return Err(Fault::Wrong("there is no command before '|'".to_owned()));
+        }
+        let program = self.line_rest();
+        if program.trim_ascii().is_empty() {
+            return Err(Fault::Wrong("there is no command of the host behind '|'".to_owned()));
+        }
+        draft.output(Output::Program(OsString::from_vec(program.to_vec())))
+    }
+
+    /// Takes what `byte` begins: a redirection, or an inode.
+    fn operator(&mut self, byte: u8, draft: &mut CommandDraft) -> Result<(), Fault> {
+        let is_double = self.rest.first() == Some(&byte);
+        if byte == b'<'
+            && let Some(number) = self.inode()
+        {
+            if draft.word.is_some() {
+                return Err(Fault::Wrong(format!("<{number}>: an inode is a word by itself")));
+            }
+            let (text, meaning) = (format!("<{number}>").into(), Meaning::Inode(number));
+            return draft.push(Word { text, meaning });
+        }
+        match (byte, is_double) {
+            (b'&', true) => Err(joins("&&")),
+            (b'&', false) => Err(joins("&")),
+            (b'<', true) => Err(Fault::Wrong("'<<' has no meaning here: '<' takes a file".to_owned())),
+            (b'<', false) => draft.operator(Operator::Input),
+            (_, true) => {
+                self.next();
+                draft.operator(Operator::End)
+            }
+            (_, false) => draft.operator(Operator::File),
+        }
+    }
+
+    /// Takes the rest of a word such as `<12>`, whose `<` was taken last.
+    fn inode(&mut self) -> Option<u64> {
+        let len = self.rest.iter().position(|byte| !byte.is_ascii_digit())?;
+        let (number, behind) = self.rest.split_at(len);
+        let number = std::str::from_utf8(number).ok()?.parse().ok()?;
+        let rest = behind.strip_prefix(b">")?;
+        matches!(rest.first(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'|')).then(|| {
+            self.rest = rest;
+            number
+        })
     }
 
     /// Adds the part of a word that begins with `byte`.
@@ -247,7 +315,7 @@ impl<'t> Lexer<'t> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{Fault, Numbered, Word, Words};
+    use super::{Fault, Meaning, Numbered, Output, Redirections, Word, Words};
 
     fn statements(text: &str) -> Vec<Numbered> {
         super::statements(text.as_bytes(), &|name| match name.to_str() {
@@ -257,13 +325,15 @@ mod tests {
         })
     }
 
+    fn plain(words: &[&str]) -> Words {
+        Words::Command(words.iter().copied().map(Word::from).collect(), Redirections::default())
+    }
+
     /// Checks the statements of a text: their lines and words.
     #[track_caller]
     fn check(text: &str, expected: &[(usize, &[&str])]) {
-        let expected: Vec<Numbered> = expected
-            .iter()
-            .map(|(line, words)| (*line, Ok(Words::Command(words.iter().copied().map(Word::from).collect()))))
-            .collect();
+        let expected: Vec<Numbered> =
+            expected.iter().map(|(line, words)| (*line, Ok(plain(words)))).collect();
         assert_eq!(statements(text), expected, "{text}");
     }
 
@@ -305,8 +375,13 @@ mod tests {
     #[test]
     fn unquoted_characters_make_patterns() {
         let found = statements("ls *.c 'a*'? \\*x $A* \"[\" [a]\\]");
-        let Ok(Words::Command(words)) = &found[0].1 else { panic!("{found:?}") };
-        let patterns: Vec<_> = words.iter().map(|word| word.pattern.as_ref()?.to_str()).collect();
+        let Ok(Words::Command(words, _)) = &found[0].1 else { panic!("{found:?}") };
+        let pattern = |word: &Word| match &word.meaning {
+            Meaning::Pattern(pattern) => pattern.to_str().map(ToOwned::to_owned),
+            _ => None,
+        };
+        let patterns: Vec<_> = words.iter().map(pattern).collect();
+        let patterns: Vec<_> = patterns.iter().map(Option::as_deref).collect();
         let expected = [None, Some("*.c"), Some("a\\*?"), None, Some("one two*"), None, Some("[a]\\]")];
         assert_eq!(patterns, expected);
         let texts: Vec<_> = words.iter().map(|word| word.text.to_str().expect("text")).collect();
@@ -318,7 +393,68 @@ mod tests {
         let found = statements("a; ! echo 'b; c' # d\n!\nx !y");
         assert_eq!(found[1], (1, Ok(Words::Host(" echo 'b; c' # d".into()))));
         assert_eq!(found[2], (2, Ok(Words::Host("".into()))));
-        assert_eq!(found[3], (3, Ok(Words::Command(vec!["x".into(), "!y".into()]))));
+        assert_eq!(found[3], (3, Ok(plain(&["x", "!y"]))));
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let file = |name: &str| Some(Output::File(name.into()));
+        let end = |name: &str| Some(Output::End(name.into()));
+        let program = |line: &str| Some(Output::Program(line.into()));
+        for (text, words, input, output) in [
+            ("a > b", &["a"][..], None, file("b")),
+            ("a>b c", &["a", "c"], None, file("b")),
+            ("> 'b c' a", &["a"], None, file("b c")),
+            ("a >> host:b", &["a"], None, end("host:b")),
+            ("a - <b >c", &["a", "-"], Some("b"), file("c")),
+            ("a < \\\nb", &["a"], Some("b"), None),
+            ("a | b 'c; d' > e; f && g", &["a"], None, program(" b 'c; d' > e; f && g")),
+            ("a <b|c", &["a"], Some("b"), program("c")),
+            ("a '>' \\| \"<\" '&&' x\\&y", &["a", ">", "|", "<", "&&", "x&y"], None, None),
+            ("a $A > $A", &["a", "one two"], None, file("one two")),
+        ] {
+            let words = words.iter().copied().map(Word::from).collect();
+            let redirections = Redirections { input: input.map(Word::from), output };
+            assert_eq!(statements(text), [(1, Ok(Words::Command(words, redirections)))], "{text}");
+        }
+        for (wrong, says) in [
+            ("a && b", "'&&' has no meaning here"),
+            ("a || b", "'||' has no meaning here"),
+            ("a & b", "'&' has no meaning here"),
+            ("a b&", "first failure ends a script"),
+            ("a >", "no file behind '>'"),
+            ("a > | b", "no file behind '>'"),
+            ("a > > b", "no file behind '>'"),
+            ("a > b > c", "one place"),
+            ("a > b | c", "one place"),
+            ("a < b < c", "one '<'"),
+            ("a > *", "the name of one file"),
+            ("a > <12>", "the name of one file"),
+            ("a 2> b", "2>: "),
+            ("a << b", "'<<' has no meaning"),
+            ("a >& b", "'&' has no meaning"),
+            ("| b", "no command before '|'"),
+            ("a |", "no command of the host"),
+            ("> a", "a command before it"),
+        ] {
+            let found = statements(wrong);
+            let [(1, Err(Fault::Wrong(reason))), ..] = &found[..] else { panic!("{wrong}: {found:?}") };
+            assert!(reason.contains(says), "{wrong}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_number_in_angle_brackets_is_an_inode() {
+        let found = statements("cat <12> x <2>|wc");
+        let Ok(Words::Command(words, redirections)) = &found[0].1 else { panic!("{found:?}") };
+        let inode = |text: &str, number| Word { text: text.into(), meaning: Meaning::Inode(number) };
+        assert_eq!(*words, ["cat".into(), inode("<12>", 12), "x".into(), inode("<2>", 2)]);
+        assert_eq!(redirections.output, Some(Output::Program("wc".into())));
+        for wrong in ["cat - <12>x", "cat a<12>"] {
+            assert!(matches!(statements(wrong)[..], [(1, Err(Fault::Wrong(_)))]), "{wrong}");
+        }
+        assert_eq!(statements("cat '<12>'"), [(1, Ok(plain(&["cat", "<12>"])))]);
+        assert!(matches!(statements("chmod --reference=<12> /x")[..], [(1, Err(Fault::Wrong(_)))]));
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Argument {
     /// Reports an error of a volume at its place. Returns any other failure.
     pub(crate) fn explain(&self, failure: NewVolumeError, app: &mut App) -> NewVolumeError {
         let image = match &self.kind {
-            Kind::Host(path) => Image { file: path.clone(), part: Part::Whole },
+            Kind::Host(path) => Image::of(path.clone(), Part::Whole),
             Kind::Part(image) => image.clone(),
             Kind::Input | Kind::Image(..) => return failure,
         };
@@ -151,9 +151,7 @@ impl Argument {
                     .without_xattrs(options.without_xattrs)
                     .leave_out(out),
             ),
-            Kind::Host(path) if is_volume(path) => {
-                volume(&Image { file: path.clone(), part: Part::Whole }, app)?
-            }
+            Kind::Host(path) if is_volume(path) => volume(&Image::of(path.clone(), Part::Whole), app)?,
             Kind::Host(path) => match self.file_place(path) {
                 Some((prefix, name)) => {
                     let source = Box::new(FileSource::new(path, &name, options.without_xattrs)?);

@@ -251,6 +251,23 @@ fn special_files_of_a_volume_are_made_only_with_r_or_a() {
         failed(&crate::writing::fed(&image, &["shell", "disk.img"], script.as_bytes()), 1);
         assert!(!at("out").exists());
     }
+    // Below directories, each is named, and the rest is copied.
+    ok(extern4(&image, ["mkdir", "disk.img:/tree"]));
+    ok(extern4(&image, ["mkfifo", "disk.img:/tree/pipe"]));
+    ok(extern4(&image, ["cp", "disk.img:/etc/hostname", "disk.img:/tree/name"]));
+    std::fs::create_dir(at("words")).expect("a directory");
+    let says = "is a device, pipe or socket, which has no contents; left out";
+    let output = extern4(&image, ["cp", "-a", "--no-specials", "disk.img:/tree", "tree"]);
+    assert_eq!(failed(&output, 1), format!("extern4: cp: 'disk.img:/tree/pipe': {says}\n"));
+    let output = extern4(&image, ["cp", "-a", "--no-specials", "disk.img:/tree", "disk.img:/other"]);
+    assert_eq!(failed(&output, 1), format!("extern4: cp: 'disk.img:/tree/pipe': {says}\n"));
+    failed(&crate::writing::fed(&image, &["shell", "disk.img"], b"rdump /tree /pipe words\n"), 1);
+    for place in ["tree", "words/tree"] {
+        assert_eq!(std::fs::read_to_string(at(place).join("name")).expect("a copy"), "tiny\n");
+        assert!(!at(place).join("pipe").exists());
+    }
+    assert!(!at("words/pipe").exists());
+    assert_eq!(ok(extern4(&image, ["ls", "disk.img:/other"])), b"name\n");
     ok(extern4(&image, ["cp", "-l", "disk.img:/pipe", "disk.img:/name"]));
     ok(extern4(&image, ["cp", "-a", "disk.img:/pipe", "disk.img:/copy"]));
     for name in ["name", "copy"] {
@@ -259,7 +276,7 @@ fn special_files_of_a_volume_are_made_only_with_r_or_a() {
     }
 }
 
-/// What `cp -r` and `cp -a` make in the place of a file that is there.
+/// `cp -r` and `cp -a` make a special file in the place of a file that is there.
 #[test]
 fn a_special_file_replaces_a_file_as_cp_does_it() {
     let image = machine();

@@ -61,6 +61,7 @@ mod partitions;
 mod progress;
 mod quotas;
 mod reading;
+mod redirecting;
 mod remounting;
 mod run;
 mod sameness;

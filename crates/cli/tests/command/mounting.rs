@@ -845,7 +845,9 @@ fn umount_ends_its_wait_when_it_is_told() {
 /// The device that a mount needs is missing, or closed: the message says so, and what to do.
 #[test]
 fn a_missing_or_closed_device_is_named() {
-    if !can_mount_as_root() || !can_run(&[Need::Tool("unshare"), Need::Tool("setpriv"), Need::Tool("fusermount3")]) {
+    if !can_mount_as_root()
+        || !can_run(&[Need::Tool("unshare"), Need::Tool("setpriv"), Need::Tool("fusermount3")])
+    {
         return;
     }
     let image = EMPTY.build();

@@ -188,6 +188,118 @@ fn a_shell_that_only_reads_does_not_write() {
     assert!(errors.contains("Read-only file system"), "{errors}");
     untouched(&image, || {
         failed(&fed(&image, &["shell", "disk.img:/gone"], b"mkdir /a\n"), 1);
-        failed(&fed(&image, &["shell", "disk.img"], b"begin\nmkdir /a\n"), 0);
+        let errors = failed(&fed(&image, &["shell", "disk.img"], b"begin\nmkdir /a\n"), 1);
+        assert!(errors.contains("nothing between begin and the end was done"), "{errors}");
     });
+}
+
+#[test]
+fn a_shell_goes_to_directories_of_the_host_and_back() {
+    let image = machine();
+    std::fs::create_dir(image.scratch().join("d")).expect("a directory");
+    std::fs::write(image.scratch().join("d/f"), "hello\n").expect("a file");
+    let lines = "ls -d /etc\nlcd d\ncp host:f /f\ncat /f\ncat /gone\ncp host:../disk.img /copy\n\
+                 begin\nmkdir /a\nmkdir /gone/b\ncommit\nmkdir /b\ncd /home/ann\ncd\ncd -\npwd\ncd -\n";
+    let output = fed(&image, &["shell", "disk.img"], lines.as_bytes());
+    let errors = failed(&output, 1);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "/etc\nhello\n/home/ann\n/home/ann\n/\n");
+    for says in [
+        "5: 'disk.img:/gone': No such file",
+        "6: '../disk.img': the image is not copied into itself",
+        "9: 'disk.img': nothing between begin and commit was done",
+    ] {
+        assert!(errors.contains(says), "{says}: {errors}");
+    }
+    assert_eq!(said(&image, &["ls", "-d", "disk.img:/b", "disk.img:/f"]), "/b\n/f\n");
+    let errors = failed(&fed(&image, &["shell", "disk.img"], b"cd -\n"), 1);
+    assert!(errors.contains("there is no directory to go back to"), "{errors}");
+    sound(&image);
+}
+
+#[test]
+fn a_shell_takes_commands_from_its_command_line() {
+    let image = machine();
+    let run = |commands: &str| crate::run::extern4(&image, ["shell", "-c", commands, "disk.img:/etc"]);
+    assert_eq!(ok(run("cat hostname; mkdir new\npwd")), b"tiny\n/etc\n");
+    let output = run("cat gone\nls -d new > /list");
+    assert_eq!(failed(&output, 1), "extern4: shell: -c:1: 'disk.img:/etc/gone': No such file or directory\n");
+    assert_eq!(said(&image, &["cat", "disk.img:/list"]), "/etc/new\n");
+    assert!(failed(&run("ls 'x"), 2).contains("-c:1: a quote is not closed"));
+    failed(&run("begin; mkdir /a"), 1);
+    sound(&image);
+}
+
+#[test]
+fn a_shell_explains_each_command() {
+    let image = machine();
+    let run = |line: &str| crate::run::extern4(&image, ["shell", "-c", line, "disk.img"]);
+    for (line, says) in [
+        ("help cd", "Usage: cd [DIRECTORY]"),
+        ("help q", "Usage: exit"),
+        ("? ls", "Usage: ls"),
+        ("help ncheck", "Usage: ncheck INODE..."),
+        ("help", "| COMMAND"),
+        ("help | tail -n 1", "Words of debugfs"),
+    ] {
+        let text = String::from_utf8(ok(run(line))).expect("text");
+        assert!(text.contains(says), "{line}: {text}");
+    }
+    assert!(failed(&run("help clri"), 2).contains("whole operations"));
+    assert_eq!(ok(run("history")), b"");
+}
+
+#[test]
+fn a_shell_redirects_and_shows_its_history() {
+    let image = machine();
+    let mut shell = Terminal::start(image.scratch(), &["disk.img"]);
+    shell.send("cat etc/host\t> hos\t");
+    shell.wait_for("host:");
+    shell.send("out\r");
+    shell.wait_for("extern4:/");
+    // Behind a '|', names are completed as those of the host.
+    std::fs::write(image.scratch().join("own list"), "").expect("a file");
+    shell.send("ls etc | grep hostn >> own\t");
+    shell.wait_for("own\\ list");
+    shell.send("\r");
+    shell.wait_for("extern4:/");
+    let shown = shell.run("history");
+    assert!(shown.contains("    1  cat etc/hostname > host:out\r\n"), "{shown}");
+    assert!(shown.contains("    3  history\r\n"), "{shown}");
+    assert!(shell.run("cat etc/hostname | tr a-z A-Z").contains("TINY\r\n"));
+    assert!(shell.run("ls && ls").contains("'&&' has no meaning here"));
+    assert!(shell.end().success());
+    assert_eq!(std::fs::read_to_string(image.scratch().join("out")).expect("a file"), "tiny\n");
+    sound(&image);
+}
+
+/// SIGTERM ends the shell at its prompt, and the terminal is as it was.
+#[test]
+fn a_signal_ends_the_prompt() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::termios::{LocalModes, tcgetattr};
+
+    let image = machine();
+    let mut shell = Terminal::start(image.scratch(), &["disk.img"]);
+    shell.run("mkdir /new");
+    shell.send("mkdir /half");
+    shell.wait_for("mkdir /half");
+    let pid = Pid::from_child(&shell.shell);
+    let modes = |shell: &Terminal| tcgetattr(&shell.screen).expect("the terminal").local_modes;
+    let raw = modes(&shell);
+    // Ctrl-C is a key at the prompt. The signal from elsewhere ends nothing.
+    kill_process(pid, Signal::INT).expect("a signal");
+    shell.send("\x15pwd\r");
+    shell.wait_for("extern4:/");
+    shell.send("mkdir /half");
+    shell.wait_for("mkdir /half");
+    kill_process(pid, Signal::TERM).expect("a signal");
+    shell.wait_for("interrupted: the shell has ended");
+    assert_eq!(shell.shell.wait().expect("it ends").code(), Some(143));
+    let now = modes(&shell);
+    assert!(now.contains(LocalModes::ICANON | LocalModes::ECHO) && raw != now);
+    let listed = said(&image, &["ls", "disk.img"]);
+    assert!(listed.contains("new\n") && !listed.contains("half"), "{listed}");
+    let history = std::fs::read_to_string(image.scratch().join("state/extern4/history")).expect("a history");
+    assert!(history.contains("mkdir /new"), "{history}");
+    sound(&image);
 }

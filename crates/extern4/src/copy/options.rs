@@ -11,10 +11,13 @@ use super::failure::Refusal;
 /// files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// Directories are copied with everything below them, and devices, pipes and sockets as such.
-    /// Otherwise a directory is refused. A special file of the host is read, and one of a volume is
-    /// refused: it has no contents.
+    /// Directories are copied with everything below them, and special files as such. Otherwise a
+    /// directory is refused, a special file of the host is read, and one of a volume is refused:
+    /// it has no contents.
     pub recursive: bool,
+    /// Special files are copied with directories: devices, pipes and sockets. Otherwise they are
+    /// refused.
+    pub special_files: bool,
     /// The attributes that copies keep.
     pub preserve: Preserve,
     /// The owner that copies get in place of that of the original.
@@ -56,6 +59,7 @@ impl Default for CopyOptions {
     fn default() -> Self {
         Self {
             recursive: true,
+            special_files: true,
             preserve: Preserve::ALL,
             uid: None,
             gid: None,
@@ -171,14 +175,12 @@ pub(super) struct OldAttributes {
 }
 
 impl CopyOptions {
-    /// Returns the reason why a file of a volume, of this kind, has no copy without everything
-    /// below it: it has no contents.
+    /// Returns the reason why a file of a volume, of this kind, gets no copy: it has no contents.
     pub(super) fn refusal(&self, kind: FileType) -> Option<Refusal> {
         match kind {
-            _ if self.recursive => None,
             FileType::Regular | FileType::Symlink => None,
-            FileType::Directory => Some(Refusal::IsDirectory),
-            _ => Some(Refusal::Special),
+            FileType::Directory => (!self.recursive).then_some(Refusal::IsDirectory),
+            _ => (!self.recursive || !self.special_files).then_some(Refusal::Special),
         }
     }
 

@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-    let volume = match open(&Image { file: path, part: image_path.image.part }, true, &Opening::default()) {
+    let volume = match open(&Image::of(path, image_path.image.part), true, &Opening::default()) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(&image_path.image, &error);

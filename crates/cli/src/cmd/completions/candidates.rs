@@ -245,7 +245,7 @@ fn partitions(disk: &Path, end: &str) -> Vec<OsString> {
     let table = may_hold_volumes(disk).then(|| Volume::partitions(disk).ok()).flatten().flatten();
     let Some(table) = table else { return Vec::new() };
     let name = |number| {
-        let image = Image { file: disk.to_owned(), part: Part::Partition(number) };
+        let image = Image::of(disk.to_owned(), Part::Partition(number));
         open(&image, false, &Opening::default()).ok()?;
         Some(joined(disk.as_os_str(), &format!("#{number}{end}")))
     };

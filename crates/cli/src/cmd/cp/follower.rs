@@ -124,7 +124,10 @@ impl CopyObserver for Follower<'_> {
         match &failure.error {
             CopyError::Volume(error) => self.app.error(name, error),
             CopyError::Host(error) => self.app.fail_at(ExitStatus::Failed, name, host_reason(error)),
-            CopyError::Refused(refusal) => self.app.fail_at(ExitStatus::Failed, name, words(*refusal)),
+            CopyError::Refused(refusal) => {
+                let words = words(*refusal, self.args.recursive());
+                self.app.fail_at(ExitStatus::Failed, name, words);
+            }
         }
     }
 }
@@ -139,9 +142,10 @@ fn is_full(failure: &CopyFailure) -> bool {
 }
 
 /// Returns the words for a refusal, with the option that it is about.
-fn words(refusal: Refusal) -> String {
+fn words(refusal: Refusal, recursive: bool) -> String {
     match refusal {
         Refusal::IsDirectory => "is a directory; copy it with -r".to_owned(),
+        Refusal::Special if recursive => format!("{refusal}; left out"),
         Refusal::Special => format!("{refusal}; copy it as a special file with -a or -r"),
         Refusal::DotDot => "--parents takes no path with '..'".to_owned(),
         refusal => refusal.to_string(),

@@ -147,6 +147,7 @@ impl Args {
     pub(super) fn options(&self, owner: OwnerIds) -> CopyOptions {
         CopyOptions {
             recursive: self.recursive(),
+            special_files: !self.no_specials,
             preserve: self.kept.0,
             uid: owner.uid,
             gid: owner.gid,

@@ -55,7 +55,7 @@ impl Disk {
         let head = ["Partition", "Start", "Size", "Kind", "Name", "Volume", "Label"].map(str::to_owned);
         let mut rows = vec![head];
         rows.extend(self.table.partitions.iter().zip(&self.volumes).map(|(partition, volume)| {
-            let image = Image { file: self.image.file.clone(), part: Part::Partition(partition.number) };
+            let image = Image::of(self.image.name().to_owned(), Part::Partition(partition.number));
             let (kind, label) = match volume {
                 _ if partition.is_cut_off() => ("cut off", String::new()),
                 Some((kind, label)) => (*kind, label.clone()),

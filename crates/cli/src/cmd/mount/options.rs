@@ -121,7 +121,7 @@ impl Options {
             (Some(bytes), Part::Whole) => Part::Offset(bytes),
             (Some(_), _) => return None,
         };
-        Some(Image { file: image.file.clone(), part })
+        Some(Image::of(image.file.clone(), part))
     }
 
     /// Returns the settings that a mount decides once and a remount cannot change: by name, for

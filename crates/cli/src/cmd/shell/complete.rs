@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use extern4::{FileType, Session};
 use rustyline::completion::{Completer as CompleteLine, Pair};
@@ -19,7 +20,18 @@ use crate::image_path::ImagePath;
 /// Completes lines.
 pub(super) struct Completer {
     names: Vec<String>,
-    volume: Option<(Session, ImagePath)>,
+    volume: SharedVolume,
+}
+
+/// The volume whose paths are completed, and the directory that they start in. The shell takes it
+/// away from the thread that reads the keys, also while that reads.
+#[derive(Clone, Default)]
+pub(super) struct SharedVolume(Arc<Mutex<Option<(Session, ImagePath)>>>);
+
+impl SharedVolume {
+    pub(super) fn set(&self, volume: Option<(Session, ImagePath)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = volume;
+    }
 }
 
 /// The word that the cursor stands in.
@@ -29,18 +41,13 @@ struct Word {
     start: usize,
     /// Its text so far, without its quotes.
     text: Vec<u8>,
-    /// The command before it; `None` if it is the command.
+    /// The command before it, `|` for one of the host; `None` if it is the command.
     command: Option<Vec<u8>>,
 }
 
 impl Completer {
-    pub(super) fn new(names: Vec<String>) -> Self {
-        Self { names, volume: None }
-    }
-
-    /// Sets the volume whose paths it completes, and the directory that they start in.
-    pub(super) fn look_at(&mut self, volume: Option<(Session, ImagePath)>) {
-        self.volume = volume;
+    pub(super) fn new(names: Vec<String>, volume: SharedVolume) -> Self {
+        Self { names, volume }
     }
 
     /// Returns the whole words that the word may become.
@@ -49,7 +56,8 @@ impl Completer {
             let names = self.names.iter().filter(|name| name.as_bytes().starts_with(&word.text));
             return names.map(|name| [name.as_bytes(), b" "].concat()).collect();
         };
-        let host = if command == b"lcd" { Some(&*word.text) } else { word.text.strip_prefix(b"host:") };
+        let is_host = matches!(&**command, b"lcd" | b"|");
+        let host = if is_host { Some(&*word.text) } else { word.text.strip_prefix(b"host:") };
         let text = host.unwrap_or(&word.text);
         let end = text.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let (directory, start) = text.split_at(end);
@@ -69,13 +77,18 @@ impl Completer {
                 [&escaped(&[before, name.as_bytes()].concat())[..], end].concat()
             })
             .collect();
+        // Where a path of the host may stand.
+        if host.is_none() && !text.is_empty() && b"host:".starts_with(text) {
+            found.push(b"host:".to_vec());
+        }
         found.sort_unstable();
         found
     }
 
     /// Returns the names in a directory of the volume, and which of them are directories.
     fn names_in(&self, directory: &OsStr) -> Vec<(OsString, bool)> {
-        let Some((session, base)) = &self.volume else { return Vec::new() };
+        let volume = self.volume.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((session, base)) = &*volume else { return Vec::new() };
         let Ok(entries) = session.read_dir(&base.join(directory).path) else { return Vec::new() };
         let entry = |entry: extern4::DirEntry| {
             let is_directory = entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
@@ -109,7 +122,11 @@ fn last_word(line: &str) -> Word {
                 let next = bytes.next().map(|(_, next)| next);
                 word.get_or_insert((at, Vec::new())).1.extend(next);
             }
-            (None, b' ' | b'\t') => words.extend(word.take().map(|(_, word)| word)),
+            // A file follows.
+            (None, b' ' | b'\t' | b'<' | b'>') => words.extend(word.take().map(|(_, word)| word)),
+            (None, b'|') => {
+                (words, word) = (vec![b"|".to_vec()], None);
+            }
             (None, b';' | b'\n') => {
                 words.clear();
                 word = None;
@@ -125,7 +142,7 @@ fn last_word(line: &str) -> Word {
 fn escaped(word: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(word.len());
     for byte in word {
-        if b" \t'\"\\$;#!*?[".contains(byte) {
+        if b" \t'\"\\$;#!*?[<>|&".contains(byte) {
             escaped.push(b'\\');
         }
         escaped.push(*byte);
@@ -186,10 +203,16 @@ mod tests {
         check("ls 'a b", 3, "a b", Some("ls"));
         check("ls -l \"/a b/c", 6, "/a b/c", Some("ls"));
         check("ls x; ca", 6, "ca", None);
+        check("ls >/et", 4, "/et", Some("ls"));
+        check("ls >> host:a", 6, "host:a", Some("ls"));
+        check("put x <", 7, "", Some("put"));
+        check("ls 'a>b", 3, "a>b", Some("ls"));
+        check("ls | wc fi", 8, "fi", Some("|"));
     }
 
     #[test]
     fn completed_words_are_read_as_they_are() {
         assert_eq!(escaped(b"a b'c$d;e*"), b"a\\ b\\'c\\$d\\;e\\*");
+        assert_eq!(escaped(b"a<b>c|d&e"), b"a\\<b\\>c\\|d\\&e");
     }
 }

@@ -103,7 +103,10 @@ impl CopyInto<'_> {
             Body::Link(target) => {
                 destination.make(node, |directory, name| directory.symlink(&target, name))?;
             }
-            Body::Nothing => self.special(node, destination)?,
+            Body::Nothing => match self.options.refusal(node.kind) {
+                Some(refusal) => return Err(Failure::from(refusal)),
+                None => self.special(node, destination)?,
+            },
         }
         Ok(0)
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::super::failure::Failure;
+use super::super::failure::{Failure, Refusal};
 use crate::error::{Error, ErrorKind};
 
 /// The reason why a file got no copy on the host, by side.
@@ -11,6 +11,8 @@ pub(super) enum Fault {
     Volume(Error),
     /// The copy cannot be written.
     Host(io::Error),
+    /// The original must not be copied.
+    Refused(Refusal),
     /// The observer has ended the copy.
     Stopped,
 }
@@ -45,6 +47,7 @@ impl From<Fault> for Failure {
         match fault {
             Fault::Volume(error) => Self::From(error.into()),
             Fault::Host(error) => Self::To(error.into()),
+            Fault::Refused(refusal) => Self::from(refusal),
             Fault::Stopped => Self::Stopped,
         }
     }

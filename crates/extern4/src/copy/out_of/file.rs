@@ -32,6 +32,9 @@ impl CopyOut<'_> {
         observer: &mut dyn CopyObserver,
     ) -> Result<(), Fault> {
         let metadata = original.metadata;
+        if let Some(refusal) = self.options.refusal(metadata.file_type()) {
+            return Err(Fault::Refused(refusal));
+        }
         let id = (self.image(original.volume), metadata.ino());
         if !self.links.is_empty()
             && let Some(there) = tree.find(name)?

@@ -48,7 +48,7 @@ impl<'a> Suite<'a> {
         let groups: Vec<_> = getgroups()?.into_iter().map(|group| group.as_raw()).collect();
         Ok(Self {
             args,
-            image: Image { file: image.file.canonicalize()?, part: image.part },
+            image: Image::of(image.file.canonicalize()?, image.part),
             shown: image.to_string(),
             // The user of the mounts.
             cred: Cred::new(geteuid().as_raw(), getegid().as_raw(), &groups),
@@ -143,7 +143,7 @@ impl<'a> Suite<'a> {
     fn image_itself(&self, volume: &Volume) -> Result<Source> {
         let bytes = volume.bytes().ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
         let part = if bytes.start == 0 { Part::Whole } else { Part::Offset(bytes.start) };
-        Ok(Source { image: Image { file: self.image.file.clone(), part }, bytes, writing: false })
+        Ok(Source { image: Image::of(self.image.file.clone(), part), bytes, writing: false })
     }
 
     fn columns(&self, faults: u64, facts: &Facts, writing: bool) -> Vec<Column> {

@@ -65,7 +65,7 @@ pub(super) fn copy_volume(
     copied.map_err(|error| lost(&error))?;
     drop(to);
     let source = Source {
-        image: Image { file: scratch.copy(), part: Part::Whole },
+        image: Image::of(scratch.copy(), Part::Whole),
         bytes: 0..bytes.end - bytes.start,
         writing: true,
     };
