@@ -126,8 +126,8 @@ fn explain(says: &clap::Error) -> u8 {
 }
 
 fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
-    app.stop_on_signals();
     let Some(completion) = check::completion(args.progress, app) else { return Ok(()) };
+    app.stop_on_signals();
     if !args.dry {
         match recover::recover(image, app) {
             Ok(None) => {}

@@ -5,7 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use extern4_testkit::tools::{Need, can_run, temporary};
+use extern4_testkit::image::Image;
+use extern4_testkit::tools::{Need, can_run, debugfs, temporary};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
 use crate::run::{extern4_in, failed, ok, plain, tool};
@@ -331,4 +332,53 @@ fn huge_files_are_compared_without_memory_for_them() {
     let said = failed(&output, 2);
     assert!(said.contains("'disk.img:/one': larger than 128 MiB"), "{said}");
     assert_eq!(output.stdout, b"");
+}
+
+#[test]
+fn the_kernels_mounts_differ_in_the_same_way() {
+    if !can_run(&[Need::Mount, Need::Tool("diff")]) {
+        return;
+    }
+    let dir = temporary("extern4-diff-");
+    let at = dir.path();
+    trees(at);
+    let image = |tree: &str| {
+        let image = Image::in_directory(temporary("extern4-diff-"), "disk.img");
+        let path = image.path.to_str().expect("UTF-8").to_owned();
+        ok(extern4_in(at, ["build", "-q", "--no-journal", &path, tree]));
+        let mount = image.mount("ro");
+        (image, path, mount)
+    };
+    let (_old_image, old, old_mount) = image("old");
+    let (_new_image, new, new_mount) = image("new");
+    let mounts = [&old_mount, &new_mount].map(|mount| mount.path.to_str().expect("UTF-8").to_owned());
+    for options in [&["-rs"][..], &["-ruN"], &["-rq", "--no-dereference"]] {
+        let theirs = gnu(at, &[options, &[&*mounts[0], &*mounts[1]]].concat());
+        let ours = extern4_in(at, [&["diff"], options, &[&*old, &*new]].concat());
+        let mut said = ours.stdout.escape_ascii().to_string();
+        for (image, mount) in [&old, &new].into_iter().zip(&mounts) {
+            said = said.replace(&format!("{image}:/: "), &format!("{mount}: "));
+            said = said.replace(&format!("{image}:/"), &format!("{mount}/"));
+        }
+        assert_eq!(said, theirs.stdout.escape_ascii().to_string(), "{options:?}");
+        assert_eq!(ours.status.code(), theirs.status.code(), "{options:?}");
+    }
+    old_mount.unmount();
+    new_mount.unmount();
+}
+
+#[test]
+fn a_directory_with_two_names_is_damage() {
+    if !can_run(&[Need::Tool("debugfs")]) {
+        return;
+    }
+    let dir = temporary("extern4-diff-");
+    let at = dir.path();
+    fs::create_dir_all(at.join("tree/a/b")).expect("directories");
+    for name in ["one.img", "other.img"] {
+        ok(extern4_in(at, ["build", "-q", "--no-journal", name, "tree"]));
+        debugfs(&at.join(name), true, "ln /a/b /again\n");
+    }
+    let said = failed(&extern4_in(at, ["diff", "-r", "one.img", "other.img"]), 2);
+    assert!(said.contains("has two names"), "{said}");
 }

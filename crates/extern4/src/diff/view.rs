@@ -20,6 +20,8 @@ use super::contents::OpenFile;
 use super::fault::Error;
 use super::listing::{Listed, Listing, key};
 use super::tree::{Root, Tree, open_in_source, open_in_volume};
+use crate::dir::is_step;
+use crate::error::ErrorKind;
 use crate::metadata::Metadata;
 use crate::session::Session;
 
@@ -139,10 +141,16 @@ impl View<'_> {
         match &self.0 {
             Names::Volume(top) => {
                 let (session, rest) = top.approach(Path::new(name(path)))?;
-                let names = session.read_dir(rest)?;
-                Ok(names
-                    .map(|entry| Ok(entry?.file_name().as_bytes().to_vec()))
-                    .collect::<crate::Result<_>>()?)
+                let mut names = BTreeSet::new();
+                for entry in session.read_dir(rest)? {
+                    let entry = entry?;
+                    if !is_step(entry.file_name()) {
+                        let error = crate::Error::new(ErrorKind::Corrupt, "read");
+                        return Err(error.because("not a file name").into());
+                    }
+                    names.insert(entry.file_name().as_bytes().to_vec());
+                }
+                Ok(names)
             }
             Names::Directory(top) => {
                 let path = below(top, path);

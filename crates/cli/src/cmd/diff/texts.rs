@@ -19,7 +19,7 @@ use crate::text::{escape_bytes, full_time};
 
 /// A file with a NUL byte among these first ones is no text, as in GNU diff.
 const BINARY_BYTES: usize = 4096;
-/// The longest text, in MiB. With a change in each of its lines, it takes a gigabyte.
+/// The longest text, in MiB. Two of this size that have nothing but line ends take three gigabytes.
 const MAX_TEXT_MIB: usize = 128;
 /// The longest heading of a hunk, as in GNU diff.
 const MAX_HEADING_BYTES: usize = 40;
