@@ -94,15 +94,18 @@ pub fn compare(trees: Both<&Tree>, options: &Options) -> Comparison {
     let differences = candidates.into_iter().filter_map(|candidate| candidate.difference(&outcomes));
     found.differences = differences.collect();
     for (files, outcome) in files.iter().zip(outcomes) {
-        let Err(OneError { old, new }) = outcome else { continue };
-        found.faults.old.extend(old.map(|error| Fault { path: files.old.path.clone(), error }));
-        found.faults.new.extend(new.map(|error| Fault { path: files.new.path.clone(), error }));
+        let Err(OneError { is_new, error }) = outcome else { continue };
+        let (entry, faults) = match is_new {
+            true => (&files.new, &mut found.faults.new),
+            false => (&files.old, &mut found.faults.old),
+        };
+        faults.push(Fault { path: entry.path.clone(), error });
     }
     found
 }
 
 /// Returns the volumes of two trees, and sessions at their tops.
-fn volumes<'t>(trees: Both<&'t Tree>) -> Option<Both<(&'t Volume, &'t Session)>> {
+fn volumes(trees: Both<&Tree>) -> Option<Both<(&Volume, &Session)>> {
     match (&trees.old.root, &trees.new.root) {
         (Root::Volume { volume: old, top: old_top }, Root::Volume { volume: new, top: new_top }) => {
             Some(Both { old: (old, old_top), new: (new, new_top) })
@@ -326,8 +329,8 @@ fn compare_pair(
     entries: Both<&Entry>,
     changed: Option<&ChangedBlocks>,
 ) -> Outcome {
-    let old = trees.old.open(entries.old).map_err(|error| Both { old: Some(error), new: None })?;
-    let new = trees.new.open(entries.new).map_err(|error| Both { old: None, new: Some(error) })?;
+    let old = trees.old.open(entries.old).map_err(OneError::of_old)?;
+    let new = trees.new.open(entries.new).map_err(OneError::of_new)?;
     comparer.is_same(Both { old: &old, new: &new }, changed)
 }
 

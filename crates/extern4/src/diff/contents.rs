@@ -20,8 +20,26 @@ use crate::file::File;
 /// Bytes that are compared at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// An error that one of two files has, and nothing about the other.
-pub type OneError = Both<Option<Error>>;
+/// The error of one of two files.
+#[derive(Debug)]
+pub struct OneError {
+    /// Whether it is the new file.
+    pub is_new: bool,
+    /// Why the file cannot be compared.
+    pub error: Error,
+}
+
+impl OneError {
+    /// Returns the error of the old file.
+    pub fn of_old(error: impl Into<Error>) -> Self {
+        Self { is_new: false, error: error.into() }
+    }
+
+    /// Returns the error of the new file.
+    pub fn of_new(error: impl Into<Error>) -> Self {
+        Self { is_new: true, error: error.into() }
+    }
+}
 
 /// An open regular file, in a volume, of the host or of another source.
 pub struct OpenFile<'e> {
@@ -72,8 +90,8 @@ impl Comparer {
         }
         let mut at = 0;
         while at < size {
-            let old = files.old.segment(at).map_err(of_old)?;
-            let new = files.new.segment(at).map_err(of_new)?;
+            let old = files.old.segment(at).map_err(OneError::of_old)?;
+            let new = files.new.segment(at).map_err(OneError::of_new)?;
             let end = old.end.min(new.end);
             let bytes = Both { old: old.bytes, new: new.bytes };
             if !self.is_same_segment(files, bytes, end - at, changed)? {
@@ -81,8 +99,8 @@ impl Comparer {
             }
             at = end;
         }
-        files.old.check_unchanged().map_err(of_old)?;
-        files.new.check_unchanged().map_err(of_new)?;
+        files.old.check_unchanged().map_err(OneError::of_old)?;
+        files.new.check_unchanged().map_err(OneError::of_new)?;
         Ok(true)
     }
 
@@ -109,8 +127,8 @@ impl Comparer {
             };
             if !is_known {
                 let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
-                files.old.read_segment(bytes.old, done, old).map_err(of_old)?;
-                files.new.read_segment(bytes.new, done, new).map_err(of_new)?;
+                files.old.read_segment(bytes.old, done, old).map_err(OneError::of_old)?;
+                files.new.read_segment(bytes.new, done, new).map_err(OneError::of_new)?;
                 if old != new {
                     return Ok(false);
                 }
@@ -259,14 +277,6 @@ impl<'e> OpenFile<'e> {
             Stored::Source { opened, path, .. } => Ok(opened.check_unchanged(path)?),
         }
     }
-}
-
-fn of_old(error: Error) -> OneError {
-    Both { old: Some(error), new: None }
-}
-
-fn of_new(error: Error) -> OneError {
-    Both { old: None, new: Some(error) }
 }
 
 fn source_error(path: &[u8], source: std::io::Error) -> Error {

@@ -52,9 +52,8 @@ pub(super) fn compare(
             let name = if is_new { &pair.new } else { &pair.old }.name();
             app.fail_at(ExitStatus::Failed, escape(&name), Trouble::too_large());
         }
-        Err(Trouble::Unreadable(OneError { old, new })) => {
-            old.iter().for_each(|error| report(&pair.old, error, app));
-            new.iter().for_each(|error| report(&pair.new, error, app));
+        Err(Trouble::Unreadable(OneError { is_new, error })) => {
+            report(if is_new { &pair.new } else { &pair.old }, &error, app);
         }
     }
     writer.flush()

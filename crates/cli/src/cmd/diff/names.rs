@@ -246,10 +246,8 @@ impl Walk<'_> {
                 let shown = String::from_utf8_lossy(&tree.shown(path)).into_owned();
                 self.app.fail_at(ExitStatus::Failed, shown, Trouble::too_large());
             }
-            Err(Trouble::Unreadable(OneError { old, new })) => {
-                old.iter().for_each(|error| self.report_old(path, error));
-                new.iter().for_each(|error| self.report_new(path, error));
-            }
+            Err(Trouble::Unreadable(OneError { is_new: false, error })) => self.report_old(path, &error),
+            Err(Trouble::Unreadable(OneError { is_new: true, error })) => self.report_new(path, &error),
         }
         Ok(())
     }

@@ -100,7 +100,8 @@ impl<'a> Writer<'a> {
     pub(super) fn compare(&mut self, sides: Both<&Side<'_>>, title: &str) -> Result<bool, Trouble> {
         let files = sides.map(|side| side.file);
         let is_binary = !self.gnu.text
-            && (is_binary(files.old).map_err(of_old)? || is_binary(files.new).map_err(of_new)?);
+            && (is_binary(files.old).map_err(OneError::of_old)?
+                || is_binary(files.new).map_err(OneError::of_new)?);
         let is_same = if is_binary || self.gnu.brief && self.form.is_exact() {
             let is_same = same_contents(files)?;
             if !is_same {
@@ -132,8 +133,8 @@ impl<'a> Writer<'a> {
             let is_new = files.old.size() <= most as u64;
             return if same_contents(files)? { Ok(true) } else { Err(Trouble::TooLarge(is_new)) };
         }
-        let old = files.old.read(most).map_err(of_old)?;
-        let new = files.new.read(most).map_err(of_new)?;
+        let old = files.old.read(most).map_err(OneError::of_old)?;
+        let new = files.new.read(most).map_err(OneError::of_new)?;
         let texts = Both { old, new }.map(|text| self.form.prepare(text));
         if texts.old == texts.new {
             return Ok(true);
@@ -240,14 +241,6 @@ impl<'a> Writer<'a> {
 
 fn is_binary(file: &OpenFile<'_>) -> Result<bool, extern4::diff::Error> {
     Ok(file.read(BINARY_BYTES)?.contains(&0))
-}
-
-fn of_old(error: extern4::diff::Error) -> OneError {
-    Both { old: Some(error), new: None }
-}
-
-fn of_new(error: extern4::diff::Error) -> OneError {
-    Both { old: None, new: Some(error) }
 }
 
 /// Returns a name as the header of a patch has it: in quotes, if a byte of it needs them.
