@@ -128,7 +128,8 @@ impl Walk<'_> {
         if !is_in_both && self.is_own(path, present) {
             return Ok(());
         }
-        if !is_in_both && !gnu.new_file && !(gnu.unidirectional_new_file && present.new) {
+        let is_empty_else = gnu.new_file || gnu.unidirectional_new_file && present.new;
+        if !is_in_both && !is_empty_else {
             return self.only(path, present);
         }
         let Some(nodes) = self.nodes(path, present) else { return Ok(()) };

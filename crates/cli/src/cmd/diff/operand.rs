@@ -26,7 +26,7 @@ const MAGIC: (u64, [u8; 2]) = (1080, [0x53, 0xef]);
 
 /// Two trees or two files.
 pub(super) enum Operands {
-    Trees(Both<NamedTree>),
+    Trees(Box<Both<NamedTree>>),
     Files(Both<TextFile>),
 }
 
@@ -91,7 +91,7 @@ impl Operands {
             return Some(Self::Files(Both { old, new }));
         }
         let (old, new) = (tree(operands.old, old, app)?, tree(operands.new, new, app)?);
-        Some(Self::Trees(Both { old, new }))
+        Some(Self::Trees(Box::new(Both { old, new })))
     }
 }
 
