@@ -1,8 +1,8 @@
 //! `-exec`: runs commands about the files that match.
 //!
 //! A command of extern4's own runs in this process: it sees the volume as the search does, and may
-//! change it meanwhile. It may lack `extern4` before its name, as a search of GNU's does: `rm -f {}`
-//! of the host would find no file, and say nothing.
+//! change it meanwhile. It may lack `extern4` before its name, as a search of GNU's does: for the
+//! host, `rm -f {}` would find no file, and say nothing.
 //!
 //! `action` calls it. A command that fails makes the action false, and sets the exit code where
 //! `find` does.
