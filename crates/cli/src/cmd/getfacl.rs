@@ -88,19 +88,18 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Shows everything below an image path except symbolic links, which have no ACLs.
 fn walk(args: &Args, target: &Target, shown: Shown, out: &mut Out, app: &mut App) -> io::Result<()> {
-    let mut paths = Vec::new();
     for entry in target.session().walk(target.path()) {
         match entry {
             Ok(entry) if entry.file_type().is_ok_and(|kind| kind == extern4::FileType::Symlink) => {}
-            Ok(entry) => paths.push(entry.path().to_owned()),
+            Ok(entry) => one(args, &target.volume, entry.path(), shown, out, app)?,
             Err(error) => {
+                flush(out)?;
                 let path = error.path().unwrap_or(target.path()).to_owned();
                 app.error(target.volume.image_path(&path), &error);
             }
         }
     }
-    paths.sort();
-    paths.iter().try_for_each(|path| one(args, &target.volume, path, shown, out, app))
+    Ok(())
 }
 
 fn one(

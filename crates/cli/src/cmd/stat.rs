@@ -168,7 +168,7 @@ fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
     let birth = metadata.btime().map_or_else(|| "-".to_owned(), full_time);
     let rest = format!(
         "\n  Size: {:<10}\tBlocks: {:<10} IO Block: {:<6} {}\n\
-         Volume: {}\tInode: {:<11} Links: {}{device}\n\
+         Device: {}\tInode: {:<11} Links: {}{device}\n\
          Access: ({}/{})  Uid: ({:>5}/{:>8})   Gid: ({:>5}/{:>8})\n\
          Access: {}\nModify: {}\nChange: {}\n Birth: {birth}\n",
         metadata.len(),

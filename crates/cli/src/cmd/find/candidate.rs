@@ -113,8 +113,7 @@ impl<'a> Candidate<'a> {
         }
         match self.entry.parent().metadata(self.entry.file_name()) {
             Ok(target) => Some(target.file_type()),
-            // Such a link is of no type.
-            Err(error) if error.errno() == Errno::ELOOP => None,
+            Err(error) if error.errno() == Errno::ELOOP => self.kept(Err(error)),
             Err(_) => Some(own),
         }
     }
