@@ -7,9 +7,9 @@
 //! anchor where an alternative begins, `$` where one ends; in the extended syntax they always are.
 //! In brackets a backslash stands for itself, and Emacs knows no classes such as `[:alpha:]`.
 //!
-//! `grep` and `find -regex` compile the result. A pattern that the library cannot express is an error
-//! and never matches something else. The result says whether the pattern refers back to a group,
-//! which only some libraries can match.
+//! `grep` and `find -regex` compile the result. A pattern that the library cannot express is an
+//! error and never matches something else. The result says whether the pattern refers back to a
+//! group, which only some libraries can match.
 
 use std::iter::Peekable;
 use std::str::CharIndices;

@@ -96,6 +96,9 @@ fn change(args: &Line, mode: &ModeChange, target: &Target, app: &mut App) {
         let reason = "the root of a volume, which --preserve-root keeps";
         return app.fail_at(ExitStatus::Failed, &target.image_path, reason);
     }
+    if args.verbosity.tells(false) && target.session().symlink_metadata(target.path()).is_err() {
+        app.print(format_args!("{} could not be accessed", target.image_path.quoted()));
+    }
     let traversal = if args.recursive { Traversal::Physical } else { Traversal::Single };
     change_files(target, traversal, app, |file| {
         if file.metadata.is_symlink() {

@@ -143,10 +143,10 @@ pub(crate) struct Args {
     /// Search everything below directories, also where symbolic links lead
     #[arg(short = 'R', long)]
     dereference_recursive: bool,
-    /// What to do with directories: read, which fails, skip, or recurse as -r
+    /// How to treat directories: read, which fails, skip, or recurse as -r
     #[arg(short = 'd', long, value_name = "ACTION")]
     directories: Option<Directories>,
-    /// What to do with devices and pipes, which have no contents in a volume: read or skip
+    /// How to treat devices and pipes, which have no contents in a volume: read or skip
     #[arg(short = 'D', long, value_name = "ACTION")]
     devices: Option<Devices>,
     /// With -r, search only files with such names
@@ -185,7 +185,7 @@ enum BinaryFiles {
     WithoutMatch,
 }
 
-/// What is done with directories.
+/// How directories are treated.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
 enum Directories {
     Read,
@@ -193,7 +193,7 @@ enum Directories {
     Recurse,
 }
 
-/// What is done with devices.
+/// How devices are treated.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
 enum Devices {
     Read,

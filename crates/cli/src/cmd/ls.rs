@@ -9,6 +9,7 @@ mod long;
 mod name;
 mod order;
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -80,6 +81,7 @@ impl<'a> Listing<'a> {
             indicators: args.indicators(),
             with_targets: form == Format::Long,
             complete: shown.is_complete().then_some(shown),
+            has_painted: Cell::new(false),
         };
         Self {
             args,
@@ -310,7 +312,7 @@ impl<'a> Listing<'a> {
             let mut line = details.clone();
             row.write(&widths, &mut line);
             entry.write_name(volume, &self.name, &mut line);
-            if entry.kind == FileType::Symlink {
+            if entry.kind == FileType::Symlink && entry.error.is_none() {
                 entry.write_target(volume, &self.name, &mut line);
             }
             line.push(self.args.end());

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for image_path in &args.image_paths {
         let Some(target) = app.target(image_path) else { continue };
         let mut walk = Walk::new(args, &target.volume);
-        // What is left out, and sums, are known when everything has been read.
+        // The whole tree has to be read before sums and empty directories are known.
         let mut items = Vec::new();
         let mut next = walk.start(target.path(), app, &mut printer.out)?;
         while let Some(item) = next {

@@ -24,16 +24,16 @@ pub(crate) struct Line {
     /// Files to change, which are made if they are not there
     #[arg(value_name = "IMAGE:/PATH", required = true)]
     image_paths: Vec<OsString>,
-    /// The size in bytes, or with a unit: K, M, G, T, P or E are powers of 1024, KB, MB and so on of
-    /// 1000. Before it, + and - say by how much, < at most, > at least, / down to a multiple, % up
-    /// to a multiple
+    /// The size in bytes, or with a unit: K, M, G, T, P or E are powers of 1024, KB, MB and so on
+    /// of 1000. Before it, + and - say by how much, < at most, > at least, / down to a multiple, %
+    /// up to a multiple
     #[arg(short, long, value_parser = size, allow_hyphen_values = true, required_unless_present = "reference")]
     size: Option<Size>,
     /// Sizes are numbers of blocks of the volume
     #[arg(short = 'o', long, requires = "size")]
     io_blocks: bool,
-    /// The size of this file of a volume or of the host; with a size that says by how much, relative
-    /// to it
+    /// The size of this file of a volume or of the host; with a size that says by how much,
+    /// relative to it
     #[arg(short, long, value_name = "FILE")]
     reference: Option<OsString>,
     /// Do not make files that are not there

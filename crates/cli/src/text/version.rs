@@ -13,7 +13,7 @@ pub(crate) fn compare_versions(one: &[u8], other: &[u8]) -> Ordering {
         [b'.', ..] => 3,
         _ => 4,
     };
-    // What stands behind the last dots counts only between names that are equal before it.
+    // Suffixes count only between names that are equal before them.
     rank(one)
         .cmp(&rank(other))
         .then_with(|| compare(without_suffixes(one), without_suffixes(other)))
@@ -38,7 +38,7 @@ fn without_suffixes(name: &[u8]) -> &[u8] {
     &name[..end]
 }
 
-/// Compares texts by turns up to a number, and by that number.
+/// Compares the texts before the first number, then that number, and so on.
 fn compare(mut one: &[u8], mut other: &[u8]) -> Ordering {
     loop {
         let (text, number, rest) = parts(one);

@@ -342,6 +342,7 @@ fn modes_are_those_of_gnu() {
         &["chmod", "-v", "600", "@/link"],
         &["chmod", "-f", "600", "@/nothing"],
         &["chmod", "--preserve-root", "-R", "700", "@/d"],
+        &["chmod", "-v", "600", "@/nothing", "@/f"],
         &["chmod", "-v", "+600", "@/f", "@/g", "@/d"],
         &["chmod", "-v", "-600", "@/f", "@/g"],
         &["chmod", "-v", "=4755", "@/f", "@/g", "@/d"],

@@ -59,7 +59,7 @@ fn ls_shows_dots_and_names_of_the_image() {
     check(&["ls", "disk.img:/etc/hostname", "disk.img:/etc/passwd"], "/etc/hostname\n/etc/passwd\n");
     check(&["ls", "disk.img:/home/ann/todo"], "/home/ann/todo\n");
     check(&["ls", "disk.img:/home", "disk.img:/bin"], "/bin:\ntrue\n\n/home:\nann\n");
-    check(&["ls", "--color=always", "disk.img:/bin"], "\x1b[01;32mtrue\x1b[0m\n");
+    check(&["ls", "--color=always", "disk.img:/bin"], "\x1b[0m\x1b[01;32mtrue\x1b[0m\n");
 }
 
 #[test]

@@ -224,6 +224,8 @@ fn operands_of_ls_are_in_the_order_of_gnu() {
         "-dU -r",
         "-dF",
         "--group-directories-first -d",
+        "--color=always",
+        "-F --color=always",
     ] {
         let flags: Vec<_> = line.split(' ').collect();
         let args = [&["ls"], &flags[..], &places.iter().map(String::as_str).collect::<Vec<_>>()].concat();
@@ -367,8 +369,7 @@ fn du_options_are_those_of_gnu() {
     assert_eq!(shown, expected);
 }
 
-/// The lines of tree(1) about a directory of the mount, without its numbers of inodes and bytes that
-/// it counts twice.
+/// The lines of tree(1) about a directory of the mount.
 #[test]
 fn tree_options_are_those_of_tree() {
     if !can_run(&[Need::Tool("tree")]) {

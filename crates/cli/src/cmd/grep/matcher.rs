@@ -30,8 +30,8 @@ pub(super) enum Matcher {
 pub(super) struct GaveUp;
 
 impl Matcher {
-    /// Compiles an expression that needs no backtracking. The result is `None` if it is none, or too
-    /// large.
+    /// Compiles an expression that needs no backtracking. The result is `None` if it is none, or
+    /// too large.
     pub(super) fn linear(text: &str, ignore_case: bool) -> Option<Self> {
         let build = |kind| {
             let limits = meta::Config::new().nfa_size_limit(Some(SIZE)).utf8_empty(false);
@@ -63,8 +63,8 @@ impl Matcher {
         }
     }
 
-    /// Returns where the matches are that are not empty. Where alternatives start at the same place,
-    /// the longest counts, but the first one if the expression may backtrack.
+    /// Returns where the matches are that are not empty. Where alternatives start at the same
+    /// place, the longest counts, but the first one if the expression may backtrack.
     pub(super) fn matches(&self, text: &[u8]) -> Result<Vec<Range<usize>>, GaveUp> {
         let (first, longest) = match self {
             Self::Linear { first, longest } => (first, longest),

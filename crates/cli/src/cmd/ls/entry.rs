@@ -4,6 +4,7 @@
 //! only where an option needs them. Names are escaped on a terminal.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,19 @@ pub(super) struct NameStyle {
     pub(super) complete: Option<Shown>,
     /// The indicator of a link is that of its target, which is shown as well.
     pub(super) with_targets: bool,
+    /// Whether a name had a colour. As in GNU `ls`, the first one begins with a reset.
+    pub(super) has_painted: Cell<bool>,
+}
+
+impl NameStyle {
+    /// Appends a text in the colour of a file.
+    fn paint(&self, colors: &Colors, text: &[u8], name: &[u8], look: Look, out: &mut Vec<u8>) {
+        let start = out.len();
+        colors.paint(out, &String::from_utf8_lossy(text), name, look);
+        if out[start..].starts_with(b"\x1b") && !self.has_painted.replace(true) {
+            out.splice(start..start, *b"\x1b[0m");
+        }
+    }
 }
 
 impl Entry {
@@ -123,7 +137,7 @@ impl Entry {
             None => quoting.quote(name, style.hides_control),
         };
         match look {
-            Some((colors, look)) => colors.paint(out, &String::from_utf8_lossy(&quoted), name, look),
+            Some((colors, look)) => style.paint(colors, &quoted, name, look, out),
             None => out.extend_from_slice(&quoted),
         }
         let parts = quoted.utf8_chunks().map(|chunk| width(chunk.valid()) + chunk.invalid().len());

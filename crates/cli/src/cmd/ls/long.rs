@@ -122,8 +122,9 @@ impl Style {
         let context = self.context.then(|| entry.context(volume));
         let Some(metadata) = &entry.metadata else {
             let unknown = || "?".to_owned();
+            let letter = if entry.kind == FileType::Symlink { 'l' } else { '?' };
             return Row {
-                mode: "??????????".to_owned(),
+                mode: format!("{letter}?????????"),
                 links: unknown(),
                 user: self.owner.then(unknown),
                 group: self.group.then(unknown),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use extern4::{FileType, Metadata};
 
 /// A file.
-pub(super) struct Entry {
+pub(super) struct TreeFile {
     pub(super) name: OsString,
     /// The path in the volume, by way of the links that were followed.
     pub(super) path: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Link {
 
 /// A file with its place in the tree.
 pub(super) struct Item {
-    pub(super) entry: Entry,
+    pub(super) entry: TreeFile,
     /// 0 for the directory that is shown.
     pub(super) depth: usize,
     /// Whether no other file of its directory follows.
@@ -43,7 +43,7 @@ pub(super) struct Item {
     pub(super) size: u64,
 }
 
-impl Entry {
+impl TreeFile {
     /// Returns whether it is a directory, or a link to one.
     pub(super) fn is_directory(&self) -> bool {
         self.kind == FileType::Directory || self.leads_to_directory()

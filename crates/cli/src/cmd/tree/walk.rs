@@ -12,7 +12,7 @@ use std::path::Path;
 use extern4::{DirEntry, FileType, Metadata, Timespec};
 
 use super::args::{Args, Order};
-use super::entry::{Entry, Item, Link};
+use super::entry::{TreeFile, Item, Link};
 use super::filter::Patterns;
 use crate::app::{App, Opened};
 use crate::exit_status::ExitStatus;
@@ -36,14 +36,14 @@ pub(super) struct Walk<'a> {
 
 /// A directory on the way down to the current one, with the entries that are left.
 struct Level {
-    entries: std::vec::IntoIter<Entry>,
+    entries: std::vec::IntoIter<TreeFile>,
     /// The number of the link that led here; 0 for none.
     link: usize,
 }
 
-/// What there is to show below a directory.
+/// The entries to show below a directory.
 struct Below {
-    entries: Vec<Entry>,
+    entries: Vec<TreeFile>,
     note: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
         };
         self.visited.insert(metadata.ino());
         let name = path.file_name().unwrap_or_default().to_owned();
-        let entry = Entry {
+        let entry = TreeFile {
             name,
             path: path.to_owned(),
             ino: metadata.ino(),
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
     /// there.
     fn below(
         &mut self,
-        entry: &Entry,
+        entry: &TreeFile,
         depth: usize,
         is_matched: bool,
         link: usize,
@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
     /// Makes an item, and goes on below it.
     fn item(
         &mut self,
-        entry: Entry,
+        entry: TreeFile,
         depth: usize,
         is_last: bool,
         is_matched: bool,
@@ -192,7 +192,7 @@ impl<'a> Walk<'a> {
         Ok(Below { entries, note: None })
     }
 
-    fn entry(&self, directory: &Path, found: &DirEntry, kind: FileType) -> extern4::Result<Entry> {
+    fn entry(&self, directory: &Path, found: &DirEntry, kind: FileType) -> extern4::Result<TreeFile> {
         let path = directory.join(found.file_name());
         let link = (kind == FileType::Symlink).then(|| Link {
             target: self
@@ -203,10 +203,10 @@ impl<'a> Walk<'a> {
             metadata: self.volume.reach(&path, |session, path| session.metadata(path)).ok(),
         });
         let metadata = self.args.needs_metadata().then(|| found.metadata()).transpose()?;
-        Ok(Entry { name: found.file_name().to_owned(), path, ino: found.ino(), kind, metadata, link })
+        Ok(TreeFile { name: found.file_name().to_owned(), path, ino: found.ino(), kind, metadata, link })
     }
 
-    fn sort(&self, entries: &mut [Entry]) {
+    fn sort(&self, entries: &mut [TreeFile]) {
         let order = self.args.order();
         if order == Order::None {
             return;
@@ -224,14 +224,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn compare(a: &Entry, b: &Entry, order: Order) -> Ordering {
+fn compare(a: &TreeFile, b: &TreeFile, order: Order) -> Ordering {
     let names = || a.name.as_bytes().cmp(b.name.as_bytes());
     let by_time = |time: fn(&Metadata) -> Timespec| {
         // As tree(1), which takes no notice of fractions.
-        let time = |entry: &Entry| entry.metadata.as_ref().map(|found| time(found).sec);
+        let time = |entry: &TreeFile| entry.metadata.as_ref().map(|found| time(found).sec);
         time(a).cmp(&time(b))
     };
-    let size = |entry: &Entry| entry.metadata.as_ref().map(Metadata::len);
+    let size = |entry: &TreeFile| entry.metadata.as_ref().map(Metadata::len);
     let ordering = match order {
         Order::Version => compare_versions(a.name.as_bytes(), b.name.as_bytes()),
         Order::Size => size(b).cmp(&size(a)),

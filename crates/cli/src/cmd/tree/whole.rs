@@ -1,4 +1,4 @@
-//! What can be said only of a whole tree: sums of sizes, and directories in which nothing is shown.
+//! The facts about a whole tree: sums of sizes, and directories in which nothing is shown.
 //!
 //! `tree` collects all items for it.
 
