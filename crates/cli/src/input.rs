@@ -14,6 +14,7 @@ use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::interruptible::Interruptible;
 use crate::json::{self, Object};
+use crate::operands::host_path;
 use crate::text::escape;
 
 /// Bytes read at a time.
@@ -56,8 +57,11 @@ impl Input {
     }
 
     /// Returns the input that an operand names, for commands that also take files of the host. An
-    /// operand names an image only with a path in it.
+    /// operand names an image only with a path in it. In a script, `host:PATH` is one of the host.
     pub(crate) fn or_host(text: &OsStr, app: &App) -> Self {
+        if let Some(path) = host_path(text).filter(|_| app.in_script()) {
+            return Self::Host(path.to_owned());
+        }
         match text == "-" || app.in_script() || ImagePath::is_one(text) {
             true => Self::of(text, app),
             false => Self::Host(PathBuf::from(text)),

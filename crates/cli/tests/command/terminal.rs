@@ -58,7 +58,7 @@ fn names_stand_in_columns() {
     let Some(output) = on_terminal(image.scratch(), "ls --color=never disk.img") else { return };
     assert_eq!(String::from_utf8_lossy(&output), "bin  etc  home\tlost+found  root  var\n");
     let Some(output) = on_terminal(image.scratch(), "ls disk.img:/bin") else { return };
-    assert_eq!(String::from_utf8_lossy(&output), "\x1b[01;32mtrue\x1b[0m\n");
+    assert_eq!(String::from_utf8_lossy(&output), "\x1b[0m\x1b[01;32mtrue\x1b[0m\n");
 }
 
 /// Each command that prints names, on a volume with hostile ones. No name controls the terminal.

@@ -12,7 +12,7 @@ use std::path::Path;
 use extern4::{DirEntry, FileType, Metadata, Timespec};
 
 use super::args::{Args, Order};
-use super::entry::{TreeFile, Item, Link};
+use super::entry::{Item, Link, TreeFile};
 use super::filter::Patterns;
 use crate::app::{App, Opened};
 use crate::exit_status::ExitStatus;
