@@ -68,7 +68,7 @@ pub(in crate::cmd) fn run(how: &Move<'_>, sources: Vec<Operand>, destination: &O
         }
     }
     match destination {
-        Operand::Volume(destination) => moving.into_volume(&sources, destination, app),
+        Operand::Volume(destination) => moving.to_volume(&sources, destination, app),
         Operand::Host(destination) => moving.to_host(&sources, destination, app),
     }
 }
@@ -83,7 +83,7 @@ impl Moving<'_> {
         self.sources > 1 || self.how.kind == DestinationKind::Directory
     }
 
-    fn into_volume(&self, sources: &[Operand], destination: &ImagePath, app: &mut App) {
+    fn to_volume(&self, sources: &[Operand], destination: &ImagePath, app: &mut App) {
         app.write_to(&destination.image);
         let mut opened = Vec::new();
         for source in sources {

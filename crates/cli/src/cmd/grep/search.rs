@@ -258,7 +258,7 @@ impl<'a> Search<'a> {
             let mut at = 0;
             // A part that matches is a match as a whole, whatever stands around it.
             let is_part = self.args.only_matching;
-            let found = if is_part { vec![0..text.len()] } else { self.matches(text)? };
+            let found = if is_part { std::iter::once(0..text.len()).collect() } else { self.matches(text)? };
             for found in found {
                 self.out.write_all(&text[at..found.start])?;
                 at = found.end;

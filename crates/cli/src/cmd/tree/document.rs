@@ -204,8 +204,8 @@ impl<'a> Document<'a> {
 }
 
 impl Value {
-    /// Returns the value between the quotes of an attribute of XML. U+FFFD stands for characters that
-    /// XML cannot have.
+    /// Returns the value between the quotes of an attribute of XML. U+FFFD stands for characters
+    /// that XML cannot have.
     fn xml(&self) -> String {
         let text = match self {
             Self::Number(number) => return number.to_string(),
