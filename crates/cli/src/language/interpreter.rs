@@ -50,7 +50,7 @@ impl Interpreter {
     /// Runs a statement, or holds it back if it belongs to a transaction. The error is one of
     /// writing the output.
     pub(crate) fn run(&mut self, step: Step, app: &mut App) -> io::Result<()> {
-        match (step.statement.plain(), &mut self.held_back) {
+        match (&step.statement, &mut self.held_back) {
             (Statement::Begin, held_back) => *held_back = Some(Vec::new()),
             (Statement::Abort, held_back) => *held_back = None,
             (Statement::Commit, held_back) => {

@@ -187,6 +187,10 @@ impl<'t> Lexer<'t> {
         if program.trim_ascii().is_empty() {
             return Err(Fault::Wrong("there is no command of the host behind '|'".to_owned()));
         }
+        if names_host(program) {
+            let reason = "behind '|' the line is for a shell of the host: name its files without 'host:'";
+            return Err(Fault::Wrong(reason.to_owned()));
+        }
         draft.output(Output::Program(OsString::from_vec(program.to_vec())))
     }
 
@@ -311,6 +315,21 @@ impl<'t> Lexer<'t> {
     }
 }
 
+/// Returns whether a redirection in a command line of the host has the prefix that files of the host
+/// have only in this language.
+fn names_host(line: &[u8]) -> bool {
+    let mut quote = None;
+    line.iter().enumerate().any(|(at, byte)| {
+        match (quote, byte) {
+            (Some(open), end) if open == *end => quote = None,
+            (None, b'\'' | b'"') => quote = Some(*byte),
+            (None, b'<' | b'>') => return line[at + 1..].trim_ascii_start().starts_with(b"host:"),
+            _ => {}
+        }
+        false
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -409,6 +428,7 @@ mod tests {
             ("a - <b >c", &["a", "-"], Some("b"), file("c")),
             ("a < \\\nb", &["a"], Some("b"), None),
             ("a | b 'c; d' > e; f && g", &["a"], None, program(" b 'c; d' > e; f && g")),
+            ("a | grep '> host:b'", &["a"], None, program(" grep '> host:b'")),
             ("a <b|c", &["a"], Some("b"), program("c")),
             ("a '>' \\| \"<\" '&&' x\\&y", &["a", ">", "|", "<", "&&", "x&y"], None, None),
             ("a $A > $A", &["a", "one two"], None, file("one two")),
@@ -435,6 +455,8 @@ mod tests {
             ("a >& b", "'&' has no meaning"),
             ("| b", "no command before '|'"),
             ("a |", "no command of the host"),
+            ("a | gzip > host:b", "without 'host:'"),
+            ("a | tee b >>host:c", "without 'host:'"),
             ("> a", "a command before it"),
         ] {
             let found = statements(wrong);

@@ -145,6 +145,9 @@ fn a_shell_that_only_reads_writes_to_the_host() {
 #[test]
 fn redirections_belong_to_transactions() {
     let image = machine();
+    // Help is shown at once, but not into a file of the volume.
+    assert_eq!(ok(fed(&image, &["shell", "disk.img"], b"begin\nhelp > /help\nabort\n")), b"");
+    failed(&extern4(&image, ["ls", "disk.img:/help"]), 1);
     let good = "begin; ls /etc > /a; cat /a >> /etc/hostname; put /b < /a; ls / | wc -l >> out\ncommit\n";
     assert_eq!(script(&image, good), "");
     let list = "group\nhostname\nos-release\npasswd\n";

@@ -100,7 +100,7 @@ impl Editor {
             let line = editor.readline(&prompt);
             // Without a receiver, the shell is about to end.
             let _ = answers.send((line, editor));
-            let _ = write(&wakes, &1_u64.to_ne_bytes());
+            let _ = write(&wakes, &[1; 8]);
         })?;
         while app.stop().wait(&is_read).is_break() {
             if app.is_terminated() {
