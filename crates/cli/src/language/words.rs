@@ -315,8 +315,8 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// Returns whether a redirection in a command line of the host has the prefix that files of the host
-/// have only in this language.
+/// Returns whether a redirection in a command line of the host has the prefix that files of the
+/// host have only in this language.
 fn names_host(line: &[u8]) -> bool {
     let mut quote = None;
     line.iter().enumerate().any(|(at, byte)| {
