@@ -14,6 +14,9 @@ use crate::text::quoted;
 pub(crate) struct Owner {
     user: Option<NameOrId>,
     group: Option<NameOrId>,
+    /// The owner and the group of a text such as `ann.staff`, the former form of `ann:staff`. It
+    /// counts where no user has the whole name.
+    dotted: Option<(NameOrId, NameOrId)>,
     /// The group is the one with which the user logs in.
     login_group: bool,
     /// The numbers are those of a file, and not of the command line.
@@ -39,7 +42,11 @@ impl Owner {
         if text.is_empty() || login_group && !user.as_ref().is_some_and(NameOrId::is_name) {
             return Err("write it as OWNER, OWNER:GROUP, NAME: or :GROUP".to_owned());
         }
-        Ok(Self { user, group, login_group, is_copied: false })
+        let dotted = match text.split_once('.').filter(|_| !text.contains(':')) {
+            Some((user, group)) => one(user)?.zip(one(group)?),
+            None => None,
+        };
+        Ok(Self { user, group, dotted, login_group, is_copied: false })
     }
 
     /// Reads a group of the command line.
@@ -48,13 +55,13 @@ impl Owner {
             return Err("a group has a name or a number".to_owned());
         }
         let group = Some(NameOrId::parse(text)?);
-        Ok(Self { user: None, group, login_group: false, is_copied: false })
+        Ok(Self { user: None, group, dotted: None, login_group: false, is_copied: false })
     }
 
     /// Returns the owner and the group that a file has.
     pub(crate) fn numbers(uid: Option<u32>, gid: Option<u32>) -> Self {
         let (user, group) = (uid.map(NameOrId::Number), gid.map(NameOrId::Number));
-        Self { user, group, login_group: false, is_copied: true }
+        Self { user, group, dotted: None, login_group: false, is_copied: true }
     }
 
     /// Returns whether a name has to be looked up.
@@ -64,6 +71,9 @@ impl Owner {
 
     /// Returns the numbers in a volume. An unknown name is an error.
     pub(crate) fn ids(&self, names: &IdNames) -> Result<OwnerIds, String> {
+        if let Some(ids) = self.dotted_ids(names) {
+            return Ok(ids);
+        }
         let uid = self.user.as_ref().map(|user| user.uid(names)).transpose()?;
         let gid = self.group.as_ref().map(|group| group.gid(names)).transpose()?;
         let login = match &self.user {
@@ -77,9 +87,20 @@ impl Owner {
         Ok(OwnerIds { uid, gid: gid.or(login) })
     }
 
+    /// Returns the numbers of an owner and a group with a dot between them, if they are meant.
+    fn dotted_ids(&self, names: &IdNames) -> Option<OwnerIds> {
+        let (user, group) = self.dotted.as_ref()?;
+        let is_user = self.user.as_ref().is_some_and(|user| user.uid(names).is_ok());
+        let ids = OwnerIds { uid: user.uid(names).ok(), gid: group.gid(names).ok() };
+        (!is_user && ids.uid.is_some() && ids.gid.is_some()).then_some(ids)
+    }
+
     /// Returns the numbers in the volume of `image`. Reports an unknown name.
     pub(crate) fn ids_in(&self, image: &Image, app: &mut App) -> Option<OwnerIds> {
         let names = if self.has_names() { app.names_of(image)? } else { IdNames::default() };
+        if let (Some(_), Some(NameOrId::Name(text))) = (self.dotted_ids(&names), &self.user) {
+            app.note(format_args!("warning: '.' should be ':': {}", quoted(text)));
+        }
         let ids = self.ids(&names);
         ids.map_err(|message| app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(image)))).ok()
     }
@@ -99,8 +120,9 @@ impl Owner {
     /// Returns the owner in the words of the command line, for lines about changes. A part that the
     /// command line does not name has the name that the volume knows.
     pub(crate) fn text(&self, ids: &OwnerIds, names: &IdNames) -> String {
+        let is_other = self.is_copied || self.dotted_ids(names).is_some();
         let given = |given: &Option<NameOrId>| {
-            given.as_ref().filter(|_| !self.is_copied).map(|given| match given {
+            given.as_ref().filter(|_| !is_other).map(|given| match given {
                 NameOrId::Number(number) => number.to_string(),
                 NameOrId::Name(name) => name.clone(),
             })
@@ -124,7 +146,7 @@ mod tests {
         let check = |text: &str, user: Option<NameOrId>, group: Option<NameOrId>, login_group| {
             assert_eq!(
                 Owner::argument(text),
-                Ok(Owner { user, group, login_group, is_copied: false }),
+                Ok(Owner { user, group, dotted: None, login_group, is_copied: false }),
                 "{text}"
             );
         };

@@ -421,6 +421,8 @@ fn owners_are_those_of_gnu() {
         &["chown", "-v", "+1001:+50", "@/f", "@/g"],
         &["chown", "-v", "--from=+1:+3", "+7", "@/f", "@/g"],
         &["chown", "+bin", "@/f"],
+        &["chown", "-v", "bin.sys", "@/f", "@/g"],
+        &["chown", "bin.nothing", "@/f"],
         &["chown", "+7:", "@/f"],
         &["chgrp", "+7", "@/f"],
         &["chgrp", "++7", "@/f"],
