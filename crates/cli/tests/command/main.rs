@@ -73,6 +73,7 @@ mod stable_layout;
 mod standard_input;
 mod terminal;
 mod tuning;
+mod typed_lines;
 mod untrusted;
 mod updating;
 mod watching;
