@@ -22,10 +22,10 @@ pub(crate) fn compare_versions(one: &[u8], other: &[u8]) -> Ordering {
 }
 
 /// Returns a name without the suffixes at its end: dots with letters, digits and tildes, of which
-/// the first is no digit. At least one byte stays.
+/// the first is no digit. Nothing may stay, as of `.a`.
 fn without_suffixes(name: &[u8]) -> &[u8] {
     let mut end = name.len();
-    while let Some(dot) = name[..end].iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0) {
+    while let Some(dot) = name[..end].iter().rposition(|byte| *byte == b'.') {
         let suffix = &name[dot + 1..end];
         let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'~';
         if !suffix.first().is_some_and(is_letter)
