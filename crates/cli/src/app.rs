@@ -544,7 +544,7 @@ impl App {
         Ok(Some(opened))
     }
 
-    /// Opens a volume apart from those that are shared by the paths of the command line, and waits
+    /// Opens a volume apart from the volumes that the paths of the command line share, and waits
     /// for it as the command line says. The caller closes it.
     pub(crate) fn open(&self, image: &Image, writing: bool) -> extern4::Result<Volume> {
         self.when_free(image, || open(image, writing, &self.opening))

@@ -1,5 +1,5 @@
-//! Compares trees: volumes, directories of the host, archives, images of containers. Compares texts,
-//! too.
+//! Compares trees: volumes, directories of the host, archives, images of containers. Compares
+//! texts, too.
 //!
 //! [`compare`] lists two trees whole, at the same time. A walk over both lists in the order of the
 //! paths compares types and attributes. Then several threads read the files that have the same size

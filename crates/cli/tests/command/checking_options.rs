@@ -16,7 +16,7 @@ fn shell(image: &Image, name: &str, line: &str) -> Output {
     shell.current_dir(image.scratch()).args(["-c", &line]).output().expect("a shell")
 }
 
-/// Checks lines of progress: those of each pass count up to its parts, and passes follow each
+/// Checks lines of progress: the lines of each pass count up to its parts, and passes follow each
 /// other.
 fn complete(text: &str) {
     let mut last = (0, 0, 0);

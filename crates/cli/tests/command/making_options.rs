@@ -309,7 +309,7 @@ fn nodiscard_keeps_the_blocks_of_a_file() {
     assert!(taken() < len / 2, "{} bytes", taken());
 }
 
-/// With all superblocks lost, those of a plan with the same options bring the files back.
+/// With all superblocks lost, the superblocks of a plan with the same options bring the files back.
 #[test]
 fn superblocks_alone_bring_a_volume_back() {
     let Some(scratch) = scratch() else { return };

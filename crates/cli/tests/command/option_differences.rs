@@ -502,7 +502,7 @@ fn tree_options_are_those_of_tree() {
     assert!(failed(&output, 1).contains("'disk.img:/gone': No such file or directory"));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(document.as_array().map(Vec::len), Some(4));
-    let shown = ok(ours(&all.image, &["tree", "--du", "-s", "-L", "1", &places[0]]));
+    let shown = ok(ours(&all.image, &["tree", "--du", "-s", "-L", "1", places[0]]));
     assert!(String::from_utf8_lossy(&shown).contains(" bytes used in "));
 }
 

@@ -31,8 +31,8 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// Messages of the sources about files that are left out or altered.
     pub warnings: Vec<String>,
-    /// The files of each tree that cannot be compared. Of a source that cannot be listed to its end,
-    /// nothing is compared.
+    /// The files of each tree that cannot be compared. Of a source that cannot be listed to its
+    /// end, nothing is compared.
     pub faults: Both<Vec<Fault>>,
 }
 

@@ -42,7 +42,7 @@ enum Names<'t> {
     Listed { listing: Listing, source: &'t dyn Source },
 }
 
-/// What is at a path of a tree.
+/// The type and attributes of the file at a path of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The type.

@@ -1,7 +1,8 @@
 //! The comparison of two trees by their names, as `diff` of GNU compares directories.
 //!
 //! `diff` calls it where one of GNU's options is given. It compares names and contents, and neither
-//! owners nor modes. Lines, their order and the exit code are those of GNU diff in the C locale.
+//! owners nor modes. It prints the lines of GNU diff in the C locale, in the same order, and ends
+//! with the same exit code.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -149,8 +150,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether a name is that of the directory which every volume has, and the other tree is
-    /// no volume.
+    /// Returns whether a name is that of the directory which every volume has, and the other tree
+    /// is no volume.
     fn is_own(&self, path: &[u8], present: Both<bool>) -> bool {
         let Both { old, new } = self.views;
         let (view, other) = if present.old { (old, new) } else { (new, old) };

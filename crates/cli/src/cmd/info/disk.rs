@@ -47,8 +47,8 @@ impl Disk {
         }
     }
 
-    /// Returns a table of the partitions, each as an image path names it. Those of an MBR have no
-    /// names.
+    /// Returns a table of the partitions, each as an image path names it. Partitions of
+    /// an MBR have no names.
     pub(super) fn people(&self) -> String {
         let mut text = format!("{}: disk with a partition table ({})\n\n", self.image, self.kind());
         let has_names = matches!(self.table.id, DiskId::Gpt(_));

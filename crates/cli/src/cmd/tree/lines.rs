@@ -1,6 +1,6 @@
 //! A tree as lines with branches, for people.
 //!
-//! `tree` writes each item with it. The columns and the marks are those of tree(1).
+//! `tree` writes each item with it. tree(1) has the same columns and marks.
 
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;

@@ -13,7 +13,7 @@ use crate::text::counted;
 pub(super) struct Report {
     /// All directories.
     pub(super) directories: u64,
-    /// The directories below those that are shown.
+    /// The directories below the directories that are shown.
     pub(super) below: u64,
     pub(super) files: u64,
     /// The bytes in the directories that are shown.
