@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use extern4_block::{BufferCache, CacheOptions, MemoryDevice};
+use extern4_block::{BufferCache, CacheBudget, CacheOptions, MemoryDevice};
 use extern4_sync::percpu::cpu;
 use extern4_sync::rcu;
 
@@ -85,7 +85,7 @@ fn measure(name: &str, threads: usize, lookup: impl Fn(u64) -> u8 + Sync) {
 
 fn main() {
     let device = Arc::new(MemoryDevice::zeroed(BLOCK as usize * BLOCKS as usize));
-    let options = CacheOptions { block_size: BLOCK, block_count: BLOCKS, memory_bytes: 64 << 20 };
+    let options = CacheOptions { block_size: BLOCK, block_count: BLOCKS, budget: CacheBudget::new(64 << 20) };
     let cache = BufferCache::new(device, options).unwrap();
     cache.read_ahead(0..BLOCKS);
     (0..BLOCKS).for_each(|block| drop(cache.read(block).unwrap()));

@@ -13,7 +13,7 @@
 //! 4. A failed read removes its placeholder from the table before it wakes the waiters with the
 //!    error. A later lookup therefore tries again.
 //! 5. A block outside the volume is refused before the table is touched.
-//! 6. The cache evicts buffers that no thread holds when the contents exceed its memory limit.
+//! 6. The cache evicts buffers that no thread holds when its budget of memory is exceeded.
 //! 7. The bytes of a [`Snapshot`] never change while another thread can see it. A change of a block
 //!    that others look at works on a copy, which then replaces the old contents. So a [`Buffer`],
 //!    and the snapshot of a [`Pin`], never change.
@@ -42,8 +42,9 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_sync::percpu::{Padded, PerCpu};
-use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, capacity};
+use extern4_sync::cache_budget::CacheAccount;
+use extern4_sync::percpu::PerCpu;
+use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::rcu_arc::{RcuArc, RcuRef};
 use extern4_sync::rcu_arc_map::RcuArcMap;
@@ -52,6 +53,7 @@ use extern4_sync::thread_counter::ThreadCounter;
 
 pub use self::buffer::{Buffer, Found, Pin};
 pub use self::dirty_buffer::{Snapshot, Unsealed};
+pub use extern4_sync::cache_budget::CacheBudget;
 
 use self::buffer::Block;
 use crate::{BlockDevice, Error, Op, Result};
@@ -60,25 +62,24 @@ use crate::{BlockDevice, Error, Op, Result};
 const MAX_BATCH: usize = 256;
 /// Blocks that a cache may always hold, even with less memory: enough for the blocks of one deep
 /// lookup.
-const MIN_BLOCKS: usize = capacity(32, 2);
+const MIN_BLOCKS: u64 = capacity(32, 2);
+/// Bytes of a buffer besides its contents: the block, its entry in the table, and their counts.
+const BLOCK_BYTES: u64 = size_of::<Block>() as u64 + 64;
 /// Buffers evicted together, so that they share the cost of the handover to RCU.
 const EVICT_BATCH: usize = capacity(16, 1);
-/// Buckets that a miss looks at to make room. If all buffers it meets are in use, the cache is over
-/// its bound until the next miss, which continues further on. A miss adds one entry, and this many
-/// buckets hold half as many entries. So the cache stays within one part in 500 of the bound.
-const EVICT_BUCKETS: usize = capacity(1024, 8);
-
+/// Buffers that one miss evicts, at most.
+const MAX_EVICTED: u64 = 64;
 /// The size of a volume's blocks, their number, and the memory that a [`BufferCache`] may use for
 /// them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CacheOptions {
     /// Bytes in a block: a power of two from 512 to 65536.
     pub block_size: u32,
     /// Blocks in the volume. The cache refuses any block from this number on.
     pub block_count: u64,
-    /// Bytes of block contents to keep. Buffers in use do not count against this: the cache keeps
-    /// them beyond it.
-    pub memory_bytes: usize,
+    /// The memory for blocks, which other caches may share. Buffers in use count, but the cache
+    /// keeps them beyond the budget.
+    pub budget: Arc<CacheBudget>,
 }
 
 /// Counts since the cache was made.
@@ -114,12 +115,8 @@ struct Counts {
 pub struct BufferCache {
     device: Arc<dyn BlockDevice>,
     options: CacheOptions,
-    /// Buffers to keep.
-    capacity: usize,
     table: RcuArcMap<Block>,
-    /// Entries in the table. The thread that inserts an entry increments it, and the thread that
-    /// removes one decrements it.
-    resident: Padded<AtomicUsize>,
+    account: CacheAccount,
     counts: PerCpu<Counts>,
     /// Hits, kept apart from the other counts, so that a hit executes no locked instruction.
     hits: ThreadCounter<1>,
@@ -131,15 +128,11 @@ impl BufferCache {
         if !options.block_size.is_power_of_two() || !(512..=65536).contains(&options.block_size) {
             return Err(Error::BlockSize(options.block_size));
         }
-        let wanted = options.memory_bytes / options.block_size as usize;
-        let useful = usize::try_from(options.block_count).unwrap_or(usize::MAX);
-        let capacity = wanted.min(useful).max(MIN_BLOCKS);
         Ok(Self {
             device,
+            table: RcuArcMap::new(),
+            account: CacheAccount::new(&options.budget),
             options,
-            capacity,
-            table: RcuArcMap::with_capacity(capacity),
-            resident: Padded::default(),
             counts: PerCpu::new(),
             hits: ThreadCounter::new(),
         })
@@ -369,7 +362,9 @@ impl BufferCache {
     pub fn read_ahead(&self, blocks: Range<u64>) {
         let end = blocks.end.min(self.options.block_count);
         let missing: Vec<_> = (blocks.start..end)
-            .take(self.capacity / 4)
+            .take(
+                usize::try_from(self.options.budget.limit() / self.buffer_bytes() / 4).unwrap_or(usize::MAX),
+            )
             .filter(|&block| self.table.get(block, &rcu::pin()).is_none())
             .map(|block| self.find_or_insert(block))
             .filter_map(|(held, mine)| mine.then_some(held))
@@ -390,7 +385,7 @@ impl BufferCache {
             allocations: sum(|counts| &counts.allocations),
             evictions: sum(|counts| &counts.evictions),
             device_reads: sum(|counts| &counts.device_reads),
-            resident: self.resident.load(Relaxed) as u64,
+            resident: self.table.len() as u64,
         }
     }
 
@@ -421,17 +416,23 @@ impl BufferCache {
         (held, mine)
     }
 
-    /// Counts one more entry, and evicts others if the table is over its capacity.
+    /// Counts one more entry, and evicts others if the budget is exceeded.
     fn make_room(&self) {
         self.counts.local().allocations.fetch_add(1, Relaxed);
-        let resident = self.resident.fetch_add(1, Relaxed) + 1;
-        let excess = resident.saturating_sub(self.capacity);
+        let bytes = self.buffer_bytes();
+        self.account.add(bytes);
+        let excess = self.account.excess().min(self.account.used().saturating_sub(MIN_BLOCKS * bytes));
         if excess == 0 {
             return;
         }
-        let evicted = self.table.evict(excess.max(EVICT_BATCH), EVICT_BUCKETS);
-        self.resident.fetch_sub(evicted, Relaxed);
-        self.counts.local().evictions.fetch_add(evicted as u64, Relaxed);
+        let evicted = self.table.evict(EVICT_BATCH.max((excess / bytes).min(MAX_EVICTED) as usize)) as u64;
+        self.account.sub(evicted * bytes);
+        self.counts.local().evictions.fetch_add(evicted, Relaxed);
+    }
+
+    /// Returns the memory for one buffer.
+    fn buffer_bytes(&self) -> u64 {
+        u64::from(self.options.block_size) + BLOCK_BYTES
     }
 
     /// Reads the blocks of `placeholders`, which the caller has inserted and which are in ascending
@@ -484,7 +485,7 @@ impl BufferCache {
     /// learns of the error.
     fn publish(&self, held: &RcuArc<Block>, result: Result<Bytes>) {
         if result.is_err() && self.table.remove(held.number, held) {
-            self.resident.fetch_sub(1, Relaxed);
+            self.account.sub(self.buffer_bytes());
         }
         // OK: only the thread that made the placeholder publishes, and once.
         let _ = held.loaded.set(result.map_err(Box::new));
@@ -529,7 +530,8 @@ mod tests {
 
     fn cache(blocks: u64) -> BufferCache {
         let bytes = (0..blocks).flat_map(|block| [block as u8; 1024]).collect();
-        let options = CacheOptions { block_size: 1024, block_count: blocks, memory_bytes: 1 << 20 };
+        let options =
+            CacheOptions { block_size: 1024, block_count: blocks, budget: CacheBudget::new(1 << 20) };
         BufferCache::new(Arc::new(MemoryDevice::new(bytes)), options).unwrap()
     }
 
@@ -704,7 +706,7 @@ mod tests {
     #[test]
     fn a_pinned_block_is_not_evicted_and_a_fresh_one_is_not_read() {
         let cache = cache(256);
-        let options = CacheOptions { block_size: 1024, block_count: 256, memory_bytes: 0 };
+        let options = CacheOptions { block_size: 1024, block_count: 256, budget: CacheBudget::new(0) };
         let small = BufferCache::new(Arc::clone(cache.device()), options).unwrap();
         let mut fresh = small.fresh(7).unwrap();
         assert!(fresh.iter().all(|&byte| byte == 0) && small.stats().device_reads == 0);
@@ -725,7 +727,7 @@ mod tests {
     #[test]
     fn a_block_size_that_is_none_is_refused() {
         for block_size in [0, 256, 1000, 131072] {
-            let options = CacheOptions { block_size, block_count: 1, memory_bytes: 0 };
+            let options = CacheOptions { block_size, block_count: 1, budget: CacheBudget::new(0) };
             let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(0)), options);
             assert!(matches!(cache, Err(Error::BlockSize(size)) if size == block_size));
         }

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use extern4_block::{BufferCache, CacheOptions, MemoryDevice};
+use extern4_block::{BufferCache, CacheBudget, CacheOptions, MemoryDevice};
 use extern4_sync::allocations;
 use extern4_sync::audit::{conflicts, locked_instructions, record, side_by_side};
 use extern4_sync::rcu;
@@ -20,7 +20,7 @@ const CALLS: u64 = 100;
 
 fn cache() -> BufferCache {
     let device = Arc::new(MemoryDevice::zeroed(BLOCKS as usize * 4096));
-    let options = CacheOptions { block_size: 4096, block_count: BLOCKS, memory_bytes: 1 << 20 };
+    let options = CacheOptions { block_size: 4096, block_count: BLOCKS, budget: CacheBudget::new(1 << 20) };
     let cache = BufferCache::new(device, options).unwrap();
     (0..BLOCKS / 2).for_each(|block| drop(cache.read(block).unwrap()));
     cache

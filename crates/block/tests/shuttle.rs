@@ -8,7 +8,7 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions, Error, Op, Result, read_each_at};
+use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions, Error, Op, Result, read_each_at};
 use extern4_sync::model::{Poisoning, race_many};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
@@ -100,8 +100,11 @@ impl BlockDevice for Numbered {
 /// Returns a device whose first `faults` reads fail, and a cache that keeps `kept` of its blocks.
 fn device_and_cache(faults: u64, kept: usize) -> (Arc<Numbered>, BufferCache) {
     let device = Arc::new(Numbered { faults: AtomicU64::new(faults), ..Numbered::default() });
-    let options =
-        CacheOptions { block_size: SIZE as u32, block_count: BLOCKS as u64, memory_bytes: kept * SIZE };
+    let options = CacheOptions {
+        block_size: SIZE as u32,
+        block_count: BLOCKS as u64,
+        budget: CacheBudget::new((kept * SIZE) as u64),
+    };
     let cache = BufferCache::new(device.clone(), options).unwrap();
     (device, cache)
 }

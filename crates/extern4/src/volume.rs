@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use extern4_block as block;
 use extern4_block::partition::{Partition, Table};
-use extern4_block::{BlockDevice, FileDevice, FileOptions, SliceDevice};
+use extern4_block::{BlockDevice, CacheBudget, FileDevice, FileOptions, SliceDevice};
 use extern4_ext4::tune::Tune;
 use extern4_ext4::{Backup, DataMode, ErrorPolicy, Ext4, Listener, Unsupported};
 use extern4_vfs as vfs;
@@ -100,7 +100,6 @@ pub struct VolumeOptions {
     pub(crate) shared: bool,
     claimed: bool,
     pub(crate) journal: Option<PathBuf>,
-    cached_files: Option<usize>,
     pub(crate) ext4: extern4_ext4::OpenOptions,
 }
 
@@ -125,9 +124,11 @@ impl VolumeOptions {
         self
     }
 
-    /// Sets the most bytes of metadata blocks to cache; 64 MiB by default.
-    pub fn cache_size(&mut self, bytes: usize) -> &mut Self {
-        self.ext4.cache_bytes = bytes;
+    /// Sets the memory for the names, inodes and metadata blocks that the volume caches. Names and
+    /// blocks in use count, but stay beyond it. By default, all volumes of the process share an
+    /// eighth of the memory of the machine, or of its control group.
+    pub fn cache_size(&mut self, bytes: u64) -> &mut Self {
+        self.ext4.budget = CacheBudget::new(bytes);
         self
     }
 
@@ -302,13 +303,6 @@ impl VolumeOptions {
         self
     }
 
-    /// Sets the most names and inodes to keep in memory, not counting those in use; 262,144 of each
-    /// by default.
-    pub fn cached_files(&mut self, files: usize) -> &mut Self {
-        self.cached_files = Some(files);
-        self
-    }
-
     /// Reads the volume even while another program, or another host, writes to it. A read may then
     /// find half of a change.
     pub fn shared(&mut self, shared: bool) -> &mut Self {
@@ -402,9 +396,7 @@ impl VolumeOptions {
         let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
         options.atime = self.atime.unwrap_or(options.atime);
         options.dir_atime = self.dir_atime.unwrap_or(options.dir_atime);
-        if let Some(files) = self.cached_files {
-            (options.max_dentries, options.max_inodes) = (files, files);
-        }
+        options.budget = Arc::clone(&self.ext4.budget);
         let superblock =
             SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
         let source = Arc::new(Source::new(self, device, image, opened_journal));

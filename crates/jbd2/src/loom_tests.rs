@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use extern4_block::{BufferCache, CacheOptions, MemoryDevice};
+use extern4_block::{BufferCache, CacheBudget, CacheOptions, MemoryDevice};
 use extern4_disk::journal::Tid;
 use extern4_sync::model::race_for;
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ impl Observer for Witness {
 
 impl World {
     fn new() -> Self {
-        let options = CacheOptions { block_size: 512, block_count: 16, memory_bytes: 0 };
+        let options = CacheOptions { block_size: 512, block_count: 16, budget: CacheBudget::new(0) };
         let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(16 * 512)), options).expect("a cache");
         let limits = Limits { blocks: LIMIT.into(), measure: None };
         let patient = Duration::from_secs(1000);

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions, MemoryDevice};
+use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions, MemoryDevice};
 use extern4_disk::journal::{ChecksumVersion, Tid};
 use extern4_jbd2::{Closing, Error, Journal, Observer, Options, Transactions};
 use extern4_sync::model::{Poisoning, race_many};
@@ -79,7 +79,8 @@ impl World {
         let mut log = Log::starting_at(ChecksumVersion::V3, true, 1, Tid(7));
         log.superblock.start = None;
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(log.volume()));
-        let options = CacheOptions { block_size: 1024, block_count: VOLUME, memory_bytes: 64 << 10 };
+        let options =
+            CacheOptions { block_size: 1024, block_count: VOLUME, budget: CacheBudget::new(64 << 10) };
         let cache = Arc::new(BufferCache::new(Arc::clone(&device), options).expect("a cache"));
         let witness = Arc::new(Witness::default());
         assert!(witness.cache.set(Arc::clone(&cache)).is_ok());

@@ -40,6 +40,7 @@
 
 pub mod allocations;
 pub mod biased_rwlock;
+pub mod cache_budget;
 pub mod closable_refcount;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;

@@ -72,19 +72,6 @@ macro_rules! thread_variables {
 #[cfg(feature = "loom")]
 pub(crate) use thread_variables as thread_local;
 
-/// Returns `len` null pointers: the buckets of an empty map. The system provides zeroed memory on
-/// first access, so a large map costs nothing when it is created.
-#[cfg(not(feature = "loom"))]
-pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
-    // SAFETY: an `AtomicPtr` has the layout of a pointer, and zeroes are the null pointer.
-    unsafe { Box::new_zeroed_slice(len).assume_init() }
-}
-
-#[cfg(feature = "loom")]
-pub(crate) fn null_pointers<T>(len: usize) -> Box<[AtomicPtr<T>]> {
-    (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
-}
-
 /// Returns `len` zeroes, in memory that the system provides on first access.
 #[cfg(not(feature = "loom"))]
 pub fn zeroes(len: usize) -> Box<[AtomicU64]> {

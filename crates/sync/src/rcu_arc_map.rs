@@ -29,9 +29,10 @@ pub struct RcuArcMap<T: Release> {
 }
 
 impl<T: Release> RcuArcMap<T> {
-    /// Creates an empty map for about `capacity` entries. It takes more, but then its chains grow.
-    pub fn with_capacity(capacity: usize) -> Self {
-        Self { entries: RcuHashMap::with_capacity(capacity), multiplier: random() | 1 }
+    /// Creates an empty map.
+    #[expect(clippy::new_without_default, reason = "it is random")]
+    pub fn new() -> Self {
+        Self { entries: RcuHashMap::new(), multiplier: random() | 1 }
     }
 
     /// Returns the value of `key`.
@@ -56,7 +57,7 @@ impl<T: Release> RcuArcMap<T> {
     /// Locks: the bucket's, within.
     pub fn find_or_insert(&self, key: u64, value: T) -> (RcuArc<T>, bool) {
         let (hash, value) = (self.hash(key), RcuArc::new(value));
-        let new = Unlinked::unused(hash, AtomicRcuArc::new(Some(value.clone())));
+        let new = Unlinked::new(hash, AtomicRcuArc::new(Some(value.clone())));
         let guard = pin();
         let mut bucket = self.entries.lock(hash, &guard);
         match bucket.find(hash, |_| true).and_then(|found| found.value().load(&guard)?.try_upgrade()) {
@@ -84,12 +85,22 @@ impl<T: Release> RcuArcMap<T> {
         true
     }
 
-    /// Evicts up to `want` values that have no other reference and that no lookup has found since
-    /// the last round. Looks at about `max_buckets` buckets at most. Returns how many it evicted.
+    /// Evicts up to `want` values that have no other reference, by the rules of
+    /// [eviction](crate::rcu_hash_map#eviction). Returns how many it evicted.
     ///
     /// Locks: a stripe of buckets at a time, within.
-    pub fn evict(&self, want: usize, max_buckets: usize) -> usize {
-        self.entries.reclaim(want, max_buckets, |entry| entry.take_if_last().is_some())
+    pub fn evict(&self, want: usize) -> usize {
+        self.entries.evict(want, |entry| entry.take_if_last().is_some())
+    }
+
+    /// Returns the number of values: out of date at once.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether the map is empty: out of date at once.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     #[inline]
@@ -130,7 +141,7 @@ mod tests {
 
     #[test]
     fn inserted_values_are_found() {
-        let table = RcuArcMap::with_capacity(4);
+        let table = RcuArcMap::new();
         for key in 0..100 {
             let (held, new) = table.find_or_insert(key, Value(key * 10));
             assert!(new && held.0 == key * 10);
@@ -143,40 +154,25 @@ mod tests {
     }
 
     #[test]
-    fn eviction_leaves_values_that_are_held_or_were_found() {
-        let table = RcuArcMap::with_capacity(64);
+    fn eviction_leaves_values_that_are_held() {
+        let table = RcuArcMap::new();
         let held = table.find_or_insert(1, Value(())).0;
-        for key in 2..=10 {
+        for key in 2..=1000 {
             table.find_or_insert(key, Value(()));
         }
+        while table.evict(100) > 0 {}
         let guard = pin();
-        table.get(2, &guard).unwrap();
-        assert_eq!(table.evict(100, 128), 8);
         assert!(table.get(1, &guard).unwrap().try_upgrade().unwrap().ptr_eq(&held));
-        // Key 1 was marked by the lookup, and key 2 lost its mark in the first round.
-        assert_eq!(table.evict(100, 128), 1);
-        assert!(table.get(2, &guard).is_none());
         drop(held);
-        assert_eq!(table.evict(100, 256), 1);
-        assert!(table.get(1, &guard).is_none());
-    }
-
-    /// An eviction goes on where the last one stopped, in a map of any size.
-    #[test]
-    fn evictions_go_round_the_whole_map() {
-        for capacity in [1, 100, 50_000] {
-            let table = RcuArcMap::with_capacity(capacity);
-            (0..1000).for_each(|key| drop(table.find_or_insert(key, Value(()))));
-            while !table.entries.is_empty() {
-                let before = table.entries.len();
-                assert!((1..=before).contains(&table.evict(1, 1 << 18)), "{before} of {capacity}");
-            }
+        while !table.is_empty() {
+            table.evict(100);
         }
+        assert!(table.get(1, &guard).is_none());
     }
 
     #[test]
     fn a_removed_entry_is_replaced_and_stays_readable() {
-        let table = RcuArcMap::with_capacity(4);
+        let table = RcuArcMap::new();
         let old = table.find_or_insert(5, Value("old")).0;
         let guard = pin();
         let seen = table.get(5, &guard).unwrap();
@@ -192,12 +188,12 @@ mod tests {
     #[test]
     fn references_outlive_the_map_and_all_memory_is_freed() {
         let alive = Arc::new(());
-        let table = RcuArcMap::with_capacity(4);
+        let table = RcuArcMap::new();
         let held = table.find_or_insert(1, Value(alive.clone())).0;
         for key in 2..20 {
             table.find_or_insert(key, Value(alive.clone()));
         }
-        assert!(table.evict(5, 512) >= 5);
+        while table.evict(5) > 0 {}
         drop(table);
         assert!(Arc::ptr_eq(&held.0, &alive));
         drop(held);
@@ -212,7 +208,7 @@ mod tests {
 
     #[test]
     fn threads_never_hold_two_entries_of_a_key() {
-        let table = &RcuArcMap::with_capacity(8);
+        let table = &RcuArcMap::new();
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 scope.spawn(move || {
@@ -225,7 +221,7 @@ mod tests {
                         assert!(again.try_upgrade().unwrap().ptr_eq(&first));
                         drop(guard);
                         drop(first);
-                        table.evict(2, 32);
+                        table.evict(2);
                     }
                 });
             }

@@ -20,7 +20,7 @@ impl Release for Maker {}
 fn threads_never_hold_two_entries_of_a_key() {
     race_many(
         THREADS,
-        || RcuArcMap::with_capacity(2),
+        RcuArcMap::new,
         |table, index| {
             let key = index as u64 % 3;
             let first = table.find_or_insert(key, Maker(index)).0;
@@ -32,12 +32,11 @@ fn threads_never_hold_two_entries_of_a_key() {
             if index == 0 {
                 table.remove(key, &first);
             }
-            table.evict(2, 4);
+            table.evict(2);
             drop(first);
         },
         |table| {
-            table.evict(usize::MAX, 8);
-            table.evict(usize::MAX, 8);
+            while table.evict(2) > 0 {}
             assert!(
                 (0..3).all(|key| table.get(key, &pin()).is_none()),
                 "entries without references can be evicted"
@@ -47,11 +46,34 @@ fn threads_never_hold_two_entries_of_a_key() {
 }
 
 #[test]
+fn threads_always_find_an_entry_while_the_map_grows() {
+    race_many(
+        THREADS,
+        || {
+            let table = RcuHashMap::new();
+            table.lock(0, &pin()).insert(Unlinked::new(0, 0usize));
+            table
+        },
+        |table, index| {
+            if index < 4 {
+                let hash = (index as u64 + 1) << 61;
+                table.lock(hash, &pin()).insert(Unlinked::new(hash, index));
+            } else {
+                let guard = pin();
+                let found = table.find(0, &guard, |_| true).expect("there is always one");
+                assert_eq!(*found.value(), 0);
+            }
+        },
+        |table| assert_eq!(table.len(), 5),
+    );
+}
+
+#[test]
 fn threads_always_find_an_entry_that_is_replaced() {
     race_many(
         THREADS,
         || {
-            let table = RcuHashMap::with_capacity(2);
+            let table = RcuHashMap::new();
             table.lock(0, &pin()).insert(Unlinked::new(0, 0usize));
             table
         },

@@ -40,9 +40,9 @@
 //! are leaves. No thread waits for a name with a stripe held. Dentries are dropped with none of the
 //! cache's locks held.
 //!
-//! The cache is bounded: a clock hand goes round the table and evicts unused dentries. Children go
-//! before parents, since a child keeps its parent in use. Negative dentries are bounded for each
-//! directory too.
+//! The cache is bounded: an insertion into a full cache evicts unused dentries, and their inodes
+//! with them. Children go before parents, since a child keeps its parent in use. Negative dentries
+//! are bounded for each directory too.
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
@@ -50,6 +50,8 @@
 //! | `Entry::lock` | all threads | all threads | AcqRel: orders one holder after another |
 //! | `Entry::hidden` | the lock's holder | all threads | [`DcacheEntry::is_current`] |
 //! | `Entry::listed` | the holder of the bucket | the holder of the bucket | Relaxed |
+
+use std::sync::Arc;
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -60,19 +62,24 @@ use extern4_sync::thread_counter::IdAllocator;
 
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
+use crate::icache::InodeCache;
 use crate::inode::Inode;
 use crate::lock::{self, MutexGuard, Stripes, WaitQueues};
 use crate::name::{Name, Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
     table: RcuHashMap<Entry>,
+    /// Where the inode of an evicted dentry is.
+    inodes: Arc<InodeCache>,
     stripes: Stripes,
     waiting: WaitQueues,
     seed: u64,
-    limit: usize,
     negatives_per_dir: usize,
     ids: IdAllocator,
 }
+
+/// Bytes of a dentry, with a name of usual length, its entry and the links of the table.
+const DENTRY_BYTES: u64 = (size_of::<Entry>() + Dentry::BYTES) as u64 + 80;
 
 /// A name in a directory, with its dentry.
 pub(crate) struct Entry {
@@ -293,21 +300,19 @@ pub(crate) enum CachedName {
 
 /// Dentries that no thread can find any more; dropped when no lock is held.
 #[derive(Default)]
-struct Dropped {
-    replaced: Option<RcuArc<Dentry>>,
-    evicted: Vec<FinalRef<Dentry>>,
-}
+struct Dropped(Vec<FinalRef<Dentry>>);
 
 impl DentryCache {
-    /// Returns a cache that keeps about `limit` unused dentries, and at most `negatives_per_dir`
-    /// negative ones in any directory.
-    pub(crate) fn new(limit: usize, negatives_per_dir: usize) -> Self {
+    /// Returns a cache that keeps at most `negatives_per_dir` negative dentries in any directory,
+    /// within the budget of `inodes`. An evicted dentry takes its inode out of `inodes` unless that
+    /// is in use.
+    pub(crate) fn new(negatives_per_dir: usize, inodes: Arc<InodeCache>) -> Self {
         Self {
-            table: RcuHashMap::with_capacity(limit),
+            table: RcuHashMap::new(),
+            inodes,
             stripes: Stripes::new(),
             waiting: WaitQueues::new(),
             seed: new_seed(),
-            limit,
             negatives_per_dir: negatives_per_dir.max(1),
             ids: IdAllocator::new(),
         }
@@ -351,7 +356,7 @@ impl DentryCache {
     }
 
     /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
-    /// in the cache. Without the lock, it could miss an entry that the clock hand is moving.
+    /// in the cache. Without the lock, another thread could have just inserted it.
     pub(crate) fn find_locked(&self, key: Key<'_>) -> CachedName {
         // Dropped after the bucket's lock.
         let held;
@@ -512,7 +517,6 @@ impl DentryCache {
             dentry: AtomicRcuArc::new(Some(dentry)),
         };
         let new = Unlinked::new(key.hash(), entry);
-        let mut dropped = Dropped::default();
         let guard = pin();
         let mut bucket = self.table.lock(key.hash(), &guard);
         let (new, old) = bucket.replace(new, |entry| key.is(entry));
@@ -520,15 +524,30 @@ impl DentryCache {
         if listed != 0 {
             new.value().listed.store(listed, Ordering::Relaxed);
         }
-        dropped.replaced = old.and_then(|old| old.value().dentry.take());
-        bucket.trim(self.limit, |entry| dropped.evict(entry));
+        let replaced = old.and_then(|old| old.value().dentry.take());
         drop(bucket);
+        let is_more = old.is_none();
         if let Some(old) = old {
             self.unlock(old.value(), key, GONE);
         }
         drop(guard);
-        drop(dropped);
+        drop(replaced);
+        if is_more {
+            self.inodes.account().add(DENTRY_BYTES);
+            self.make_room();
+        }
         list != 0 && listed == 0
+    }
+
+    /// Evicts unused dentries and their inodes, if the budget is exceeded: two at most, so that no
+    /// caller pays for much more than it adds.
+    fn make_room(&self) {
+        if self.inodes.account().excess() > 0 {
+            let mut dropped = Dropped::default();
+            self.table.evict(2, |entry| dropped.evict(entry));
+            let evicted = dropped.end(&self.inodes);
+            self.inodes.account().sub(evicted as u64 * DENTRY_BYTES);
+        }
     }
 
     /// Removes the entry of a name. Locks: the name.
@@ -538,6 +557,7 @@ impl DentryCache {
         let found = bucket.find(key.hash(), |entry| key.is(entry));
         let removed = found.and_then(|found| {
             bucket.remove(found);
+            self.inodes.account().sub(DENTRY_BYTES);
             found.value().dentry.take()
         });
         drop(bucket);
@@ -560,6 +580,7 @@ impl DentryCache {
         if let Some((hash, number)) = oldest {
             let mut dropped = Dropped::default();
             self.unlist(hash, number, |entry| entry.is_negative() && dropped.evict(entry));
+            dropped.end(&self.inodes);
         }
     }
 
@@ -585,6 +606,7 @@ impl DentryCache {
             found.value().listed.store(0, Ordering::Relaxed);
             if goes(found.value()) {
                 bucket.remove(found);
+                self.inodes.account().sub(DENTRY_BYTES);
             }
         }
     }
@@ -594,16 +616,13 @@ impl DentryCache {
         // Parents become free when their children have gone, so rounds go on while they find
         // something.
         loop {
-            let before = self.len();
             let mut dropped = Dropped::default();
-            // The first round clears the marks that give entries a second chance.
-            for _ in 0..2 {
-                self.table.reclaim_all(|entry| dropped.evict(entry));
-            }
-            drop(dropped);
-            if self.len() >= before {
+            self.table.remove_if(|entry| dropped.evict(entry));
+            let evicted = dropped.end(&self.inodes);
+            if evicted == 0 {
                 return;
             }
+            self.inodes.account().sub(evicted as u64 * DENTRY_BYTES);
         }
     }
 
@@ -618,7 +637,21 @@ impl Dropped {
     fn evict(&mut self, entry: &Entry) -> bool {
         let last = entry.dentry.take_if_last();
         let evicted = last.is_some();
-        self.evicted.extend(last);
+        self.0.extend(last);
+        evicted
+    }
+
+    /// Drops the dentries, and takes their inodes out of the cache unless these are in use.
+    /// Returns the number of dentries.
+    fn end(self, inodes: &InodeCache) -> usize {
+        let evicted = self.0.len();
+        for dentry in self.0 {
+            let ino = dentry.get().inode().map(Inode::ino);
+            drop(dentry);
+            if let Some(ino) = ino {
+                inodes.evict_unused(ino);
+            }
+        }
         evicted
     }
 }

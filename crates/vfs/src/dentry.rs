@@ -46,6 +46,9 @@ struct Place {
 }
 
 impl Dentry {
+    /// Memory of a dentry with its place.
+    pub(crate) const BYTES: usize = size_of::<Self>() + size_of::<Place>();
+
     pub(crate) fn root(id: u64, inode: RcuArc<Inode>) -> Self {
         Self::build(id, Some(inode), Place { parent: None, name: Name::new(b"") })
     }

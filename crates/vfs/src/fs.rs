@@ -47,6 +47,8 @@ pub struct FsTraits {
     pub casefold: bool,
     /// Whether new files take the group of their directory, whatever its mode says.
     pub bsd_groups: bool,
+    /// Bytes that the file system keeps in memory for each inode.
+    pub inode_bytes: usize,
 }
 
 /// A name in a directory, as `readdir` finds it.

@@ -17,6 +17,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use extern4_sync::cache_budget::CacheAccount;
 use extern4_sync::lock_order::Rank;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
@@ -34,7 +35,10 @@ use crate::lock::Stripes;
 pub(crate) struct InodeCache {
     table: RcuHashMap<CachedInode>,
     stripes: Stripes,
-    limit: usize,
+    /// The memory of inodes and dentries.
+    account: CacheAccount,
+    /// Bytes of an inode, with what the file system keeps for it.
+    inode_bytes: u64,
     /// The counter from which each thread makes its references to the file system.
     fs: PerThread<OnceCell<FsRef>>,
     /// The count of inodes in use that have no links.
@@ -42,6 +46,9 @@ pub(crate) struct InodeCache {
     /// Inodes read from the file system.
     reads: AtomicU64,
 }
+
+/// Bytes of an inode that are in none of its types: the links of the table, the reference count.
+const OVERHEAD_BYTES: u64 = 48;
 
 struct CachedInode {
     ino: u64,
@@ -56,12 +63,14 @@ fn hash(ino: u64) -> u64 {
 }
 
 impl InodeCache {
-    /// Returns a cache that keeps about `limit` unused inodes.
-    pub(crate) fn new(limit: usize, unlinked: Arc<ThreadRefcount>) -> Self {
+    /// Returns a cache whose inodes, and the dentries that lead to them, are counted in `account`.
+    /// The file system keeps `fs_bytes` for each inode.
+    pub(crate) fn new(account: CacheAccount, fs_bytes: usize, unlinked: Arc<ThreadRefcount>) -> Self {
         Self {
-            table: RcuHashMap::with_capacity(limit),
+            table: RcuHashMap::new(),
             stripes: Stripes::new(),
-            limit,
+            account,
+            inode_bytes: (size_of::<CachedInode>() + size_of::<Inode>() + fs_bytes) as u64 + OVERHEAD_BYTES,
             fs: PerThread::new(),
             unlinked,
             reads: AtomicU64::new(0),
@@ -75,7 +84,7 @@ impl InodeCache {
     }
 
     /// Like [`find`](Self::find), under the lock of the bucket. Without the lock, it could miss an
-    /// inode whose entry the clock hand is moving, and the inode would be read a second time.
+    /// inode that another thread has just inserted, and the inode would be read a second time.
     fn find_locked(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
@@ -98,7 +107,11 @@ impl InodeCache {
         if new.attr.nlink == 0 {
             return Err(Errno::ESTALE.into());
         }
-        Ok(self.insert(fs, new))
+        let inode = self.insert(fs, new);
+        if self.account.excess() > 0 {
+            self.evict(2);
+        }
+        Ok(inode)
     }
 
     /// Returns the inode unless it has just lost its last name: its number may be another file's
@@ -130,7 +143,6 @@ impl InodeCache {
         let (ino, linked) = (inode.ino(), inode.nlink() > 0);
         let hash = hash(ino);
         let guard = pin();
-        let mut evicted = Vec::new();
         let mut bucket = self.table.lock(hash, &guard);
         let old = bucket.find(hash, |entry| entry.ino == ino);
         let holds = |inode: &RcuArc<Inode>| {
@@ -145,26 +157,56 @@ impl InodeCache {
                     hash,
                     CachedInode { ino, inode: AtomicRcuArc::new(Some(inode.clone())) },
                 ));
+                self.account.add(self.inode_bytes);
             }
             if let Some(old) = old {
                 bucket.remove(old);
                 replaced = old.value().inode.take();
+                self.account.sub(self.inode_bytes);
             }
-            bucket.trim(self.limit, |entry| evict(entry, &mut evicted));
         }
         drop(bucket);
         drop(guard);
+        // An inode calls its file system when it is dropped, which must not happen under the
+        // bucket's lock.
+        drop(replaced);
+    }
+
+    /// Drops inode `ino` unless it is in use.
+    pub(crate) fn evict_unused(&self, ino: u64) {
+        let hash = hash(ino);
+        let guard = pin();
+        let mut bucket = self.table.lock(hash, &guard);
+        let last = bucket.find(hash, |entry| entry.ino == ino).and_then(|found| {
+            let last = found.value().inode.take_if_last()?;
+            bucket.remove(found);
+            self.account.sub(self.inode_bytes);
+            Some(last)
+        });
+        drop(bucket);
+        drop(guard);
         // An evicted inode calls its file system, which must not happen under the bucket's lock.
-        drop((replaced, evicted));
+        drop(last);
+    }
+
+    /// Evicts up to `want` unused inodes, after a thread has inserted one by its number alone. The
+    /// inodes of dentries leave with these.
+    pub(crate) fn evict(&self, want: usize) {
+        let mut evicted = Vec::new();
+        self.table.evict(want, |entry| evict(entry, &mut evicted));
+        self.account.sub(evicted.len() as u64 * self.inode_bytes);
+    }
+
+    /// Returns the account of inodes and dentries.
+    pub(crate) fn account(&self) -> &CacheAccount {
+        &self.account
     }
 
     /// Drops every unused inode.
     pub(crate) fn shrink(&self) {
         let mut evicted = Vec::new();
-        // The first round takes the second chances away.
-        for _ in 0..2 {
-            self.table.reclaim_all(|entry| evict(entry, &mut evicted));
-        }
+        self.table.remove_if(|entry| evict(entry, &mut evicted));
+        self.account.sub(evicted.len() as u64 * self.inode_bytes);
     }
 
     /// Returns the number of inodes in memory.

@@ -75,6 +75,7 @@ pub use cred::{Caps, Cred};
 pub use dir_batch::{DirBatch, DirEntry};
 pub use errno::{Errno, Error, Result};
 pub use extern4_acl::{Acl, AclEntry, AclError, AclKind, AclTag, XattrNamespace};
+pub use extern4_sync::cache_budget::CacheBudget;
 pub use file::{OpenFile, OpenHow};
 pub use fs::{
     FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind, NewNode, RawDirEntry,

@@ -162,6 +162,7 @@ impl FileSystem for MemFs {
             fast_may_exec: true,
             casefold: false,
             bsd_groups: false,
+            inode_bytes: size_of::<node::Node>(),
         }
     }
 

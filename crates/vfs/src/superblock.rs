@@ -41,6 +41,7 @@ use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 
 use extern4_acl::{Acl, AclKind};
+use extern4_sync::cache_budget::{CacheAccount, CacheBudget};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -73,10 +74,8 @@ pub struct SuperOptions {
     pub atime: Atime,
     /// Whether a read of a directory changes its access time, too.
     pub dir_atime: bool,
-    /// The number of unused dentries to keep.
-    pub max_dentries: usize,
-    /// The number of unused inodes to keep.
-    pub max_inodes: usize,
+    /// The memory for dentries and inodes, which other caches may share.
+    pub budget: Arc<CacheBudget>,
     /// Names known not to exist, for each directory.
     pub max_negatives_per_dir: usize,
     /// Whether callers may only link to files that they own or may read and write, as with Linux's
@@ -95,10 +94,7 @@ impl Default for SuperOptions {
             read_only: false,
             atime: Atime::Relative,
             dir_atime: true,
-            max_dentries: 1 << 18,
-            // Each dentry keeps its inode in use. With fewer inodes than dentries, the cache would
-            // search for unused ones in vain.
-            max_inodes: 1 << 18,
+            budget: CacheBudget::of_process(),
             max_negatives_per_dir: 4096,
             protected_hardlinks: true,
             security: None,
@@ -177,7 +173,7 @@ pub struct SuperBlock {
     dir_renames: AtomicU64,
     lookups: AtomicU64,
     walks: ThreadCounter<5>,
-    pub(crate) icache: InodeCache,
+    pub(crate) icache: Arc<InodeCache>,
     pub(crate) dcache: DentryCache,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
@@ -200,8 +196,10 @@ impl SuperBlock {
         static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
         let traits = fs.traits();
         let write_gate = WriteGate::new(options.read_only || traits.read_only);
-        let icache = InodeCache::new(options.max_inodes, Arc::clone(write_gate.unlinked()));
-        let dcache = DentryCache::new(options.max_dentries, options.max_negatives_per_dir);
+        let account = CacheAccount::new(&options.budget);
+        let icache = InodeCache::new(account, traits.inode_bytes, Arc::clone(write_gate.unlinked()));
+        let icache = Arc::new(icache);
+        let dcache = DentryCache::new(options.max_negatives_per_dir, Arc::clone(&icache));
         let root = match icache.get(&fs, fs.root_ino()) {
             Ok(root) if root.is_dir() => root,
             Err(error) if error != Errno::ESTALE => return Err(error),

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use extern4::block::{BufferCache, CacheOptions, MemoryDevice};
+use extern4::block::{BufferCache, CacheBudget, CacheOptions, MemoryDevice};
 use extern4_measure::load::Load;
 use extern4_sync::{allocations, rcu};
 
@@ -40,7 +40,7 @@ impl Bench {
 
 fn cache() -> Result<BufferCache> {
     let len = usize::try_from(u64::from(BLOCK) * BLOCKS).map_err(|e| e.to_string())?;
-    let options = CacheOptions { block_size: BLOCK, block_count: BLOCKS, memory_bytes: 1 << 20 };
+    let options = CacheOptions { block_size: BLOCK, block_count: BLOCKS, budget: CacheBudget::new(1 << 20) };
     BufferCache::new(Arc::new(MemoryDevice::zeroed(len)), options).map_err(|e| e.to_string())
 }
 

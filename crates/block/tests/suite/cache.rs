@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use extern4_block::device::fault::{Effect, Fault};
 use extern4_block::{
-    BlockDevice, Buffer, BufferCache, CacheOptions, DeviceWrapper, Error, FaultDevice, MemoryDevice, Op,
-    RecordDevice, Result, Unsealed,
+    BlockDevice, Buffer, BufferCache, CacheBudget, CacheOptions, DeviceWrapper, Error, FaultDevice,
+    MemoryDevice, Op, RecordDevice, Result, Unsealed,
 };
 use extern4_sync::rcu;
 use proptest::prelude::*;
@@ -33,7 +33,8 @@ fn holds(number: u64, bytes: &[u8]) -> bool {
 
 fn cache(device: Arc<dyn BlockDevice>, blocks_kept: usize) -> BufferCache {
     let block_count = device.size_bytes() / SIZE;
-    let options = CacheOptions { block_size: 512, block_count, memory_bytes: blocks_kept * SIZE as usize };
+    let options =
+        CacheOptions { block_size: 512, block_count, budget: CacheBudget::new(blocks_kept as u64 * SIZE) };
     BufferCache::new(device, options).unwrap()
 }
 
@@ -101,7 +102,7 @@ fn a_bad_block_fails_alone() {
 
 #[test]
 fn an_image_shorter_than_its_volume_is_an_error_at_its_place() {
-    let options = CacheOptions { block_size: 512, block_count: u64::MAX, memory_bytes: 1 << 16 };
+    let options = CacheOptions { block_size: 512, block_count: u64::MAX, budget: CacheBudget::new(1 << 16) };
     let cache = BufferCache::new(numbered(4), options).unwrap();
     assert!(matches!(cache.read(4), Err(Error::OutOfRange { offset: 2048, size: 2048, .. })));
     assert!(matches!(cache.read(u64::MAX - 1), Err(Error::OutOfRange { .. })));

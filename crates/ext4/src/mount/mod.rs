@@ -336,7 +336,7 @@ impl Ext4 {
                 device,
                 superblock.clone(),
                 copy_in,
-                options.cache_bytes,
+                Arc::clone(&options.budget),
                 Warnings::new(options.on_warning.clone()),
             )?,
             fast_commits: FastCommits::default(),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use extern4_block::BlockDevice;
+use extern4_block::{BlockDevice, CacheBudget};
 use extern4_disk::superblock::ErrorPolicy;
 
 use crate::mount::data_mode::DataMode;
@@ -20,8 +20,8 @@ pub struct OpenOptions {
     /// Use this backup superblock, and the copy of the group descriptors next to it; `None` for the
     /// primary one.
     pub superblock: Option<Backup>,
-    /// The most bytes of metadata blocks to keep in memory.
-    pub cache_bytes: usize,
+    /// The memory for metadata blocks, which other caches may share.
+    pub budget: Arc<CacheBudget>,
     /// The device that holds the journal, for a volume with an external one.
     pub journal_device: Option<Arc<dyn BlockDevice>>,
     /// Ignore the journal (`noload`). A volume that is only read is read as its blocks are, which
@@ -102,7 +102,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             superblock: None,
-            cache_bytes: 64 << 20,
+            budget: CacheBudget::of_process(),
             journal_device: None,
             ignore_journal: false,
             shared: false,

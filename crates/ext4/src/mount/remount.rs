@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use extern4_block::{BlockDevice, CountedDevice};
+use extern4_block::{BlockDevice, CacheBudget, CountedDevice};
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{Errno, Inode};
 
@@ -23,7 +23,7 @@ use crate::mount::mmp::MmpGuard;
 use crate::mount::options::OpenOptions;
 
 /// The size of the buffer cache while the journal is replayed.
-const CACHE_BYTES: usize = 1 << 20;
+const CACHE_BYTES: u64 = 1 << 20;
 
 impl Ext4 {
     /// Makes a volume that was opened for reading writable. `device` is the device that it was
@@ -51,7 +51,7 @@ impl Ext4 {
         }
         let counted = Arc::new(CountedDevice::new(device));
         let device = Arc::clone(&counted) as Arc<dyn BlockDevice>;
-        let small = OpenOptions { cache_bytes: CACHE_BYTES, ..options.clone() };
+        let small = OpenOptions { budget: CacheBudget::new(CACHE_BYTES), ..options.clone() };
         let fresh = Self::assemble_writable(&device, &small)?;
         let guard = MmpGuard::take(&fresh)?;
         let begun = fresh.recover(&small).and_then(|(fresh, journal)| {

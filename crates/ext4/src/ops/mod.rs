@@ -69,6 +69,7 @@ impl FileSystem for Ext4 {
             fast_may_exec: true,
             casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
             bsd_groups: self.bsd_groups,
+            inode_bytes: size_of::<CachedInode>(),
         }
     }
 

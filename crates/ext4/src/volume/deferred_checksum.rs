@@ -123,7 +123,7 @@ pub(crate) fn index_of(offset: u32, sb: &Superblock) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use extern4_block::{BufferCache, CacheOptions, MemoryDevice};
+    use extern4_block::{BufferCache, CacheBudget, CacheOptions, MemoryDevice};
     use extern4_sync::closable_refcount::Put;
 
     use super::*;
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_word_of_a_block_counts_its_sharers() {
         let device = std::sync::Arc::new(MemoryDevice::zeroed(1 << 16));
-        let options = CacheOptions { block_size: 1024, block_count: 64, memory_bytes: 1 << 16 };
+        let options = CacheOptions { block_size: 1024, block_count: 64, budget: CacheBudget::new(1 << 16) };
         let mut buffer = BufferCache::new(device, options).unwrap().read(1).unwrap();
         let pin = buffer.pin();
         let mut sealed = || {

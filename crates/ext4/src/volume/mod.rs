@@ -16,7 +16,7 @@ pub(crate) mod transaction;
 
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions};
+use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions};
 use extern4_disk::blocks::Blocks;
 use extern4_disk::indirect;
 use extern4_disk::superblock::Superblock;
@@ -41,20 +41,17 @@ pub struct Volume {
 
 impl Volume {
     /// Makes the volume on `device`, whose superblock is `superblock`. Descriptors are read from
-    /// the copy in group `copy_in`, and at most `cache_bytes` of metadata blocks stay in memory.
+    /// the copy in group `copy_in`, and metadata blocks stay in memory within `budget`.
     pub(crate) fn new(
         device: Arc<dyn BlockDevice>,
         superblock: Superblock,
         copy_in: u32,
-        cache_bytes: usize,
+        budget: Arc<CacheBudget>,
         warnings: Warnings,
     ) -> Result<Self> {
         let geometry = superblock.geometry();
-        let cache = CacheOptions {
-            block_size: geometry.block_size(),
-            block_count: geometry.blocks_count(),
-            memory_bytes: cache_bytes,
-        };
+        let cache =
+            CacheOptions { block_size: geometry.block_size(), block_count: geometry.blocks_count(), budget };
         Ok(Self {
             cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
             device,

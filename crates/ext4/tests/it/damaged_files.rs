@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use extern4_block::{BlockDevice as _, MemoryDevice};
+use extern4_block::{BlockDevice as _, CacheBudget, MemoryDevice};
 use extern4_ext4::{Ext4, Listener, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools;
@@ -339,8 +339,11 @@ fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
             Listener::new(move |text| told.lock().expect("no thread has failed").push(text.to_owned()))
         };
         // So few blocks stay in memory that the leaf is read again.
-        let options =
-            OpenOptions { cache_bytes: 0, on_warning: listens.then_some(listener), ..OpenOptions::default() };
+        let options = OpenOptions {
+            budget: CacheBudget::new(0),
+            on_warning: listens.then_some(listener),
+            ..OpenOptions::default()
+        };
         let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it is sound");
         let fs = Arc::new(fs);
         let root = session(Arc::clone(&fs) as _);

@@ -239,7 +239,7 @@ fn kind(kind: Kind) -> FileType {
 /// all the time.
 fn caches(seed: u64) -> SuperOptions {
     let most = if seed.is_multiple_of(2) { 1024 } else { 32 };
-    SuperOptions { max_dentries: most, max_inodes: most, ..SuperOptions::default() }
+    SuperOptions { budget: CacheBudget::new(most << 10), ..SuperOptions::default() }
 }
 
 /// A hunt in which nothing was done finds nothing.

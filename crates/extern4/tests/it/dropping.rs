@@ -94,6 +94,8 @@ fn times_that_are_in_memory_only_are_stored_by_a_drop() {
     let atime = || Volume::open(&image.path).unwrap().superuser().metadata("/file").unwrap().atime();
     write(&open(&image).superuser());
     let made = atime();
+    // Times are those of the last clock tick, and the read has to come after that of the file.
+    std::thread::sleep(std::time::Duration::from_millis(50));
     let mut options = Volume::options();
     let volume = options.write(true).lazytime(true).atime(extern4::Atime::Strict).open(&image.path).unwrap();
     volume.superuser().read("/file").unwrap();

@@ -207,7 +207,11 @@ fn device_block(device: &Arc<dyn BlockDevice>, block: u64) -> Vec<u8> {
 #[test]
 fn without_a_journal_a_commit_writes_home() {
     let device = Arc::new(CrashDevice::new(vec![0; 200 << 10]));
-    let options = extern4_block::CacheOptions { block_size: 1024, block_count: 200, memory_bytes: 0 };
+    let options = extern4_block::CacheOptions {
+        block_size: 1024,
+        block_count: 200,
+        budget: extern4_block::CacheBudget::new(0),
+    };
     let cache =
         Arc::new(extern4_block::BufferCache::new(Arc::clone(&device) as _, options).expect("a cache"));
     let freed = Arc::<Freed>::default();

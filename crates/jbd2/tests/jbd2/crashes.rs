@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use extern4_block::device::crash::PendingSector;
 use extern4_block::device::fault::{Effect, Fault, FaultDevice};
-use extern4_block::{BlockDevice, BufferCache, CacheOptions, CrashDevice, MemoryDevice, Op};
+use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions, CrashDevice, MemoryDevice, Op};
 use extern4_disk::journal::ChecksumVersion;
 use extern4_jbd2::{Error, Handle, Journal, Options, Transactions};
 
@@ -272,7 +272,7 @@ fn room_is_made_before_it_is_used() {
     let mut bytes = volume(ChecksumVersion::None, false);
     bytes.resize(bytes.len() + 600 * BLOCK, 0);
     let device = Arc::new(CrashDevice::new(bytes));
-    let options = CacheOptions { block_size: 1024, block_count: BLOCKS.end, memory_bytes: 0 };
+    let options = CacheOptions { block_size: 1024, block_count: BLOCKS.end, budget: CacheBudget::new(0) };
     let cache = Arc::new(BufferCache::new(Arc::clone(&device) as _, options).expect("a cache"));
     let journal = Journal::internal(Arc::clone(&device), 1024, Log::map()).expect("a journal");
     let transactions = Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), journal, PATIENT)

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions};
+use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions};
 use extern4_disk::journal::{ChecksumVersion, MAGIC, Tid};
 use extern4_jbd2::{Error, Journal, Observer, Options, Transactions};
 
@@ -51,7 +51,7 @@ pub(crate) fn volume(checksum: ChecksumVersion, wide: bool) -> Vec<u8> {
 
 pub(crate) fn cache(device: Arc<dyn BlockDevice>) -> Arc<BufferCache> {
     // No memory for blocks that are not pinned, so the cache reads them again each time.
-    let options = CacheOptions { block_size: 1024, block_count: VOLUME, memory_bytes: 0 };
+    let options = CacheOptions { block_size: 1024, block_count: VOLUME, budget: CacheBudget::new(0) };
     Arc::new(BufferCache::new(device, options).expect("a cache"))
 }
 

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheOptions, FileDevice, MemoryDevice, RecordDevice};
+use extern4_block::{
+    BlockDevice, BufferCache, CacheBudget, CacheOptions, FileDevice, MemoryDevice, RecordDevice,
+};
 use extern4_disk::journal::{ChecksumVersion, Compat, Incompat, JournalSuperblock};
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::{Error, Journal, JournalMap, Options, ReplayedDevice, Transactions};
@@ -96,7 +98,8 @@ fn cache(device: Arc<dyn BlockDevice>, block_size: usize) -> Arc<BufferCache> {
     let block_size = u32::try_from(block_size).expect("small");
     let block_count = device.size_bytes() / u64::from(block_size);
     Arc::new(
-        BufferCache::new(device, CacheOptions { block_size, block_count, memory_bytes: 0 }).expect("a cache"),
+        BufferCache::new(device, CacheOptions { block_size, block_count, budget: CacheBudget::new(0) })
+            .expect("a cache"),
     )
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use extern4_block::{BufferCache, CacheOptions, Result};
+use extern4_block::{BufferCache, CacheBudget, CacheOptions, Result};
 
 use super::{Cache, Counts, Shape};
 
@@ -15,7 +15,10 @@ impl Cache for BufferCache {
     fn new(shape: &Shape) -> Result<Self> {
         let &Shape { block_size, block_count, capacity, .. } = shape;
         let memory_bytes = capacity * block_size as usize;
-        Self::new(Arc::clone(&shape.device), CacheOptions { block_size, block_count, memory_bytes })
+        Self::new(
+            Arc::clone(&shape.device),
+            CacheOptions { block_size, block_count, budget: CacheBudget::new(memory_bytes as u64) },
+        )
     }
 
     #[inline]

@@ -9,11 +9,8 @@ use loom::sync::Arc;
 
 use crate::Poisoned;
 
-/// Buckets that an eviction must look at to see all of a small map.
-const ALL: usize = 2;
-
 fn empty_map() -> RcuArcMap<Poisoned> {
-    RcuArcMap::with_capacity(1)
+    RcuArcMap::new()
 }
 
 /// Creates a map with unreferenced entries of the keys 1 and 2.
@@ -71,7 +68,7 @@ fn buf_insert_vs_dead() {
             let (held, _) = map.find_or_insert(1, Poisoned::new(3));
             check_listed(map, 1, &held);
         },
-        |map| _ = map.evict(2, ALL),
+        |map| _ = map.evict(2),
         // The reference is dropped, and the second thread may be late enough to evict the new entry
         // too.
         |_| (),
@@ -82,7 +79,7 @@ fn buf_insert_vs_dead() {
 fn buf_evict_vs_lookup() {
     race(
         map_of_two,
-        |map| _ = map.evict(2, ALL),
+        |map| _ = map.evict(2),
         |map| {
             let guard = pin();
             let Some(seen) = map.get(1, &guard) else { return };
@@ -133,7 +130,7 @@ fn buf_teardown_vs_retired() {
             drop(held);
             second.value();
         });
-        map.evict(1, ALL);
+        map.evict(1);
         drop(map);
         holder.join().unwrap();
         drop(pin());
@@ -167,7 +164,7 @@ impl Loading {
 #[test]
 fn buf_load_fail_waiters() {
     explore(|| {
-        let map = Arc::new(RcuArcMap::with_capacity(1));
+        let map = Arc::new(RcuArcMap::new());
         // The device fails once.
         let tries = Arc::new(loom::sync::atomic::AtomicU32::new(0));
         let read = |map: &RcuArcMap<Loading>, tries: &loom::sync::atomic::AtomicU32| {

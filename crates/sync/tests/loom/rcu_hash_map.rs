@@ -11,7 +11,7 @@ use crate::Poisoned;
 const HASH: u64 = 9;
 
 fn chain(keys: impl IntoIterator<Item = u64>) -> RcuHashMap<Poisoned> {
-    let table = RcuHashMap::with_capacity(1);
+    let table = RcuHashMap::new();
     for key in keys {
         table.lock(HASH, &pin()).insert(Unlinked::new(HASH, Poisoned::new(key)));
     }
@@ -113,19 +113,57 @@ fn hash_insert_vs_find() {
 }
 
 #[test]
-fn hash_reclaim_vs_find() {
+fn hash_evict_vs_find() {
     race_for(
         || chain([1, 2]),
         |table| {
             let guard = pin();
             find(table, 1, &guard).map(|found| found.value().value())
         },
-        // The first round clears the marks.
-        |table| (0..2).map(|_| table.reclaim_all(|entry| entry.value() == 1)).sum::<usize>(),
+        |table| table.evict(1, |entry| entry.value() == 1),
         |table, seen, gone| {
             assert!(seen.is_none_or(|seen| seen == 1));
             assert_eq!((table.len(), find(table, 1, &pin()).is_none()), (2 - gone, gone == 1));
-            assert!(find(table, 2, &pin()).is_some(), "it may not be reclaimed");
+            assert!(find(table, 2, &pin()).is_some(), "it may not be evicted");
+        },
+    );
+}
+
+/// An entry that stays is found while the stripe moves it to another bucket.
+#[test]
+fn hash_grow_vs_find() {
+    const OTHER: u64 = 1 << 63;
+    race(
+        || chain([1, 2]),
+        |table| {
+            let guard = pin();
+            assert_eq!(find(table, 1, &guard).expect("it stays").value().value(), 1);
+        },
+        |table| _ = table.lock(OTHER, &pin()).insert(Unlinked::new(OTHER, Poisoned::new(3))),
+        |table| {
+            let guard = pin();
+            assert!(find(table, 1, &guard).is_some() && find(table, 2, &guard).is_some());
+            assert!(table.find(OTHER, &guard, |_| true).is_some() && table.len() == 3);
+        },
+    );
+}
+
+/// Two threads let a stripe grow, and both entries are there after that.
+#[test]
+fn hash_grow_vs_grow() {
+    let insert = |table: &RcuHashMap<Poisoned>, key: u64| {
+        let hash = key << 62;
+        table.lock(hash, &pin()).insert(Unlinked::new(hash, Poisoned::new(key)));
+    };
+    race(
+        || chain([8, 9]),
+        move |table| insert(table, 1),
+        move |table| insert(table, 2),
+        |table| {
+            let guard = pin();
+            assert!((1..3).all(|key| table.find(key << 62, &guard, |_| true).is_some()));
+            assert!(find(table, 8, &guard).is_some() && find(table, 9, &guard).is_some());
+            assert_eq!(table.len(), 4);
         },
     );
 }

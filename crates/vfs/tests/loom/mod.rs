@@ -14,6 +14,7 @@ mod rights;
 
 use std::sync::Arc;
 
+use extern4_sync::cache_budget::CacheBudget;
 use extern4_sync::model::Poisoning;
 
 use crate::cred::Cred;
@@ -40,8 +41,7 @@ impl World {
     /// A world in which `make` has made files.
     fn new(make: impl FnOnce(&Session)) -> Self {
         let options = SuperOptions {
-            max_dentries: 8,
-            max_inodes: 8,
+            budget: CacheBudget::new(8 << 10),
             max_negatives_per_dir: 8,
             ..SuperOptions::default()
         };

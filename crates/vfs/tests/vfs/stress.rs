@@ -96,7 +96,10 @@ fn exchange_never_shows_a_gap() {
 
 #[test]
 fn renames_of_directories_in_all_directions_do_not_deadlock_or_tie_knots() {
-    let root = volume_with(MemLimits::default(), SuperOptions { max_dentries: 64, ..Default::default() });
+    let root = volume_with(
+        MemLimits::default(),
+        SuperOptions { budget: CacheBudget::new(64 << 10), ..Default::default() },
+    );
     for dir in ["/a", "/a/b", "/a/b/c", "/d", "/d/e"] {
         root.mkdir(dir, 0o755).unwrap();
     }

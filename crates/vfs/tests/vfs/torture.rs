@@ -145,7 +145,8 @@ fn homes(options: SuperOptions) -> (Session, Vec<[Identity; 2]>) {
 
 #[test]
 fn paths_through_moving_directories_lead_to_the_right_files_or_nowhere() {
-    let (root, identities) = homes(SuperOptions { max_dentries: 256, ..Default::default() });
+    let (root, identities) =
+        homes(SuperOptions { budget: CacheBudget::new(256 << 10), ..Default::default() });
     let flip = |from: String, to: String| {
         // One thread moves each directory: it is at one of the two.
         if root.rename(&from, &to, NONE).is_err() {

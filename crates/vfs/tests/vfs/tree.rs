@@ -108,6 +108,7 @@ impl FileSystem for TreeFs {
             fast_may_exec: self.fast_may_exec.load(Ordering::Relaxed),
             casefold: false,
             bsd_groups: false,
+            inode_bytes: 0,
         }
     }
 

@@ -201,7 +201,6 @@ fn open_volume(image: &Image, options: &Options, write: bool, claimed: bool) -> 
     let atime = if options.has(MountFlags::NOATIME) { Atime::Never } else { Atime::Relative };
     open.ext4(options.ext4.clone()).write(write).claimed(claimed).atime(atime);
     open.dir_atime(!options.has(MountFlags::NODIRATIME)).lazytime(options.has(MountFlags::LAZYTIME));
-    open.cached_files(options.remembered);
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
     open.on_warning(|warning| warn!("{warning}"));
     if let Some(journal) = &options.journal {

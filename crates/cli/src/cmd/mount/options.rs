@@ -9,9 +9,11 @@ mod table;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use extern4::ErrorPolicy;
+use extern4::block::CacheBudget;
 use extern4_fuse::{Config, MountFlags, MountOptions};
 use rustix::process::geteuid;
 
@@ -25,8 +27,9 @@ use crate::image_path::{Image, Part};
 /// name, and their index entries. Measured after a walk of a million files.
 const FILE_BYTES: u64 = 1400;
 
-/// The memory for caches without the option, and the least that a mount can work with.
-const MEMORY_BYTES: u64 = 192 << 20;
+/// The most memory for requests through rings.
+const MAX_RING_BYTES: u64 = 48 << 20;
+/// The least memory for caches that a mount can work with.
 const MIN_MEMORY_BYTES: u64 = 4 << 20;
 
 /// The words of one `-o`.
@@ -54,8 +57,6 @@ pub(super) struct Options {
     pub(super) server: Config,
     /// For the ext4 file system.
     pub(super) ext4: extern4_ext4::OpenOptions,
-    /// Files that the volume remembers although the kernel has forgotten them.
-    pub(super) remembered: usize,
     /// Where the journal is, if not in the volume.
     pub(super) journal: Option<PathBuf>,
     /// Whether the options change an existing mount.
@@ -82,7 +83,6 @@ impl Default for Options {
             mount: MountOptions::default(),
             server: Config::default(),
             ext4: extern4_ext4::OpenOptions::default(),
-            remembered: 0,
             journal: None,
             remount: false,
             nofail: false,
@@ -93,7 +93,7 @@ impl Default for Options {
             quota: false,
             allow_root: false,
         };
-        options.set_memory(MEMORY_BYTES);
+        options.set_memory(CacheBudget::of_process());
         options
     }
 }
@@ -134,14 +134,14 @@ impl Options {
         TABLE.iter().filter_map(setting).collect()
     }
 
-    /// Divides memory: a third for blocks, half for files that the kernel knows, a sixth for files
-    /// that it has forgotten. Requests through rings get a quarter as much in addition.
-    fn set_memory(&mut self, bytes: u64) {
+    /// Sets the memory of the volume's caches, of which the files that the kernel knows get half.
+    /// Requests through rings get up to a quarter as much in addition.
+    fn set_memory(&mut self, budget: Arc<CacheBudget>) {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.ext4.cache_bytes = part(bytes / 3);
-        self.server.max_ring_bytes = part(bytes / 4);
+        let bytes = budget.limit();
+        self.ext4.budget = budget;
+        self.server.max_ring_bytes = part((bytes / 4).min(MAX_RING_BYTES));
         self.server.max_known = part(bytes / 2 / FILE_BYTES);
-        self.remembered = part(bytes / 6 / FILE_BYTES);
     }
 
     fn expect_quotas(&mut self) {
@@ -491,8 +491,7 @@ mod tests {
             assert!(why.contains(few) && why.contains("at least 4M"), "{why}");
         }
         let least = read(&["memory=4M"]);
-        assert_eq!(least.ext4.cache_bytes as u64, MIN_MEMORY_BYTES / 3);
-        assert_eq!((least.server.max_known, least.remembered), (1497, 499));
+        assert_eq!((least.ext4.budget.limit(), least.server.max_known), (MIN_MEMORY_BYTES, 1497));
     }
 
     #[test]

@@ -146,8 +146,8 @@ impl Volume {
             if index.is_multiple_of(4) { MemFs::new(MemLimits::default()) } else { Restless::new() };
         let hook: Option<Arc<dyn SecurityHook>> =
             if index % 4 == 3 { Some(Arc::<RestlessHook>::default()) } else { None };
-        let max_dentries = if index.is_multiple_of(3) { 16 } else { 1 << 12 };
-        let sb = SuperBlock::new(fs, SuperOptions { max_dentries, security: hook, ..Default::default() });
+        let budget = CacheBudget::new(if index.is_multiple_of(3) { 16 << 10 } else { 4 << 20 });
+        let sb = SuperBlock::new(fs, SuperOptions { budget, security: hook, ..Default::default() });
         let root = Session::new(&Namespace::new(sb.expect("a new volume")), Cred::root());
         let dirs = DIR_NAMES.map(|name| root.mkdir(name, 0o755).expect("a new name"));
         let below = [root.clone(), user(&root, UID)].map(|who| [0, 1].map(|dir| who.at(&dirs[dir])));

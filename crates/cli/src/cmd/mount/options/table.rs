@@ -11,6 +11,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use extern4::block::CacheBudget;
 use extern4::{Backup, DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy};
 use extern4_fuse::{MountFlags, Transport};
 use rustix::process::{getegid, geteuid};
@@ -272,13 +273,14 @@ pub(super) const TABLE: &[MountOption] = &[
         &[(
             "memory=BYTES, at least 4M",
             Value(|o, text| {
-                o.set_memory(offset(text).filter(|bytes| *bytes >= MIN_MEMORY_BYTES)?);
+                let bytes = offset(text).filter(|bytes| *bytes >= MIN_MEMORY_BYTES)?;
+                o.set_memory(CacheBudget::new(bytes));
                 Some(())
             }),
         )],
-        Fixed("memory", |o| o.ext4.cache_bytes.to_string()),
-        "Memory for caches, 192M by default. Requests through io_uring take up to a quarter as much in \
-         addition",
+        Fixed("memory", |o| o.ext4.budget.limit().to_string()),
+        "Memory for caches, an eighth of the machine's by default. Requests through io_uring take up to a \
+         quarter as much in addition, and 48M at most",
     ),
     ext4(
         &[
