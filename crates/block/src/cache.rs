@@ -430,9 +430,13 @@ impl BufferCache {
         self.counts.local().evictions.fetch_add(evicted, Relaxed);
     }
 
-    /// Returns the memory for one buffer.
+    /// Returns the bytes of a budget that one buffer of `block_size` bytes takes.
+    pub fn bytes_of_buffer(block_size: u32) -> u64 {
+        u64::from(block_size) + BLOCK_BYTES
+    }
+
     fn buffer_bytes(&self) -> u64 {
-        u64::from(self.options.block_size) + BLOCK_BYTES
+        Self::bytes_of_buffer(self.options.block_size)
     }
 
     /// Reads the blocks of `placeholders`, which the caller has inserted and which are in ascending

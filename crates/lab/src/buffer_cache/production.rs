@@ -14,11 +14,8 @@ pub type Extern4 = BufferCache;
 impl Cache for BufferCache {
     fn new(shape: &Shape) -> Result<Self> {
         let &Shape { block_size, block_count, capacity, .. } = shape;
-        let memory_bytes = capacity * block_size as usize;
-        Self::new(
-            Arc::clone(&shape.device),
-            CacheOptions { block_size, block_count, budget: CacheBudget::new(memory_bytes as u64) },
-        )
+        let budget = CacheBudget::new(capacity as u64 * Self::bytes_of_buffer(block_size));
+        Self::new(Arc::clone(&shape.device), CacheOptions { block_size, block_count, budget })
     }
 
     #[inline]
