@@ -143,6 +143,9 @@ mod expedited {
 
     #[inline]
     pub(crate) fn light_fence() {
+        // SeqCst: keeps the compiler from loading the choice before the caller's store. A thread
+        // that gives membarrier up waits for threads that loaded the choice, and so have stored.
+        compiler_fence(Ordering::SeqCst);
         // Relaxed: a thread that does not see the choice yet uses the fence, which is always
         // correct. The module docs say why a thread may also miss that membarrier was given up.
         if CHOSEN.load(Ordering::Relaxed) == MEMBARRIER {

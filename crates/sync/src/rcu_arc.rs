@@ -156,17 +156,22 @@ impl<T: Release> RcuArc<T> {
     }
 }
 
+/// Ends the process as `Arc` does: that many references are leaks, and a count that wraps would free
+/// a value in use.
+#[inline]
+fn abort_if_too_many(references: usize) {
+    if references > usize::MAX / 2 {
+        std::process::abort();
+    }
+}
+
 impl<T: Release> Clone for RcuArc<T> {
     fn clone(&self) -> Self {
         // Relaxed: this reference keeps the count above zero, and the clone sees what this thread
         // sees.
         let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
         debug_assert!(before > 0, "a reference to a value that has ended is cloned");
-        // As in `Arc`: that many references are leaks, and a count that wraps would free a value
-        // in use.
-        if before > usize::MAX / 2 {
-            std::process::abort();
-        }
+        abort_if_too_many(before);
         Self(self.0, PhantomData)
     }
 }
@@ -213,7 +218,9 @@ impl<'a, T: Release> RcuRef<'a, T> {
         let up = |count: usize| (count > 0).then(|| count + 1);
         // Acquire on success: pairs with the Release in `has_references` and in `drop`. Relaxed on
         // failure.
-        self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
+        let before =
+            self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
+        abort_if_too_many(before);
         Some(RcuArc(self.0, PhantomData))
     }
 
