@@ -156,8 +156,8 @@ impl<T: Release> RcuArc<T> {
     }
 }
 
-/// Ends the process as `Arc` does: that many references are leaks, and a count that wraps would free
-/// a value in use.
+/// Ends the process as `Arc` does: that many references are leaks, and a count that wraps would
+/// free a value in use.
 #[inline]
 fn abort_if_too_many(references: usize) {
     if references > usize::MAX / 2 {
