@@ -103,7 +103,7 @@ fn device_and_cache(faults: u64, kept: usize) -> (Arc<Numbered>, BufferCache) {
     let options = CacheOptions {
         block_size: SIZE as u32,
         block_count: BLOCKS as u64,
-        budget: CacheBudget::new((kept * SIZE) as u64),
+        budget: CacheBudget::new(kept as u64 * BufferCache::bytes_of_buffer(SIZE as u32)),
     };
     let cache = BufferCache::new(device.clone(), options).unwrap();
     (device, cache)
