@@ -1,6 +1,7 @@
 //! The check of a damaged volume: it ends, and reports no more than it can have seen.
 #![no_main]
 
+use extern4_block::CacheBudget;
 use extern4_check::{Options, check};
 use extern4_ext4::{Ext4, OpenOptions};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
@@ -15,7 +16,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 
 fuzz_target!(|data: &[u8]| {
     let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else { return };
-    let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
+    let options = OpenOptions { budget: CacheBudget::new(1 << 20), ..OpenOptions::default() };
     let Ok(volume) = Ext4::open(image, &options) else { return };
     let mut said = 0;
     let summary =
