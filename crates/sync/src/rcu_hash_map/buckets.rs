@@ -19,8 +19,9 @@ const UNIT: usize = capacity(16, 2);
 /// A unit of heads.
 pub(super) type Unit<T> = Padded<[AtomicPtr<Node<T>>; UNIT]>;
 
-/// The bits of the pointer with the logarithm of the number of units.
-const LOGARITHM: usize = 63;
+/// The bits of the pointer by which a hash is shifted to the index of its bucket: 63 less the
+/// logarithm of the number of buckets.
+const SHIFT: usize = 63;
 /// The bit that says that the stripe is moving its entries to other buckets.
 const MOVING: usize = 64;
 
@@ -71,17 +72,17 @@ impl<T> Buckets<T> {
     /// Returns the number of buckets.
     #[inline]
     pub(super) fn len(self) -> usize {
-        if self.0.is_null() { 0 } else { UNIT << self.logarithm() }
+        if self.0.is_null() { 0 } else { 1 << (63 - self.shift()) }
     }
 
     #[inline]
-    fn logarithm(self) -> usize {
-        self.0.addr() & LOGARITHM
+    fn shift(self) -> usize {
+        self.0.addr() & SHIFT
     }
 
     #[inline]
     fn first(self) -> *mut Unit<T> {
-        self.0.map_addr(|addr| addr & !(LOGARITHM | MOVING))
+        self.0.map_addr(|addr| addr & !(SHIFT | MOVING))
     }
 
     /// Returns the head of the chain of `hash`; `None` in an empty stripe.
@@ -90,9 +91,8 @@ impl<T> Buckets<T> {
     /// The buckets are not freed during `'g`.
     #[inline]
     pub(super) unsafe fn head<'g>(self, hash: u64) -> Option<&'g AtomicPtr<Node<T>>> {
-        // The bits below those of the stripe. Two shifts, since one by 64 bits is none.
-        let bits = UNIT.trailing_zeros() as usize + self.logarithm();
-        let index = (hash << STRIPE_BITS >> 1) >> (63 - bits);
+        // The bits below the bits of the stripe. Two shifts, since one by 64 bits is none.
+        let index = (hash << STRIPE_BITS >> 1) >> self.shift();
         // SAFETY: the index is less than the number of buckets, and the caller keeps them.
         unsafe { self.at(index as usize) }
     }
@@ -106,6 +106,11 @@ impl<T> Buckets<T> {
         if self.0.is_null() {
             return None;
         }
+        if size_of::<Unit<T>>() == UNIT * size_of::<AtomicPtr<Node<T>>>() {
+            // SAFETY: the caller's promise, and units have no padding between their heads.
+            return Some(unsafe { &*self.first().cast::<AtomicPtr<Node<T>>>().add(index) });
+        }
+        // In models, heads are larger.
         // SAFETY: the caller's promise.
         let unit = unsafe { &*self.first().add(index / UNIT) };
         Some(&unit[index % UNIT])
@@ -117,7 +122,7 @@ impl<T> Buckets<T> {
     /// No other thread uses them any more.
     pub(super) unsafe fn free(self) {
         let Some(first) = NonNull::new(self.first()) else { return };
-        let units = NonNull::slice_from_raw_parts(first, 1 << self.logarithm());
+        let units = NonNull::slice_from_raw_parts(first, self.len() / UNIT);
         // SAFETY: they came from `larger_than`, and have no other user.
         drop(unsafe { Box::from_raw(units.as_ptr()) });
     }
@@ -126,9 +131,9 @@ impl<T> Buckets<T> {
 impl<T> OwnedBuckets<T> {
     /// Allocates empty buckets: twice as many as there are, or the first ones.
     pub(super) fn larger_than(buckets: Buckets<T>) -> Self {
-        let logarithm = if buckets.0.is_null() { 0 } else { buckets.logarithm() + 1 };
-        let units: *mut Unit<T> = Box::into_raw(empty::<T>(1 << logarithm)).cast();
-        Self(Buckets(units.map_addr(|addr| addr | logarithm)))
+        let len = (2 * buckets.len()).max(UNIT);
+        let units: *mut Unit<T> = Box::into_raw(empty::<T>(len / UNIT)).cast();
+        Self(Buckets(units.map_addr(|addr| addr | (63 - len.trailing_zeros() as usize))))
     }
 
     /// Returns the number of buckets.
