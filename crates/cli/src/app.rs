@@ -327,7 +327,8 @@ impl App {
         let name = line.get(1).and_then(|name| (lines.name)(name)).unwrap_or(self.command);
         let command = std::mem::replace(&mut self.command, name);
         let (status, differs) = (std::mem::take(&mut self.status), self.differs.take());
-        let (was_nested, prints_full_paths) = (self.is_nested, self.prints_full_paths);
+        let was_nested = self.is_nested;
+        let prints_full_paths = self.prints_full_paths;
         self.is_nested = true;
         let done = (lines.run)(line, self);
         (self.is_nested, self.prints_full_paths) = (was_nested, prints_full_paths);

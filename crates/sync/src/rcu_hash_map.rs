@@ -40,8 +40,8 @@
 //! | `hand` of the map | evicting threads | evicting threads | `Relaxed`: it spreads the work |
 //!
 //! # Eviction
-//! A thread that makes room looks at the next few entries of a stripe and evicts one of them. This
-//! costs the same however full the map is, and lookups keep no order.
+//! A thread that makes room looks at the next sixteen entries, of as many stripes as they take, and
+//! evicts one of them. This costs the same however full the map is, and lookups keep no order.
 //!
 //! Time is counted in evictions: the map's clock ticks 64 times while it evicts as many entries as
 //! it has. Each entry has the time when it was inserted and that of its last use. It is *proven* if
@@ -393,7 +393,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         // SAFETY: the lock keeps the buckets, and the caller passes an index below their number.
         let head = unsafe { self.buckets().at(index) };
         // SAFETY: under the lock, a chain holds only entries that are not retired, and the guard
-        // keeps those that are removed meanwhile.
+        // keeps entries that this thread removes meanwhile.
         let found = |at: *mut Node<T>| NonNull::new(at).map(|node| Found { node, guard: PhantomData });
         let first = head.and_then(|head| found(head.load(Ordering::Relaxed)));
         std::iter::successors(first, move |at: &Found<'g, T>| found(at.node().next.load(Ordering::Relaxed)))

@@ -258,7 +258,8 @@ fn people(image: &Image, summary: &Summary) -> String {
 fn in_use(summary: &Summary) -> String {
     let share =
         |used: u64, all: u64| format!("{:.2}%, out of {all}", used as f64 * 100.0 / all.max(1) as f64);
-    let (inodes, blocks) = (summary.inodes_used, summary.blocks_used);
+    let inodes = summary.inodes_used;
+    let blocks = summary.blocks_used;
     format!(
         "\n{inodes:12} inodes used ({})\n{blocks:12} blocks used ({})\n{:12} directories\n",
         share(inodes, summary.inodes),

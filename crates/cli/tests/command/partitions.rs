@@ -399,7 +399,7 @@ fn a_new_volume_at_an_offset_ends_before_the_next_partition() {
     assert!(errors.contains("the copy of a partition table"), "{errors}");
 }
 
-/// A part of a disk that is not there, or holds no volume: the message has those that there are.
+/// For a partition that is not there, or holds no volume, the message lists the partitions.
 #[test]
 fn a_part_that_is_not_there_lists_the_partitions() {
     let image = machine();

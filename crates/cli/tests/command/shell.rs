@@ -256,7 +256,7 @@ fn a_shell_redirects_and_shows_its_history() {
     shell.wait_for("host:");
     shell.send("out\r");
     shell.wait_for("extern4:/");
-    // Behind a '|', names are completed as those of the host.
+    // After a '|', the shell completes names of files on the host.
     std::fs::write(image.scratch().join("own list"), "").expect("a file");
     shell.send("ls etc | grep hostn >> own\t");
     shell.wait_for("own\\ list");

@@ -67,7 +67,7 @@ struct Start {
     mount: Mount,
     volume: Tree,
     host: Tree,
-    /// Times from here on, in seconds since 1970, are those of the run.
+    /// When the run began, in seconds since 1970: the run itself has set any later time.
     begun: i64,
 }
 

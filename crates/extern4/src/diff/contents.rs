@@ -169,7 +169,7 @@ impl OpenFile<'static> {
         Ok(Self { stored: Stored::Source { opened, path: b"", data }, len })
     }
 
-    /// Takes bytes, such as those of a pipe.
+    /// Takes bytes that were read before, for example from a pipe.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let len = bytes.len() as u64;
         let (opened, data) = (Opened::other(Arc::new(bytes)), Cow::Owned(Data::Stored { position: 0 }));

@@ -59,7 +59,7 @@ impl Tree {
         Self { root: Root::Source(Box::new(source)), has_whole_seconds: false }
     }
 
-    /// Sets whether times of the tree may lack their fraction of a second, as those of many
+    /// Sets whether times of the tree may lack their fraction of a second, as times in many
     /// archives do. Such a time equals any other one in the same second.
     pub fn whole_seconds(mut self, whole_seconds: bool) -> Self {
         self.has_whole_seconds = whole_seconds;

@@ -94,7 +94,7 @@ fn times_that_are_in_memory_only_are_stored_by_a_drop() {
     let atime = || Volume::open(&image.path).unwrap().superuser().metadata("/file").unwrap().atime();
     write(&open(&image).superuser());
     let made = atime();
-    // Times are those of the last clock tick, and the read has to come after that of the file.
+    // The file has the time of the last clock tick. The read has to come in a later tick.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let mut options = Volume::options();
     let volume = options.write(true).lazytime(true).atime(extern4::Atime::Strict).open(&image.path).unwrap();

@@ -86,7 +86,7 @@ impl Uses {
     }
 }
 
-/// The rank of an entry among those of which one leaves, from the last to the first.
+/// The rank of an entry. Of the entries that a thread looks at, the highest leaves first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// Found again since it was inserted; with its age.

@@ -98,7 +98,8 @@ impl Moving<'_> {
         if self.needs_directory() && !is_directory {
             return app.fail_at(ExitStatus::Failed, destination, "not a directory");
         }
-        let (task, stop) = (app.begin_task(COPYING, false), app.stop_on_signals());
+        let task = app.begin_task(COPYING, false);
+        let stop = app.stop_on_signals();
         let options = self.options(0);
         let to = &*target.volume;
         let mut copy = CopyInto::new(&to.volume, &to.session, &options);
@@ -139,7 +140,8 @@ impl Moving<'_> {
         }
         let umask = ClearedUmask::new();
         let options = self.options(umask.bits());
-        let (task, stop) = (app.begin_task(COPYING, false), app.stop_on_signals());
+        let task = app.begin_task(COPYING, false);
+        let stop = app.stop_on_signals();
         let mut copy = CopyOut::new(&options);
         let mut moved = Vec::new();
         for source in sources {
