@@ -111,7 +111,7 @@ impl Session {
         &self,
         parent: &PathRef<'_>,
         name: &[u8],
-        mut locked: LockedName<'_>,
+        locked: LockedName<'_>,
         kind: NewKind<'_>,
         mode: u16,
     ) -> Result<Location> {
@@ -120,8 +120,7 @@ impl Session {
         locked.hide();
         let new = sb.fs().create(dir, Some(name), &new.node(kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
-        let mut negative = locked.take_last();
-        let dentry = sb.bind(locked.key(), name, inode, negative.as_mut())?;
+        let dentry = sb.bind(locked.key(), name, inode)?;
         locked.bound();
         Ok(Location { mount: parent.mount.clone(), dentry })
     }
@@ -139,9 +138,6 @@ impl Session {
                 Component::Name(name) => {
                     let mut dentry = walk.child(name)?;
                     if dentry.inode().is_none() {
-                        // A thread that creates the name then has the only reference to the
-                        // negative dentry.
-                        drop(dentry);
                         match self.create_unless_there(&walk.at, name, how.mode)? {
                             Created::New(location) => return self.open_new(location, flags, path),
                             Created::There(found) => dentry = found,

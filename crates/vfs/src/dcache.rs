@@ -13,7 +13,9 @@
 //! A thread that asks the file system for a name holds the stripe of that name. One thread asks,
 //! and the others wait for its answer. All of them hold the directory's `rwsem`, shared at least.
 //!
-//! A name that is not in the cache may exist. Only a negative dentry says that it does not.
+//! A name that is not in the cache may exist. A negative dentry says that it does not. It does not
+//! keep its directory in use. So a removed directory goes with its last user, and no thread finds
+//! its negative dentries again, because no other dentry ever has the directory's number.
 //!
 //! # The lock of a name
 //! Each entry has the lock of its name. So a name that is not in the cache is looked up before it
@@ -41,30 +43,28 @@
 //! cache's locks held.
 //!
 //! The cache is bounded: an insertion into a full cache evicts unused dentries, and their inodes
-//! with them. Children go before parents, since a child keeps its parent in use. Negative dentries
-//! are bounded for each directory too.
+//! with them. Positive children go before parents, since a child keeps its parent in use.
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
 //! | the table | the holder of the bucket | all threads | those of `hash_table` |
 //! | `Entry::lock` | all threads | all threads | AcqRel: orders one holder after another |
 //! | `Entry::hidden` | the lock's holder | all threads | [`DcacheEntry::is_current`] |
-//! | `Entry::listed` | the holder of the bucket | the holder of the bucket | Relaxed |
 
 use std::sync::Arc;
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
-use extern4_sync::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::{AtomicRcuArc, FinalRef, RcuArc, RcuRef};
-use extern4_sync::rcu_hash_map::{Bucket, Found, RcuHashMap, Unlinked};
+use extern4_sync::rcu_hash_map::{Found, RcuHashMap, Unlinked};
 use extern4_sync::thread_counter::IdAllocator;
 
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::icache::InodeCache;
 use crate::inode::Inode;
-use crate::lock::{self, MutexGuard, Stripes, WaitQueues};
+use crate::lock::{MutexGuard, Stripes, WaitQueues};
 use crate::name::{Name, Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
@@ -74,7 +74,6 @@ pub(crate) struct DentryCache {
     stripes: Stripes,
     waiting: WaitQueues,
     seed: u64,
-    negatives_per_dir: usize,
     ids: IdAllocator,
 }
 
@@ -90,18 +89,10 @@ pub(crate) struct Entry {
     dentry: AtomicRcuArc<Dentry>,
     hidden: AtomicBool,
     lock: AtomicU32,
-    /// The number of the name in its directory's list of negatives, or 0. The name stays in the
-    /// list while a file of that name is made and removed again.
-    listed: AtomicU64,
     key: Name,
 }
 
 impl Entry {
-    /// Returns whether its dentry is negative.
-    fn is_negative(&self) -> bool {
-        self.dentry.load(&pin()).is_some_and(|dentry| dentry.get().inode().is_none())
-    }
-
     /// Asks the holder of the name's lock to wake the caller. Returns false if the lock is free.
     fn ask(&self) -> bool {
         // Relaxed: the caller reads nothing that depends on it.
@@ -303,17 +294,15 @@ pub(crate) enum CachedName {
 struct Dropped(Vec<FinalRef<Dentry>>);
 
 impl DentryCache {
-    /// Returns a cache that keeps at most `negatives_per_dir` negative dentries in any directory,
-    /// within the budget of `inodes`. An evicted dentry takes its inode out of `inodes` unless that
-    /// is in use.
-    pub(crate) fn new(negatives_per_dir: usize, inodes: Arc<InodeCache>) -> Self {
+    /// Returns a cache within the budget of `inodes`. An evicted dentry takes its inode out of
+    /// `inodes` unless that is in use.
+    pub(crate) fn new(inodes: Arc<InodeCache>) -> Self {
         Self {
             table: RcuHashMap::new(),
             inodes,
             stripes: Stripes::new(),
             waiting: WaitQueues::new(),
             seed: new_seed(),
-            negatives_per_dir: negatives_per_dir.max(1),
             ids: IdAllocator::new(),
         }
     }
@@ -459,71 +448,29 @@ impl DentryCache {
         self.table.find(key.hash(), &guard, |entry| key.is(entry)).map(|found| then(found.value()))
     }
 
-    /// Returns a new dentry that is not in the cache yet. `name` is the spelling that paths show.
-    ///
-    /// After a dentry that the caller has [ended](LockedName::take_last), the new one takes over
-    /// its reference to the directory. So the directory's reference count, which all changes of its
-    /// names share, is not written.
-    pub(crate) fn new_dentry(
-        &self,
-        key: Key<'_>,
-        name: &[u8],
-        inode: Option<RcuArc<Inode>>,
-        old: Option<&mut FinalRef<Dentry>>,
-    ) -> RcuArc<Dentry> {
-        let id = self.new_id();
-        RcuArc::new(match old {
-            Some(old) => Dentry::after(id, old, name, inode),
-            None => Dentry::new(id, key.parent, name, inode),
-        })
-    }
-
-    /// Binds a name to nothing: the cache remembers that it does not exist. `old` is the dentry
-    /// that the caller has ended, if it has.
-    pub(crate) fn bind_nothing(&self, key: Key<'_>, name: &[u8], old: Option<&mut FinalRef<Dentry>>) {
-        self.put_nothing(key, self.new_dentry(key, name, None, old));
-    }
-
-    /// Like [`bind_nothing`](Self::bind_nothing) after a lookup, and returns the negative dentry.
-    pub(crate) fn keep_nothing(&self, key: Key<'_>, name: &[u8]) -> RcuArc<Dentry> {
-        let dentry = self.new_dentry(key, name, None, None);
-        self.put_nothing(key, dentry.clone());
+    /// Binds a name to nothing, and returns the negative dentry: the cache remembers that the name
+    /// does not exist.
+    pub(crate) fn bind_nothing(&self, key: Key<'_>) -> RcuArc<Dentry> {
+        let dentry = RcuArc::new(Dentry::negative(self.new_id()));
+        self.put(key, dentry.clone());
         dentry
-    }
-
-    fn put_nothing(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
-        let id = dentry.id();
-        if self.put_listed(key, dentry, id) {
-            self.list_negative(key, id);
-        }
     }
 
     /// Binds a name to a dentry. If the name is in the cache, the caller has it locked; the new
     /// entry replaces the old one, and is not locked.
     pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
-        self.put_listed(key, dentry, 0);
-    }
-
-    /// Like [`put`](Self::put). Returns whether the caller has to list the name among negatives by
-    /// the number `list`.
-    fn put_listed(&self, key: Key<'_>, dentry: RcuArc<Dentry>, list: u64) -> bool {
         let entry = Entry {
             parent: key.parent.id(),
             id: dentry.id(),
             key: Name::new(key.name.bytes),
             hidden: AtomicBool::new(false),
             lock: AtomicU32::new(FREE),
-            listed: AtomicU64::new(list),
             dentry: AtomicRcuArc::new(Some(dentry)),
         };
         let new = Unlinked::new(key.hash(), entry);
         let guard = pin();
         let mut bucket = self.table.lock(key.hash(), &guard);
-        let (new, old) = bucket.replace(new, |entry| key.is(entry));
-        let listed = old.map_or(0, |old| old.value().listed.load(Ordering::Relaxed));
-        if listed != 0 {
-            new.value().listed.store(listed, Ordering::Relaxed);
-        }
+        let (_, old) = bucket.replace(new, |entry| key.is(entry));
         let replaced = old.and_then(|old| old.value().dentry.take());
         drop(bucket);
         let is_more = old.is_none();
@@ -536,7 +483,6 @@ impl DentryCache {
             self.inodes.account().add(DENTRY_BYTES);
             self.make_room();
         }
-        list != 0 && listed == 0
     }
 
     /// Evicts unused dentries and their inodes, if the budget is exceeded: two at most, so that no
@@ -566,49 +512,6 @@ impl DentryCache {
         }
         drop(guard);
         drop(removed);
-    }
-
-    /// Adds a name that has become negative to its directory's list. Above the limit this removes
-    /// the oldest name from the list, and evicts its dentry unless that is in use or positive by
-    /// now.
-    fn list_negative(&self, key: Key<'_>, number: u64) {
-        let oldest = {
-            let mut negatives = lock::latch(&key.parent.negatives);
-            negatives.push_back((key.hash(), number));
-            if negatives.len() > self.negatives_per_dir { negatives.pop_front() } else { None }
-        };
-        if let Some((hash, number)) = oldest {
-            let mut dropped = Dropped::default();
-            self.unlist(hash, number, |entry| entry.is_negative() && dropped.evict(entry));
-            dropped.end(&self.inodes);
-        }
-    }
-
-    /// Drops the negative dentries of a directory that has been removed, because they would keep it
-    /// in use. Locks: its `rwsem` exclusive.
-    pub(crate) fn forget_negatives(&self, dir: &Dentry) {
-        let negatives = std::mem::take(&mut *lock::latch(&dir.negatives));
-        for (hash, number) in negatives {
-            let mut dropped = None;
-            self.unlist(hash, number, |entry| {
-                dropped = entry.dentry.take();
-                true
-            });
-        }
-    }
-
-    /// Marks the name with this number as no longer listed, and removes its entry if `goes` returns
-    /// true.
-    fn unlist(&self, hash: u64, number: u64, goes: impl FnOnce(&Entry) -> bool) {
-        let guard = pin();
-        let mut bucket: Bucket<'_, Entry> = self.table.lock(hash, &guard);
-        if let Some(found) = bucket.find(hash, |entry| entry.listed.load(Ordering::Relaxed) == number) {
-            found.value().listed.store(0, Ordering::Relaxed);
-            if goes(found.value()) {
-                bucket.remove(found);
-                self.inodes.account().sub(DENTRY_BYTES);
-            }
-        }
     }
 
     /// Drops every unused dentry.

@@ -7,21 +7,19 @@
 //! cache instead. A rename changes parent and name together: the place of a dentry is one RCU
 //! pointer.
 //!
-//! A dentry in use keeps its parent in use. So the path up to the root exists as long as one dentry
-//! of it is used. When its last reference goes, it releases parent and inode at once; RCU readers
-//! may go on reading all three.
+//! A positive dentry in use keeps its parent in use. So the path up to the root exists as long as
+//! one dentry of it is used. When its last reference goes, it releases parent and inode at once.
+//! RCU readers may go on reading all three.
 
 #![expect(unsafe_code, reason = "gives up leases, which readers may still look through")]
 
-use std::collections::VecDeque;
 use std::fmt;
 
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, Rcu, pin};
-use extern4_sync::rcu_arc::{FinalRef, RcuArc, RcuRef, ReleasableArc, Release};
+use extern4_sync::rcu_arc::{RcuArc, RcuRef, ReleasableArc, Release};
 
 use crate::inode::Inode;
-use crate::lock::Latch;
 use crate::name::Name;
 
 /// A directory entry. The fields that path walks read come first.
@@ -34,12 +32,9 @@ pub(crate) struct Dentry {
     /// Whether the name was removed.
     gone: AtomicBool,
     place: Rcu<Place>,
-    /// The list of negatives of this directory, the oldest first: the hashes of names, and the
-    /// numbers by which their entries are listed. Some have left the cache already.
-    pub(crate) negatives: Latch<VecDeque<(u64, u64)>>,
 }
 
-/// The position of a dentry in the tree. The root has no parent.
+/// The position of a dentry in the tree. The root and negative dentries have no parent.
 struct Place {
     parent: Option<ReleasableArc<Dentry>>,
     name: Name,
@@ -53,30 +48,19 @@ impl Dentry {
         Self::build(id, Some(inode), Place { parent: None, name: Name::new(b"") })
     }
 
-    pub(crate) fn new(id: u64, parent: &RcuArc<Dentry>, name: &[u8], inode: Option<RcuArc<Inode>>) -> Self {
-        Self::build(id, inode, Place::new(parent, name))
+    pub(crate) fn new(id: u64, parent: &RcuArc<Dentry>, name: &[u8], inode: RcuArc<Inode>) -> Self {
+        Self::build(id, Some(inode), Place::new(parent, name))
     }
 
-    /// Returns a dentry in the place of another that has no references any more. It takes over the
-    /// reference to the directory.
-    pub(crate) fn after(
-        id: u64,
-        old: &mut FinalRef<Dentry>,
-        name: &[u8],
-        inode: Option<RcuArc<Inode>>,
-    ) -> Self {
-        let guard = pin();
-        let lease = old.get().place.load(&guard).parent.as_ref();
-        // SAFETY: the old dentry has no references, and its only `FinalRef` is borrowed here until
-        // this returns.
-        let parent = lease.and_then(|lease| unsafe { lease.transfer() });
-        Self::build(id, inode, Place { parent, name: Name::new(name) })
+    /// Returns a negative dentry. Only the cache knows its directory and its name.
+    pub(crate) fn negative(id: u64) -> Self {
+        Self::build(id, None, Place { parent: None, name: Name::new(b"") })
     }
 
     /// Returns a dentry that no name leads to. Its path ends in the number of the inode.
     pub(crate) fn nameless(id: u64, parent: &RcuArc<Dentry>, inode: RcuArc<Inode>) -> Self {
         let name = format!("#{}", inode.ino());
-        let dentry = Self::new(id, parent, name.as_bytes(), Some(inode));
+        let dentry = Self::new(id, parent, name.as_bytes(), inode);
         dentry.mark_gone();
         dentry
     }
@@ -88,7 +72,6 @@ impl Dentry {
             mounts: AtomicU32::new(0),
             gone: AtomicBool::new(false),
             place: Rcu::new(place),
-            negatives: Latch::new(VecDeque::new()),
         }
     }
 

@@ -53,7 +53,7 @@ impl Session {
         let source = from_lookup.inode_or_walk(source, from, how)?;
         let inode = source.inode();
         let parent = to_lookup.parent_or_walk(parent, to)?;
-        to_base.with_new_name(parent, false, |parent, name, mut locked| {
+        to_base.with_new_name(parent, false, |parent, name, locked| {
             if !source.mount.ptr_eq(&parent.mount) {
                 return Err(Errno::EXDEV.into());
             }
@@ -76,8 +76,7 @@ impl Session {
             sb.fs().link(inode, to, clock::now(), sb.space_rights(&self.cred))?;
             sb.links_changed(&kept);
             kept.clear_linkable();
-            let mut negative = locked.take_last();
-            sb.enter(locked.key(), name, kept, negative.as_mut())?;
+            sb.enter(locked.key(), name, kept)?;
             locked.bound();
             Ok(())
         })
@@ -174,10 +173,9 @@ impl Session {
         kept.mark_dead();
         let victim = victim.clone();
         victim.mark_gone();
-        sb.dcache.bind_nothing(locked.key(), name, None);
+        sb.dcache.bind_nothing(locked.key());
         locked.bound();
         sb.links_changed(&kept);
-        sb.forget_negatives(&victim);
         Ok(victim)
     }
 
@@ -217,7 +215,7 @@ fn remove_name(
 ) -> Result<Removed> {
     let _change = inode.lock_attributes();
     locked.hide();
-    let mut last = if inode.nlink() == 1 { locked.take_last() } else { None };
+    let last = if inode.nlink() == 1 { locked.take_last() } else { None };
     // The references of the dentry, the cache and the caller. No thread can get another by the
     // dentry, which has ended. Nor can it by the number, which threads find by names, or while
     // changes are paused (`handle`). A walk that saw the name before it was hidden may still take a
@@ -226,7 +224,7 @@ fn remove_name(
     let is_last = last.is_some() && inode.has_references(3);
     if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
         if last.is_some() {
-            sb.enter(locked.key(), from.name, inode.clone(), last.as_mut())?;
+            sb.enter(locked.key(), from.name, inode.clone())?;
             locked.bound();
         }
         return Err(error);
@@ -234,7 +232,7 @@ fn remove_name(
     if last.is_none() {
         locked.dentry().mark_gone();
     }
-    sb.dcache.bind_nothing(locked.key(), from.name, last.as_mut());
+    sb.dcache.bind_nothing(locked.key());
     let dentry = locked.bound();
     if is_last {
         // The inode is freed within this change, and need not be counted.

@@ -410,7 +410,7 @@ fn move_dentries(
     // that finds the source by the new name may remove it.
     match rename.whiteout {
         _ if exchange => sb.dcache.put(from_name.key(), target.clone()),
-        None => sb.dcache.bind_nothing(from_name.key(), from.name, None),
+        None => drop(sb.dcache.bind_nothing(from_name.key())),
         // The next lookup finds the whiteout.
         Some(_) => sb.dcache.remove(from_name.key()),
     }
@@ -423,7 +423,6 @@ fn move_dentries(
             replaced.mark_dead();
         }
         sb.links_changed(&keep_inode(&target));
-        sb.forget_negatives(&target);
     }
     Ok(target)
 }

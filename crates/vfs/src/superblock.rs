@@ -45,7 +45,7 @@ use extern4_sync::cache_budget::{CacheAccount, CacheBudget};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
-use extern4_sync::rcu_arc::{FinalRef, RcuArc};
+use extern4_sync::rcu_arc::RcuArc;
 use extern4_sync::thread_counter::ThreadCounter;
 
 use crate::attr::StatFs;
@@ -76,8 +76,6 @@ pub struct SuperOptions {
     pub dir_atime: bool,
     /// The memory for dentries and inodes, which other caches may share.
     pub budget: Arc<CacheBudget>,
-    /// Names known not to exist, for each directory.
-    pub max_negatives_per_dir: usize,
     /// Whether callers may only link to files that they own or may read and write, as with Linux's
     /// `fs.protected_hardlinks`.
     pub protected_hardlinks: bool,
@@ -95,7 +93,6 @@ impl Default for SuperOptions {
             atime: Atime::Relative,
             dir_atime: true,
             budget: CacheBudget::of_process(),
-            max_negatives_per_dir: 4096,
             protected_hardlinks: true,
             security: None,
             #[cfg(feature = "lab")]
@@ -199,7 +196,7 @@ impl SuperBlock {
         let account = CacheAccount::new(&options.budget);
         let icache = InodeCache::new(account, traits.inode_bytes, Arc::clone(write_gate.unlinked()));
         let icache = Arc::new(icache);
-        let dcache = DentryCache::new(options.max_negatives_per_dir, Arc::clone(&icache));
+        let dcache = DentryCache::new(Arc::clone(&icache));
         let root = match icache.get(&fs, fs.root_ino()) {
             Ok(root) if root.is_dir() => root,
             Err(error) if error != Errno::ESTALE => return Err(error),
@@ -419,14 +416,6 @@ impl SuperBlock {
         Ordered::lock(Rank::Rename, || lock::lock(&self.rename_mutex))
     }
 
-    /// Drops the negative dentries of a removed directory, which would keep it in use. Locks: its
-    /// `rwsem` exclusive.
-    pub(crate) fn forget_negatives(&self, dentry: &RcuArc<Dentry>) {
-        if dentry.inode().is_some_and(Inode::is_dir) {
-            self.dcache.forget_negatives(dentry);
-        }
-    }
-
     /// Returns the number of changes of directories' parents. A scoped walk, which must stay below
     /// its start, reads it when it starts and each time that it has gone up. If it has changed,
     /// `..` may have led out.
@@ -564,7 +553,7 @@ impl SuperBlock {
         let _single_flight = self.dcache.single_flight(key);
         match self.dcache.find_locked(key) {
             CachedName::Known(known) => Ok(known),
-            CachedName::Unknown => self.bind(key, name, found, None),
+            CachedName::Unknown => self.bind(key, name, found),
             CachedName::Hidden => Err(Errno::EAGAIN.into()),
         }
     }
@@ -602,48 +591,29 @@ impl SuperBlock {
             None => None,
         };
         match inode {
-            Some(inode) => self.bind(key, name, inode, None),
-            None => Ok(self.dcache.keep_nothing(key, name)),
+            Some(inode) => self.bind(key, name, inode),
+            None => Ok(self.dcache.bind_nothing(key)),
         }
     }
 
     /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name
     /// already: such a tree has no way up, may have no end, and is damaged. Locks: `rwsem` of the
-    /// directory held; the name, if it is in the cache. `old` is the dentry that the caller has
-    /// ended, if it has.
-    pub(crate) fn bind(
-        &self,
-        key: Key<'_>,
-        name: &[u8],
-        inode: RcuArc<Inode>,
-        old: Option<&mut FinalRef<Dentry>>,
-    ) -> Result<RcuArc<Dentry>> {
-        let dentry = self.dentry_of(key, name, inode, old)?;
+    /// directory held; the name, if it is in the cache.
+    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
+        let dentry = self.dentry_of(key, name, inode)?;
         self.dcache.put(key, dentry.clone());
         Ok(dentry)
     }
 
     /// Like [`bind`](Self::bind), for a caller that does not need the dentry.
-    pub(crate) fn enter(
-        &self,
-        key: Key<'_>,
-        name: &[u8],
-        inode: RcuArc<Inode>,
-        old: Option<&mut FinalRef<Dentry>>,
-    ) -> Result<()> {
-        self.dcache.put(key, self.dentry_of(key, name, inode, old)?);
+    pub(crate) fn enter(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<()> {
+        self.dcache.put(key, self.dentry_of(key, name, inode)?);
         Ok(())
     }
 
     /// Returns a new dentry to bind a name to `inode`.
-    fn dentry_of(
-        &self,
-        key: Key<'_>,
-        name: &[u8],
-        inode: RcuArc<Inode>,
-        old: Option<&mut FinalRef<Dentry>>,
-    ) -> Result<RcuArc<Dentry>> {
-        let dentry = self.dcache.new_dentry(key, name, Some(inode), old);
+    fn dentry_of(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
+        let dentry = RcuArc::new(Dentry::new(self.dcache.new_id(), key.parent, name, inode));
         let inode = directory(&dentry);
         if inode.is_dir() {
             // A dentry that was evicted a moment ago may not have released the inode yet. It has

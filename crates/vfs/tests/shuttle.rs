@@ -16,11 +16,7 @@ use extern4_vfs::*;
 const THREADS: usize = 8;
 
 fn world() -> Session {
-    let options = SuperOptions {
-        budget: CacheBudget::new(8 << 10),
-        max_negatives_per_dir: 3,
-        ..SuperOptions::default()
-    };
+    let options = SuperOptions { budget: CacheBudget::new(8 << 10), ..SuperOptions::default() };
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options).unwrap();
     Session::new(&Namespace::new(sb), Cred::root())
 }

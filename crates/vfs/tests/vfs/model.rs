@@ -271,7 +271,7 @@ proptest! {
     #[test]
     fn random_operations_do_what_the_model_does(ops in prop::collection::vec(op(), 1..120)) {
         // Caches far too small, so that names and inodes come and go all the time.
-        let options = SuperOptions { budget: CacheBudget::new(64 << 10), max_negatives_per_dir: 2, ..Default::default() };
+        let options = SuperOptions { budget: CacheBudget::new(64 << 10), ..Default::default() };
         let session = volume_with(MemLimits::default(), options);
         session.rmdir("/tmp").unwrap();
         let mut model = Model::default();

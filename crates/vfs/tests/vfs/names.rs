@@ -677,8 +677,7 @@ fn a_whiteout_is_left_where_one_is_asked_for() {
 
 #[test]
 fn that_a_name_has_been_removed_stays_known_however_often_it_comes_back() {
-    let options = SuperOptions { max_negatives_per_dir: 4, ..SuperOptions::default() };
-    let root = volume_with(MemLimits::default(), options);
+    let root = volume();
     let turn = || {
         put(&root, "/f", b"");
         root.unlink("/f").unwrap();
@@ -687,27 +686,4 @@ fn that_a_name_has_been_removed_stays_known_however_often_it_comes_back() {
     let lookups = sb(&root).stats().lookups;
     (0..20).for_each(|_| turn());
     assert_eq!(sb(&root).stats().lookups, lookups);
-}
-
-#[test]
-fn no_more_removed_names_are_kept_than_may_be_though_they_come_back() {
-    const MOST: usize = 4;
-    let options = SuperOptions { max_negatives_per_dir: MOST, ..SuperOptions::default() };
-    let root = volume_with(MemLimits::default(), options);
-    let names: Vec<_> = (0..10).map(|number| format!("/f{number}")).collect();
-    for round in 0..5 {
-        // Some are removed while others, which have been removed before, are there again.
-        for (at, name) in names.iter().enumerate() {
-            put(&root, name, b"");
-            if at % 3 == round % 3 {
-                root.unlink(name).unwrap();
-            }
-        }
-        names.iter().filter(|name| root.stat(name.as_str(), LookupFlags::FOLLOW).is_ok()).for_each(|name| {
-            root.unlink(name).unwrap();
-        });
-        // The root is one, too.
-        let kept = sb(&root).stats().dentries - 1;
-        assert!(kept <= MOST, "{kept} in round {round}");
-    }
 }
