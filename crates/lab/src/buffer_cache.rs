@@ -158,14 +158,13 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
         Some(count("buffers allocated/lookup")? - count("misses/lookup")?)
     });
     // A hit that executes no locked instruction takes no lock.
-    let held =
-        counted.get(HIT, Side::Extern4).map(|figure| if figure.locked == 0.0 { 0.0 } else { f64::NAN });
+    let held = counted.get(HIT, Side::Extern4).map(|figure| figure.locked);
     let beyond = "buffers that extern4 allocates for a lookup, beyond its misses";
     let eight = "8 threads, 1 of 333 misses";
     let mut verdicts = vec![
         Verdict::faster(Side::Extern4, Side::Baseline, eight, 3.0, rows.iter().find(at_eight)),
-        Verdict::of_figure(beyond, Goal::AtMost(0.0), excess.reduce(f64::max)),
-        Verdict::of_figure("ns that extern4 holds locks for a hit", Goal::AtMost(0.0), held),
+        Verdict::of_count(beyond, Goal::AtMost(0.0), excess.reduce(f64::max)),
+        Verdict::of_count("locked instructions of a hit in extern4", Goal::AtMost(0.0), held),
     ];
     // The clock in the locks of the other sides takes longer than their work.
     verdicts.extend(row::nowhere_slower(rows, |row| row.workload != HELD));

@@ -26,7 +26,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::spec::{Kind, Nearness};
-use extern4_measure::verdict::Verdict;
+use extern4_measure::verdict::{Goal, Outcome, Verdict};
 
 #[cfg(feature = "audit")]
 pub use self::{run::run, setup::Setup};
@@ -232,17 +232,19 @@ impl Matrix {
 
     /// Returns the verdicts on the goals. The first try decides.
     pub fn verdicts(&self) -> [Verdict; 3] {
-        let at_least = |what: &str, bound: f64, share: Share| Verdict {
-            goal: format!("{}, {what}: at least {bound} % free of conflicts", self.on.name()),
-            found: format!(
+        let at_least = |what: &str, bound: f64, share: Share| {
+            let goal = format!("{}, {what}: at least {bound} % free of conflicts", self.on.name());
+            let found = format!(
                 "{:.1} % at the first try, {:.1} % at the best of {TRIES} ({} and {} of {})",
                 share.percent_at_first(),
                 share.percent(),
                 share.at_first,
                 share.free,
                 share.tests
-            ),
-            met: (share.tests > 0).then(|| share.percent_at_first() >= bound),
+            );
+            let judged = || Goal::AtLeast(bound).judge_count(share.percent_at_first());
+            let outcome = if share.tests > 0 { judged() } else { Outcome::Open };
+            Verdict { goal, found, outcome, load: None }
         };
         [
             at_least("pairs of calls that only read, of the sample", 99.0, self.reading()),
@@ -278,7 +280,7 @@ mod tests {
         let offender = |field, pairs| Offender { field, pairs, apart: 0 };
         assert_eq!(matrix.offenders(), [offender("C.d", 2), offender("A.b", 1)]);
         let [reading, all, whole] = matrix.verdicts();
-        assert_eq!([reading.met, all.met, whole.met], [Some(false); 3], "the first try decides");
+        assert_eq!([reading.word(), all.word(), whole.word()], ["MISSED"; 3], "the first try decides");
         assert_eq!(all.found, "25.0 % at the first try, 50.0 % at the best of 4 (1 and 2 of 4)");
     }
 

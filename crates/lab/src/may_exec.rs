@@ -112,8 +112,8 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
     let a_check = "instructions of a search check: extern4 by baseline";
     let a_component = "instructions of stat for a component more: extern4 by baseline";
     let mut verdicts = vec![
-        Verdict::of_figure(a_check, Goal::AtMost(0.6), share(&check)),
-        Verdict::of_figure(a_component, Goal::AtMost(0.6), share(&component)),
+        Verdict::of_count(a_check, Goal::AtMost(0.6), share(&check)),
+        Verdict::of_count(a_component, Goal::AtMost(0.6), share(&component)),
         Verdict::faster(Side::Extern4, Side::Baseline, "stat, one thread", 1.08, stat),
     ];
     verdicts.extend(row::nowhere_slower(rows, |_| true));

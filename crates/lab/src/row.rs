@@ -7,7 +7,7 @@
 use extern4_measure::callgrind;
 use extern4_measure::row::INSTRUCTIONS;
 pub use extern4_measure::row::{Counter, Sample};
-use extern4_measure::verdict::Verdict;
+use extern4_measure::verdict::{Goal, Verdict};
 
 use crate::instructions::{self, Counts};
 use crate::plan::{Plan, Side};
@@ -28,7 +28,10 @@ pub fn measure(
     take: impl FnMut(Side) -> Sample,
 ) -> Row {
     let mut row = Row::new(workload, threads, plan.interleave(sides, take));
-    let is_decided = |rival: &Side| row.is_decided(Side::Extern4, *rival) || row.samples(*rival).is_empty();
+    let is_decided = |rival: &Side| {
+        let comparison = row.compare(Side::Extern4, *rival, Goal::NOT_SLOWER);
+        comparison.is_none_or(|comparison| comparison.outcome.is_decided())
+    };
     let counts = plan.counts_instructions && threads == 1;
     if counts && !Side::RIVALS.iter().all(is_decided) && callgrind::is_there() {
         for side in sides {

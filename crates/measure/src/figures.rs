@@ -22,11 +22,17 @@ impl Figures {
         self.quantile(0.0).zip(self.quantile(1.0))
     }
 
+    /// Returns the distance of the quartiles. `None` with fewer than two figures.
+    pub fn quartile_distance(&self) -> Option<f64> {
+        let (low, high) = self.quartiles().filter(|_| self.0.len() > 1)?;
+        // Equal figures are not subtracted: infinite figures have no difference.
+        Some(if low == high { 0.0 } else { high - low })
+    }
+
     /// Returns half the distance of the quartiles, as a share of the median. `None` with fewer than
     /// two figures.
     pub fn spread(&self) -> Option<f64> {
-        let (low, high) = self.quartiles().filter(|_| self.0.len() > 1)?;
-        Some((high - low) / 2.0 / self.median()?)
+        Some(self.quartile_distance()? / 2.0 / self.median()?)
     }
 
     /// Returns the arithmetic mean, as some patches report it.
@@ -34,15 +40,14 @@ impl Figures {
         (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
     }
 
-    /// Returns the ratio to `other`: the median over the rounds, since a disturbance of one round
-    /// meets both.
+    /// Returns the ratio to `other`: the median over the rounds.
     pub fn ratio(&self, other: &Self) -> Option<f64> {
-        Self(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).median()
+        self.ratios(other).median()
     }
 
-    /// Returns whether this is more than `other` beyond noise: the quartiles do not overlap.
-    pub fn exceeds(&self, other: &Self) -> bool {
-        self.quartiles().zip(other.quartiles()).is_some_and(|((low, _), (_, high))| low > high)
+    /// Returns the ratio to `other` in each round, since a disturbance of one round meets both.
+    pub fn ratios(&self, other: &Self) -> Self {
+        self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()
     }
 
     /// Returns the figure that this share of all is below, interpolated between two.
@@ -75,11 +80,12 @@ mod tests {
         let figures = of(&[5.0, 1.0, 3.0, 2.0, 4.0]);
         assert_eq!((figures.median(), figures.quartiles()), (Some(3.0), Some((2.0, 4.0))));
         assert_eq!((figures.range(), figures.mean()), (Some((1.0, 5.0)), Some(3.0)));
-        assert_eq!(figures.spread(), Some(1.0 / 3.0));
+        assert_eq!((figures.quartile_distance(), figures.spread()), (Some(2.0), Some(1.0 / 3.0)));
         assert_eq!(of(&[4.0, 1.0, 3.0, 2.0]).quartiles(), Some((1.75, 3.25)));
         assert_eq!((of(&[7.0]).median(), of(&[7.0]).spread()), (Some(7.0), None));
         assert_eq!((Figures::default().median(), Figures::default().spread()), (None, None));
-        assert_eq!(of(&[f64::INFINITY; 3]).median(), Some(f64::INFINITY));
+        let infinite = of(&[f64::INFINITY; 3]);
+        assert_eq!((infinite.median(), infinite.quartile_distance()), (Some(f64::INFINITY), Some(0.0)));
     }
 
     #[test]
@@ -88,11 +94,5 @@ mod tests {
         let (ours, theirs) = (of(&[8.0, 2.0, 12.0]), of(&[4.0, 1.0, 4.0]));
         assert_eq!(ours.ratio(&theirs), Some(2.0));
         assert_eq!(ours.ratio(&Figures::default()), None);
-    }
-
-    #[test]
-    fn figures_that_overlap_do_not_exceed() {
-        let (low, high) = (of(&[1.0, 2.0, 3.0]), of(&[2.0, 3.0, 4.0]));
-        assert!(!high.exceeds(&low) && of(&[9.0]).exceeds(&high));
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::figures::Figures;
 use crate::load::Done;
+use crate::verdict::{Goal, Outcome};
 
 /// Something that is compared.
 pub trait Side: Copy + Eq + 'static {
@@ -62,20 +63,16 @@ pub enum By {
     Instructions,
 }
 
-/// How one side compares with another.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How one side compares with another, measured by a goal for how many times as fast it is.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// How many times as fast it is: the median over the rounds.
     pub times: f64,
     /// The figure that decides.
     pub by: By,
-    /// It is slower beyond noise.
-    pub slower: bool,
+    /// Whether the goal is reached.
+    pub outcome: Outcome,
 }
-
-/// The factor by which the instructions of two runs may differ because of how the runs begin and
-/// end.
-const INSTRUCTIONS_EXPLAINED: f64 = 1.01;
 
 impl<S: Side> Row<S> {
     /// Returns a row of these samples.
@@ -136,45 +133,41 @@ impl<S: Side> Row<S> {
         samples.for_each(|sample| sample.counters.push((name, value)));
     }
 
-    /// Compares one side with another by the steadier of clock and CPU time. Instructions decide if
-    /// that does not tell and they were counted. `None` if one of the sides was not measured.
-    pub fn compare(&self, side: S, rival: S) -> Option<Comparison> {
-        let (by, own, other) = self.steadier(side, rival);
-        let times = other.ratio(&own)?;
-        if own.exceeds(&other) || other.exceeds(&own) {
-            return Some(Comparison { times, by, slower: own.exceeds(&other) });
-        }
-        let counted = self.counter(side, INSTRUCTIONS).zip(self.counter(rival, INSTRUCTIONS));
-        Some(match counted {
-            Some((own, other)) if own != other => {
-                let slower = own / other > INSTRUCTIONS_EXPLAINED;
-                Comparison { times: other / own, by: By::Instructions, slower }
-            }
-            _ => Comparison { times, by, slower: false },
-        })
-    }
-
-    /// Returns how many times as fast one side is as another; not a number if one of them was not
+    /// Compares one side with another: is it as many times as fast as `goal` says? Instructions
+    /// decide if they were counted and time does not tell. `None` if one of the sides was not
     /// measured.
+    pub fn compare(&self, side: S, rival: S, goal: Goal) -> Option<Comparison> {
+        let counted = (By::Instructions, self.ratios_of(side, rival, INSTRUCTIONS));
+        let judge = |(by, ratios): (By, Figures)| {
+            let times = ratios.median()?;
+            Some(Comparison { times, by, outcome: goal.judge(&ratios) })
+        };
+        let by_time = judge(self.by_time(side, rival))?;
+        let by_count = || judge(counted).filter(|comparison| comparison.outcome.is_decided());
+        Some(if by_time.outcome.is_decided() { by_time } else { by_count().unwrap_or(by_time) })
+    }
+
+    /// Returns how many times as fast one side is as another, by time; not a number if one of them
+    /// was not measured.
     pub fn ratio(&self, side: S, rival: S) -> f64 {
-        self.compare(side, rival).map_or(f64::NAN, |comparison| comparison.times)
+        self.by_time(side, rival).1.median().unwrap_or(f64::NAN)
     }
 
-    /// Returns whether time tells which of two sides is faster.
-    pub fn is_decided(&self, side: S, rival: S) -> bool {
-        let (_, own, other) = self.steadier(side, rival);
-        own.exceeds(&other) || other.exceeds(&own)
-    }
-
-    /// Returns the figures by which two sides are compared.
-    fn steadier(&self, side: S, rival: S) -> (By, Figures, Figures) {
-        let clock = (self.nanos(side), self.nanos(rival));
-        let cpu = (self.figures(side, CPU), self.figures(rival, CPU));
-        let unrest = |(own, other): &(Figures, Figures)| Some(own.spread()? + other.spread()?);
-        match (unrest(&clock), unrest(&cpu)) {
-            (Some(of_clock), Some(of_cpu)) if of_cpu < of_clock => (By::Cpu, cpu.0, cpu.1),
-            _ => (By::Clock, clock.0, clock.1),
+    /// Returns how many times as fast one side is as another in each round. Where one thread works,
+    /// the steadier of clock and CPU time counts. Of several threads only the clock does: a thread
+    /// that waits for another uses no CPU time.
+    fn by_time(&self, side: S, rival: S) -> (By, Figures) {
+        let clock = self.nanos(rival).ratios(&self.nanos(side));
+        let cpu = self.ratios_of(side, rival, CPU);
+        match (clock.spread(), cpu.spread()) {
+            (Some(of_clock), Some(of_cpu)) if self.threads == 1 && of_cpu < of_clock => (By::Cpu, cpu),
+            _ => (By::Clock, clock),
         }
+    }
+
+    /// Returns how many times as much of a counter a rival has, in each round.
+    fn ratios_of(&self, side: S, rival: S, counter: &str) -> Figures {
+        self.figures(rival, counter).ratios(&self.figures(side, counter))
     }
 }
 
@@ -222,27 +215,36 @@ pub(crate) mod tests {
         Row::new(workload, threads, vec![(Who::Old, samples(0)), (Who::New, samples(1))])
     }
 
+    fn compared(row: &Row<Who>, side: Who, rival: Who) -> (f64, By, &'static str) {
+        let Comparison { times, by, outcome } = row.compare(side, rival, Goal::AtLeast(0.95)).unwrap();
+        (times, by, outcome.word())
+    }
+
     #[test]
     fn the_steadier_clock_decides() {
         let calm = row("x", 1, [[8.0; 3], [2.0; 3]], [4.0, 4.0]);
-        let by_clock = Comparison { times: 4.0, by: By::Clock, slower: false };
-        assert_eq!(calm.compare(Who::New, Who::Old), Some(by_clock));
+        assert_eq!(compared(&calm, Who::New, Who::Old), (4.0, By::Clock, "met"));
         // On the clock New looks faster in two of three rounds; its CPU time is steady, and higher.
-        let noisy = row("x", 1, [[8.0, 2.0, 9.0], [2.0, 8.0, 3.0]], [4.0, 5.0]);
-        let by_cpu = Comparison { times: 0.8, by: By::Cpu, slower: true };
-        assert_eq!(noisy.compare(Who::New, Who::Old), Some(by_cpu));
-        assert_eq!(noisy.compare(Who::Old, Who::New).map(|comparison| comparison.slower), Some(false));
+        let clock = [[8.0, 2.0, 5.0], [2.0, 8.0, 4.0]];
+        let noisy = row("x", 1, clock, [4.0, 5.0]);
+        assert_eq!(compared(&noisy, Who::New, Who::Old), (0.8, By::Cpu, "MISSED"));
+        assert_eq!(compared(&noisy, Who::Old, Who::New), (1.25, By::Cpu, "met"));
+        // The CPU time of two threads lacks the time for which one waits for the other.
+        assert_eq!(
+            compared(&row("x", 2, clock, [4.0, 5.0]), Who::New, Who::Old),
+            (1.25, By::Clock, "undecided")
+        );
     }
 
     #[test]
     fn instructions_decide_where_times_do_not() {
-        let mut row = row("x", 1, [[4.0; 3]; 2], [4.0, 4.0]);
-        assert!(!row.is_decided(Who::New, Who::Old));
-        assert_eq!(row.compare(Who::New, Who::Old).map(|c| (c.by, c.slower)), Some((By::Clock, false)));
+        let mut row = row("x", 2, [[4.0, 2.0, 4.0], [4.0, 4.0, 2.0]], [4.0, 4.0]);
+        assert_eq!(compared(&row, Who::New, Who::Old), (1.0, By::Clock, "undecided"));
         row.note(Who::Old, INSTRUCTIONS, 20.0);
         row.note(Who::New, INSTRUCTIONS, 30.0);
-        assert_eq!(row.compare(Who::New, Who::Old).map(|c| (c.by, c.slower)), Some((By::Instructions, true)));
-        assert_eq!(row.compare(Who::Old, Who::New).map(|c| c.slower), Some(false));
+        assert_eq!(compared(&row, Who::New, Who::Old).1, By::Instructions);
+        assert_eq!(compared(&row, Who::New, Who::Old).2, "MISSED");
+        assert_eq!(compared(&row, Who::Old, Who::New), (1.5, By::Instructions, "met"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use extern4_measure::figures::Figures;
 use extern4_measure::json;
 use extern4_measure::machine::Machine;
 use extern4_measure::rounds::interleave;
-use extern4_measure::verdict::Goal;
+use extern4_measure::verdict::{Goal, Outcome};
 
 use super::Result;
 
@@ -99,9 +99,13 @@ impl Row {
         self.rival.ratio(&self.ours).unwrap_or(f64::NAN)
     }
 
-    /// Whether the goal is met.
-    pub(crate) fn met(&self) -> bool {
-        self.goal.is_met(if self.is_ratio() { self.ratio() } else { median(&self.ours) })
+    /// Whether the goal is met, if the figures tell. A single figure does only if it is a count.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let judged = if self.is_ratio() { self.rival.ratios(&self.ours) } else { self.ours.clone() };
+        match judged.0[..] {
+            [count] if matches!(self.unit, Unit::Count | Unit::Instructions) => self.goal.judge_count(count),
+            _ => self.goal.judge(&judged),
+        }
     }
 
     fn is_ratio(&self) -> bool {
@@ -119,13 +123,12 @@ impl Row {
     /// Writes the row to `NAME.json` in `folder`.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(format!("{}.json", self.name));
-        let (Goal::AtLeast(goal) | Goal::AtMost(goal)) = self.goal;
         let text = json::line(|object| {
             object.text("name", self.name);
             object.text("unit", &self.unit.to_string());
             object.number("ratio", self.ratio());
-            object.raw("goal", goal);
-            object.raw("met", self.met());
+            object.raw("goal", self.goal.bound());
+            object.maybe("met", self.outcome().is_met());
             for (side, figures) in [("ours", &self.ours), ("rival", &self.rival)] {
                 let (min, max) = figures.range().unzip();
                 object.number(side, median(figures));
@@ -146,6 +149,10 @@ impl fmt::Display for Row {
         // Our figure may be 0, which has no ratio.
         let ratio = Some(self.ratio()).filter(|ratio| ratio.is_finite());
         let ratio = ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}x"));
+        let outcome = match self.outcome() {
+            Outcome::Undecided(reason) => format!("undecided: {reason}"),
+            outcome => outcome.word().to_owned(),
+        };
         write!(
             f,
             "{:<46} {:>10.2} {:>17} {:>10.2} {:>17} {:>6} {:>7} {:>7}  {}{}",
@@ -157,7 +164,7 @@ impl fmt::Display for Row {
             self.unit.to_string(),
             ratio,
             goal,
-            if self.met() { "yes" } else { "NO" },
+            outcome,
             if self.note.is_empty() { String::new() } else { format!("  ({})", self.note) }
         )
     }
@@ -177,20 +184,24 @@ fn range(figures: &Figures) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_goal_against_a_rival_is_met_by_the_median_of_the_pairs() {
-        let mut row = Row::faster("x", Unit::Milliseconds, 2.0);
-        for (ours, rival) in [(1.0, 1.0), (1.0, 2.0), (1.0, 9.0)] {
-            row.add(ours, rival);
-        }
-        assert_eq!(row.ratio(), 2.0);
-        assert!(row.met());
+    fn row_of(mut row: Row, pairs: &[(f64, f64)]) -> Row {
+        pairs.iter().for_each(|(ours, rival)| row.add(*ours, *rival));
+        row
     }
 
     #[test]
-    fn a_bound_is_met_by_the_median_of_ours() {
-        let mut row = Row::below("x", Unit::Count, 8.0);
-        row.add(9.0, 8.0);
-        assert!(!row.met());
+    fn a_goal_against_a_rival_is_met_by_the_median_of_the_pairs() {
+        let row = || Row::faster("x", Unit::Milliseconds, 2.0);
+        let met = row_of(row(), &[(1.0, 1.0), (1.0, 3.0), (1.0, 3.1), (1.0, 3.2), (1.0, 9.0)]);
+        assert_eq!((met.ratio(), met.outcome()), (3.1, Outcome::Met));
+        let noisy = row_of(row(), &[(1.0, 1.0), (1.0, 2.0), (1.0, 9.0)]);
+        assert!(!noisy.outcome().is_decided() && noisy.to_string().contains("undecided: spread"), "{noisy}");
+    }
+
+    #[test]
+    fn a_single_figure_decides_only_if_it_is_a_count() {
+        let below = |unit| row_of(Row::below("x", unit, 8.0), &[(9.0, 8.0)]);
+        assert_eq!(below(Unit::Count).outcome(), Outcome::Missed);
+        assert!(!below(Unit::Mebibytes).outcome().is_decided());
     }
 }

@@ -72,7 +72,7 @@ fn chapter(chapter: &Chapter, object: &mut Object<'_>) {
 fn verdict(verdict: &Verdict, object: &mut Object<'_>) {
     object.text("goal", &verdict.goal);
     object.text("found", &verdict.found);
-    object.maybe("met", verdict.met);
+    object.maybe("met", verdict.outcome.is_met());
 }
 
 fn matrix(matrix: &Matrix, object: &mut Object<'_>) {

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use extern4_measure::table::figure;
-use extern4_measure::verdict::Verdict;
+use extern4_measure::verdict::{Outcome, Verdict};
 
 use super::{Report, chart};
 use crate::chapter::{Chapter, Fact};
@@ -75,7 +75,8 @@ const LEFT_OUT: &str = "\n## Left out\n\
 /// Writes a line for all goals that are met, and one for each other.
 fn goals(text: &mut String, verdicts: &[Verdict]) {
     let line = |verdict: &Verdict| format!("{}: {}", verdict.goal, verdict.found);
-    let (met, others): (Vec<_>, Vec<_>) = verdicts.iter().partition(|verdict| verdict.met == Some(true));
+    let (met, others): (Vec<_>, Vec<_>) =
+        verdicts.iter().partition(|verdict| verdict.outcome == Outcome::Met);
     if !met.is_empty() {
         let met: Vec<_> = met.into_iter().map(line).collect();
         let _ = writeln!(text, "- met: {}.", met.join(". "));
