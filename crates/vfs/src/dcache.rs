@@ -10,8 +10,9 @@
 //! lookups do not find the name and wait for the lock, until the change is complete and the name
 //! bound again. So a lookup without a lock sees all of a change or nothing of it. This holds for a
 //! rename, too, which changes two names, and for an unlink, which also takes a link from the inode.
-//! A thread that asks the file system for a name holds the stripe of that name. One thread asks,
-//! and the others wait for its answer. All of them hold the directory's `rwsem`, shared at least.
+//! A thread that asks the file system for a name holds the lookup lock of that name. One thread
+//! asks, and the others wait for its answer. All of them hold the directory's `rwsem`, shared at
+//! least.
 //!
 //! A name that is not in the cache may exist. A negative dentry says that it does not. It does not
 //! keep its directory in use. So a removed directory goes with its last user, and no thread finds
@@ -38,9 +39,9 @@
 //! An operation that is going to fail in any case, for example because the file exists, locks
 //! nothing. It first compares the binding of the name with the one that it expects ([`Expect`]).
 //!
-//! Order of locks: `rwsem`, names (two of one directory by hash), stripe, bucket; the wait queues
-//! are leaves. No thread waits for a name with a stripe held. Dentries are dropped with none of the
-//! cache's locks held.
+//! Order of locks: `rwsem`, names (two of one directory by hash), lookup lock, bucket; the wait
+//! queues are leaves. No thread waits for a name with a lookup lock held. Dentries are dropped with
+//! none of the cache's locks held.
 //!
 //! The cache is bounded: an insertion into a full cache evicts unused dentries, and their inodes
 //! with them. Positive children go before parents, since a child keeps its parent in use.
@@ -64,14 +65,15 @@ use crate::dentry::Dentry;
 use crate::errno::{Errno, Result};
 use crate::icache::InodeCache;
 use crate::inode::Inode;
-use crate::lock::{MutexGuard, Stripes, WaitQueues};
+use crate::key_locks::{KeyGuard, KeyLocks};
+use crate::lock::WaitQueues;
 use crate::name::{Name, Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
     table: RcuHashMap<Entry>,
     /// Where the inode of an evicted dentry is.
     inodes: Arc<InodeCache>,
-    stripes: Stripes,
+    lookups: KeyLocks,
     waiting: WaitQueues,
     seed: u64,
     ids: IdAllocator,
@@ -300,7 +302,7 @@ impl DentryCache {
         Self {
             table: RcuHashMap::new(),
             inodes,
-            stripes: Stripes::new(),
+            lookups: KeyLocks::new(),
             waiting: WaitQueues::new(),
             seed: new_seed(),
             ids: IdAllocator::new(),
@@ -364,8 +366,8 @@ impl DentryCache {
     }
 
     /// Keeps other threads from asking the file system for the same name.
-    pub(crate) fn single_flight(&self, key: Key<'_>) -> Ordered<MutexGuard<'_, ()>> {
-        self.stripes.lock(Rank::Lookup, key.hash())
+    pub(crate) fn single_flight(&self, key: Key<'_>) -> Ordered<KeyGuard<'_>> {
+        self.lookups.lock(Rank::Lookup, key.hash())
     }
 
     /// Locks a name, if it is as expected. The caller then makes a [`LockedName`] of it. Locks: see

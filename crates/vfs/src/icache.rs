@@ -4,9 +4,9 @@
 //! `SuperBlock` owns the cache. Lookups get inodes from it, and creation inserts new ones.
 //!
 //! Inodes are found without a lock. There are two kinds of locks. A thread holds a bucket's lock
-//! only for a change of the table. It holds the stripe of a number while it reads that inode from
-//! the file system. Order: stripe, then bucket. A thread drops an inode, which calls the file
-//! system, with neither lock held.
+//! only for a change of the table. It holds the lock of a number while it reads that inode from the
+//! file system. Only threads that want the same inode wait for the read. Order: number, then
+//! bucket. A thread drops an inode, which calls the file system, with neither lock held.
 //!
 //! An inode is evicted only if the cache alone refers to it; in the same step it becomes impossible
 //! to refer to it again. An inode without links is not in the cache. Only its users have references
@@ -30,11 +30,11 @@ use extern4_sync::thread_refcount::ThreadRefcount;
 use crate::errno::{Errno, Result};
 use crate::fs::FileSystem;
 use crate::inode::{FsRef, Inode, NewInode, Served};
-use crate::lock::Stripes;
+use crate::key_locks::KeyLocks;
 
 pub(crate) struct InodeCache {
     table: RcuHashMap<CachedInode>,
-    stripes: Stripes,
+    being_read: KeyLocks,
     /// The memory of inodes and dentries.
     account: CacheAccount,
     /// Bytes of an inode, with what the file system keeps for it.
@@ -55,7 +55,7 @@ struct CachedInode {
     inode: AtomicRcuArc<Inode>,
 }
 
-/// Spreads inode numbers, which come in runs, over stripes and buckets.
+/// Spreads inode numbers, which come in runs, over the buckets.
 fn hash(ino: u64) -> u64 {
     let product =
         u128::from(ino ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f);
@@ -68,7 +68,7 @@ impl InodeCache {
     pub(crate) fn new(account: CacheAccount, fs_bytes: usize, unlinked: Arc<ThreadRefcount>) -> Self {
         Self {
             table: RcuHashMap::new(),
-            stripes: Stripes::new(),
+            being_read: KeyLocks::new(),
             account,
             inode_bytes: (size_of::<CachedInode>() + size_of::<Inode>() + fs_bytes) as u64 + OVERHEAD_BYTES,
             fs: PerThread::new(),
@@ -96,7 +96,7 @@ impl InodeCache {
         if let Some(inode) = self.linked(self.find(ino)) {
             return Ok(inode);
         }
-        let _single_flight = self.stripes.lock(Rank::InodeRead, hash(ino));
+        let _single_flight = self.being_read.lock(Rank::InodeRead, hash(ino));
         if let Some(inode) = self.linked(self.find_locked(ino)) {
             return Ok(inode);
         }

@@ -47,6 +47,7 @@ mod handle;
 mod icache;
 pub mod inode;
 mod inode_attrs;
+mod key_locks;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod link;

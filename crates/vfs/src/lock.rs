@@ -1,4 +1,4 @@
-//! Locks without poison, and locks chosen by hash.
+//! Locks without poison, and wait queues chosen by hash.
 //!
 //! All modules of this crate take their locks through these functions.
 //!
@@ -9,7 +9,6 @@
 
 use std::sync::PoisonError;
 
-use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Condvar, capacity};
 pub(crate) use extern4_sync::primitive::{
     Latch, LatchGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -40,6 +39,11 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Waits until another thread notifies; the mutex is free meanwhile.
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Wait queues, chosen by hash: threads sleep there until a condition changes.
 pub(crate) struct WaitQueues(Box<[WaitQueue]>);
 
@@ -51,12 +55,14 @@ pub(crate) struct WaitQueue {
 }
 
 impl WaitQueues {
+    const COUNT: usize = capacity(256, 2);
+
     pub(crate) fn new() -> Self {
-        Self((0..Stripes::COUNT).map(|_| WaitQueue::default()).collect())
+        Self((0..Self::COUNT).map(|_| WaitQueue::default()).collect())
     }
 
     pub(crate) fn queue(&self, hash: u64) -> &WaitQueue {
-        &self.0[Stripes::index(hash)]
+        &self.0[usize::try_from(hash % Self::COUNT as u64).expect("less than COUNT")]
     }
 }
 
@@ -69,33 +75,12 @@ impl WaitQueue {
 
     /// Sleeps; the mutex is free meanwhile.
     pub(crate) fn sleep<'a>(&'a self, entered: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
-        self.called.wait(entered).unwrap_or_else(PoisonError::into_inner)
+        wait(&self.called, entered)
     }
 
     /// Wakes all waiting threads.
     pub(crate) fn wake_all(&self) {
         drop(self.enter());
         self.called.notify_all();
-    }
-}
-
-/// Mutexes chosen by hash: a thread excludes others that work on the same key, and rarely any
-/// other.
-pub(crate) struct Stripes(Box<[Mutex<()>]>);
-
-impl Stripes {
-    const COUNT: usize = capacity(256, 2);
-
-    pub(crate) fn new() -> Self {
-        Self((0..Self::COUNT).map(|_| Mutex::new(())).collect())
-    }
-
-    /// Takes the mutex of `hash`. No thread may hold two.
-    pub(crate) fn lock(&self, rank: Rank, hash: u64) -> Ordered<MutexGuard<'_, ()>> {
-        Ordered::lock(rank, || lock(&self.0[Self::index(hash)]))
-    }
-
-    fn index(hash: u64) -> usize {
-        usize::try_from(hash % Self::COUNT as u64).expect("less than COUNT")
     }
 }

@@ -20,9 +20,10 @@
 //!    mutex `attributes` follows where the file is changed (`inode`).
 //! 5. The latches of the chunks of one file (`range_lock`), by their place in the table, with the
 //!    file's `rwsem` shared. A thread that holds some takes no lock of the kinds above.
-//! 6. The caches' stripes, then their shards; an inode's ACL slots, then its attributes. All of
-//!    these are leaves: the file system is called with a stripe held only to look up or read, and
-//!    with nothing below it.
+//! 6. The locks of a lookup and of a read (`key_locks`), then buckets of the caches; an inode's ACL
+//!    slots, then its attributes. All of these are leaves: the file system is called with the first
+//!    two held only to look up or read, and with nothing below them. A thread that waits for one of
+//!    these wants the same name or inode.
 //!
 //! No circle of waiting threads can arise. Without the mutex, a thread takes locks of kinds 2 to 4
 //! down the tree: directory, name in it, inode of that name. A locked name keeps its inode where it

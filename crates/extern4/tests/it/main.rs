@@ -1,5 +1,6 @@
 //! The library against its judges: the kernel's ext4, debugfs, and images that lie.
 
+mod blocked;
 #[cfg(feature = "build")]
 mod building;
 #[cfg(feature = "build")]

@@ -8,6 +8,7 @@
 //!
 //! The names are those of the races that the design of the hot paths lists.
 mod inodes;
+mod key_locks;
 mod names;
 mod open_files;
 mod rights;
