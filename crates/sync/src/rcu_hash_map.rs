@@ -1,10 +1,11 @@
 //! A hash map whose lookups take no lock: entries are found by hash and predicate, under an
 //! [RCU guard](crate::rcu).
 //!
-//! The map is divided into stripes, and each stripe into buckets, which are chains of entries. A
-//! reader walks one chain and writes nothing, except for the time of the last use, if that is out
-//! of date. A writer holds the lock of the stripe ([`RcuHashMap::lock`]). A stripe doubles its
-//! buckets when it has more entries than buckets, so an empty map is small and chains stay short.
+//! The highest bits of a hash choose a bucket, which is a chain of entries. A reader walks one
+//! chain and writes nothing, except for the time of the last use, if that is out of date. The
+//! buckets are divided into stripes, each with a lock for its writers ([`RcuHashMap::lock`]). The
+//! map doubles its buckets when a stripe has more entries than buckets, so an empty map is small
+//! and chains stay short.
 //!
 //! The caches of names and of inodes are this map, and [`rcu_arc_map`](crate::rcu_arc_map) is this
 //! map with counted values. The owner says by what an entry is found, and which entries may be
@@ -17,25 +18,43 @@
 //! 3. A replaced entry stays in the chain until its replacement is linked in front of it. A reader
 //!    finds one or the other.
 //! 4. An unlinked entry keeps its link, so a reader that stands on it comes back to the chain.
-//!    A walk meets every entry that is in the chain all the time, unless the stripe grows. Each
-//!    entry that it meets was in the chain at some moment of the walk.
-//! 5. A growing stripe moves each entry to its new chain while readers walk the old one. It first
-//!    marks its pointer to the buckets as moving, and in the end replaces it (G). A reader that
-//!    finds nothing loads this pointer again. If it is marked or another one, the reader looks once
-//!    more, with the lock. If not, the reader has met no moved link: by P and L it would have
-//!    seen the mark, too.
-//! 6. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something
+//! 5. The last link of a chain is the mark of its bucket. A reader that finds nothing and ends at
+//!    the mark of another bucket looks once more, with the stripe's lock.
+//! 6. The map grows in steps. It publishes new buckets, whose heads are null (G). A stripe moves
+//!    its chains when it is locked next. A reader that loads a null head takes the lock, too. The
+//!    head is stored after each link of its chain. When the last stripe has moved, the old buckets
+//!    are retired. The map does not grow again before that.
+//! 7. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something
 //!    and then finds the entry live knows that the entry was in the map when it copied. The
 //!    `Release` store of `live` (V), or a release operation after it, pairs with the `Acquire` of
 //!    what the reader copied.
-//! 7. RCU frees the memory of entries and of replaced buckets.
+//! 8. RCU frees the memory of entries and of replaced buckets.
+//!
+//! # No wrong miss
+//! A reader that misses without a lock has followed links from a head to the mark of that same
+//! bucket. It has met each entry that was in the bucket all the time:
+//! - Without moves, insertions change only the head, and removals only lead past the entry that
+//!   they remove. So all entries that stay are behind each link that the reader follows.
+//! - The moves of a growing map lead from an old chain to new chains, and never back: each new link
+//!   is an entry of a new chain or its mark. A reader that has followed one new link therefore ends
+//!   at a mark of the new buckets. If it ends at the mark of an old bucket, it has followed old
+//!   links only, and a move changes no old head. So it has met all that was in the old chain.
+//! - Such a reader misses entries that were inserted after the move. It loaded the pointer to the
+//!   old buckets, so no such insertion ended before its search began: the new pointer is published
+//!   (G) before the move, and the move ends before the insertion.
+//! - A reader with the new buckets loads a head that is stored after all links of its chain, so P
+//!   and L let it see no old link.
+//!
+//! Marks name buckets for certain. They are addresses, and RCU keeps the buckets of a reader while
+//! it is pinned, so no other buckets have the same address.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | pointer to buckets | holders of the stripe's lock | all threads | `Release` / `Acquire` (G) |
+//! | pointer to buckets | the holder of `growing` | all threads | `Release` / `Acquire` (G) |
 //! | head, `next` | holders of the stripe's lock | all threads | `Release` / `Acquire` (P, L) |
 //! | `live` | holders of the stripe's lock | all threads | `Release` / `Acquire` (V) |
 //! | `entries` | holders of the stripe's lock | all threads | `Relaxed`: a hint without it |
+//! | `unmoved` | holders of a stripe's lock | the same | `Relaxed`: G and the locks order it |
 //! | `uses`, `now`, `left` | all threads | all threads | `Relaxed`: hints |
 //! | `hand` of the map | evicting threads | evicting threads | `Relaxed`: it spreads the work |
 //!
@@ -71,7 +90,7 @@ use crate::rcu::{Guard, pin};
 use crate::slab;
 
 use age::{Clock, Rank, Uses};
-use buckets::{Buckets, OwnedBuckets, STRIPE_BITS, Unit};
+use buckets::{Buckets, Head, STRIPE_BITS, Unit, end_of, is_end};
 
 /// Stripes of a map, each with a lock: enough of them that threads that use different names seldom
 /// write the same line.
@@ -90,17 +109,27 @@ struct Node<T> {
     value: T,
 }
 
-struct Stripe {
-    /// The lock of the chains, with the bucket where the next window begins.
-    lock: Latch<usize>,
+struct Stripe<T> {
+    lock: Latch<Chains<T>>,
     entries: AtomicUsize,
+}
+
+/// The state of a stripe, under its lock.
+struct Chains<T> {
+    /// The buckets of the map, or the ones before while the chains have not been moved.
+    buckets: Buckets<T>,
+    /// The bucket where the next window begins.
+    hand: usize,
 }
 
 /// A hash map whose lookups take no lock.
 pub struct RcuHashMap<T> {
-    /// Of each stripe; apart from the locks, so that lookups share few lines with them.
-    buckets: Box<[AtomicPtr<Unit<T>>]>,
-    stripes: Box<[Padded<Stripe>]>,
+    buckets: AtomicPtr<Unit<T>>,
+    /// Stripes whose chains are not in `buckets` yet.
+    unmoved: AtomicUsize,
+    /// The lock of a thread that replaces `buckets`.
+    growing: Latch<()>,
+    stripes: Box<[Padded<Stripe<T>>]>,
     clock: Clock,
     /// The stripe where the next [`evict`](Self::evict) begins.
     hand: Padded<AtomicUsize>,
@@ -118,10 +147,9 @@ pub struct Found<'g, T> {
 
 /// A locked bucket. Its lock covers the chains of the whole stripe.
 pub struct Bucket<'g, T> {
-    table: &'g RcuHashMap<T>,
+    map: &'g RcuHashMap<T>,
     stripe: usize,
-    /// The bucket where the next window begins.
-    hand: LatchGuard<'g, usize>,
+    chains: LatchGuard<'g, Chains<T>>,
     guard: &'g Guard,
 }
 
@@ -150,18 +178,21 @@ impl<T: Send + Sync + 'static> Default for RcuHashMap<T> {
 impl<T: Send + Sync + 'static> RcuHashMap<T> {
     /// Creates an empty map.
     pub fn new() -> Self {
-        let stripe = || Padded(Stripe { lock: Latch::new(0), entries: AtomicUsize::new(0) });
+        let chains = || Latch::new(Chains { buckets: Buckets::none(), hand: 0 });
+        let stripe = |_| Padded(Stripe { lock: chains(), entries: AtomicUsize::new(0) });
         Self {
-            buckets: (0..STRIPES).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
-            stripes: (0..STRIPES).map(|_| stripe()).collect(),
+            buckets: AtomicPtr::new(Buckets::none().larger().pointer()),
+            unmoved: AtomicUsize::new(STRIPES),
+            growing: Latch::new(()),
+            stripes: (0..STRIPES).map(stripe).collect(),
             clock: Clock::new(),
             hand: Padded(AtomicUsize::new(0)),
             owns: PhantomData,
         }
     }
 
-    /// Returns the first entry of this hash that `matches`. It waits only if the stripe grows
-    /// during the search and nothing was found. Hashes must be spread over all their bits, and an
+    /// Returns the first entry of this hash that `matches`. It waits only if nothing was found and
+    /// the chain was moved or not filled yet. Hashes must be spread over all their bits, and an
     /// attacker must not be able to predict them.
     #[inline]
     pub fn find<'g>(
@@ -170,16 +201,17 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         guard: &'g Guard,
         matches: impl Fn(&T) -> bool,
     ) -> Option<Found<'g, T>> {
-        let buckets = self.buckets(stripe(hash));
-        let found = self.search(buckets, hash, guard, &matches);
-        // The Acquire loads of the chain precede the second load (rule 5).
-        if found.is_none() && (buckets.is_moving() || self.buckets(stripe(hash)) != buckets) {
-            return self.find_settled(hash, guard, &matches);
+        // SAFETY: RCU frees buckets after they were replaced, and the guard was pinned before the
+        // load that found them.
+        let head = unsafe { self.buckets().head(hash) };
+        match self.search(head, hash, guard, &matches) {
+            Ok(found) => Some(found),
+            Err(end) if end == end_of(head) => None,
+            Err(_) => self.find_settled(hash, guard, &matches),
         }
-        found
     }
 
-    /// Looks once more when the stripe does not grow.
+    /// Looks once more, after the stripe has moved its chains.
     #[cold]
     fn find_settled<'g>(
         &'g self,
@@ -187,57 +219,74 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         guard: &'g Guard,
         matches: &impl Fn(&T) -> bool,
     ) -> Option<Found<'g, T>> {
-        let _settled = self.lock_stripe(stripe(hash));
-        self.search(self.buckets(stripe(hash)), hash, guard, matches)
+        self.bucket(stripe(hash), guard).find(hash, matches)
     }
 
+    /// Returns the first entry of the chain that matches, or the mark where the walk ended: null if
+    /// the bucket is not filled yet.
     #[inline]
     fn search<'g>(
         &'g self,
-        buckets: Buckets<T>,
+        head: &'g Head<T>,
         hash: u64,
         _guard: &'g Guard,
         matches: &impl Fn(&T) -> bool,
-    ) -> Option<Found<'g, T>> {
-        // SAFETY: RCU frees buckets and entries after they were unlinked, and the guard was pinned
-        // before the load that found them.
-        let mut at = unsafe { buckets.head(hash) }?.load(Ordering::Acquire); // L, which pairs with P.
-        // SAFETY: as above.
-        while let Some(node) = unsafe { at.as_ref() } {
+    ) -> Result<Found<'g, T>, *mut Node<T>> {
+        let mut at = head.load(Ordering::Acquire); // L, which pairs with P.
+        if at.is_null() {
+            return Err(at);
+        }
+        while !is_end(at) {
+            // SAFETY: RCU frees entries after they were unlinked, and the guard was pinned before
+            // the load that found this one.
+            let node = unsafe { &*at };
             if node.hash == hash && matches(&node.value) {
                 node.uses.note(self.clock.now());
-                return Some(Found { node: NonNull::from(node), guard: PhantomData });
+                return Ok(Found { node: NonNull::from(node), guard: PhantomData });
             }
             // Acquire: L, which pairs with P.
             at = node.next.load(Ordering::Acquire);
         }
-        None
+        Err(at)
     }
 
-    /// Locks the bucket of `hash`. A thread may hold one bucket at a time. A stripe that is full
-    /// grows first.
+    /// Locks the bucket of `hash`. A thread may hold one bucket at a time. A map whose stripe is
+    /// full grows first.
     pub fn lock<'g>(&'g self, hash: u64, guard: &'g Guard) -> Bucket<'g, T> {
-        let stripe = stripe(hash);
-        // Allocated before the lock is taken. If another thread fills the stripe after this look,
-        // the next thread to lock it lets it grow.
-        let is_full = self.entries(stripe).load(Ordering::Relaxed) >= self.buckets(stripe).len();
-        let larger = is_full.then(|| OwnedBuckets::larger_than(self.buckets(stripe)));
-        let mut bucket = self.bucket(stripe, guard);
-        // Another thread may have let it grow.
-        if let Some(larger) = larger.filter(|larger| larger.len() > bucket.buckets().len()) {
-            bucket.grow(larger);
+        let (stripe, buckets) = (stripe(hash), self.buckets());
+        if self.entries(stripe).load(Ordering::Relaxed) >= buckets.of_stripe(stripe).len() {
+            self.grow(buckets, guard);
         }
-        bucket
+        self.bucket(stripe, guard)
     }
 
+    /// Replaces the buckets by twice as many, unless another thread does or has done so. Each
+    /// stripe moves its chains when it is locked next.
+    #[cold]
+    fn grow(&self, full: Buckets<T>, guard: &Guard) {
+        let Ok(_growing) = self.growing.try_lock() else { return };
+        if self.buckets() != full {
+            return;
+        }
+        // All chains are in `full` after this.
+        (0..STRIPES).for_each(|stripe| drop(self.bucket(stripe, guard)));
+        // Relaxed: G orders it.
+        self.unmoved.store(STRIPES, Ordering::Relaxed);
+        // Release: G, which pairs with the Acquire in `buckets`.
+        self.buckets.store(full.larger().pointer(), Ordering::Release);
+    }
+
+    /// Locks a stripe, whose chains it moves if they are in the buckets before.
     fn bucket<'g>(&'g self, stripe: usize, guard: &'g Guard) -> Bucket<'g, T> {
-        Bucket { table: self, stripe, hand: self.lock_stripe(stripe), guard }
-    }
-
-    fn lock_stripe(&self, stripe: usize) -> LatchGuard<'_, usize> {
         // Ignores poison: a chain is whole after each single change, whatever panicked under the
         // lock.
-        self.stripes[stripe].lock.lock().unwrap_or_else(PoisonError::into_inner)
+        let chains = self.stripes[stripe].lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = Bucket { map: self, stripe, chains, guard };
+        let buckets = self.buckets();
+        if bucket.chains.buckets != buckets {
+            bucket.move_to(buckets);
+        }
+        bucket
     }
 
     /// Removes every entry for which `may_go` returns true.
@@ -308,9 +357,9 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
     }
 
     #[inline]
-    fn buckets(&self, stripe: usize) -> Buckets<T> {
+    fn buckets(&self) -> Buckets<T> {
         // Acquire: G, which pairs with the Release in `grow`.
-        Buckets::at_pointer(self.buckets[stripe].load(Ordering::Acquire))
+        Buckets::at_pointer(self.buckets.load(Ordering::Acquire))
     }
 }
 
@@ -324,7 +373,7 @@ fn stripe(hash: u64) -> usize {
 impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     /// Returns the first entry of this hash that `matches`.
     pub fn find(&self, hash: u64, matches: impl Fn(&T) -> bool) -> Option<Found<'g, T>> {
-        self.table.search(self.buckets(), hash, self.guard, &matches)
+        self.map.search(self.head(hash), hash, self.guard, &matches).ok()
     }
 
     /// Adds an entry.
@@ -332,8 +381,8 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         let node = ManuallyDrop::new(new).0;
         // SAFETY: `new` owned the entry, and it is freed only after it has been in the map.
         let entry = unsafe { node.as_ref() };
-        entry.uses.begin(self.table.clock.now());
-        let head = self.head(entry.hash).expect("a stripe that is locked by a hash has buckets");
+        entry.uses.begin(self.map.clock.now());
+        let head = self.head(entry.hash);
         entry.next.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
         // Release: P, which pairs with L.
         head.store(node.as_ptr(), Ordering::Release);
@@ -355,7 +404,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
 
     /// Removes an entry of this bucket. Returns false if it had been removed already.
     pub fn remove(&mut self, found: Found<'g, T>) -> bool {
-        let Some(head) = self.head(found.node().hash) else { return false };
+        let head = self.head(found.node().hash);
         self.unlink_first(head, |node| ptr::eq(node, found.node.as_ptr())).is_some()
     }
 
@@ -365,11 +414,11 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         'g: 'w,
         T: 'w,
     {
-        let buckets = self.buckets().len();
-        let now = self.table.clock.now();
-        for _ in 0..WINDOW_BUCKETS.min(buckets) {
-            *self.hand = (*self.hand + 1) & (buckets - 1);
-            for found in self.chain(*self.hand) {
+        let buckets = self.chains.buckets.of_stripe(self.stripe);
+        let now = self.map.clock.now();
+        for _ in 0..WINDOW_BUCKETS.min(buckets.len()) {
+            self.chains.hand = (self.chains.hand + 1) & (buckets.len() - 1);
+            for found in self.chain(buckets.start + self.chains.hand) {
                 let Some(place) = room.next() else { return };
                 *place = Some((found.node().uses.rank(now), found));
             }
@@ -378,7 +427,7 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
 
     /// Removes every entry of the stripe for which `may_go` returns true.
     fn remove_if(&mut self, may_go: &mut impl FnMut(&T) -> bool) {
-        for index in 0..self.buckets().len() {
+        for index in self.chains.buckets.of_stripe(self.stripe) {
             for found in self.chain(index) {
                 if may_go(found.value()) {
                     self.remove(found);
@@ -387,16 +436,20 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Returns the entries of bucket `index`. One that is removed meanwhile still leads to the
-    /// rest.
+    /// Returns the entries of bucket `index` of the stripe. One that is moved or removed meanwhile
+    /// does not hide the rest.
     fn chain(&self, index: usize) -> impl Iterator<Item = Found<'g, T>> + use<'g, T> {
         // SAFETY: the lock keeps the buckets, and the caller passes an index below their number.
-        let head = unsafe { self.buckets().at(index) };
-        // SAFETY: under the lock, a chain holds only entries that are not retired, and the guard
-        // keeps entries that this thread removes meanwhile.
-        let found = |at: *mut Node<T>| NonNull::new(at).map(|node| Found { node, guard: PhantomData });
-        let first = head.and_then(|head| found(head.load(Ordering::Relaxed)));
-        std::iter::successors(first, move |at: &Found<'g, T>| found(at.node().next.load(Ordering::Relaxed)))
+        let head = unsafe { self.chains.buckets.at(index) };
+        let mut at = head.load(Ordering::Relaxed);
+        std::iter::from_fn(move || {
+            let node = NonNull::new(at).filter(|_| !is_end(at))?;
+            let found = Found { node, guard: PhantomData };
+            // Under the lock, a chain holds only entries that are not retired, and the guard keeps
+            // entries that this thread removes meanwhile.
+            at = found.node().next.load(Ordering::Relaxed);
+            Some(found)
+        })
     }
 
     /// Unlinks the first entry `is` of a chain of this stripe, from `link` on, and retires it.
@@ -406,8 +459,12 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         is: impl Fn(&Node<T>) -> bool,
     ) -> Option<Found<'g, T>> {
         loop {
+            let at = link.load(Ordering::Relaxed);
+            if is_end(at) {
+                return None;
+            }
             // SAFETY: under the lock, a chain holds only entries that are not retired.
-            let node = unsafe { link.load(Ordering::Relaxed).as_ref() }?;
+            let node = unsafe { &*at };
             if is(node) {
                 // Release: V, which pairs with the Acquire in `is_live`.
                 node.live.store(false, Ordering::Release);
@@ -426,55 +483,50 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
         }
     }
 
-    /// Moves the entries of the stripe to more buckets (rule 5).
-    fn grow(&mut self, larger: OwnedBuckets<T>) {
-        let pointer = &self.table.buckets[self.stripe];
-        let old = self.buckets();
-        if old.len() > 0 {
-            // Release: G, since readers also come to the old buckets by this value.
-            pointer.store(old.moving().pointer(), Ordering::Release);
-        }
-        let new = larger.into_shared();
-        for index in 0..old.len() {
-            // SAFETY: as in `chain`.
-            let mut at =
-                unsafe { old.at(index) }.map_or(ptr::null_mut(), |head| head.load(Ordering::Relaxed));
-            // SAFETY: as in `chain`.
-            while let Some(node) = unsafe { at.as_ref() } {
-                // SAFETY: no other thread can free them.
-                let head = unsafe { new.head(node.hash) }.expect("larger buckets are some");
-                let next = node.next.load(Ordering::Relaxed);
+    /// Moves the chains of the stripe to `new`, which has twice as many buckets (rule 6). The
+    /// thread that moves the last stripe retires the old buckets.
+    #[cold]
+    fn move_to(&mut self, new: Buckets<T>) {
+        let old = self.chains.buckets;
+        let mut from = old.of_stripe(self.stripe);
+        let mut to = new.of_stripe(self.stripe);
+        while let (Some(low), Some(high)) = (to.next(), to.next()) {
+            // SAFETY: the buckets have not been replaced, and these are their own.
+            let heads = [low, high].map(|index| unsafe { new.at(index) });
+            let mut chains = heads.map(end_of);
+            for found in from.next().into_iter().flat_map(|index| self.chain(index)) {
+                let chain = &mut chains[new.index(found.node().hash) & 1];
                 // Release: P. A reader on the old chain comes by this link to entries of the new
                 // one.
-                node.next.store(head.load(Ordering::Relaxed), Ordering::Release);
-                head.store(at, Ordering::Release);
-                at = next;
+                found.node().next.store(*chain, Ordering::Release);
+                *chain = found.node.as_ptr();
+            }
+            for (head, chain) in heads.into_iter().zip(chains) {
+                // Release: P, which pairs with L.
+                head.store(chain, Ordering::Release);
             }
         }
-        // Release: G, which pairs with the Acquire in `buckets`.
-        pointer.store(new.pointer(), Ordering::Release);
-        // SAFETY: new readers cannot find them, and no other thread replaces them.
-        unsafe { self.guard.defer(move || old.free()) };
+        self.chains.buckets = new;
+        // Relaxed: RCU frees the old buckets after all threads that have moved a stripe unpinned.
+        if self.map.unmoved.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // SAFETY: new readers cannot find them, and all stripes have left them.
+            unsafe { self.guard.defer(move || old.free()) };
+        }
     }
 
     #[inline]
-    fn buckets(&self) -> Buckets<T> {
-        self.table.buckets(self.stripe)
-    }
-
-    #[inline]
-    fn head(&self, hash: u64) -> Option<&'g AtomicPtr<Node<T>>> {
-        // SAFETY: the guard, borrowed for `'g`, keeps them.
-        unsafe { self.buckets().head(hash) }
+    fn head(&self, hash: u64) -> &'g Head<T> {
+        // SAFETY: the guard, borrowed for `'g`, keeps them, and a locked stripe has buckets.
+        unsafe { self.chains.buckets.head(hash) }
     }
 
     #[inline]
     fn entries(&self) -> usize {
-        self.table.entries(self.stripe).load(Ordering::Relaxed)
+        self.map.entries(self.stripe).load(Ordering::Relaxed)
     }
 
     fn set_entries(&self, entries: usize) {
-        self.table.entries(self.stripe).store(entries, Ordering::Relaxed);
+        self.map.entries(self.stripe).store(entries, Ordering::Relaxed);
     }
 }
 
@@ -494,7 +546,7 @@ impl<'g, T> Found<'g, T> {
 
     #[inline]
     fn node(self) -> &'g Node<T> {
-        // SAFETY: the guard, borrowed for `'g`, keeps the entry (rule 7).
+        // SAFETY: the guard, borrowed for `'g`, keeps the entry (rule 8).
         unsafe { self.node.as_ref() }
     }
 }
@@ -509,14 +561,15 @@ impl<T> Copy for Found<'_, T> {}
 
 impl<T> Drop for RcuHashMap<T> {
     fn drop(&mut self) {
-        for buckets in &self.buckets {
-            // Relaxed: the owner of `&mut self` has synchronised with every user.
-            let buckets = Buckets::<T>::at_pointer(buckets.load(Ordering::Relaxed));
-            for index in 0..buckets.len() {
-                // SAFETY: lookups borrow the map, so it has no other user.
-                let head = unsafe { buckets.at(index) };
-                let mut at = head.map_or(ptr::null_mut(), |head| head.load(Ordering::Relaxed));
-                while let Some(node) = NonNull::new(at) {
+        // Relaxed: the owner of `&mut self` has synchronised with every user.
+        let current = Buckets::<T>::at_pointer(self.buckets.load(Ordering::Relaxed));
+        let mut old = Buckets::none();
+        for (stripe, state) in self.stripes.iter().enumerate() {
+            let buckets = state.lock.lock().unwrap_or_else(PoisonError::into_inner).buckets;
+            for index in buckets.of_stripe(stripe) {
+                // SAFETY: lookups borrow the map, so the buckets have no other user.
+                let mut at = unsafe { buckets.at(index) }.load(Ordering::Relaxed);
+                while let Some(node) = NonNull::new(at).filter(|_| !is_end(at)) {
                     // SAFETY: entries in a chain came from `slab::alloc` and are not retired.
                     unsafe {
                         at = node.as_ref().next.load(Ordering::Relaxed);
@@ -524,8 +577,14 @@ impl<T> Drop for RcuHashMap<T> {
                     }
                 }
             }
-            // SAFETY: as above.
-            unsafe { buckets.free() };
+            if buckets != current {
+                old = buckets;
+            }
+        }
+        // SAFETY: as above. All stripes that the map has not moved are in the same buckets.
+        unsafe {
+            old.free();
+            current.free();
         }
         // The values may have retired as much memory as the whole map held.
         pin().flush();
@@ -533,179 +592,4 @@ impl<T> Drop for RcuHashMap<T> {
 }
 
 #[cfg(all(test, not(feature = "loom")))]
-mod tests {
-    use super::*;
-    use std::hash::{BuildHasher, RandomState};
-
-    #[test]
-    fn finds_replaces_and_removes() {
-        let table = RcuHashMap::new();
-        let hasher = RandomState::new();
-        let guard = pin();
-        for key in 0..500u32 {
-            table.lock(hasher.hash_one(key), &guard).insert(Unlinked::new(hasher.hash_one(key), (key, 0)));
-        }
-        let find = |key: u32| table.find(hasher.hash_one(key), &guard, |entry| entry.0 == key);
-        assert!((0..500).all(|key| find(key).is_some_and(|found| *found.value() == (key, 0))));
-        assert!(find(500).is_none() && table.len() == 500);
-
-        let old = find(7).unwrap();
-        let mut bucket = table.lock(hasher.hash_one(7u32), &guard);
-        bucket.insert(Unlinked::new(hasher.hash_one(7u32), (7, 1)));
-        assert!(bucket.remove(old) && !bucket.remove(old));
-        drop(bucket);
-        assert!(!old.is_live() && *old.value() == (7, 0));
-        assert_eq!(*find(7).unwrap().value(), (7, 1));
-    }
-
-    /// A cache of numbers that counts how many it finds.
-    struct Numbers {
-        table: RcuHashMap<u64>,
-        hasher: RandomState,
-        limit: usize,
-        entries: usize,
-    }
-
-    impl Numbers {
-        fn new(limit: usize) -> Self {
-            Self { table: RcuHashMap::new(), hasher: RandomState::new(), limit, entries: 0 }
-        }
-
-        /// Asks for each number and inserts it where it is not found. Returns the part found.
-        fn pass(&mut self, numbers: std::ops::Range<u64>) -> f64 {
-            let total = numbers.end - numbers.start;
-            let found = numbers.filter(|&number| self.get(number)).count();
-            found as f64 / total as f64
-        }
-
-        fn get(&mut self, number: u64) -> bool {
-            let hash = self.hasher.hash_one(number);
-            let guard = pin();
-            if self.table.find(hash, &guard, |&entry| entry == number).is_some() {
-                return true;
-            }
-            let mut bucket = self.table.lock(hash, &guard);
-            bucket.insert(Unlinked::new(hash, number));
-            drop(bucket);
-            self.entries += 1;
-            if self.entries > self.limit {
-                self.entries -= self.table.evict(2.min(self.entries - self.limit), |_| true);
-            }
-            false
-        }
-    }
-
-    /// Scans larger than the cache find most of what fits, in the second pass already.
-    #[test]
-    fn a_cyclic_scan_finds_what_fits() {
-        const LIMIT: u64 = 10_000;
-        for size in [LIMIT * 5 / 4, LIMIT * 3 / 2, LIMIT * 2, LIMIT * 5 / 2] {
-            let mut numbers = Numbers::new(LIMIT as usize);
-            assert_eq!(numbers.pass(0..size), 0.0);
-            let best = LIMIT as f64 / size as f64;
-            for pass in 2..6 {
-                let found = numbers.pass(0..size);
-                assert!(found > 0.7 * best, "{size}: pass {pass}: {found} of {best}");
-            }
-            assert!(numbers.table.len() <= LIMIT as usize * 21 / 20);
-        }
-    }
-
-    /// After a change of use, the cache forgets what is not used any more.
-    #[test]
-    fn a_new_use_takes_the_cache_over() {
-        const LIMIT: u64 = 10_000;
-        let mut numbers = Numbers::new(LIMIT as usize);
-        (0..5).for_each(|_| _ = numbers.pass(0..LIMIT * 3 / 2));
-        let new = 1 << 40..(1 << 40) + LIMIT * 3 / 4;
-        let passes = (1..20).find(|_| numbers.pass(new.clone()) > 0.99);
-        assert!(passes.is_some_and(|passes| passes <= 6), "{passes:?}");
-    }
-
-    /// Entries in frequent use stay, while a scan goes through the cache.
-    #[test]
-    fn a_scan_leaves_what_is_in_use() {
-        const LIMIT: u64 = 10_000;
-        let mut numbers = Numbers::new(LIMIT as usize);
-        let used = 1 << 40..(1 << 40) + LIMIT / 2;
-        (0..3).for_each(|_| _ = numbers.pass(used.clone()));
-        for part in 0..40 {
-            numbers.pass(part * LIMIT / 4..(part + 1) * LIMIT / 4);
-            let found = numbers.pass(used.clone());
-            assert!(found > 0.9, "{part}: {found}");
-        }
-    }
-
-    #[test]
-    fn an_eviction_looks_at_few_entries_where_none_may_go() {
-        let mut numbers = Numbers::new(usize::MAX);
-        numbers.pass(0..50_000);
-        let mut looked_at = 0;
-        let gone = numbers.table.evict(2, |_| {
-            looked_at += 1;
-            false
-        });
-        assert!(gone == 0 && looked_at <= 4 * WINDOW, "{looked_at}");
-        numbers.table.remove_if(|&key| key >= 10);
-        assert_eq!(numbers.table.len(), 10);
-        // The few that are left are found in many empty buckets.
-        assert_eq!((0..1000).map(|_| numbers.table.evict(1, |_| true)).sum::<usize>(), 10);
-    }
-
-    /// Readers find an entry that is there, also while its stripe grows.
-    #[test]
-    fn entries_are_found_while_stripes_grow() {
-        for _ in 0..10 {
-            let table = &RcuHashMap::new();
-            let hasher = &RandomState::new();
-            let insert = |key: u64| {
-                let hash = hasher.hash_one(key);
-                table.lock(hash, &pin()).insert(Unlinked::new(hash, key));
-            };
-            (0..1000).for_each(insert);
-            let done = &AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    (1000..200_000).for_each(insert);
-                    done.store(true, Ordering::Release);
-                });
-                scope.spawn(move || {
-                    while !done.load(Ordering::Acquire) {
-                        for key in 0..1000 {
-                            let guard = pin();
-                            let found = table.find(hasher.hash_one(key), &guard, |&entry| entry == key);
-                            assert!(found.is_some(), "{key}");
-                        }
-                    }
-                });
-            });
-            assert_eq!(table.len(), 200_000);
-        }
-    }
-
-    #[test]
-    fn a_key_that_is_replaced_is_always_found() {
-        let table = &RcuHashMap::new();
-        table.lock(9, &pin()).insert(Unlinked::new(9, 0u32));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for next in 1..50_000 {
-                    let guard = pin();
-                    let mut bucket = table.lock(9, &guard);
-                    let old = bucket.find(9, |_| true).unwrap();
-                    bucket.insert(Unlinked::new(9, next));
-                    bucket.remove(old);
-                }
-            });
-            scope.spawn(|| {
-                let mut last = 0;
-                while last < 49_999 {
-                    let now = *table.find(9, &pin(), |_| true).expect("there is always one").value();
-                    assert!(now >= last);
-                    last = now;
-                }
-            });
-        });
-        assert_eq!(table.len(), 1);
-    }
-}
+mod tests;

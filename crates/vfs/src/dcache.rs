@@ -327,7 +327,7 @@ impl DentryCache {
 
     /// Returns the entry and the dentry of a name as of some moment of this call; `None` says
     /// nothing about the name. Takes no lock and does not wait. `name` was scanned with the seed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn see<'g>(
         &'g self,
         parent: u64,

@@ -1,10 +1,12 @@
-//! The buckets of one stripe of a hash map: heads of chains, in one allocation.
+//! The buckets of a hash map: heads of chains, in one allocation.
 //!
-//! The map holds a [`Buckets`] a stripe and replaces it by a larger one when the stripe grows.
+//! The map holds one [`Buckets`] and replaces it by one of twice as many buckets when it grows. A
+//! head is null until the bucket is filled from the buckets before. A chain ends with the mark of
+//! its bucket, which is the odd address after its head.
 
 #![expect(unsafe_code, reason = "an array whose length lies in the pointer to it")]
 
-use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use crate::percpu::Padded;
@@ -17,22 +19,20 @@ use super::Node;
 const UNIT: usize = capacity(16, 2);
 
 /// A unit of heads.
-pub(super) type Unit<T> = Padded<[AtomicPtr<Node<T>>; UNIT]>;
+pub(super) type Unit<T> = Padded<[Head<T>; UNIT]>;
 
-/// The bits of the pointer by which a hash is shifted to the index of its bucket: 63 less the
+/// The first link of a chain.
+pub(super) type Head<T> = AtomicPtr<Node<T>>;
+
+/// The bits of the pointer by which a hash is shifted to the index of its bucket: 64 less the
 /// logarithm of the number of buckets.
 const SHIFT: usize = 63;
-/// The bit that says that the stripe is moving its entries to other buckets.
-const MOVING: usize = 64;
 
-/// Bits of a hash that choose the stripe.
+/// Bits of a hash that choose the stripe. There are always as many buckets at least.
 pub(super) const STRIPE_BITS: u32 = capacity(8, 0);
 
-/// A pointer to the buckets of a stripe, with their number. An empty stripe has none.
+/// A pointer to buckets, with their number.
 pub(super) struct Buckets<T>(*mut Unit<T>);
-
-/// Buckets that no other thread has seen.
-pub(super) struct OwnedBuckets<T>(Buckets<T>);
 
 impl<T> Clone for Buckets<T> {
     fn clone(&self) -> Self {
@@ -48,31 +48,44 @@ impl<T> PartialEq for Buckets<T> {
     }
 }
 
+// SAFETY: it is a pointer to atomics, and its users say which thread may follow it.
+unsafe impl<T> Send for Buckets<T> {}
+
 impl<T> Buckets<T> {
-    /// Returns the buckets at a pointer that [`pointer`](Self::pointer) returned, or none.
+    /// Returns a pointer to no buckets.
+    pub(super) fn none() -> Self {
+        Self(ptr::null_mut())
+    }
+
+    /// Allocates empty buckets: twice as many as there are here, or the first ones.
+    pub(super) fn larger(self) -> Self {
+        // A unit a stripe at least, so that threads that change different stripes share no line.
+        let len = (2 * self.len()).max(UNIT << STRIPE_BITS);
+        let units: *mut Unit<T> = Box::into_raw(empty::<T>(len / UNIT)).cast();
+        Self(units.map_addr(|addr| addr | (64 - len.trailing_zeros() as usize)))
+    }
+
+    /// Returns the buckets at a pointer that [`pointer`](Self::pointer) returned.
     #[inline]
     pub(super) fn at_pointer(pointer: *mut Unit<T>) -> Self {
         Self(pointer)
     }
 
-    /// Returns the pointer to the buckets, with their number and the mark.
+    /// Returns the pointer to the buckets, with their number.
     pub(super) fn pointer(self) -> *mut Unit<T> {
         self.0
-    }
-
-    /// Returns this pointer with the mark that entries are being moved.
-    pub(super) fn moving(self) -> Self {
-        Self(self.0.map_addr(|addr| addr | MOVING))
-    }
-
-    pub(super) fn is_moving(self) -> bool {
-        self.0.addr() & MOVING != 0
     }
 
     /// Returns the number of buckets.
     #[inline]
     pub(super) fn len(self) -> usize {
-        if self.0.is_null() { 0 } else { 1 << (63 - self.shift()) }
+        if self.0.is_null() { 0 } else { 1 << (64 - self.shift()) }
+    }
+
+    /// Returns the indices of the buckets of a stripe.
+    pub(super) fn of_stripe(self, stripe: usize) -> Range<usize> {
+        let each = self.len() >> STRIPE_BITS;
+        stripe * each..(stripe + 1) * each
     }
 
     #[inline]
@@ -80,40 +93,41 @@ impl<T> Buckets<T> {
         self.0.addr() & SHIFT
     }
 
+    /// Returns the index of the bucket of `hash`.
+    #[inline]
+    pub(super) fn index(self, hash: u64) -> usize {
+        (hash >> self.shift()) as usize
+    }
+
     #[inline]
     fn first(self) -> *mut Unit<T> {
-        self.0.map_addr(|addr| addr & !(SHIFT | MOVING))
+        self.0.map_addr(|addr| addr & !SHIFT)
     }
 
-    /// Returns the head of the chain of `hash`; `None` in an empty stripe.
+    /// Returns the head of the chain of `hash`.
     ///
     /// # Safety
-    /// The buckets are not freed during `'g`.
+    /// There are buckets, and they are not freed during `'g`.
     #[inline]
-    pub(super) unsafe fn head<'g>(self, hash: u64) -> Option<&'g AtomicPtr<Node<T>>> {
-        // The bits below the bits of the stripe. Two shifts, since one by 64 bits is none.
-        let index = (hash << STRIPE_BITS >> 1) >> self.shift();
+    pub(super) unsafe fn head<'g>(self, hash: u64) -> &'g Head<T> {
         // SAFETY: the index is less than the number of buckets, and the caller keeps them.
-        unsafe { self.at(index as usize) }
+        unsafe { self.at(self.index(hash)) }
     }
 
-    /// Returns head number `index`; `None` in an empty stripe.
+    /// Returns head number `index`.
     ///
     /// # Safety
-    /// As [`head`](Self::head), and there are more than `index` buckets or none.
+    /// As [`head`](Self::head), and there are more than `index` buckets.
     #[inline]
-    pub(super) unsafe fn at<'g>(self, index: usize) -> Option<&'g AtomicPtr<Node<T>>> {
-        if self.0.is_null() {
-            return None;
-        }
-        if size_of::<Unit<T>>() == UNIT * size_of::<AtomicPtr<Node<T>>>() {
+    pub(super) unsafe fn at<'g>(self, index: usize) -> &'g Head<T> {
+        if size_of::<Unit<T>>() == UNIT * size_of::<Head<T>>() {
             // SAFETY: the caller's promise, and units have no padding between their heads.
-            return Some(unsafe { &*self.first().cast::<AtomicPtr<Node<T>>>().add(index) });
+            return unsafe { &*self.first().cast::<Head<T>>().add(index) };
         }
         // In models, heads are larger.
         // SAFETY: the caller's promise.
         let unit = unsafe { &*self.first().add(index / UNIT) };
-        Some(&unit[index % UNIT])
+        &unit[index % UNIT]
     }
 
     /// Frees the buckets, and no entry.
@@ -123,35 +137,21 @@ impl<T> Buckets<T> {
     pub(super) unsafe fn free(self) {
         let Some(first) = NonNull::new(self.first()) else { return };
         let units = NonNull::slice_from_raw_parts(first, self.len() / UNIT);
-        // SAFETY: they came from `larger_than`, and have no other user.
+        // SAFETY: they came from `larger`, and have no other user.
         drop(unsafe { Box::from_raw(units.as_ptr()) });
     }
 }
 
-impl<T> OwnedBuckets<T> {
-    /// Allocates empty buckets: twice as many as there are, or the first ones.
-    pub(super) fn larger_than(buckets: Buckets<T>) -> Self {
-        let len = (2 * buckets.len()).max(UNIT);
-        let units: *mut Unit<T> = Box::into_raw(empty::<T>(len / UNIT)).cast();
-        Self(Buckets(units.map_addr(|addr| addr | (63 - len.trailing_zeros() as usize))))
-    }
-
-    /// Returns the number of buckets.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns them for all threads: the map frees them.
-    pub(super) fn into_shared(self) -> Buckets<T> {
-        ManuallyDrop::new(self).0
-    }
+/// Returns the mark at the end of the chain of `head`.
+#[inline]
+pub(super) fn end_of<T>(head: &Head<T>) -> *mut Node<T> {
+    ptr::from_ref(head).cast_mut().cast::<Node<T>>().map_addr(|addr| addr | 1)
 }
 
-impl<T> Drop for OwnedBuckets<T> {
-    fn drop(&mut self) {
-        // SAFETY: no other thread has seen them.
-        unsafe { self.0.free() };
-    }
+/// Returns whether a link, which is not null, is the end of a chain.
+#[inline]
+pub(super) fn is_end<T>(link: *mut Node<T>) -> bool {
+    link.addr() & 1 == 1
 }
 
 /// Returns empty units. The system provides zeroed memory on first access.

@@ -148,6 +148,30 @@ fn hash_grow_vs_find() {
     );
 }
 
+/// An entry that stays is found behind one that the growing map moves to another chain.
+#[test]
+fn hash_grow_vs_find_behind_a_moved_entry() {
+    // In the same bucket of two as `HASH`, and in another one of four.
+    const MOVED: u64 = 1 << 62;
+    race(
+        || {
+            let table = chain([1]);
+            table.lock(MOVED, &pin()).insert(Unlinked::new(MOVED, Poisoned::new(2)));
+            table
+        },
+        |table| {
+            let guard = pin();
+            assert_eq!(find(table, 1, &guard).expect("it stays").value().value(), 1);
+            assert!(find(table, 3, &guard).is_none());
+        },
+        |table| _ = table.lock(MOVED, &pin()).insert(Unlinked::new(MOVED, Poisoned::new(3))),
+        |table| {
+            let guard = pin();
+            assert!(table.find(MOVED, &guard, |_| true).is_some() && table.len() == 3);
+        },
+    );
+}
+
 /// Two threads let a stripe grow, and both entries are there after that.
 #[test]
 fn hash_grow_vs_grow() {
