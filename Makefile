@@ -1,6 +1,6 @@
 # Two commands do it all on a fresh machine: `make run` and `make test`.
 
-.PHONY: run test build install uninstall lint bench bench-mount bench-build static release lab lab-page prove-mount soak ci
+.PHONY: run test build install uninstall lint bench bench-mount bench-build bench-readme bench-growth static release lab lab-page prove-mount soak ci
 .DEFAULT_GOAL := test
 # Where rustup puts cargo, as scripts/setup looks for it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -42,6 +42,16 @@ bench-mount:
 
 bench-build:
 	$(MAKE) bench ROWS=build-
+
+# The rows of README, and its table.
+bench-readme:
+	$(MAKE) bench ROWS=--readme
+
+# Costs for growing sizes; MOST=100000 leaves out larger trees.
+bench-growth:
+	./scripts/setup bench
+	cargo build --release --locked -p extern4-cli
+	cargo run --release --locked -q -p extern4-xtask -- growth $(MOST)
 
 # One file that needs no library.
 static:

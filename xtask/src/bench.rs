@@ -10,17 +10,24 @@
 mod buffer;
 mod build;
 mod floor;
+mod growth;
 mod image;
 mod metadata;
 mod mount;
 mod open;
 mod overwrite;
+mod paths;
+mod plant;
 mod process;
+mod proof;
+mod readme;
+mod real_tree;
 mod rival;
 mod row;
 mod search;
 mod threads;
 mod tree;
+mod visit;
 mod walk;
 mod write;
 mod xattr;
@@ -29,18 +36,20 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub(crate) use search::search_loop;
-pub(crate) use walk::{Call, call_loop};
-pub(crate) use write::write_loop;
+pub(crate) use growth::run as growth;
 
 use extern4_measure::verdict::Outcome;
 
 use build::{Builder, Tree};
-use image::Rival;
+use image::{RealTree, Rival};
 use metadata::Change;
 use mount::{Memory, Transport, Work};
 use overwrite::Overwrite;
+use paths::Order;
+use real_tree::Volume;
 use row::Row;
+use visit::Caches;
+use walk::Call;
 use xattr::Cell;
 
 /// Interleaved runs of each row, after one run that is not counted.
@@ -76,10 +85,6 @@ const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 macro_rules! mount_rows {
     ($transport:ident, $prefix:literal) => {
         mount_rows! { $transport, $prefix,
-            "stat-vs-kernel" 0.95 Stat(1) Kernel,
-            "stat-2-threads-vs-kernel" 0.95 Stat(2) Kernel,
-            "open-close-vs-kernel" 0.7 OpenClose(1) Kernel,
-            "open-close-2-threads-vs-kernel" 0.7 OpenClose(2) Kernel,
             "asked-stat-vs-fuse2fs" 4.0 AskedStat(1) Fuse2fs,
             "asked-stat-2-threads-vs-fuse2fs" 6.0 AskedStat(2) Fuse2fs,
             "asked-open-close-vs-fuse2fs" 4.0 AskedOpenClose(1) Fuse2fs,
@@ -119,9 +124,20 @@ macro_rules! mount_rows {
                     bench.mount(row, Transport::$transport, Work::$work $(($what))?, Rival::$rival)
                 },
             ),)*
+            mount_requests!($transport, concat!($prefix, "cached-stat-requests"), Stat),
+            mount_requests!($transport, concat!($prefix, "cached-open-close-requests"), OpenClose),
             mount_memory!($transport, concat!($prefix, "memory-of-1000000-files"), Memory::USUAL),
             mount_memory!($transport, concat!($prefix, "memory-of-1000000-files-bounded"), Memory::BOUNDED),
         ]
+    };
+}
+
+/// The row of the requests that a cached file takes, which come by this way.
+macro_rules! mount_requests {
+    ($transport:ident, $name:expr, $work:ident) => {
+        ($name, &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport)], |bench: &Bench| {
+            bench.mount_requests($name, Transport::$transport, Work::$work)
+        })
     };
 }
 
@@ -161,9 +177,78 @@ macro_rules! change {
     };
 }
 
+/// The row of a visit of a real tree.
+macro_rules! visit {
+    ($name:literal, $goal:literal, $volume:ident, $order:ident, $caches:ident) => {
+        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
+            bench.visit(($name, $goal), Volume::$volume, Order::$order, Caches::$caches)
+        })
+    };
+}
+
 /// All rows.
-const ROWS: &[&[Spec]] =
-    &[LIBRARY_ROWS, BUILD_ROWS, mount_rows!(Ring, "mount-ring-"), mount_rows!(Device, "mount-device-")];
+const ROWS: &[&[Spec]] = &[
+    TREE_ROWS,
+    PROOF_ROWS,
+    LIBRARY_ROWS,
+    BUILD_ROWS,
+    mount_rows!(Ring, "mount-ring-"),
+    mount_rows!(Device, "mount-device-"),
+];
+
+/// Those of a real tree.
+const TREE_ROWS: &[Spec] = &[
+    visit!("tree-stat-vs-kernel", 2.0, Built, Tree, Warm),
+    visit!("tree-stat-shuffled-vs-kernel", 2.0, Built, Shuffled, Warm),
+    visit!("tree-stat-cold-vs-kernel", 2.0, Built, Tree, Cold),
+    visit!("tree-stat-cold-shuffled-vs-kernel", 2.0, Built, Shuffled, Cold),
+    visit!("tree-absent-vs-kernel", 2.0, Built, Absent, Warm),
+    visit!("tree-linear-stat-vs-kernel", 2.0, Linear, Tree, Warm),
+    visit!("tree-linear-stat-shuffled-vs-kernel", 2.0, Linear, Shuffled, Warm),
+    visit!("tree-linear-stat-cold-vs-kernel", 2.0, Linear, Tree, Cold),
+    visit!("tree-linear-stat-cold-shuffled-vs-kernel", 2.0, Linear, Shuffled, Cold),
+    visit!("tree-linear-absent-vs-kernel", 2.0, Linear, Absent, Warm),
+    ("tree-linear-stat-cold-shuffled-vs-hashed", &[Need::Program("mke2fs")], |bench| {
+        bench.visit_linear("tree-linear-stat-cold-shuffled-vs-hashed")
+    }),
+    ("tree-find-cold-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
+        bench.find_tree(("tree-find-cold-vs-kernel", 6.0), Volume::Built)
+    }),
+    ("tree-linear-find-cold-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
+        bench.find_tree(("tree-linear-find-cold-vs-kernel", 6.0), Volume::Linear)
+    }),
+    ("tree-close-percent", &[Need::Program("mke2fs")], |bench| bench.close_share("tree-close-percent")),
+    ("tree-close-memory", &[Need::Program("mke2fs")], |bench| bench.close_memory("tree-close-memory")),
+    ("tree-bytes-a-path", &[Need::Program("mke2fs")], |bench| bench.cached_bytes("tree-bytes-a-path")),
+    ("tree-stat-instructions", COUNTED, |bench| {
+        bench.visit_instructions("tree-stat-instructions", Order::Shuffled, 1280.0)
+    }),
+    ("tree-stat-misses", COUNTED, |bench| bench.visit_misses("tree-stat-misses", Order::Shuffled, 6.5)),
+    ("tree-absent-instructions", COUNTED, |bench| {
+        bench.visit_instructions("tree-absent-instructions", Order::Absent, 2000.0)
+    }),
+    ("tree-mount-stat-vs-kernel", &[Need::Mounts, Need::Fuse, Need::Program("mke2fs")], |bench| {
+        bench.visit_mount(("tree-mount-stat-vs-kernel", 0.9), "ro,allow_other")
+    }),
+    ("tree-create-remove-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
+        bench.plant(("tree-create-remove-vs-kernel", 5.0))
+    }),
+    ("mount-of-100000-files-stat-vs-kernel", &[Need::Mounts, Need::Fuse], |bench| {
+        bench.visit_repository(("mount-of-100000-files-stat-vs-kernel", 0.9))
+    }),
+    ("tree-mount-stat-memory-16m-vs-kernel", &[Need::Mounts, Need::Fuse, Need::Program("mke2fs")], |bench| {
+        bench.visit_mount(("tree-mount-stat-memory-16m-vs-kernel", 0.1), "ro,allow_other,memory=16M")
+    }),
+];
+
+/// Those that prove that costs stay flat.
+const PROOF_ROWS: &[Spec] = &[
+    ("proof-reopened-1000-times", &[], |bench| bench.reopen("proof-reopened-1000-times")),
+    ("proof-1024-threads-vs-2", &[], |bench| bench.crowd("proof-1024-threads-vs-2")),
+];
+
+/// The needs of a row of a real tree that callgrind counts for.
+const COUNTED: &[Need] = &[Need::Program("mke2fs"), Need::Program("valgrind")];
 
 /// Those of the library, and of the command but for its mount.
 const LIBRARY_ROWS: &[Spec] = &[
@@ -270,11 +355,13 @@ const LIBRARY_ROWS: &[Spec] = &[
 
 /// Those of images that are built from a tree, and exported.
 const BUILD_ROWS: &[Spec] = &[
-    build!("build-share-vs-mke2fs", 30.0, Tree::Share, Mke2fs),
+    build!("build-share-vs-tar", 0.83, Tree::Share, Tar),
+    build!("build-share-vs-mke2fs", 10.0, Tree::Share, Mke2fs),
     build!("build-share-vs-kernel", 5.0, Tree::Share, Kernel),
     build!("build-tar-vs-kernel", 3.0, Tree::Tar("tar"), Kernel),
     build!("build-tar-zst-vs-kernel", 2.0, Tree::Tar("tar.zst"), Kernel),
-    build!("build-100000-files-vs-mke2fs", 20.0, Tree::Small, Mke2fs),
+    build!("build-100000-files-vs-tar", 0.83, Tree::Small, Tar),
+    build!("build-100000-files-vs-mke2fs", 10.0, Tree::Small, Mke2fs),
     build!("build-100000-files-vs-kernel", 4.0, Tree::Small, Kernel),
     ("build-share-vs-reading-and-writing", &[], Bench::build_floor),
     ("build-share-verity-vs-veritysetup", &[Need::Program("veritysetup")], Bench::build_verity),
@@ -283,16 +370,17 @@ const BUILD_ROWS: &[Spec] = &[
     ("build-export-tar-vs-kernel", &[Need::Mounts], Bench::export),
 ];
 
-/// Runs the rows with one of `parts` in their names, or all if there are none; true if every goal
-/// was met.
+/// Runs the rows with one of `parts` in their names, all if there are none, or those of README for
+/// `--readme`; true if every goal was met.
 pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
-    let chosen = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let folder = target.join("bench");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let bench = Bench { target, folder, share: OnceCell::new(), include: OnceCell::new() };
+    let for_readme = parts.iter().any(|part| part == "--readme");
+    let chosen = |name: &str| match for_readme {
+        true => readme::has(name),
+        false => parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())),
+    };
+    let bench = Bench::new(root)?;
     println!("{}", Row::header());
-    let mut met = true;
+    let mut measured = Vec::new();
     for (name, needs, measure) in ROWS.iter().copied().flatten().filter(|(name, ..)| chosen(name)) {
         if let Some(missing) = needs.iter().find_map(|need| need.missing()) {
             println!("{name}: skipped, for it needs {missing}");
@@ -301,9 +389,29 @@ pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
         let row = measure(&bench)?;
         println!("{row}");
         row.write(&bench.folder)?;
-        met &= row.outcome() == Outcome::Met;
+        measured.push(row);
     }
-    Ok(met)
+    if for_readme {
+        println!("\n{}", readme::table(&measured));
+    }
+    Ok(measured.iter().all(|row| row.outcome() == Outcome::Met))
+}
+
+/// Runs a hidden subcommand, for a loop that a row measures in a process of its own. `None` if
+/// there is none of this name.
+pub(crate) fn subcommand(name: &str, args: &[String]) -> Option<Result<()>> {
+    Some(match name {
+        "stat-loop" => walk::call_loop(Call::Stat, args),
+        "open-loop" => walk::call_loop(Call::Open, args),
+        "search-loop" => search::search_loop(args),
+        "write-loop" => write::write_loop(args),
+        "visit" => visit::visit(args),
+        "plant" => plant::plant(args),
+        "names" => growth::names(args),
+        "reopen" => proof::reopen(args),
+        "crowd" => proof::crowd(args),
+        _ => return None,
+    })
 }
 
 /// Where everything is.
@@ -312,9 +420,18 @@ struct Bench {
     folder: PathBuf,
     share: OnceCell<PathBuf>,
     include: OnceCell<PathBuf>,
+    tree: OnceCell<RealTree>,
 }
 
 impl Bench {
+    fn new(root: &Path) -> Result<Self> {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let folder = target.join("bench");
+        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let (share, include, tree) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Ok(Self { target, folder, share, include, tree })
+    }
+
     /// The command.
     fn extern4(&self) -> Result<PathBuf> {
         let extern4 = self.target.join("release/extern4");
@@ -327,16 +444,21 @@ impl Bench {
 
     /// The large image; it is made when a row asks for it.
     fn share(&self) -> Result<&Path> {
-        kept(&self.share, || image::prepare_share(&self.folder))
+        kept(&self.share, || image::prepare_share(&self.folder)).map(PathBuf::as_path)
     }
 
     /// The image with `/usr/include`.
     fn include(&self) -> Result<&Path> {
-        kept(&self.include, || image::prepare_include(&self.folder))
+        kept(&self.include, || image::prepare_include(&self.folder)).map(PathBuf::as_path)
+    }
+
+    /// The volumes with `/usr/include` and `/usr/share`.
+    fn real_tree(&self) -> Result<&RealTree> {
+        kept(&self.tree, || RealTree::prepare(&self.folder, &self.extern4()?))
     }
 }
 
-fn kept(cell: &OnceCell<PathBuf>, make: impl FnOnce() -> Result<PathBuf>) -> Result<&Path> {
+fn kept<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     if cell.get().is_none() {
         let _ = cell.set(make()?);
     }

@@ -1,5 +1,5 @@
 //! House rules and chores of the workspace: `tidy` checks what rustc cannot, `bench` measures
-//! against rivals.
+//! against rivals, `growth` with growing sizes.
 
 #![forbid(unsafe_code)]
 
@@ -17,31 +17,31 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     match args.first().map(String::as_str) {
         Some("tidy") => tidy(rest),
-        Some("bench") => match bench::run(&tidy::workspace_root(), rest) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => {
-                eprintln!("bench: a goal is missed");
-                ExitCode::FAILURE
+        Some("bench") => goals(bench::run(&tidy::workspace_root(), rest)),
+        Some("growth") => goals(bench::growth(&tidy::workspace_root(), rest)),
+        other => match other.and_then(|name| bench::subcommand(name, rest)) {
+            Some(Ok(())) => ExitCode::SUCCESS,
+            Some(Err(error)) => failed(&error),
+            None => {
+                eprintln!(
+                    "usage: xtask tidy [--list [CHECK [CRATE]] | --tighten] \
+                     | xtask bench [PART OF A ROW'S NAME...] | xtask growth [MOST FILES]"
+                );
+                ExitCode::from(2)
             }
-            Err(error) => failed(&error),
         },
-        // Loops that `bench` runs in processes of their own.
-        Some("stat-loop") => bench::call_loop(bench::Call::Stat, rest)
-            .map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
-        Some("open-loop") => bench::call_loop(bench::Call::Open, rest)
-            .map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
-        Some("search-loop") => {
-            bench::search_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+    }
+}
+
+/// Ends with success if every goal was met.
+fn goals(met: bench::Result<bool>) -> ExitCode {
+    match met {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("bench: a goal is missed");
+            ExitCode::FAILURE
         }
-        Some("write-loop") => {
-            bench::write_loop(rest).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
-        }
-        _ => {
-            eprintln!(
-                "usage: xtask tidy [--list [CHECK [CRATE]] | --tighten] | xtask bench [PART OF A ROW'S NAME...]"
-            );
-            ExitCode::from(2)
-        }
+        Err(error) => failed(&error),
     }
 }
 

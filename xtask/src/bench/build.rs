@@ -34,6 +34,8 @@ pub(super) enum Builder {
     Mke2fs,
     /// An empty volume, the kernel's mount, and cp or tar.
     Kernel,
+    /// `tar -c` into a file, which has no volume to make: the least that a copy of a tree takes.
+    Tar,
 }
 
 /// The source of an image.
@@ -130,6 +132,7 @@ impl Bench {
         let mount = self.folder.join("mnt");
         fs::create_dir_all(&mount).map_err(|error| error.to_string())?;
         let fill = match (rival, tree) {
+            (Builder::Tar, _) => "tar -cf \"$2\" -C \"$1\" .; sync \"$2\"",
             (Builder::Mke2fs, _) => "mke2fs -q -F -t ext4 -N 150000 -d \"$1\" \"$2\" \"$4\"",
             (Builder::Kernel, Tree::Tar(_)) => {
                 "mke2fs -q -F -t ext4 -N 150000 \"$2\" \"$4\"; mount -o loop \"$2\" \"$3\"; \

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use extern4::block::{FileDevice, RecordDevice};
 
-use super::Result;
+use super::{Result, paths};
 
 /// Size of the image; it is sparse.
 const IMAGE_BYTES: u64 = 20_000_000_000;
@@ -54,6 +54,46 @@ pub(crate) fn prepare_include(folder: &Path) -> Result<PathBuf> {
         fs::rename(&part, &image).map_err(|e| e.to_string())?;
     }
     Ok(image)
+}
+
+/// The parts of `/usr` that make the real tree.
+const PARTS: [&str; 2] = ["include", "share"];
+/// The size of a volume that `mke2fs -d` fills with it.
+const PARTS_SIZE: &str = "4G";
+
+/// The tree of `/usr/include` and `/usr/share` in two volumes, and the list of its paths.
+pub(crate) struct RealTree {
+    /// Built by us: the directories have hash trees.
+    pub(super) built: PathBuf,
+    /// Filled by `mke2fs -d`: the directories are linear.
+    pub(super) linear: PathBuf,
+    /// Its paths, as [`paths::read`] reads them.
+    pub(super) list: PathBuf,
+}
+
+impl RealTree {
+    /// Makes the volumes in `folder`, or takes those that an earlier run made.
+    pub(crate) fn prepare(folder: &Path, extern4: &Path) -> Result<Self> {
+        let [built, linear, list] =
+            ["tree.img", "tree-linear.img", "tree.paths"].map(|name| folder.join(name));
+        let made = Self { built, linear, list };
+        if made.list.exists() {
+            return Ok(made);
+        }
+        let tree = folder.join("tree");
+        println!("making {} from /usr/include and /usr/share", made.built.display());
+        must(Command::new("rm").arg("-rf").args([&tree, &made.built, &made.linear]))?;
+        fs::create_dir_all(tree.join("usr")).map_err(|e| e.to_string())?;
+        let parts = PARTS.map(|part| Path::new("/usr").join(part));
+        must(Command::new("cp").arg("-a").args(parts).arg(tree.join("usr")))?;
+        must(Command::new(extern4).args(["build", "-q", "-F"]).args([&made.built, &tree]))?;
+        let mut mke2fs = Command::new("mke2fs");
+        must(mke2fs.args(["-q", "-F", "-t", "ext4", "-d"]).args([&tree, &made.linear]).arg(PARTS_SIZE))?;
+        // The list comes last: if it is there, all is.
+        paths::write(&tree, &made.list)?;
+        must(Command::new("rm").arg("-rf").arg(&tree))?;
+        Ok(made)
+    }
 }
 
 fn fill(mountpoint: &Path) -> Result<()> {

@@ -12,10 +12,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use serde_json::Value;
 
 use super::image::{BIG_BYTES, Rival, must};
 use super::row::{Row, Unit};
 use super::threads::in_threads;
+use super::walk::output;
 use super::write::{CHUNK_BYTES, LONG_RUNS, Mounted, make, open, remove, write_large_below};
 use super::{Bench, Result};
 
@@ -72,9 +74,9 @@ impl Memory {
 #[derive(Clone, Copy)]
 pub(super) enum Work {
     /// A file that is cached is asked for its attributes.
-    Stat(u32),
+    Stat,
     /// It is opened and closed.
-    OpenClose(u32),
+    OpenClose,
     /// A file is asked for its attributes, and the kernel keeps nothing and asks each time: ours
     /// for the name, fuse2fs's for the directory, the name and its file.
     AskedStat(u32),
@@ -191,6 +193,30 @@ impl Bench {
         Ok(archive)
     }
 
+    /// Requests that reach the daemon for each call on a cached file. The kernel answers by itself,
+    /// at its own speed, so a time would not be of ours.
+    pub(super) fn mount_requests(&self, name: &'static str, transport: Transport, work: Work) -> Result<Row> {
+        let mut row = Row::below(name, Unit::Count, 0.01);
+        let image = self.fresh("mount.img", "1G", 1000)?;
+        let options = transport.option();
+        let mounted = Mounted::by_us(&self.extern4()?, options, &image, &self.folder.join("mnt"))?;
+        let before = self.requests(&mounted.path)?;
+        change(work, &mounted.path)?;
+        row.add((self.requests(&mounted.path)? - before) / f64::from(CALLS), 0.01);
+        row.set_note(format!("requests for a call, of {CALLS} calls and all that comes before"));
+        mounted.end()?;
+        remove([image])?;
+        Ok(row)
+    }
+
+    /// Requests that a mount of ours has answered so far.
+    fn requests(&self, mount: &Path) -> Result<f64> {
+        let text = output(Command::new(self.extern4()?).args(["stats", "--json"]).arg(mount))?;
+        let said: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
+        let kinds = said["operations"].as_array().ok_or_else(|| format!("no operations in {text}"))?;
+        Ok(kinds.iter().filter_map(|kind| kind["count"].as_f64()).sum())
+    }
+
     /// The daemon's largest memory after a look at every file of many.
     pub(super) fn mount_memory(
         &self,
@@ -219,8 +245,8 @@ fn milliseconds(took: Duration) -> f64 {
 /// A row's figure of work in an empty volume.
 fn change(work: Work, root: &Path) -> Result<f64> {
     match work {
-        Work::Stat(threads) => calls(root, threads, CALLS, stat),
-        Work::OpenClose(threads) => calls(root, threads, CALLS, open_and_close),
+        Work::Stat => calls(root, 1, CALLS, stat),
+        Work::OpenClose => calls(root, 1, CALLS, open_and_close),
         Work::AskedStat(threads) => calls(root, threads, ASKED, stat),
         Work::AskedOpenClose(threads) => calls(root, threads, ASKED, open_and_close),
         Work::CreateUnlink(threads) => create_and_unlink(root, threads),
@@ -330,7 +356,7 @@ fn make_files(image: &Path) -> Result<()> {
         root.create_dir_all(&dir).map_err(|e| e.to_string())?;
         let dir = root.at(&dir).map_err(|e| e.to_string())?;
         for file in 0..FILES {
-            make(&dir, &file.to_string()).map_err(|e| e.to_string())?;
+            make(&dir, file.to_string()).map_err(|e| e.to_string())?;
         }
     }
     drop(root);

@@ -107,3 +107,18 @@ fn time_piped(command: &mut Command) -> Result<Duration> {
     }
     Ok(took)
 }
+
+/// Milliseconds of CPU time of a program and all that it starts.
+pub(super) fn cpu_milliseconds(command: &mut Command) -> Result<f64> {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "TIMEFORMAT='%3U %3S'; time \"$@\" > /dev/null", "bash"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    let output = shell.output().map_err(|e| format!("{shell:?}: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or_default();
+    let seconds: Vec<f64> = last.split(' ').flat_map(str::parse).collect();
+    match seconds[..] {
+        [user, system] if output.status.success() => Ok((user + system) * 1e3),
+        _ => Err(format!("{command:?}: {}", said.trim_end())),
+    }
+}

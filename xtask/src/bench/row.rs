@@ -28,6 +28,8 @@ pub(crate) enum Unit {
     Times,
     /// MiB of memory.
     Mebibytes,
+    /// Bytes of memory.
+    Bytes,
 }
 
 impl fmt::Display for Unit {
@@ -40,6 +42,7 @@ impl fmt::Display for Unit {
             Self::Percent => "%",
             Self::Times => "x",
             Self::Mebibytes => "MiB",
+            Self::Bytes => "bytes",
         })
     }
 }
@@ -93,6 +96,16 @@ impl Row {
         self.note = note;
     }
 
+    /// The name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The medians of ours and of the rival's, and their unit.
+    pub(crate) fn medians(&self) -> (f64, f64, Unit) {
+        (median(&self.ours), median(&self.rival), self.unit)
+    }
+
     /// The median over the runs of how often ours goes into the rival's, each pair measured back to
     /// back.
     pub(crate) fn ratio(&self) -> f64 {
@@ -103,7 +116,9 @@ impl Row {
     pub(crate) fn outcome(&self) -> Outcome {
         let judged = if self.is_ratio() { self.rival.ratios(&self.ours) } else { self.ours.clone() };
         match judged.0[..] {
-            [count] if matches!(self.unit, Unit::Count | Unit::Instructions) => self.goal.judge_count(count),
+            [count] if matches!(self.unit, Unit::Count | Unit::Instructions | Unit::Bytes) => {
+                self.goal.judge_count(count)
+            }
             _ => self.goal.judge(&judged),
         }
     }

@@ -93,7 +93,7 @@ fn collected(check: &str, path: &str, walks: u32) -> Result<f64> {
 
 /// The hidden subcommand `search-loop fast|full PATH WALKS`: walks in memory, for a tool that
 /// counts what that costs.
-pub(crate) fn search_loop(args: &[String]) -> Result<()> {
+pub(super) fn search_loop(args: &[String]) -> Result<()> {
     let [check, path, walks] = args else {
         return Err("search-loop takes fast or full, a path, and a number".to_owned());
     };

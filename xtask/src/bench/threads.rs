@@ -144,7 +144,7 @@ impl Synced {
         let before = stats()?;
         let ns = in_threads(SYNCERS, |thread| {
             let make = |number| {
-                let file = make(&session, &format!("f{thread}-{number}"))?;
+                let file = make(&session, format!("f{thread}-{number}"))?;
                 file.write_all_at(&BLOCK, 0)?;
                 file.sync_all()
             };

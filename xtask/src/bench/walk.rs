@@ -151,7 +151,7 @@ fn restarts(stats: &CacheStats) -> u64 {
 
 /// The question to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(super) enum Call {
     /// `stat(2)`.
     Stat,
     /// `open(2)` and `close(2)`.
@@ -185,17 +185,13 @@ pub(super) fn kernel(call: Call, root: &Path, path: &str) -> Result<f64> {
 /// The hidden subcommands `stat-loop ROOT PATH SECONDS` and `open-loop ROOT PATH SECONDS`: go below
 /// `ROOT` for good, become an ordinary user, and print how many nanoseconds one call with `PATH`
 /// takes. That the path is not there is an answer like any other.
-pub(crate) fn call_loop(call: Call, args: &[String]) -> Result<()> {
+pub(super) fn call_loop(call: Call, args: &[String]) -> Result<()> {
     let [root, path, seconds] = args else {
         return Err(format!("{} takes a root, a path and seconds", call.command()));
     };
     let seconds: f64 = seconds.parse().map_err(|_| "seconds are a number")?;
     let path = CString::new(path.as_str()).map_err(|e| e.to_string())?;
-    std::os::unix::fs::chroot(root).map_err(|e| e.to_string())?;
-    std::env::set_current_dir("/").map_err(|e| e.to_string())?;
-    rustix::thread::set_thread_groups(&[]).map_err(|e| e.to_string())?;
-    rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(UID)).map_err(|e| e.to_string())?;
-    rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(UID)).map_err(|e| e.to_string())?;
+    become_user(Path::new(root))?;
     let ask = || match call.make(&path) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::NOENT) => Ok(false),
@@ -211,6 +207,15 @@ pub(crate) fn call_loop(call: Call, args: &[String]) -> Result<()> {
     }
     println!("{}", start.elapsed().as_nanos() as f64 / ops as f64);
     Ok(())
+}
+
+/// Goes below `root` for good and becomes an ordinary user.
+pub(super) fn become_user(root: &Path) -> Result<()> {
+    std::os::unix::fs::chroot(root).map_err(|e| e.to_string())?;
+    std::env::set_current_dir("/").map_err(|e| e.to_string())?;
+    rustix::thread::set_thread_groups(&[]).map_err(|e| e.to_string())?;
+    rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(UID)).map_err(|e| e.to_string())?;
+    rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(UID)).map_err(|e| e.to_string())
 }
 
 /// The output of a command, which has to succeed.

@@ -186,7 +186,7 @@ impl Bench {
 }
 
 /// Makes a file and opens it for writing.
-pub(super) fn make(session: &Session, name: &str) -> extern4::Result<extern4::File> {
+pub(super) fn make(session: &Session, name: impl AsRef<Path>) -> extern4::Result<extern4::File> {
     session.open_with(name, extern4::File::options().write(true).create_new(true))
 }
 
@@ -342,6 +342,11 @@ impl Mounted {
         Err("the server does not mount the volume".to_owned())
     }
 
+    /// The number of the process that serves it.
+    pub(super) fn server_id(&self) -> Result<u32> {
+        Ok(self.server.as_ref().ok_or("no process serves the volume")?.id())
+    }
+
     /// The most memory that the server has had so far, in MiB.
     pub(super) fn peak_memory(&self) -> Result<f64> {
         peak_memory(self.server.as_ref().ok_or("nobody serves the volume")?)
@@ -398,7 +403,7 @@ pub(super) fn remove(images: impl IntoIterator<Item = PathBuf>) -> Result<()> {
 
 /// The hidden subcommand `write-loop IMAGE TIMES [CHANGE]`: makes a file and removes it, or makes a
 /// change of it, over and over, for a look at what that costs.
-pub(crate) fn write_loop(args: &[String]) -> Result<()> {
+pub(super) fn write_loop(args: &[String]) -> Result<()> {
     let (image, times, change) = match args {
         [image, times] => (image, times, None),
         [image, times, change] => (image, times, Some(Change::named(change)?)),

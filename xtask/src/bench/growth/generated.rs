@@ -1,0 +1,68 @@
+//! A tree of many empty files that is on no disk: a volume is built from it at once.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use extern4::build::{
+    BuildOptions, Builder, Contents, Data, Entry, Kind, Opened, Sink, Source, SourceError, Time,
+};
+
+use super::super::Result;
+
+/// Files in a directory, and directories in one.
+const WIDTH: u64 = 100;
+
+/// The tree with this number of files.
+pub(in crate::bench) struct Generated {
+    files: u64,
+}
+
+impl Generated {
+    /// Builds a volume from the tree, and writes the list of its paths.
+    pub(in crate::bench) fn build(files: u64, image: &Path, list: &Path) -> Result<()> {
+        let tree = Self { files };
+        let paths: Vec<u8> =
+            tree.entries().flat_map(|entry| [b"/", &entry.path[..], b"\0"].concat()).collect();
+        std::fs::write(list, paths).map_err(|e| format!("{}: {e}", list.display()))?;
+        let mut builder = Builder::new(BuildOptions::default());
+        builder.add(Box::new(tree), b"").map_err(|e| e.to_string())?;
+        let planned = builder.plan().map_err(|e| e.to_string())?;
+        planned.write_file(image, true, 2).map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Directories that hold files, and those that hold these, come before what they hold.
+    fn entries(&self) -> impl Iterator<Item = Entry> {
+        (0..self.files).flat_map(|file| {
+            let (inner, outer) = (file / WIDTH, file / WIDTH / WIDTH);
+            let outer_path = format!("directory-{outer}");
+            let inner_path = format!("{outer_path}/part-{inner}");
+            let path = format!("{inner_path}/file-{file}");
+            let outer = file.is_multiple_of(WIDTH * WIDTH).then(|| entry(outer_path, Kind::Directory));
+            let inner = file.is_multiple_of(WIDTH).then(|| entry(inner_path, Kind::Directory));
+            let empty = Contents { size: 0, data: Data::Stored { position: 0 } };
+            outer.into_iter().chain(inner).chain([entry(path, Kind::File(empty))])
+        })
+    }
+}
+
+impl Source for Generated {
+    fn scan(&self, sink: &mut dyn Sink) -> std::result::Result<(), SourceError> {
+        self.entries().try_for_each(|entry| sink.entry(entry))
+    }
+
+    fn open(&self, _: &[u8], _: &Contents) -> std::result::Result<Opened, SourceError> {
+        Ok(Opened::other(std::sync::Arc::new(Vec::new())))
+    }
+}
+
+fn entry(path: String, kind: Kind) -> Entry {
+    let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
+    let mtime = Time { secs: 1_700_000_000, nanos: 0 };
+    let path = path.into_bytes();
+    Entry { path, kind, mode, uid: 0, gid: 0, mtime, xattrs: Vec::new(), flags: None, project: None }
+}
+
+/// The names of a large directory.
+pub(super) fn name(number: u64) -> CString {
+    CString::new(format!("name-{number}")).expect("no zero byte")
+}
